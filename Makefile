@@ -1,0 +1,51 @@
+# Each target works from a bare checkout. PYTHON may name another interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+DATA   ?= ../shared/data
+MINUTES ?= 10
+
+.PHONY: help install serve test check bench models format clean
+.DEFAULT_GOAL := help
+
+help:  ## what can be made here
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# A stamp a set of extras: installed once, and again when pyproject.toml or the pins change.
+$(VENV)/.cpu: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[cpu,control,plot]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.cpu
+	$(PIP) --editable '.[cpu,control,plot,tracing,export,test]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	$(PIP) --editable '.[cpu,control,plot,tracing,export,test,dev]'
+	@touch $@
+
+install: $(VENV)/.cpu  ## the service into .venv, so that .venv/bin/hardmax exists
+
+serve: install  ## start on http://127.0.0.1:8000 with the bundled models
+	$(BIN)/hardmax serve
+
+test: $(VENV)/.test  ## install what the tests need and run them all
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## lint, format, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev  ## put the code in the house's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""hardmax, the offline side: trains, constructs, exports and verifies the bundles that `service` serves."""

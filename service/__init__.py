@@ -1,0 +1,5 @@
+"""hardmax, the online side: serves model bundles over HTTP. It knows neither torch nor `model_export`."""
+
+from importlib.metadata import version
+
+__version__ = version("hardmax")

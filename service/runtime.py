@@ -1,0 +1,131 @@
+"""The only module that knows ONNX Runtime: sessions, providers, threads. Its exceptions become ours here.
+
+It knows nothing of sentiment, clouds or HTTP; a session maps named arrays to named arrays.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnxruntime as ort
+
+from service.errors import BundleError, ConfigurationError, InferenceError
+
+log = logging.getLogger(__name__)
+
+Provider = Literal["auto", "cpu", "cuda"]
+ProviderList = list[str | tuple[str, dict[str, Any]]]
+
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
+# Given back when idle: an arena that grows by what is asked for, not by doubling, and shrinks after a run.
+CUDA_OPTIONS = {"arena_extend_strategy": "kSameAsRequested", "cudnn_conv_algo_search": "HEURISTIC"}
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, element type and shape (None: any) of one input or output."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+
+class Session:
+    """A loaded graph. Thread-safe: ONNX Runtime allows concurrent runs of one session."""
+
+    def __init__(self, session: ort.InferenceSession) -> None:
+        self._session = session
+        self.inputs = tuple(map(_spec, session.get_inputs()))
+        self.outputs = tuple(map(_spec, session.get_outputs()))
+        self.provider = "cuda" if CUDA in session.get_providers() else "cpu"
+
+    def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:
+        """The named outputs; only what they need is computed."""
+        try:
+            return self._session.run(list(outputs), dict(feeds))  # type: ignore[no-any-return]
+        except ort_errors() as failure:
+            raise InferenceError(f"inference failed: {failure}") from failure
+
+
+class Runtime:
+    """Opens sessions that share one choice of provider and threads."""
+
+    def __init__(self, provider: Provider = "auto", intra_op_threads: int = 1) -> None:
+        ort.disable_telemetry_events()  # subtle: before the first session exists
+        ort.set_default_logger_severity(3)
+        self.provider = choose_provider(provider)
+        self.intra_op_threads = intra_op_threads
+
+    def open(self, model: Path | bytes, *, intra_op_threads: int | None = None) -> Session:
+        """A session on a file or its bytes; `intra_op_threads` overrides the runtime's own number."""
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = intra_op_threads or self.intra_op_threads
+        options.inter_op_num_threads = 1
+        # Idle threads that spin would take the CPU from the event loop and from other workers.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        source = model if isinstance(model, bytes) else str(model)
+        try:
+            return Session(ort.InferenceSession(source, options, providers=self._providers()))
+        except ort_errors() as failure:
+            raise BundleError(
+                f"not a graph ONNX Runtime can load: {failure}", param="model.onnx"
+            ) from failure
+
+    def _providers(self) -> ProviderList:
+        return [(CUDA, CUDA_OPTIONS), CPU] if self.provider == "cuda" else [CPU]
+
+
+def choose_provider(wanted: Provider) -> Literal["cpu", "cuda"]:
+    """`cuda` only where CUDA really starts; `auto` falls back, with a warning if it is broken."""
+    if wanted == "cpu":
+        return "cpu"
+    reason = _cuda_failure()
+    if reason is None:
+        return "cuda"
+    if wanted == "cuda":
+        raise ConfigurationError(f"PROVIDER is cuda, but {reason}", param="PROVIDER")
+    if CUDA in ort.get_available_providers():
+        log.warning("CUDA is installed but cannot be used (%s); serving on the CPU", reason)
+    return "cpu"
+
+
+def _cuda_failure() -> str | None:
+    """Why CUDA cannot be used, or None where it can: tried for real with a graph of one node."""
+    if CUDA not in ort.get_available_providers():
+        return "this onnxruntime has no CUDA provider (install hardmax[gpu])"
+    if hasattr(ort, "preload_dlls"):
+        ort.preload_dlls()  # finds the CUDA and cuDNN libraries that came as wheels
+    try:
+        session = ort.InferenceSession(_IDENTITY, providers=[CUDA])
+        session.run(None, {"x": np.zeros(1, np.float32)})
+    except ort_errors() as failure:
+        return f"CUDA does not start: {failure}"
+    return None if CUDA in session.get_providers() else "ONNX Runtime found no CUDA device"
+
+
+def ort_errors() -> tuple[type[Exception], ...]:
+    """Every exception ONNX Runtime raises; they share no base class but RuntimeError and ValueError."""
+    state = ort.capi.onnxruntime_pybind11_state
+    named = [
+        error for error in vars(state).values() if isinstance(error, type) and issubclass(error, Exception)
+    ]
+    return (*named, RuntimeError, ValueError)
+
+
+def _spec(argument: Any) -> TensorSpec:
+    shape = tuple(size if isinstance(size, int) else None for size in argument.shape)
+    return TensorSpec(argument.name, argument.type.removeprefix("tensor(").removesuffix(")"), shape)
+
+
+# y = Identity(x), float32: an ONNX model of 67 bytes, so that probing CUDA needs no file and no onnx package.
+_IDENTITY = bytes.fromhex(
+    "08083a390a100a017812017922084964656e746974791201695a100a0178120b0a09080112050a0312016e62100a0179120b0a09080112050a0312016e42040a00100d"
+)

@@ -1,0 +1,114 @@
+"""Every knob of the service, in one frozen object; knows nothing of what the knobs turn.
+
+Each field is a flag of `hardmax serve` (`--max-points`) and an environment variable (`HARDMAX_MAX_POINTS`);
+the flag wins. The description of a field is its help text and its line in the operator's manual.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from service.errors import ConfigurationError
+
+PREFIX = "HARDMAX_"
+BUNDLED_MODELS = Path(__file__).parent / "models"
+
+
+class Settings(BaseModel):
+    """The defaults serve the bundled models on one machine without any configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    workers: int = Field(1, ge=1, le=256, description="server processes that share the port")
+
+    models_dir: Path = Field(BUNDLED_MODELS, description="folder of model bundles, watched while serving")
+    default_model: str = Field("sentiment", description="model of requests that name none")
+    provider: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="where models run: cuda that cannot start is an error, auto falls back to the CPU"
+    )
+    intra_op_threads: int = Field(
+        default_factory=lambda: available_cpus(),
+        ge=1,
+        description="threads of one inference; default: the CPUs this process may really use",
+    )
+
+    max_concurrent_requests: int = Field(
+        256, ge=1, description="requests being worked on at once; one more is answered 429"
+    )
+    max_batch_tokens: int = Field(16384, ge=1, description="padded tokens that run together in one inference")
+    max_client_batch_size: int = Field(1024, ge=1, description="texts or sequences in one request")
+    max_text_chars: int = Field(200_000, ge=1, description="characters of one text")
+    payload_limit_mb: float = Field(64.0, gt=0, description="megabytes (10^6 bytes) of one request body")
+    max_points: int = Field(1_000_000, ge=1, description="points of one cloud")
+    max_dimension: int = Field(256, ge=1, description="dimension of a cloud")
+    max_layers: int = Field(100_000, ge=1, description="layers one cloud may ask for")
+    request_timeout_s: float = Field(60.0, gt=0, description="seconds a request may take before 504")
+    shutdown_grace_s: float = Field(
+        30.0, ge=0, description="seconds accepted requests may take after SIGTERM"
+    )
+
+    api_keys: str = Field("", repr=False, description="keys that may call, separated by commas; none: open")
+    api_keys_file: Path | None = Field(None, description="file with one key a line, read again on SIGHUP")
+    cors_allow_origin: str = Field(
+        "", description="origins browsers may call from, separated by commas, or *"
+    )
+
+    otlp_endpoint: str = Field("", description="OpenTelemetry collector (OTLP over HTTP); empty: no traces")
+    log_format: Literal["text", "json"] = Field("text", description="log lines for people or for machines")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
+
+    @field_validator("models_dir", "api_keys_file")
+    @classmethod
+    def _must_exist(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.exists():
+            raise ValueError(f"{path} does not exist")
+        return path
+
+    @property
+    def payload_limit_bytes(self) -> int:
+        return int(self.payload_limit_mb * 1e6)
+
+
+def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+    """Settings from flags over environment; a bad or unknown one is a `ConfigurationError` of one line."""
+    environ = os.environ if environ is None else environ
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    if unknown:
+        raise ConfigurationError(f"{unknown[0]} is not a setting of hardmax", param=unknown[0])
+    given = {name[len(PREFIX) :].lower(): value for name, value in environ.items() if name in known and value}
+    try:
+        return Settings.model_validate({**given, **flags})
+    except ValidationError as invalid:
+        problem = invalid.errors()[0]
+        field = str(problem["loc"][0]) if problem["loc"] else "settings"
+        name = f"--{field.replace('_', '-')}" if field in flags else PREFIX + field.upper()
+        raise ConfigurationError(f"{name}: {problem['msg']}", param=name) from None
+
+
+def available_cpus() -> int:
+    """CPUs this process may really use: its affinity, cut by a cgroup quota (v2 or v1) where one is set."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_quota(Path("/sys/fs/cgroup"))
+    return max(1, min(allowed, math.ceil(quota))) if quota else allowed
+
+
+def _cgroup_quota(root: Path) -> float | None:
+    """The CPUs a cgroup mounted at `root` grants, or None where it grants all."""
+    try:
+        if (root / "cpu.max").exists():
+            limit, period = (root / "cpu.max").read_text().split()
+        else:
+            limit = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
+            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
+        return None if limit in ("max", "-1") else int(limit) / int(period)
+    except (OSError, ValueError):
+        return None
