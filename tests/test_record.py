@@ -1,0 +1,54 @@
+"""The one format of benchmark results: what is written can be read, and says where it was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.record import Record, read_results
+
+
+def test_record_keeps_median_and_spread(tmp_path: Path) -> None:
+    record = Record("clouds", "Clouds", ["numpy"])
+    layer = record.table("layer", "One layer", unit="s", better="lower", floors=["memcpy"])
+    layer.add("ours", {"n": 1000}, [3.0, 1.0, 2.0, 10.0])
+    layer.add("peer", {"n": 1000}, [], note="ran out of memory")
+    record.write(tmp_path)
+
+    read = read_results(tmp_path)["clouds"]
+    ours, peer = read["tables"][0]["rows"]
+    assert ours == {
+        "subject": "ours",
+        "case": {"n": 1000},
+        "median": 2.5,
+        "min": 1.0,
+        "max": 10.0,
+        "repeats": 4,
+        "note": "",
+    }
+    assert (peer["median"], peer["note"]) == (None, "ran out of memory")
+    assert read["tables"][0]["floors"] == ["memcpy"]
+
+
+def test_record_says_where_and_with_what_it_was_measured(tmp_path: Path) -> None:
+    path = Record("texts", "Texts", ["numpy", "no-such-package"]).write(tmp_path)
+    content = json.loads(path.read_text())
+    assert content["versions"]["no-such-package"] == "not installed"
+    assert content["versions"]["numpy"][0].isdigit()
+    assert content["command"].startswith("python ")
+    assert content["machine"]["cpus"] >= 1
+    assert "/" not in content["machine"]["python"]
+
+
+def test_record_refuses_a_row_without_samples_or_reason(tmp_path: Path) -> None:
+    table = Record("x", "X").table("t", "T", unit="s", better="lower")
+    with pytest.raises(ValueError, match="needs a note that says why"):
+        table.add("ours", {}, [])
+
+
+def test_read_results_refuses_another_format(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text('{"format": 0, "name": "old"}')
+    with pytest.raises(ValueError, match=r"old\.json: format 0"):
+        read_results(tmp_path)
