@@ -1,0 +1,87 @@
+# Three images of one project:
+#
+#   docker build -t hardmax .                            cpu: serves on any machine
+#   docker build -t hardmax:gpu --target gpu .           gpu: serves on an NVIDIA card; CUDA and cuDNN come as wheels
+#   docker build -t hardmax:export --target export .     export: trains and exports models, with torch; not a service
+#
+# Locked dependencies are installed first and shipped as a layer of their own, our files last: a change of code costs
+# a layer of a few megabytes. What builds (pip, caches, sources) stays behind in the building stages.
+
+ARG PYTHON=3.11-slim-bookworm
+
+FROM python:${PYTHON} AS base
+ENV PATH=/opt/hardmax/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+
+# ---- the locked dependencies, in a virtual environment without pip
+
+FROM base AS builder
+WORKDIR /build
+RUN python -m venv --without-pip /opt/hardmax
+COPY pyproject.toml constraints.txt docker/dependencies.py ./
+
+FROM builder AS cpu-dependencies
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python dependencies.py install cpu control tracing && python dependencies.py prune
+
+FROM builder AS gpu-dependencies
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python dependencies.py install gpu control tracing && python dependencies.py prune
+
+FROM builder AS export-dependencies
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python dependencies.py install cpu control plot export
+
+# ---- our own files, laid out as they will lie in /opt/hardmax
+
+FROM builder AS everything
+COPY README.md LICENSE ./
+COPY service service
+COPY model_export model_export
+RUN --mount=type=cache,target=/root/.cache/pip \
+    pip --python /opt/hardmax/bin/python install --quiet --no-deps --prefix /application .
+
+FROM everything AS online
+RUN rm -r /application/bin/hardmax-export /application/lib/python*/site-packages/model_export
+
+# ---- what the images share: an account that owns nothing, and the two ways to ask how the service is
+
+FROM base AS runtime
+RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /tmp hardmax
+USER 10001:10001
+WORKDIR /tmp
+ENTRYPOINT ["hardmax"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="hardmax" \
+      org.opencontainers.image.description="A REST inference service for a transformer one can see through" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+
+FROM runtime AS server
+ENV HARDMAX_HOST=0.0.0.0 \
+    HARDMAX_LOG_FORMAT=json
+COPY --link docker/health.py /opt/health.py
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s --retries=3 \
+    CMD ["python", "-I", "-S", "/opt/health.py"]
+CMD ["serve"]
+
+# ---- the images
+
+FROM runtime AS export
+COPY --link --from=export-dependencies /opt/hardmax /opt/hardmax
+COPY --link --from=everything /application /opt/hardmax
+ENTRYPOINT ["hardmax-export"]
+CMD ["--help"]
+
+FROM server AS gpu
+ENV HARDMAX_PROVIDER=cuda
+COPY --link --from=gpu-dependencies /opt/hardmax /opt/hardmax
+COPY --link --from=online /application /opt/hardmax
+
+FROM server AS cpu
+COPY --link --from=cpu-dependencies /opt/hardmax /opt/hardmax
+COPY --link --from=online /application /opt/hardmax
