@@ -1,0 +1,104 @@
+"""Reading what people keep in files: clouds from csv, npy or json, texts one a line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.errors import InputError, InvalidInput, MalformedInput, NotFound
+
+STDIN = "-"
+
+
+def read_cloud(path: str) -> NDArray[np.float64]:
+    """The points in a csv (a header line is skipped), npy or json file; `-` reads csv from standard input."""
+    if path == STDIN:
+        return _cloud_from_rows(csv.reader(sys.stdin), "standard input")
+    suffix = Path(path).suffix.lower()
+    if suffix == ".npy":
+        return _cloud_from_npy(path)
+    if suffix == ".json":
+        return _cloud_from_json(path)
+    if suffix in (".csv", ".tsv", ".txt"):
+        return _cloud_from_rows(_csv_rows(path, suffix), path)
+    raise InvalidInput(f"{path}: a cloud is a .csv, .npy or .json file", param="FILE")
+
+
+def read_texts(path: str) -> list[str]:
+    """The lines of a file that are not blank; `-` reads standard input."""
+    lines = sys.stdin if path == STDIN else _read_text(path).splitlines()
+    texts = [line.rstrip("\n") for line in lines if line.strip()]
+    if not texts:
+        raise InvalidInput(f"{path} holds no text", param="--file")
+    return texts
+
+
+def _cloud_from_npy(path: str) -> NDArray[np.float64]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as failure:
+        raise _unreadable(path, failure) from None
+    except ValueError as invalid:
+        raise MalformedInput(f"{path} is not an npy file: {invalid}", param="FILE") from None
+    if array.dtype.kind not in "fiu":
+        raise InvalidInput(f"{path} holds {array.dtype}, not numbers", param="FILE")
+    return np.asarray(array, dtype=np.float64)
+
+
+def _cloud_from_json(path: str) -> NDArray[np.float64]:
+    try:
+        body: Any = json.loads(_read_text(path))
+    except json.JSONDecodeError as invalid:
+        raise MalformedInput(f"{path} is not JSON: {invalid}", param="FILE") from None
+    rows = body.get("points") if isinstance(body, dict) else body
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        problem = f'{path}: expected [[..], ..] or {{"points": [[..], ..]}}'
+        raise InvalidInput(problem, param="FILE")
+    return _cloud_from_rows(rows, path)
+
+
+def _csv_rows(path: str, suffix: str) -> Iterable[list[str]]:
+    lines = _read_text(path).splitlines()
+    if suffix == ".txt":
+        return [line.split() for line in lines]
+    return csv.reader(lines, delimiter="\t" if suffix == ".tsv" else ",")
+
+
+def _cloud_from_rows(rows: Iterable[list[Any]], source: str) -> NDArray[np.float64]:
+    points: list[list[float]] = []
+    for number, row in enumerate(rows, 1):
+        if not row:
+            continue
+        try:
+            points.append([float(value) for value in row])
+        except (TypeError, ValueError):
+            if points or number > 1:
+                raise InvalidInput(f"{source}, row {number}: not numbers: {row}", param="FILE") from None
+    widths = {len(point) for point in points}
+    if len(widths) > 1:
+        odd = next(i for i, point in enumerate(points) if len(point) != len(points[0]))
+        problem = f"points[{odd}] has {len(points[odd])} numbers, expected {len(points[0])}"
+        raise InvalidInput(f"{source}: {problem}", param=f"points[{odd}]")
+    if not points:
+        raise InvalidInput(f"{source} holds no points", param="FILE")
+    return np.array(points, dtype=np.float64)
+
+
+def _read_text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as failure:
+        raise _unreadable(path, failure) from None
+    except UnicodeDecodeError:
+        raise MalformedInput(f"{path} is not UTF-8 text", param="FILE") from None
+
+
+def _unreadable(path: str, failure: OSError) -> InputError:
+    return NotFound(f"{path} cannot be read: {failure.strerror or failure}", param="FILE")
