@@ -1,4 +1,4 @@
-"""What the command line shows people: tables, verdicts, a progress line; from answers shaped like the API's."""
+"""What the command line shows people: tables, verdicts, progress; from answers shaped like the API's."""
 
 from __future__ import annotations
 
