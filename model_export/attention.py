@@ -8,9 +8,10 @@ P the row-stochastic matrix that averages over them.
 
 This module knows nothing of texts, models, layers in a loop or files.
 """
-# The scripts below are graphs, read from their source and generic in the float type: there is nothing to annotate.
+# The scripts below are graphs, read from their source and generic in the float type.
 # mypy: allow-untyped-defs, allow-untyped-calls
 
+from onnx import ModelProto
 from onnxscript import opset20 as op
 from onnxscript import script
 from onnxscript.values import Opset
@@ -121,3 +122,25 @@ def Certificate(Y, Z, w, tau, C, P, size, leader):
         stable = op.Not(tied)
     broken = op.And(real, op.Not(op.And(follows, op.Or(stable, op.Not(tied)))))
     return op.Not(AnyLast(broken))
+
+
+def declare(model: ModelProto) -> ModelProto:
+    """Let every function import this domain: onnxscript misses calls that are made inside a loop's body."""
+    for function in model.functions:
+        if all(entry.domain != DOMAIN for entry in function.opset_import):
+            function.opset_import.add(domain=DOMAIN, version=VERSION)
+    return model
+
+
+@script(domain)
+def Sums(Y, Z, V, tau):
+    """The sum of V_j over C_i, for values V [B,N,m] that carry their own weights.  ->  [B,N,m]
+
+    Half of `Attention` for a fifth of its time: one comparison and one product where many texts are served.
+    subtle: no mask. Padding (z = 0, V = 0) loses to <A z_i, z_i> > 0, and where it ties it adds nothing.
+    """
+    scores = op.MatMul(Y, op.Transpose(Z, perm=[0, 2, 1]))
+    norm = Norm(Y, Z)
+    largest = op.ReduceMax(norm, op.Constant(value_ints=[1]), keepdims=1)
+    best = op.ReduceMax(scores, op.Constant(value_ints=[2]), keepdims=1)
+    return op.MatMul(op.CastLike(scores >= best - tau * norm * largest, V), V)

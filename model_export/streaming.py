@@ -1,0 +1,315 @@
+"""Hardmax attention of large clouds, as ONNX functions of the domain `hardmax`: exact, in memory O(n * block).
+
+The definition is attention.py's, with every token a query and a key; this file only avoids looking at pairs that
+cannot matter. Rows are taken in tiles of neighbours. Three steps, each proved in docs/theory.md, section 4:
+
+    bound    a tile keeps the keys that can win for one of its queries: by Cauchy-Schwarz (the key's norm), and by
+             the cone of the tile's directions seen from a key already known to be extreme
+    screen   the kept keys are scored in float32, and only the best of each run of 32 is looked at
+    refine   runs that rounding cannot exclude are scored again in full precision; those scores decide
+
+Rows may come in any order: an order in which neighbours look the same way is fast, any other is only slower.
+Symbols as in attention.py; u and v are the A-unit vectors of the queries and their images, rho the keys' A-norms.
+"""
+# mypy: allow-untyped-defs, allow-untyped-calls
+
+from onnx import TensorProto
+from onnx.helper import make_tensor
+from onnxscript import BOOL, FLOAT, INT64, graph, script
+from onnxscript import opset20 as op
+
+from model_export.attention import Norm, domain
+
+TILE = 1024  # queries that are bounded and screened together
+GROUPS = 64  # groups of tiles that drop keys for all their tiles at once
+PROBES = 64  # keys of largest norm that give every query a first lower bound
+CHUNK = 16384  # keys bounded at a time
+RUN = 32  # keys that are screened as one
+BLOCK = 256  # runs screened at a time
+TRUE = make_tensor("true", TensorProto.BOOL, [], [True])
+
+
+@script(domain)
+def Unit(Z, A):
+    """u = z / |z|_A, v = u A and rho = |z|_A [n,1], for z of any scale: the largest entry is divided out first."""
+    largest = op.ReduceMax(op.Abs(Z), op.Constant(value_ints=[-1]), keepdims=1)
+    shape = Z / largest
+    image = op.MatMul(shape, A)
+    norm = Norm(image, shape)
+    return shape / norm, image / norm, norm * largest
+
+
+@script(domain)
+def Longest(X):
+    """The largest Euclidean length of a row of X: what bounds the rounding of an inner product."""
+    return op.Sqrt(op.ReduceMax(op.ReduceSum(X * X, op.Constant(value_ints=[-1]), keepdims=0), keepdims=0))
+
+
+@script(domain)
+def Extremes(U, K):
+    """For each row of U [g,d] the position of a key of K [n,d] with the largest <u, k>, in chunks of keys."""
+    one = op.Constant(value_ints=[1])
+    chunk = op.Constant(value_ints=[CHUNK])
+    rows = op.Shape(U, start=0, end=1)
+    lowest = op.Expand(op.CastLike(op.Constant(value_float=float("-inf")), U), rows)
+    nobody = op.Expand(op.Constant(value_int=0), rows)
+    chunks = op.Squeeze((op.Shape(K, start=0, end=1) + chunk - one) / chunk)
+
+    @graph()
+    def Chunk(i: INT64, go: BOOL, best, where):
+        start = op.Reshape(i, one) * chunk
+        scores = op.MatMul(U, op.Transpose(op.Slice(K, start, start + chunk), perm=[1, 0]))  # [g, chunk]
+        top = op.ReduceMax(scores, one, keepdims=0)
+        better = top > best
+        place = op.ArgMax(scores, axis=1, keepdims=0) + start
+        return op.Identity(go), op.Where(better, top, best), op.Where(better, place, where)
+
+    _, found = op.Loop(chunks, op.Constant(value=TRUE), lowest, nobody, body=Chunk)
+    return found
+
+
+@script(domain)
+def Cones(u, v):
+    """Of bundles of directions u [g,m,d], images v: the mean's image [g,d] and the largest distance to it [g,1]."""
+    axis = op.Constant(value_ints=[1])
+    image = op.ReduceMean(v, axis, keepdims=1)
+    eps = op.ReduceMax(Norm(v - image, u - op.ReduceMean(u, axis, keepdims=1)), axis, keepdims=0)
+    return op.Squeeze(image, axis), eps
+
+
+@script(domain)
+def Bounds(v, E):
+    """The best score of each direction among the probes E [e,d]: [g,m,d] -> [g,m], one bundle at a time."""
+    Et = op.Transpose(E, perm=[1, 0])
+    last = op.Constant(value_ints=[1])
+
+    @graph()
+    def Bundle(g: INT64, go: BOOL):
+        scores = op.MatMul(op.Gather(v, g, axis=0), Et)
+        return op.Identity(go), op.ReduceMax(scores, last, keepdims=0)
+
+    h = op.Loop(op.Squeeze(op.Shape(v, start=0, end=1)), op.Constant(value=TRUE), body=Bundle)
+    return h
+
+
+@script(domain)
+def Reachable(image, eps, e, e_image, e_rho, K, rho, slack, fuzz):
+    """Keys that may come within `slack` of the best for a direction of some cone.  ->  bool [n]
+
+    For a direction v of the cone (u, eps) and a known key e:  <v, k - e> <= <u, k - e> + eps |k - e|_A.
+    `fuzz` bounds the rounding of a squared distance that is computed from scores.
+    """
+    axis = op.Constant(value_ints=[1])
+    Kt = op.Transpose(K, perm=[1, 0])
+    ahead = op.MatMul(image, Kt) - op.ReduceSum(image * e, axis, keepdims=1)
+    squares = op.Transpose(rho * rho, perm=[1, 0]) + e_rho * e_rho
+    distance = op.Sqrt(op.Relu(squares - op.CastLike(2, rho) * op.MatMul(e_image, Kt)) + fuzz)
+    reach = op.ReduceMax(ahead + eps * distance, op.Constant(value_ints=[0]), keepdims=0)
+    return reach >= op.Neg(slack)
+
+
+@script(domain)
+def Candidates(image, eps, e, e_image, e_rho, least, K, rho, slack, fuzz):
+    """Positions of the keys that some cone can reach, of norm at least `least` - `slack`, in chunks of keys."""
+    one = op.Constant(value_ints=[1])
+    near = op.NonZero(op.Squeeze(rho, one) >= least - slack)  # [1, m]
+    near = op.Squeeze(near, op.Constant(value_ints=[0]))
+    chunk = op.Constant(value_ints=[CHUNK])
+    chunks = op.Squeeze((op.Shape(near) + chunk - one) / chunk)
+    none = op.Slice(near, op.Constant(value_ints=[0]), op.Constant(value_ints=[0]))
+
+    @graph()
+    def Chunk(i: INT64, go: BOOL, found):
+        start = op.Reshape(i, one) * chunk
+        part = op.Slice(near, start, start + chunk)
+        keep = Reachable(image, eps, e, e_image, e_rho, op.Gather(K, part), op.Gather(rho, part), slack, fuzz)
+        return op.Identity(go), op.Concat(found, op.Compress(part, keep, axis=0), axis=0)
+
+    found = op.Loop(chunks, op.Constant(value=TRUE), none, body=Chunk)
+    return found
+
+
+@script(domain)
+def Screen(v, runs, scale, slack):
+    """Pairs (query, run) that may hold a key within `slack` of the query's best, by float32 scores.
+
+    v [t,d] directions, runs [r,RUN,d] keys  ->  two int64 [P]. Scores are off by at most
+    (d + 3) 2^-24 |v| |k|, so twice that is added to the slack. Runs are taken BLOCK at a time.
+    """
+    one = op.Constant(value_ints=[1])
+    d = op.Shape(runs, start=2, end=3)
+    width = op.Constant(value_ints=[RUN])
+    total = op.Shape(runs, start=0, end=1)
+    blocks = (total + op.Constant(value_ints=[BLOCK - 1])) / op.Constant(value_ints=[BLOCK])
+    each = total / blocks  # the caller pads runs to whole blocks
+    keys = op.Reshape(op.Cast(runs / scale, to=FLOAT.dtype), op.Concat(blocks, each * width, d, axis=0))
+    directions = op.Cast(v, to=FLOAT.dtype)
+    shape = op.Concat(op.Shape(v, start=0, end=1), each, width, axis=0)
+    last = op.Constant(value_ints=[2])
+
+    @graph()
+    def Block(b: INT64, go: BOOL):
+        scores = op.MatMul(directions, op.Transpose(op.Gather(keys, b, axis=0), perm=[1, 0]))
+        return op.Identity(go), op.ReduceMax(op.Reshape(scores, shape), last, keepdims=0)  # [t, each]
+
+    tops = op.Loop(op.Squeeze(blocks), op.Constant(value=TRUE), body=Block)  # [blocks, t, each]
+    best = op.ReduceMax(tops, op.Constant(value_ints=[0, 2]), keepdims=1)
+    rounding = op.Cast(d + op.Constant(value_int=3), to=FLOAT.dtype) * op.Constant(value_float=2.0**-22)
+    error = rounding * Longest(directions) * Longest(keys)
+    block, query, run = op.Split(
+        op.NonZero(tops >= best - error - op.Cast(slack / scale, to=FLOAT.dtype)), num_outputs=3, axis=0
+    )
+    return op.Squeeze(query, op.Constant(value_ints=[0])), op.Reshape(
+        block * each + run, op.Constant(value_ints=[-1])
+    )
+
+
+@script(domain)
+def Runs(K, index):
+    """Keys [k,d] and their positions [k] in runs of RUN, as many as fill equal blocks: [r,RUN,d] and [r,RUN].
+
+    The filling is the zero vector: its score is 0, and a best score is at least |z|_A^2 > 0.
+    """
+    one = op.Constant(value_ints=[1])
+    zero = op.Constant(value_ints=[0])
+    width = op.Constant(value_ints=[RUN])
+    size = op.Shape(K, start=0, end=1)
+    runs = (size + width - one) / width
+    blocks = (runs + op.Constant(value_ints=[BLOCK - 1])) / op.Constant(value_ints=[BLOCK])
+    total = (runs + blocks - one) / blocks * blocks
+    missing = total * width - size
+    keys = op.Pad(K, op.Concat(zero, zero, missing, zero, axis=0))
+    places = op.Pad(index, op.Concat(zero, missing, axis=0))
+    shape = op.Concat(total, width, axis=0)
+    return op.Reshape(keys, op.Concat(shape, op.Shape(K, start=1, end=2), axis=0)), op.Reshape(places, shape)
+
+
+@script(domain)
+def Refine(Y, margin, query, run, runs, places, w, Z):
+    """The argmax sets of t queries from full-precision scores <y_i, z_j> of the runs that Screen left.
+
+    margin [t] is tau |z_i|_A max |z|_A.  ->  the mean c [t,d], the first member and the size [t], best - (best score
+    outside the set) among the keys looked at [t], and the pairs (row, member) [2,M] of all sets.
+    """
+    one = op.Constant(value_ints=[1])
+    zero = op.Constant(value_ints=[0])
+    y = op.Unsqueeze(op.Gather(Y, query), op.Constant(value_ints=[2]))  # [P,d,1]
+    scores = op.Squeeze(op.MatMul(op.Gather(runs, run), y), op.Constant(value_ints=[2]))  # [P,RUN]
+    lowest = op.CastLike(op.Constant(value_float=float("-inf")), Y)
+    start = op.Expand(lowest, op.Shape(margin))
+    best = op.ScatterElements(start, query, op.ReduceMax(scores, one, keepdims=0), axis=0, reduction="max")
+    member = scores >= op.Unsqueeze(op.Gather(best - margin, query), one)
+    rest = op.ReduceMax(op.Where(member, lowest, scores), one, keepdims=0)
+    runner = op.ScatterElements(start, query, rest, axis=0, reduction="max")
+
+    pair, slot = op.Split(op.NonZero(member), num_outputs=2, axis=0)
+    pair, slot = op.Squeeze(pair, zero), op.Squeeze(slot, zero)  # [M]
+    row = op.Gather(query, pair)
+    spot = op.Gather(run, pair) * op.Constant(value_int=RUN) + slot
+    key = op.Gather(op.Reshape(places, op.Constant(value_ints=[-1])), spot)
+    none = op.Expand(op.Constant(value_int=0), op.Shape(margin))
+    once = op.Expand(op.Constant(value_int=1), op.Shape(row))
+    size = op.ScatterElements(none, row, once, axis=0, reduction="add")
+    everybody = op.Expand(op.Shape(w), op.Shape(margin))
+    first = op.ScatterElements(everybody, row, key, axis=0, reduction="min")
+
+    weight = op.Gather(w, key)
+    total = op.ScatterElements(op.CastLike(none, w), row, weight, axis=0, reduction="add")
+    part = op.Unsqueeze(weight / op.Gather(total, row), one) * op.Gather(
+        Z, key
+    )  # exactly z for a single member
+    nowhere = op.Expand(op.CastLike(0, Z), op.Shape(Y))
+    c = op.ScatterND(nowhere, op.Unsqueeze(row, one), part, reduction="add")
+    return c, first, size, best - runner, op.Concat(op.Unsqueeze(row, zero), op.Unsqueeze(key, zero), axis=0)
+
+
+@script(domain)
+def Bundles(x, rows, count):
+    """The given rows of x [q,d] as `count` equal bundles [count,m,d]."""
+    whole = op.Constant(value_ints=[-1])
+    return op.Reshape(op.Gather(x, rows), op.Concat(count, whole, op.Shape(x, start=1, end=2), axis=0))
+
+
+@script(domain)
+def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
+    """Hardmax attention of queries Q [q,d] (images QY) to keys Z [n,d] (images Y, A-norms rho [n,1], weights w [n]).
+
+    hint int64 [q] names a key per query that is thought to be good. tau is the tie tolerance, eps the unit
+    rounding of the type, both scalars; keys within `reach` (relative, as tau) of the best are looked at in full.
+    ->  c [q,d] weighted mean over C_i; first int64 [q] and size int64 [q] of C_i; gap [q], the relative distance
+    from the best score to the best outside C_i, which is exact where it is below `reach`; ties int64 [2,M], the
+    pairs (i, member) of all C_i with several members.
+    """
+    one = op.Constant(value_ints=[1])
+    zero = op.Constant(value_ints=[0])
+    tile = op.Constant(value_ints=[TILE])
+    n = op.Shape(Z, start=0, end=1)
+    q = op.Shape(Q, start=0, end=1)
+    u, v, length = Unit(Q, A)
+    X = op.Where(op.Unsqueeze(w > op.CastLike(0, w), one), Z, op.CastLike(0, Z))
+    scale = op.ReduceMax(rho, keepdims=0)
+
+    # The rows in tiles of t and the tiles in groups; the last row fills up.
+    t = op.Min(q, tile)
+    tiles = (q + t - one) / t
+    span = (tiles + op.Constant(value_ints=[GROUPS - 1])) / op.Constant(value_ints=[GROUPS])
+    groups = (tiles + span - one) / span
+    slots = op.Range(op.Constant(value_int=0), op.Squeeze(groups * span * t), op.Constant(value_int=1))
+    rows = op.Min(slots, q - one)
+    vg = Bundles(v, rows, groups)
+    group_image, group_eps = Cones(Bundles(u, rows, groups), vg)
+    vt = Bundles(v, rows, groups * span)
+    tile_image, tile_eps = Cones(Bundles(u, rows, groups * span), vt)
+    Yt = Bundles(QY, rows, groups * span)
+
+    # Probes: the extreme keys of the groups' mean directions and the keys of largest norm.
+    _, longest = op.TopK(op.Squeeze(rho, one), op.Min(n, op.Constant(value_ints=[PROBES])))
+    probe = op.Concat(Extremes(group_image, X), longest, axis=0)
+    E, E_rho = op.Gather(X, probe), op.Gather(rho, probe)
+    E_image = op.MatMul(E, A)
+    hinted = op.Gather(op.ReduceSum(v * op.Gather(X, hint), one, keepdims=0), rows)
+    h = op.Max(op.Reshape(Bounds(vg, E), op.Constant(value_ints=[-1])), hinted)
+    least = op.ReduceMin(op.Reshape(h, op.Concat(groups * span, t, axis=0)), one, keepdims=0)
+
+    d = op.CastLike(op.Shape(Z, start=1, end=2) + op.Constant(value_int=3), Z)
+    rounding = op.CastLike(16, Z) * d * eps * Longest(X)
+    slack = (tau + reach) * scale + rounding * Longest(v)
+    fuzz = rounding * Longest(Y)
+
+    ge = op.ArgMax(op.MatMul(group_image, op.Transpose(E, perm=[1, 0])), axis=1, keepdims=0)
+    found = Candidates(
+        group_image, group_eps, op.Gather(E, ge), op.Gather(E_image, ge), op.Gather(E_rho, ge),
+        op.ReduceMin(least, keepdims=0), X, rho, slack, fuzz,
+    )  # fmt: skip
+    K, K_rho = op.Gather(X, found), op.Gather(rho, found)
+    te = op.ArgMax(op.MatMul(tile_image, op.Transpose(E, perm=[1, 0])), axis=1, keepdims=0)
+    norm = op.Reshape(op.Gather(op.Squeeze(length, one), rows), op.Concat(groups * span, t, axis=0))
+
+    @graph()
+    def Tile(i: INT64, go: BOOL, ties: INT64["two", "M"]):
+        at = op.Reshape(i, one)
+        e = op.Gather(te, at)
+        keep = Candidates(
+            op.Gather(tile_image, at), op.Gather(tile_eps, at), op.Gather(E, e), op.Gather(E_image, e),
+            op.Gather(E_rho, e), op.Gather(least, i), K, K_rho, slack, fuzz,
+        )  # fmt: skip
+        runs, places = Runs(op.Gather(K, keep), op.Gather(found, keep))
+        query, run = Screen(op.Gather(vt, i), runs, scale, slack)
+        unit = op.Gather(norm, i) * scale
+        c, first, size, gap, sets = Refine(op.Gather(Yt, i), tau * unit, query, run, runs, places, w, Z)
+        row, key = op.Split(sets, num_outputs=2, axis=0)
+        several = op.Squeeze(op.Gather(size, row), zero) > op.Constant(value_int=1)
+        here = op.Compress(op.Concat(row + at * t, key, axis=0), several, axis=1)
+        return op.Identity(go), op.Concat(ties, here, axis=1), c, first, size, gap / unit
+
+    untied = op.Expand(op.Constant(value_int=0), op.Constant(value_ints=[2, 0]))
+    ties, c, first, size, gap = op.Loop(op.Squeeze(tiles), op.Constant(value=TRUE), untied, body=Tile)
+    whole = op.Constant(value_ints=[-1])
+    true_rows = op.Squeeze(op.Gather(ties, zero) < q, zero)  # the filling is not a row
+    return (
+        op.Slice(op.Reshape(c, op.Concat(whole, op.Shape(Z, start=1, end=2), axis=0)), zero, q),
+        op.Slice(op.Reshape(first, whole), zero, q),
+        op.Slice(op.Reshape(size, whole), zero, q),
+        op.Slice(op.Reshape(gap, whole), zero, q),
+        op.Compress(ties, true_rows, axis=1),
+    )
