@@ -1,7 +1,8 @@
-# Three images of one project:
+# The images of one project:
 #
 #   docker build -t hardmax .                            cpu: serves on any machine
 #   docker build -t hardmax:gpu --target gpu .           gpu: serves on an NVIDIA card; CUDA and cuDNN come as wheels
+#   docker build -t hardmax:ray --target ray .           ray: the nodes of a Ray cluster (deploy/ray)
 #   docker build -t hardmax:export --target export .     export: trains and exports models, with torch; not a service
 #
 # Locked dependencies are installed first and shipped as a layer of their own, our files last: a change of code costs
@@ -19,7 +20,7 @@ ENV PATH=/opt/hardmax/bin:$PATH \
 FROM base AS builder
 WORKDIR /build
 RUN python -m venv --without-pip /opt/hardmax
-COPY pyproject.toml constraints.txt docker/dependencies.py ./
+COPY pyproject.toml constraints.txt docker/constraints-gpu.txt docker/dependencies.py ./
 
 FROM builder AS cpu-dependencies
 RUN --mount=type=cache,target=/root/.cache/pip \
@@ -28,6 +29,10 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 FROM builder AS gpu-dependencies
 RUN --mount=type=cache,target=/root/.cache/pip \
     python dependencies.py install gpu control tracing && python dependencies.py prune
+
+FROM builder AS ray-dependencies
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python dependencies.py install cpu control tracing ray && python dependencies.py prune
 
 FROM builder AS export-dependencies
 RUN --mount=type=cache,target=/root/.cache/pip \
@@ -76,6 +81,12 @@ COPY --link --from=export-dependencies /opt/hardmax /opt/hardmax
 COPY --link --from=everything /application /opt/hardmax
 ENTRYPOINT ["hardmax-export"]
 CMD ["--help"]
+
+FROM runtime AS ray
+COPY --link --from=ray-dependencies /opt/hardmax /opt/hardmax
+COPY --link --from=online /application /opt/hardmax
+ENTRYPOINT []
+CMD ["ray", "--help"]
 
 FROM server AS gpu
 ENV HARDMAX_PROVIDER=cuda

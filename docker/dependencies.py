@@ -26,7 +26,8 @@ def install(extras: list[str]) -> None:
     wanted = [*project["dependencies"]]
     for extra in extras:
         wanted += project["optional-dependencies"][extra]
-    pip("install", "--constraint", "constraints.txt", *wanted)
+    locks = ["constraints.txt", *(["constraints-gpu.txt"] if "gpu" in extras else [])]
+    pip("install", *(f"--constraint={lock}" for lock in locks), *wanted)
 
 
 def prune() -> None:

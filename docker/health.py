@@ -1,4 +1,4 @@
-"""Exit status 0 when the server of this container answers /ready with 200; needs no curl and none of our packages."""
+"""Exit status 0 when the server of this container answers /ready with 200; needs no curl and no packages."""
 
 import http.client
 import os

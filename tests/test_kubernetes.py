@@ -68,7 +68,7 @@ TEXT = {"type": "string", "minLength": 1}
 COUNT = {"type": "integer", "minimum": 1}
 LABELS = {"type": "object", "additionalProperties": TEXT}
 FORMAT = closed(name=TEXT, version=TEXT)
-# The part of the custom resources' definitions that we use; the definitions themselves come with their operators.
+# The part of the custom resources' definitions that we use; the whole comes with their operators.
 CUSTOM = {
     "ServiceMonitor": (
         "monitoring.coreos.com/v1",
