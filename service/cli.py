@@ -145,7 +145,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 def classify(arguments: argparse.Namespace) -> int:
     if arguments.ray:
-        from service.ray import classify_parquet
+        from service.cluster import classify_parquet
 
         return classify_parquet(*arguments.ray, column=arguments.column, model=arguments.model)
     texts = arguments.texts + (read_texts(arguments.file) if arguments.file else [])
