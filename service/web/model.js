@@ -1,0 +1,1 @@
+export class Model { constructor() {} values() { return {}; } open() {} }

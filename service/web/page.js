@@ -1,0 +1,94 @@
+/* The page: three rooms, one address each, the theme, and the key a server may ask for. */
+
+import { Api } from "./api.js";
+import { Cloud } from "./cloud.js";
+import { forgetColours } from "./colour.js";
+import { announce, byId } from "./element.js";
+import { Model } from "./model.js";
+import { Review } from "./review.js";
+import { ROOMS, readLink, writeLink } from "./state.js";
+
+const THEME = "hardmax-theme";
+
+const api = new Api(askForKey);
+let cards = null;
+const rooms = {
+  review: new Review(api, loadCards, () => writeState("review")),
+  cloud: new Cloud(api, () => writeState("cloud")),
+};
+rooms.model = new Model(api, loadCards, rooms);
+const opened = new Set();
+let present = null;
+
+function loadCards() {
+  cards ??= api.get("/models").then(({ models }) => models);
+  cards.catch(() => (cards = null));
+  return cards;
+}
+
+function writeState(room) {
+  if (room === present && opened.has(room)) writeLink(room, rooms[room].values());
+}
+
+/** Shows the room of the address; a bare name keeps what stands in the room. */
+function enter() {
+  const { room, values } = readLink();
+  const moved = present !== null && present !== room;
+  present = room;
+  for (const name of ROOMS) {
+    byId(`room-${name}`).hidden = name !== room;
+    const door = document.querySelector(`[data-room="${name}"]`);
+    if (name === room) door.setAttribute("aria-current", "page");
+    else door.removeAttribute("aria-current");
+  }
+  document.title = `${document.querySelector(`[data-room="${room}"]`).textContent} \u00b7 hardmax`;
+  if (moved) scrollTo(0, 0);
+  if (!opened.has(room) || room === "model" || values.size) rooms[room].open(values);
+  opened.add(room);
+  writeState(room);
+}
+
+function askForKey(reason) {
+  const dialog = byId("key");
+  byId("key-reason").textContent = reason;
+  byId("key-value").value = "";
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) =>
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "use" ? byId("key-value").value : null), { once: true }),
+  );
+}
+
+function useTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  forgetColours();
+  rooms.review.repaint();
+  rooms.cloud.repaint();
+}
+
+function switchTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
+  const next = now === "dark" ? "light" : "dark";
+  localStorage.setItem(THEME, next);
+  useTheme(next);
+}
+
+async function copyLink() {
+  await navigator.clipboard.writeText(location.href);
+  byId("share").textContent = "Copied";
+  announce("The link is copied");
+  setTimeout(() => (byId("share").textContent = "Copy a link to this view"), 2000);
+}
+
+byId("theme").addEventListener("click", switchTheme);
+byId("share").addEventListener("click", copyLink);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => useTheme(null));
+addEventListener("hashchange", enter);
+document.fonts.ready.then(() => {
+  rooms.review.sheet.grow();
+  rooms.review.repaint();
+  rooms.cloud.repaint();
+});
+useTheme(localStorage.getItem(THEME));
+enter();
