@@ -1,0 +1,1 @@
+"""The same model behind other servers, each written as its own documentation advises."""

@@ -1,0 +1,101 @@
+"""The load generator and the texts it sends: a benchmark is worth no more than these."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.load import ask, drive, is_complete, post, unchunk
+from benchmarks.reviews import reviews
+
+
+class EchoServer:
+    """Answers every POST with its own body; `bad` bodies get a 429, `close` ends the connection instead."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.loop = asyncio.new_event_loop()
+        self.port = 0
+
+    async def serve(self, started: threading.Event) -> None:
+        server = await asyncio.start_server(self.talk, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        started.set()
+        async with server:
+            await self.stopped.wait()
+
+    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+                self.seen.append(body)
+                if body == b"close":
+                    break
+                status = b"429 Too Many" if body == b"bad" else b"200 OK"
+                writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+    def run(self, started: threading.Event) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.stopped = asyncio.Event()
+        self.loop.run_until_complete(self.serve(started))
+        pending = asyncio.all_tasks(self.loop)
+        for task in pending:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        self.loop.close()
+
+
+@pytest.fixture
+def echo() -> Iterator[EchoServer]:
+    server, started = EchoServer(), threading.Event()
+    thread = threading.Thread(target=server.run, args=(started,))
+    thread.start()
+    started.wait(5)
+    yield server
+    server.loop.call_soon_threadsafe(server.stopped.set)
+    thread.join(5)
+
+
+def test_ask_returns_status_and_body(echo: EchoServer) -> None:
+    assert ask(echo.port, post("/", b"hello")) == (200, b"hello")
+    assert ask(echo.port, post("/", b"bad")) == (429, b"bad")
+
+
+def test_drive_counts_what_the_server_answered_by_status(echo: EchoServer) -> None:
+    load = drive(echo.port, [post("/", b"one"), post("/", b"bad")], connections=4, seconds=0.3, warm_s=0.05)
+    answered = len(load.latencies_s)
+    assert answered == load.statuses[200] + load.statuses[429] > 50
+    assert abs(load.statuses[200] - load.statuses[429]) <= 8
+    assert answered <= len(echo.seen)
+    assert load.per_second == pytest.approx(answered / 0.3)
+    assert 0 < load.quantile_ms(0.5) <= load.quantile_ms(0.99) < 1000
+
+
+def test_drive_replaces_connections_that_break(echo: EchoServer) -> None:
+    load = drive(echo.port, [post("/", b"one"), post("/", b"close")], connections=2, seconds=0.2, warm_s=0.0)
+    assert load.broken > 5
+    assert load.statuses[200] > 5
+
+
+def test_answer_is_complete_only_with_its_whole_body() -> None:
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+    assert [is_complete(whole[:cut]) for cut in (10, len(whole) - 1, len(whole))] == [False, False, True]
+    chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"
+    assert not is_complete(chunks[:-5])
+    assert is_complete(chunks)
+    assert unchunk(chunks.partition(b"\r\n\r\n")[2]) == b"hello!"
+
+
+@pytest.mark.parametrize("words", [1, 22, 5000])
+def test_reviews_have_exactly_the_words_asked_for_and_repeat_by_seed(words: int) -> None:
+    texts = reviews(words, 3, seed=7)
+    assert [len(text.split()) for text in texts] == [words] * 3
+    assert texts == reviews(words, 3, seed=7)
+    assert words == 1 or texts != reviews(words, 3, seed=8)
