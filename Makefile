@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 DATA   ?= ../shared/data
 MINUTES ?= 10
 
-.PHONY: help install serve test check bench models format clean
+.PHONY: help install serve test test-ray compose-test certificate check bench models format clean
 .DEFAULT_GOAL := help
 
 help:  ## what can be made here
@@ -29,6 +29,10 @@ $(VENV)/.dev: $(VENV)/.test
 	$(PIP) --editable '.[cpu,control,plot,tracing,export,test,dev]'
 	@touch $@
 
+$(VENV)/.ray: $(VENV)/.test
+	$(PIP) --editable '.[cpu,control,plot,tracing,export,test,ray]'
+	@touch $@
+
 install: $(VENV)/.cpu  ## the service into .venv, so that .venv/bin/hardmax exists
 
 serve: install  ## start on http://127.0.0.1:8000 with the bundled models
@@ -36,6 +40,19 @@ serve: install  ## start on http://127.0.0.1:8000 with the bundled models
 
 test: $(VENV)/.test  ## install what the tests need and run them all
 	$(BIN)/python -m pytest
+
+test-ray: $(VENV)/.ray  ## the tests against a real Ray on this machine
+	$(BIN)/python -m pytest -m ray
+
+compose-test:  ## build the image, start it with docker compose, ask it, stop it
+	docker/compose-test.sh
+
+certificate:  ## a self-signed certificate for compose's profile edge
+	mkdir -p docker/edge/certificates
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -subj /CN=localhost \
+	    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \
+	    -keyout docker/edge/certificates/key.pem -out docker/edge/certificates/certificate.pem
+	chmod 644 docker/edge/certificates/key.pem  # nginx reads it as a user who owns nothing
 
 check: $(VENV)/.dev  ## lint, format, types, import contracts
 	$(BIN)/ruff check .
