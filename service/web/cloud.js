@@ -1,1 +1,250 @@
-export class Cloud { constructor() {} values() { return {}; } open() {} repaint() {} }
+/* Room 2: a cloud of points, the rules, and what becomes of it. Joins board, landscape, film and outcome. */
+
+import { Latest, inWords } from "./api.js";
+import { Board } from "./board.js";
+import { Ellipse } from "./ellipse.js";
+import { announce, byId, el, showProblem } from "./element.js";
+import { Film, flat } from "./film.js";
+import { Landscape } from "./landscape.js";
+import { matrixOf, shapeOf } from "./matrix.js";
+import { showBadge, showOutcome, verdictOf } from "./outcome.js";
+import { Picture, addExport } from "./picture.js";
+import { Player } from "./player.js";
+import { PRESETS } from "./presets.js";
+import { readFile, readText } from "./table.js";
+import { Wish } from "./wish.js";
+
+const EDIT_MS = 40;
+const LINKED_UP_TO = 300;
+const LISTED_UP_TO = 2000;
+const FAR = 400; // layers; a certificate comes long before, ties of the limit would go on
+
+export class Cloud {
+  /** `onChange()` hears that the link has changed. */
+  constructor(api, onChange) {
+    Object.assign(this, { api, onChange, latest: new Latest(EDIT_MS), points: [], alpha: 0.5, preset: null, seed: 1, told: 0 });
+    this.landscape = new Landscape();
+    this.film = new Film([], null);
+    this.landscape.show(this.film);
+    this.picture = new Picture(byId("cloud"), (painter) => this.landscape.draw(painter));
+    this.player = new Player(byId("cloud-player"), "the cloud", (t) => this.moveTo(t), (t) => this.describe(t));
+    this.ellipse = new Ellipse(byId("ellipse"), () => this.change());
+    this.board = new Board(byId("cloud"), this.landscape, this.acts());
+    this.wish = new Wish(api, this);
+    this.listen();
+  }
+
+  listen() {
+    byId("alpha").addEventListener("input", (event) => this.setAlpha(2 ** Number(event.target.value)));
+    byId("presets").append(
+      ...Object.entries(PRESETS).map(([name, { title }]) =>
+        el("button", { type: "button", class: "chip", "data-preset": name, "aria-pressed": "false", onclick: () => this.choosePreset(name) }, title)),
+    );
+    byId("points-use").addEventListener("click", () => this.read(async () => readText(byId("points").value)));
+    byId("points-file").addEventListener("change", ({ target }) => this.read(() => readFile(target.files[0])));
+    byId("cloud-clear").addEventListener("click", () => this.load([]));
+    const stage = byId("cloud-stage");
+    for (const [name, on] of [["dragover", true], ["dragleave", false], ["drop", false]]) {
+      stage.addEventListener(name, (event) => {
+        event.preventDefault();
+        stage.classList.toggle("dropping", on);
+        if (name === "drop" && event.dataTransfer.files[0]) this.read(() => readFile(event.dataTransfer.files[0]));
+      });
+    }
+    byId("cloud").addEventListener("paste", (event) => this.read(async () => readText(event.clipboardData.getData("text"))));
+    const size = () => ({ width: this.picture.width, height: this.picture.height });
+    addExport(byId("cloud-export"), "cloud", size, (painter) => this.landscape.draw(painter));
+  }
+
+  /** What hands on the board do. */
+  acts() {
+    return {
+      tool: () => document.querySelector("#tools input:checked").value,
+      place: (x, y) => this.edit((points) => points.push([x, y]) - 1),
+      move: (i, x, y) => this.edit((points) => (points[i] = [x, y])),
+      nudge: (i, dx, dy) => this.edit((points) => (points[i] = [tidy(points[i][0] + dx), tidy(points[i][1] + dy)])),
+      remove: (i) => this.removePoint(i),
+      mark: (i) => this.wish.mark(i),
+      select: (i) => this.select(i),
+      choose: (step) => this.points.length && this.select(((this.landscape.selected ?? -step) + step + this.points.length) % this.points.length, true),
+      play: () => this.player.toggle(),
+      zoom: () => this.picture.redraw(),
+    };
+  }
+
+  /** Changes the points by hand: back to layer 0, which is where they are put. */
+  edit(change) {
+    if (this.points.some((row) => row.length !== 2)) {
+      showProblem(byId("cloud-problem"), "Points of other than two numbers are shown by their first two, and cannot be moved here.");
+      return null;
+    }
+    this.points = this.points.map((row) => row);
+    const result = change(this.points);
+    this.preset = null;
+    this.show(new Film(this.points, this.points.length === this.film.n ? stale(this.film.answer) : null), 0);
+    this.change();
+    return result;
+  }
+
+  removePoint(i) {
+    this.select(null);
+    this.wish.clear();
+    this.edit((points) => points.splice(i, 1));
+    announce(`Point ${i} removed, ${this.points.length} left`);
+  }
+
+  select(i, aloud = false) {
+    this.landscape.selected = i;
+    if (aloud) announce(`Point ${i} at ${this.points[i].slice(0, 2).join(", ")}`);
+    this.picture.redraw();
+  }
+
+  choosePreset(name) {
+    if (this.preset === name && PRESETS[name].again) this.seed += 1;
+    this.usePreset(name, this.seed);
+  }
+
+  usePreset(name, seed) {
+    const { alpha, points } = PRESETS[name];
+    this.seed = seed;
+    this.showAlpha(alpha);
+    this.ellipse.show({ stretch: 1, turn: 0 });
+    this.load(points(seed), name);
+  }
+
+  /** A new cloud in place of the present one. */
+  load(points, preset = null) {
+    this.points = points;
+    this.preset = preset;
+    this.landscape.selected = null;
+    this.wish.clear();
+    this.landscape.view.fit(flat(points), { least: 1 });
+    this.show(new Film(points, null), 0);
+    return this.change(true);
+  }
+
+  async read(rows) {
+    try {
+      await this.load(await rows());
+      announce(`${this.points.length} points read`);
+    } catch (error) {
+      showProblem(byId("cloud-problem"), `These points cannot be read: ${error.message}.`);
+    }
+  }
+
+  setAlpha(alpha) {
+    this.showAlpha(alpha);
+    this.change();
+  }
+
+  showAlpha(alpha) {
+    this.alpha = Number(alpha.toPrecision(3));
+    byId("alpha").value = Math.log2(alpha);
+    byId("alpha").style.setProperty("--done", (Math.log2(alpha) + 5) / 10);
+    byId("alpha-value").textContent = `${this.alpha}: ${Math.round((100 * alpha) / (1 + alpha))} % of the way`;
+  }
+
+  request() {
+    const plane = this.points.every((row) => row.length === 2);
+    const include = ["assignment", "limits", "trajectory", "polytope"];
+    return { points: this.points, alpha: this.alpha, A: plane ? matrixOf(this.ellipse) : null, max_layers: FAR, include };
+  }
+
+  /** Something is different: ask what becomes of it now. */
+  async change(rewind = false) {
+    this.showPoints();
+    this.onChange();
+    showProblem(byId("cloud-problem"), null);
+    if (!this.points.length) return this.show(new Film([], null), 0);
+    const points = this.points;
+    try {
+      const answer = await this.latest.run((signal) => this.api.post("/dynamics", this.request(), signal));
+      return answer && this.answered(points, answer, rewind);
+    } catch (error) {
+      return this.fail(error);
+    }
+  }
+
+  answered(points, answer, rewind) {
+    this.show(new Film(points, answer), rewind ? 0 : Math.min(this.player.t, this.film.layers));
+    announce(verdictOf(answer).short);
+    return answer;
+  }
+
+  show(film, at) {
+    this.film = film;
+    this.landscape.show(film);
+    const { answer } = film;
+    const marks = film.certified === null ? [] : [{ layer: film.certified, title: `certified at layer ${film.certified}` }];
+    this.player.load(answer?.trajectory ? film.layers : 0, { at, marks });
+    if (answer && !answer.trajectory) return this.picture.redraw();
+    showBadge(byId("cloud-badge"), answer);
+    showOutcome(film.n && answer ? answer : null, film);
+    return this.picture.redraw();
+  }
+
+  showPoints() {
+    for (const chip of byId("presets").children) chip.setAttribute("aria-pressed", String(chip.dataset.preset === this.preset));
+    const area = byId("points");
+    if (document.activeElement === area) return;
+    const many = this.points.length > LISTED_UP_TO;
+    area.value = many ? `# ${this.points.length} points: too many to list` : this.points.map((row) => row.join(", ")).join("\n");
+  }
+
+  describe(t) {
+    const at = Number(t.toFixed(1));
+    return this.film?.certified !== null && t > this.film?.certified ? `layer ${at}, closed form` : `layer ${at}`;
+  }
+
+  moveTo(t) {
+    if (!this.landscape) return;
+    this.landscape.t = t;
+    for (const { index, layer } of this.film.emerging) {
+      if (this.told < layer && t >= layer) announce(`Point ${index} becomes a leader at layer ${layer}`);
+    }
+    this.told = t;
+    this.picture.redraw();
+  }
+
+  /** A and its answer, as /control found them. */
+  useMatrix(A) {
+    this.ellipse.show(shapeOf(A));
+    return this.change();
+  }
+
+  fail(error) {
+    showBadge(byId("cloud-badge"), null);
+    showProblem(byId("cloud-problem"), inWords(error));
+  }
+
+  /** The state as a link says it. A large cloud of one's own is too long for a link. */
+  values() {
+    const { stretch, turn } = this.ellipse;
+    const named = this.preset && { preset: this.preset, seed: PRESETS[this.preset].again ? this.seed : null };
+    const listed = this.points.length <= LINKED_UP_TO ? { points: this.points.map((row) => row.join(",")).join(";") } : {};
+    const A = stretch === 1 ? {} : { stretch: stretch.toFixed(3), turn: Math.round(turn) };
+    return { ...(named || listed), alpha: this.alpha, ...A };
+  }
+
+  /** Opens the room with what a link says. */
+  open(values) {
+    const preset = values.get("preset") ?? (values.has("points") ? null : "triangle");
+    const points = (values.get("points") ?? "").split(";").filter(Boolean).map((row) => row.split(",").map(Number));
+    const known = preset in PRESETS;
+    this.seed = Number(values.get("seed")) || 1;
+    this.showAlpha(Number(values.get("alpha")) || (known ? PRESETS[preset].alpha : 0.5));
+    this.ellipse.show({ stretch: Number(values.get("stretch")) || 1, turn: Number(values.get("turn")) || 0 });
+    return this.load(known ? PRESETS[preset].points(this.seed) : points, known ? preset : null);
+  }
+
+  repaint() {
+    this.picture.redraw();
+  }
+}
+
+const tidy = (x) => Number(x.toFixed(6));
+
+/** While the next answer is on its way the colours of the last one stay, its film does not. */
+function stale(answer) {
+  return answer && { ...answer, trajectory: null, limits: null, leaders: [], polytope: null, certified_layer: null };
+}

@@ -1,0 +1,99 @@
+/* Hands on the cloud: pointer, wheel and keys become placed, moved, removed and marked points.
+   Knows where points stand on the picture; not what happens to them afterwards. */
+
+const NEAR = 14;
+
+export class Board {
+  /** `acts`: place(x, y), move(i, x, y), remove(i), mark(i), select(i), play(), zoom(); `tool()` is the present one. */
+  constructor(canvas, landscape, acts) {
+    Object.assign(this, { canvas, landscape, acts, held: null });
+    canvas.addEventListener("pointerdown", (event) => this.down(event));
+    canvas.addEventListener("pointermove", (event) => this.hover(event));
+    for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => this.up());
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    canvas.addEventListener("contextmenu", (event) => this.menu(event));
+  }
+
+  place(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+
+  /** The point under the pointer, the nearest if several, as the picture shows them now. */
+  nearest(px, py) {
+    const { view, film, t } = this.landscape;
+    const places = film.at(t);
+    let [best, found] = [NEAR ** 2, null];
+    for (let i = 0; i < film.n; i += 1) {
+      const away = (view.x(places[2 * i]) - px) ** 2 + (view.y(places[2 * i + 1]) - py) ** 2;
+      if (away <= best) [best, found] = [away, i];
+    }
+    return found;
+  }
+
+  world(px, py) {
+    const { view } = this.landscape;
+    return view.world(px, py).map((x) => Number(x.toFixed(view.decimals)));
+  }
+
+  down(event) {
+    if (event.button !== 0) return;
+    const [px, py] = this.place(event);
+    const i = this.nearest(px, py);
+    const tool = this.acts.tool();
+    if (tool === "remove") return i !== null && this.acts.remove(i);
+    if (tool === "wish") return i !== null && this.acts.mark(i);
+    this.canvas.setPointerCapture(event.pointerId);
+    this.held = i ?? this.acts.place(...this.world(px, py));
+    this.canvas.classList.add("held");
+    return this.acts.select(this.held);
+  }
+
+  hover(event) {
+    const [px, py] = this.place(event);
+    if (this.held !== null) this.acts.move(this.held, ...this.world(px, py));
+    else this.canvas.classList.toggle("over", this.nearest(px, py) !== null);
+  }
+
+  up() {
+    this.held = null;
+    this.canvas.classList.remove("held");
+  }
+
+  /** The other button removes. */
+  menu(event) {
+    event.preventDefault();
+    const i = this.nearest(...this.place(event));
+    if (i !== null) this.acts.remove(i);
+  }
+
+  /** The page still scrolls over the picture; with Ctrl (a pinch is the same) the picture zooms. */
+  wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    this.landscape.view.zoom(Math.exp(-event.deltaY * 0.004), ...this.place(event));
+    this.acts.zoom();
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = this.keys(event)[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  keys({ shiftKey }) {
+    const { acts, landscape } = this;
+    const chosen = landscape.selected;
+    const has = (act) => () => chosen !== null && act();
+    const step = landscape.view.step / (shiftKey ? 2 : 10);
+    const by = (dx, dy) => has(() => acts.nudge(chosen, dx * step, dy * step));
+    const add = () => acts.select(acts.place(...landscape.view.centre.map((x) => Number(x.toFixed(2)) + 0.25)));
+    const remove = has(() => acts.remove(chosen));
+    const moves = { ArrowLeft: by(-1, 0), ArrowRight: by(1, 0), ArrowUp: by(0, 1), ArrowDown: by(0, -1) };
+    const choose = { ",": () => acts.choose(-1), ".": () => acts.choose(1), w: has(() => acts.mark(chosen)) };
+    return { ...moves, ...choose, n: add, N: add, W: choose.w, Delete: remove, Backspace: remove, " ": () => acts.play() };
+  }
+}

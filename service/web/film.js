@@ -1,0 +1,57 @@
+/* A cloud through time: the layers the service computed and, once the outcome is certified, the ones after it,
+   which are known in closed form: z + (1 - (1 + alpha)^-m) (limit - z). Knows the answer of /dynamics. */
+
+const ENOUGH = 0.02; // what may remain of the way when the film ends
+const LONGEST_TAIL = 14;
+
+export class Film {
+  constructor(points, answer) {
+    this.n = points.length;
+    this.answer = answer;
+    this.certified = answer?.certified_layer ?? null;
+    this.frames = (answer?.trajectory?.points ?? [points]).map(flat);
+    if (this.certified !== null && answer.limits) this.appendTail(flat(answer.limits), answer.alpha);
+    this.since = new Map((answer?.leaders ?? []).map((leader) => [leader.index, leader.since_layer]));
+  }
+
+  appendTail(limits, alpha) {
+    const last = this.frames.at(-1);
+    if (last.every((x, k) => Math.abs(x - limits[k]) < 1e-9)) return;
+    const length = Math.min(LONGEST_TAIL, Math.max(1, Math.ceil(Math.log(ENOUGH) / -Math.log1p(alpha))));
+    for (let m = 1; m <= length; m += 1) {
+      const left = (1 + alpha) ** -m;
+      this.frames.push(last.map((x, k) => limits[k] + left * (x - limits[k])));
+    }
+  }
+
+  get layers() {
+    return this.frames.length - 1;
+  }
+
+  /** All positions at the moment t, as x, y after x, y. */
+  at(t) {
+    const k = Math.min(Math.floor(t), Math.max(0, this.layers - 1));
+    const [a, b, s] = [this.frames[k], this.frames[Math.min(k + 1, this.layers)], t - k];
+    return s === 0 ? a : a.map((x, i) => x + s * (b[i] - x));
+  }
+
+  /** The leaders there are at the moment t. */
+  leadersAt(t) {
+    return [...this.since].filter(([, since]) => since <= t + 1e-9).map(([index]) => index);
+  }
+
+  /** Leaders that were none at first, in the order they appear. */
+  get emerging() {
+    return [...this.since].filter(([, since]) => since > 0).sort((a, b) => a[1] - b[1]).map(([index, layer]) => ({ index, layer }));
+  }
+}
+
+/** x, y after x, y of rows of any length: of more than two coordinates the first two are shown. */
+export function flat(rows) {
+  const out = new Float64Array(2 * rows.length);
+  rows.forEach((row, i) => {
+    out[2 * i] = row[0];
+    out[2 * i + 1] = row[1] ?? 0;
+  });
+  return out;
+}

@@ -1,0 +1,132 @@
+/* The picture of a cloud at one moment: polytope, trails, points by cluster, leaders as stars, ties as rings.
+   Knows a film and what is marked; nothing of pointers and keys. */
+
+import { HUES, colour, hue } from "./colour.js";
+import { Viewport, drawGrid } from "./viewport.js";
+
+const TRAILS_UP_TO = 2500;
+const NUMBERS_UP_TO = 14;
+
+export class Landscape {
+  constructor() {
+    Object.assign(this, { view: new Viewport(), film: null, t: 0, selected: null, wished: new Set() });
+  }
+
+  show(film) {
+    this.film = film;
+    this.ranks = ranksOf(film.answer);
+    const { clusters = [] } = film.answer ?? {};
+    this.tied = new Set(clusters.filter(({ kind }) => kind === "tie").map(({ id }) => id));
+    this.groups = this.groupPoints();
+  }
+
+  /** Indices of the followers by the name of their look: colour, and ring or disc. */
+  groupPoints() {
+    const { film } = this;
+    const groups = new Map();
+    for (let i = 0; i < film.n; i += 1) {
+      const id = film.answer?.assignment?.[i] ?? null;
+      const tie = this.tied.has(id);
+      const rank = id === null ? HUES : Math.min(HUES, this.ranks.get(id));
+      const name = `${rank}${tie ? " tie" : ""}`;
+      if (!groups.has(name)) groups.set(name, { rank, tie, members: [] });
+      groups.get(name).members.push(i);
+    }
+    return [...groups.values()];
+  }
+
+  hueOf(i) {
+    const id = this.film.answer?.assignment?.[i];
+    return id === undefined ? colour("soft") : hue(this.ranks.get(id));
+  }
+
+  draw(painter) {
+    painter.clear();
+    this.view.resize(painter.width, painter.height);
+    drawGrid(painter, this.view, { grid: colour("grid"), axis: colour("line") });
+    if (!this.film?.n) return this.drawInvitation(painter);
+    const places = this.film.at(this.t);
+    this.drawPolytope(painter);
+    if (this.film.n <= TRAILS_UP_TO) this.drawTrails(painter);
+    this.drawFollowers(painter, places);
+    this.drawLeaders(painter, places);
+    this.drawMarks(painter, places);
+    return undefined;
+  }
+
+  drawInvitation(painter) {
+    const style = { fill: colour("soft"), size: 15, align: "center" };
+    painter.text(painter.width / 2, painter.height / 2 - 24, "Click anywhere to place a point", style);
+  }
+
+  /** The convex hull of the limits: its corners are leaders. */
+  drawPolytope(painter) {
+    const { view, film } = this;
+    const corners = film.answer?.polytope?.vertices ?? [];
+    const places = film.frames[film.certified ?? film.layers];
+    const hull = around(corners.map((i) => [view.x(places[2 * i]), view.y(places[2 * i + 1])]));
+    if (hull.length > 2) painter.polygon(hull, { fill: colour("accent"), alpha: 0.07 });
+    if (hull.length > 1) painter.polygon(hull, { stroke: colour("accent"), width: 1.25, alpha: 0.45, dash: [2, 4] });
+  }
+
+  drawTrails(painter) {
+    const { view, film, t } = this;
+    for (let k = 0; k < t; k += 1) {
+      const [a, b] = [film.frames[k], film.at(Math.min(k + 1, t))];
+      const alpha = 0.14 + 0.36 * (1 - (t - k) / (t + 1));
+      for (const { rank, members } of this.groups) {
+        const lines = members.flatMap((i) => [view.x(a[2 * i]), view.y(a[2 * i + 1]), view.x(b[2 * i]), view.y(b[2 * i + 1])]);
+        painter.segments(lines, { stroke: hue(rank), width: 1.25, alpha });
+      }
+    }
+  }
+
+  drawFollowers(painter, places) {
+    const { view, film } = this;
+    const r = film.n > 3000 ? 1.1 : film.n > 400 ? 2.4 : 4.5;
+    for (const { rank, tie, members } of this.groups) {
+      const centres = new Float64Array(2 * members.length);
+      members.forEach((i, k) => {
+        centres[2 * k] = view.x(places[2 * i]);
+        centres[2 * k + 1] = view.y(places[2 * i + 1]);
+      });
+      const ring = { fill: colour("card"), stroke: hue(rank), width: Math.min(2, r / 2) };
+      painter.dots(centres, r, tie ? ring : { fill: hue(rank), alpha: film.n > 3000 ? 0.75 : 0.92 });
+    }
+  }
+
+  drawLeaders(painter, places) {
+    const { view, film, t } = this;
+    const leaders = film.leadersAt(t);
+    const r = leaders.length > 60 ? 6 : 10;
+    for (const i of leaders) {
+      const [x, y] = [view.x(places[2 * i]), view.y(places[2 * i + 1])];
+      const born = film.since.get(i);
+      const age = t - born;
+      if (born > 0 && age < 1) painter.dots([x, y], 12 + 26 * age, { stroke: colour("accent"), width: 2, alpha: 1 - age });
+      painter.star(x, y, r, { fill: this.hueOf(i), stroke: colour("card"), width: 1.5 });
+      if (leaders.length <= NUMBERS_UP_TO) {
+        painter.text(x + 12, y - 10, String(i), { fill: colour("ink"), size: 12, weight: 600, halo: colour("card") });
+      }
+    }
+  }
+
+  drawMarks(painter, places) {
+    const { view } = this;
+    const ring = (i, r, style) => painter.dots([view.x(places[2 * i]), view.y(places[2 * i + 1])], r, style);
+    for (const i of this.wished) ring(i, 14, { stroke: colour("accent"), width: 2.5 });
+    if (this.selected !== null) ring(this.selected, 10, { stroke: colour("ink"), width: 1.5 });
+  }
+}
+
+/** Clusters by size: 0 for the largest. */
+export function ranksOf(answer) {
+  const bySize = [...(answer?.clusters ?? [])].sort((a, b) => b.size - a.size || a.id - b.id);
+  return new Map(bySize.map(({ id }, rank) => [id, rank]));
+}
+
+/** Corners of a convex polygon in order, whatever order they came in. */
+function around(corners) {
+  const [x, y] = [0, 1].map((c) => corners.reduce((sum, p) => sum + p[c], 0) / corners.length);
+  return [...corners].sort((p, q) => Math.atan2(p[1] - y, p[0] - x) - Math.atan2(q[1] - y, q[0] - x));
+}
