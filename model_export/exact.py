@@ -1,0 +1,200 @@
+"""`hardmax-export exact`: labelled sequences in, a transformer that classifies every one of them out.
+
+Reads the data, constructs, exports, and then asks the new bundle, through the code that will serve it,
+for the label of every sequence. A bundle that is wrong about a single one is not written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model_export.exact_blocks import Transformer, construct
+from model_export.exact_data import Examples, ImpossibleData, measure, read_examples, with_positions
+from model_export.exact_graph import to_onnx
+from service.bundle import FORMAT, read_bundle
+from service.runtime import Runtime
+from service.sequences import Sequences
+
+TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of a target's error, relative to the largest target
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    data = 'JSON lines {"sequence": [[..],..], "label": ..}, or "target": [..], or "targets": [[..],..]'
+    parser.add_argument("--data", type=Path, required=True, help=data)
+    parser.add_argument("--out", type=Path, required=True, help="the bundle's folder, which names the model")
+    parser.add_argument("--positions", action="store_true", help="make the order of tokens count")
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    parser.add_argument("--seed", type=int, default=0, help="of the directions tried for the tokens' codes")
+    parser.add_argument("--description", default="", help="for the card; default: the file's name and size")
+    parser.add_argument("--licence", default="unknown", help="of the data, for the card")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        examples = read_examples(arguments.data, arguments.dtype)
+        made = make(examples, dtype=arguments.dtype, positions=arguments.positions, seed=arguments.seed)
+        print(describe(made), flush=True)
+        description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
+        check = write(made, arguments.out.resolve(), description=description, licence=arguments.licence)
+    except (ImpossibleData, OSError) as failure:
+        print(f"hardmax-export exact: {failure}", file=sys.stderr)
+        return 1
+    print(check)
+    print(f"written      {arguments.out}")
+    return 0
+
+
+@dataclass(frozen=True)
+class Made:
+    """A transformer, what it was made for and how."""
+
+    model: Transformer
+    examples: Examples
+    dtype: str
+    positions: bool
+    seed: int
+    seconds: float
+
+    @property
+    def bound(self) -> int:
+        """3N blocks for labels and targets; 2N - 1 and one for each output where sequences have several."""
+        N = len(self.examples.points)
+        if self.examples.tokenwise:
+            return 2 * N - 1 + sum(map(len, self.examples.outputs))
+        return 3 * N
+
+
+def make(examples: Examples, *, dtype: str = "float64", positions: bool = False, seed: int = 0) -> Made:
+    begun = time.perf_counter()
+    points = with_positions(examples.points) if positions else examples.points
+    model = construct(examples, measure(examples, points), seed=seed)
+    return Made(model, examples, dtype, positions, seed, time.perf_counter() - begun)
+
+
+def describe(made: Made) -> str:
+    """What was built, beside the bounds it keeps."""
+    L, D, N = len(made.model.blocks), made.model.dimension, len(made.examples.points)
+    kind = "2N - 1 + outputs" if made.examples.tokenwise else "3N"
+    lengths = [len(points) for points in made.examples.points]
+    wanted = f"{len(made.examples.labels)} labels" if made.examples.labels else "vector targets"
+    tokens = f"{min(lengths)} to {max(lengths)} tokens in R^{made.examples.dimension}"
+    return "\n".join(
+        [
+            f"sequences    N = {N}, {tokens}, {wanted}",
+            f"blocks       L = {L}, bound {kind} = {made.bound}; {made.model.splits} splits",
+            f"parameters   {made.model.parameters:,} = (10 * {D} + 5) * {L}",
+            f"constructed  in {made.seconds:.2f} s",
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the exported graph answered to all of its sequences."""
+
+    sequences: int
+    wrong: int
+    error: float  # the largest of a target's coordinate
+    radius: float | None  # noise that every token of every sequence stands at once; None: any
+    first_wrong: str
+
+    def __str__(self) -> str:
+        right = self.sequences - self.wrong
+        radius = "any noise" if self.radius is None else f"{self.radius:.3g} (each token, Euclidean distance)"
+        share = f"{100 * right / self.sequences:.6g} % ({right} of {self.sequences}"
+        lines = [
+            f"accuracy     {share}, answered by the exported graph)",
+            f"robust to    {radius}",
+        ]
+        return "\n".join([*lines, f"worst error  {self.error:.1e}"] if self.error else lines)
+
+
+def check(made: Made, model: Sequences) -> Check:
+    """Ask the model that will be served for every sequence."""
+    examples = made.examples
+    answers = model.classify(examples.points)
+    largest = max(float(np.abs(output).max()) for output in examples.outputs)
+    errors = np.array([_error(examples, j, answer) for j, answer in enumerate(answers)])
+    wrong = np.flatnonzero(~(errors <= TOLERANCE[made.dtype] * max(largest, 1e-300)))
+    margins = [answer["margin"] for answer in answers if answer["margin"] is not None]
+    return Check(
+        sequences=len(answers),
+        wrong=len(wrong),
+        error=float(errors.max()),
+        radius=min(margins) if margins else None,
+        first_wrong=examples.names[wrong[0]] if len(wrong) else "",
+    )
+
+
+def _error(examples: Examples, j: int, answer: dict[str, Any]) -> float:
+    """The largest distance between wanted and given outputs as sets of points, coordinate by coordinate."""
+    if examples.labels:
+        return 0.0 if answer["label"] == examples.labels[int(examples.outputs[j][0, 1])] else np.inf
+    apart = np.abs(np.array(answer["output"])[:, None] - examples.outputs[j][None]).max(axis=-1)
+    return float(max(apart.min(axis=0).max(), apart.min(axis=1).max()))
+
+
+def write(made: Made, folder: Path, *, description: str, licence: str) -> Check:
+    """Write the bundle beside its place, check it there, and only then move it in."""
+    graph = to_onnx(made.model, made.dtype, made.examples.dimension, positions=made.positions)
+    payload = graph.SerializeToString()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".exact-") as room:
+        draft = Path(room) / folder.name
+        draft.mkdir()
+        (draft / "model.onnx").write_bytes(payload)
+        card = make_card(made, folder.name, payload, description, licence)
+        (draft / "card.json").write_text(json.dumps(card, indent=2) + "\n", "utf-8")
+        found = check(made, Sequences.load(read_bundle(draft), Runtime("cpu")))
+        if found.wrong:
+            raise ImpossibleData(f"{found}\nnot written: wrong about {found.first_wrong}")
+        card["figures"] |= {"accuracy": 1.0, "radius": found.radius, "largest_error": found.error}
+        (draft / "card.json").write_text(json.dumps(card, indent=2) + "\n", "utf-8")
+        if folder.exists():
+            shutil.rmtree(folder)
+        draft.rename(folder)
+    return found
+
+
+def make_card(made: Made, name: str, payload: bytes, description: str, licence: str) -> dict[str, Any]:
+    model, examples = made.model, made.examples
+    return {
+        "format": FORMAT,
+        "name": name,
+        "kind": "sequences",
+        "description": description,
+        "licence": licence,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "model_sha256": hashlib.sha256(payload).hexdigest(),
+        "versions": {package: version(package) for package in ("numpy", "onnx", "onnxscript")},
+        "seed": made.seed,
+        "layers": len(model.blocks),
+        "dimension": examples.dimension,
+        "labels": list(examples.labels),
+        "outputs": {
+            "width": int(examples.outputs[0].shape[1]),
+            "per_sequence": max(map(len, examples.outputs)),
+        },
+        "positions": made.positions,
+        "dtype": made.dtype,
+        "data": {"sequences": len(examples.points), "tokens": sum(map(len, examples.points))},
+        "figures": {
+            "blocks_bound": made.bound,
+            "parameters": model.parameters,
+            "splits": model.splits,
+            "state_dimension": model.dimension,
+        },
+    }

@@ -1,0 +1,175 @@
+"""The exact classifier as a transformer: from the tree of splits to the parameters of L blocks.
+
+A block is a feed-forward layer of width 3, FF(x) = eta x + W relu(U x + b), and rank-one hardmax attention,
+SA(X)_i = rho x_i + v <w, mean of x_j over C_i>, C_i = argmax_j <q, x_i><k, x_j>. Tokens of R^d become
+(g, f, 0, ..): g says which class its sequence is in and which token it is, f is a flag. docs/exact.md has the
+construction and its proof; the step numbers below are its. This module knows neither files nor ONNX.
+
+subtle: the numbers are chosen so that floating point does not round. All codes g lie on one grid of
+numbers (exact_layout.py), widths are powers of two: differences, flags and changes of class are exact in
+whatever order they are summed. Only the code of a token itself is rounded, once; the layout allows for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from model_export.exact_data import Examples, Floats, Measures
+from model_export.exact_layout import STRAY, Cell, Code, cells_in_order, lay_out
+
+NOWHERE = (-np.inf, -np.inf, 1.0)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block's parameters: 10 D + 5 numbers. `zone` is no parameter but what the answer's margin looks at.
+
+    In blocks before the read-out no token may have lo < f < hi on entering, in the read-out none may have had
+    lo < g < hi when it began; `unit` turns distances from the zone into distances between tokens.
+    """
+
+    U: Floats  # [3, D]
+    b: Floats  # [3]
+    W: Floats  # [D, 3]
+    eta: float
+    rho: float
+    v: Floats  # [D] each
+    w: Floats
+    q: Floats
+    k: Floats
+    zone: tuple[float, float, float] = NOWHERE
+
+    @property
+    def attends(self) -> bool:
+        return bool(self.v.any())
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The blocks; those from `read_out` on only read. `collapse`: one leader takes every token along."""
+
+    blocks: tuple[Block, ...]
+    read_out: int
+    collapse: bool
+    splits: int
+    limit: float  # coordinates beyond it are as good as at it
+
+    @property
+    def dimension(self) -> int:
+        return len(self.blocks[0].v)
+
+    @property
+    def parameters(self) -> int:
+        return len(self.blocks) * (10 * self.dimension + 5)
+
+
+def construct(examples: Examples, measures: Measures, *, seed: int = 0) -> Transformer:
+    """The transformer that sends every sequence to its output."""
+    D = max(2, measures.tokens.shape[1], examples.outputs[0].shape[1])
+    layout = lay_out(measures, seed, disjoint=examples.tokenwise)
+    tree, code, start = layout.tree, layout.code, layout.start
+    build = _Blocks(D, code.scale)
+    blocks = [build.code(code, start[0])]
+    for split in tree.token_splits:
+        G, shift = start[split.owner] + code.t[split.token], start[split.new] - start[split.owner]
+        blocks += build.flag(G, layout.width(split.isolation), shift, uniform=False)
+    for turn in tree.frequency_splits:
+        G = start[turn.owner] + turn.offset + code.t[turn.token]
+        blocks += build.flag(G, layout.width(turn.isolation), turn.spread, uniform=True)
+    if not examples.tokenwise:
+        blocks.append(build.collapse())
+    read_out = len(blocks)
+    blocks += build.read_out(list(cells_in_order(layout, examples)), examples.outputs)
+    splits = len(tree.token_splits) + len(tree.frequency_splits)
+    return Transformer(tuple(blocks), read_out, not examples.tokenwise, splits, code.limit(measures.tokens))
+
+
+class _Blocks:
+    """Block by block, in the dimension D; `scale` is the code's."""
+
+    def __init__(self, D: int, scale: float) -> None:
+        self.D, self.scale = D, scale
+        self.e1, self.e2 = np.eye(D)[0], np.eye(D)[1]
+
+    def code(self, code: Code, base: float) -> Block:
+        """Step 0: x -> (base + t, 0, ..). Held in [-STRAY, 1 + STRAY], t keeps any token near its cell."""
+        u = np.zeros(self.D)
+        u[: len(code.u)] = code.u
+        U, b = np.stack([0 * u, u, u]), np.array([base - STRAY, STRAY - code.p, -1 - STRAY - code.p])
+        return self.block(U, b, np.outer(self.e1, [1, 1, -1]), eta=0.0)
+
+    def flag(self, G: float, width: float, shift: float, *, uniform: bool) -> list[Block]:
+        """Steps 2 and 3: f becomes 1 on the token of code G and 0 on all others, and the sequence moves.
+
+        By `shift` if it has such a token or, with uniform attention, by `shift` times the token's share.
+        """
+        e1, e2 = self.e1, self.e2
+        distance = self.block(
+            np.stack([e2, e1, -e1]), np.array([0, -G, G]), np.outer(e2, [-1, 1 / width, 1 / width])
+        )
+        zone = (1.0, 2.0, width * self.scale)
+        U, b, W = np.stack([e2, -e2, -e2]), np.array([0, 2, 1]), np.outer(e2, [-1, 1, -1])
+        q = 0 * e1 if uniform else e1
+        return [distance, self.block(U, b, W, v=shift * e1, w=e2, q=q, k=e2, zone=zone)]
+
+    def collapse(self) -> Block:
+        """Step 4: the token of largest g leads, and all go to (g, 0, ..)."""
+        e1 = self.e1
+        zero = np.zeros((3, self.D))
+        return self.block(zero, np.zeros(3), zero.T, rho=0.0, v=e1, w=e1, q=e1, k=e1)
+
+    def read_out(self, runs: list[Cell], outputs: list[Floats]) -> list[Block]:
+        """Step 5, from the highest cell down: what lies in a cell goes to one point, all above it follows."""
+        y = np.zeros((len(runs), self.D))
+        for row, cell in zip(y, runs, strict=True):
+            output = outputs[cell.example][cell.row]
+            row[: len(output)] = output
+        ramps = [_ramp(below.hi, above.lo) for below, above in pairwise(runs)]
+        # The first coordinate is moved where codes live: it must not leave the room between two cells.
+        room, reach = min((width for _, width in ramps), default=1.0), float(np.ptp(y[:, 0]))
+        shrink = 2.0 ** min(0.0, np.floor(np.log2(room / reach))) if reach > 0 else 1.0
+        y *= shrink
+        floor = [runs[0].lo - STRAY, *(start + 2 * width for start, width in ramps)]  # each cell's own point
+        down = floor[0] - y[0, 0]
+        first = y[0] - floor[0] * self.e1
+        top = np.column_stack([-self.e1, first, -self.e2])
+        U = np.stack([self.e1, 0 * self.e1, self.e2])
+        blocks = [self.block(U, np.array([-floor[-1], 1, 0]), top)]
+        for n in range(len(runs) - 2, -1, -1):
+            (start, width), step = ramps[n], (y[n + 1] - y[n]) / ramps[n][1]
+            b = down - np.array([floor[n], start, start + width])
+            W = np.column_stack([-self.e1, step - self.e1, 2 * self.e1 - step])
+            zone = (start, floor[n + 1], self.scale)
+            blocks.append(self.block(np.stack([self.e1] * 3), b, W, zone=zone))
+        if shrink != 1:
+            blocks[-1] = self.block(
+                blocks[-1].U, blocks[-1].b, blocks[-1].W, rho=1 / shrink, zone=blocks[-1].zone
+            )
+        return blocks
+
+    def block(
+        self,
+        U: Floats,
+        b: Floats,
+        W: Floats,
+        *,
+        eta: float = 1.0,
+        rho: float = 1.0,
+        v: Floats | None = None,
+        w: Floats | None = None,
+        q: Floats | None = None,
+        k: Floats | None = None,
+        zone: tuple[float, float, float] = NOWHERE,
+    ) -> Block:
+        """Attention is off unless v is given: rho = 1 and v = 0 leave every token where it is."""
+        v, w, q, k = (np.zeros(self.D) if part is None else part for part in (v, w, q, k))
+        return Block(np.asarray(U), np.asarray(b), np.asarray(W), eta, rho, v, w, q, k, zone)
+
+
+def _ramp(hi: float, lo: float) -> tuple[float, float]:
+    """Between two cells: a ramp of one width and, above it, as much room for what comes down."""
+    width = float(2.0 ** np.floor(np.log2((lo - hi) / 4)))
+    return hi + ((lo - hi) - 2 * width) / 2, width

@@ -1,0 +1,197 @@
+"""Labelled sequences for the exact construction: reading them, and what hardmax attention can tell apart.
+
+Attention without positions sees a sequence as an empirical measure: which tokens, and each one's share. So a
+data set is kept as the distinct tokens of each sequence with their multiplicities. Knows no transformer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+Label = str | int | float | bool
+
+
+class ImpossibleData(ValueError):
+    """No transformer of this kind can represent the data; the message names the place."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What the user gave. Sequence j is `points[j]` [n_j, d], its wanted output `outputs[j]` [m_j, e].
+
+    A label is the output (0, its code): `labels[code]` is its name. `labels` is empty for vector targets.
+    """
+
+    points: list[Floats]
+    outputs: list[Floats]
+    labels: tuple[Label, ...]
+    names: tuple[str, ...]  # for messages: "line 3"
+
+    @property
+    def dimension(self) -> int:
+        return int(self.points[0].shape[1])
+
+    @property
+    def tokenwise(self) -> bool:
+        """Whether some sequence has several outputs: then tokens, not sequences, are sent to targets."""
+        return any(len(output) > 1 for output in self.outputs)
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The distinct empirical measures of a data set, as sparse rows over its V distinct tokens.
+
+    Row j holds the token numbers `token[start[j]:start[j + 1]]`, ascending, with multiplicities `count`;
+    `target[j]` numbers its wanted output, `example[j]` an example that has this measure.
+    """
+
+    tokens: Floats  # [V, d]
+    start: Ints
+    token: Ints
+    count: Ints
+    target: Ints
+    example: Ints
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def row(self, j: int) -> slice:
+        return slice(int(self.start[j]), int(self.start[j + 1]))
+
+    def gather(self, rows: Ints) -> tuple[Ints, Ints]:
+        """(position in `rows`, token) of every entry of these rows."""
+        lengths = self.start[rows + 1] - self.start[rows]
+        owner = np.repeat(np.arange(len(rows)), lengths)
+        inside = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return owner, self.token[np.repeat(self.start[rows], lengths) + inside]
+
+
+def read_examples(path: Path, dtype: str = "float64") -> Examples:
+    """JSON lines {"sequence": [[..],..]} with "label", "target": [..] or "targets": [[..],..]."""
+    rows = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if line.strip():
+            rows.append((f"line {number}", _parse(line, f"line {number}")))
+    return make_examples([row for _, row in rows], [name for name, _ in rows], dtype)
+
+
+def make_examples(
+    rows: Sequence[dict[str, Any]], names: Sequence[str] | None = None, dtype: str = "float64"
+) -> Examples:
+    """Check the rows of a data set and bring them to one form."""
+    names = [f"sequence {j}" for j in range(len(rows))] if names is None else names
+    if not rows:
+        raise ImpossibleData("there are no sequences in this file")
+    key = next((key for key in ("target", "targets") if key in rows[0]), "label")
+    for name, row in zip(names, rows, strict=True):
+        if key not in row or "sequence" not in row:
+            raise ImpossibleData(f'{name} needs "sequence" and "{key}", like every line of its file')
+    points = [_matrix(row["sequence"], name, dtype) for name, row in zip(names, rows, strict=True)]
+    _same_width(points, names, "a token")
+    labels: tuple[Label, ...] = ()
+    if key == "label":
+        labels, outputs = _code_labels([row["label"] for row in rows], names)
+    else:
+        outputs = [
+            _matrix([row[key]] if key == "target" else row[key], f"{name}: {key}", "float64")
+            for name, row in zip(names, rows, strict=True)
+        ]
+        _same_width(outputs, names, "a target")
+    return Examples(points, outputs, labels, tuple(names))
+
+
+def with_positions(points: Iterable[Floats]) -> list[Floats]:
+    """Each token with its place in the sequence as one more coordinate, which makes order count."""
+    return [np.column_stack([rows, np.arange(len(rows), dtype=rows.dtype)]) for rows in points]
+
+
+def measure(examples: Examples, points: Sequence[Floats]) -> Measures:
+    """The distinct measures; two examples with equal measures and different outputs are refused."""
+    tokens, inverse = np.unique(np.concatenate(points) + 0.0, axis=0, return_inverse=True)
+    ends = np.cumsum([len(rows) for rows in points])
+    wanted = [output.tobytes() for output in examples.outputs]
+    first: dict[bytes, int] = {}
+    kept = []
+    for j, ids in enumerate(np.split(inverse.reshape(-1), ends[:-1])):
+        token, count = np.unique(ids, return_counts=True)
+        key = token.tobytes() + (count // np.gcd.reduce(count)).tobytes()
+        twin = first.setdefault(key, j)
+        if wanted[twin] != wanted[j]:
+            raise ImpossibleData(_twins(examples, twin, j))
+        if twin == j:
+            kept.append((token, count, j))
+        if examples.tokenwise and len(examples.outputs[j]) > len(token):
+            m, n = len(examples.outputs[j]), len(token)
+            raise ImpossibleData(f"{examples.names[j]} has {n} distinct tokens and cannot have {m} outputs")
+    # Several outputs are laid along one sequence's own tokens: it shares its class with no other.
+    wanted_outputs = [examples.outputs[j] for _, _, j in kept]
+    return Measures(
+        tokens=tokens,
+        start=np.cumsum([0, *(len(token) for token, _, _ in kept)]),
+        token=np.concatenate([token for token, _, _ in kept]).astype(np.int64),
+        count=np.concatenate([count for _, count, _ in kept]).astype(np.int64),
+        target=np.arange(len(kept)) if examples.tokenwise else _number(wanted_outputs),
+        example=np.array([j for _, _, j in kept], np.int64),
+    )
+
+
+def _twins(examples: Examples, one: int, other: int) -> str:
+    names = f"{examples.names[one]} and {examples.names[other]}"
+    return (
+        f"{names} hold the same tokens in the same proportions but want different outputs: attention without "
+        "positions cannot tell them apart (--positions makes order count)"
+    )
+
+
+def _number(outputs: list[Floats]) -> Ints:
+    """Equal outputs get equal numbers, in lexicographic order: labels are numbered as they are coded."""
+    flat = sorted({tuple(map(tuple, output.tolist())) for output in outputs})
+    numbers = {value: number for number, value in enumerate(flat)}
+    return np.array([numbers[tuple(map(tuple, output.tolist()))] for output in outputs], np.int64)
+
+
+def _code_labels(values: list[Any], names: Sequence[str]) -> tuple[tuple[Label, ...], list[Floats]]:
+    for value, name in zip(values, names, strict=True):
+        if not isinstance(value, str | int | float) or value != value:
+            raise ImpossibleData(f"{name}: a label is a string or a number, not {json.dumps(value)}")
+    labels = tuple(sorted(set(values), key=lambda value: (isinstance(value, str), value)))
+    codes = {label: code for code, label in enumerate(labels)}
+    return labels, [np.array([[0.0, codes[value]]]) for value in values]
+
+
+def _parse(line: str, name: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as invalid:
+        raise ImpossibleData(f"{name} is not JSON: {invalid}") from None
+    if not isinstance(row, dict):
+        raise ImpossibleData(f"{name} is not an object")
+    return row
+
+
+def _matrix(value: Any, name: str, dtype: str) -> Floats:
+    try:
+        matrix: Floats = np.array(value, dtype=dtype)
+    except (TypeError, ValueError):
+        raise ImpossibleData(f"{name} is not a list of equally long lists of numbers") from None
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ImpossibleData(f"{name} is not a non-empty list of equally long lists of numbers")
+    if not np.isfinite(matrix).all():
+        raise ImpossibleData(f"{name} holds a number that is not finite in {dtype}")
+    return matrix
+
+
+def _same_width(matrices: list[Floats], names: Sequence[str], what: str) -> None:
+    for matrix, name in zip(matrices, names, strict=True):
+        if matrix.shape[1] != matrices[0].shape[1]:
+            width, expected = matrix.shape[1], matrices[0].shape[1]
+            raise ImpossibleData(f"{name}: {what} has {width} numbers where {names[0]} has {expected}")

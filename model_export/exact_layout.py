@@ -1,0 +1,190 @@
+"""Where codes lie: one number for each token, cells of numbers for classes, and outputs along the line.
+
+Between the tree of splits and the blocks. Every code of a token in its class is `start[class] + t`, at or
+above a power of two and below the next: there floating-point numbers form one grid, on which sums and
+differences of codes are exact. Knows neither blocks nor ONNX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from model_export.exact_data import Examples, Floats, ImpossibleData, Ints, Measures
+from model_export.exact_tree import GAP, Tree, grow
+
+STRAY = GAP / 4  # how far an unknown token may lie outside [0, 1], where known ones are
+
+
+@dataclass(frozen=True)
+class Code:
+    """t(x) = <u, x> - p: distinct tokens become distinct numbers of [0, 1]."""
+
+    u: Floats  # [D]
+    p: float
+    t: Floats  # of the tokens given, ascending
+    error: float  # bounds what rounding may do to t
+
+    @property
+    def scale(self) -> float:
+        """A token has to move at least this far (Euclidean distance) for its t to move by 1."""
+        return 1 / float(np.linalg.norm(self.u))
+
+    def limit(self, tokens: Floats) -> float:
+        """So far out that known tokens are well inside, and not so far that t loses its digits."""
+        far = self.scale * float(np.finfo(tokens.dtype).eps ** -0.5)
+        return max(4 * float(np.abs(tokens).max()), far)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where codes lie: class c's cell begins at `start[c]`; codes are exact up to `error`."""
+
+    measures: Measures  # tokens numbered by their t
+    tree: Tree
+    code: Code
+    start: Floats
+    error: float
+
+    def width(self, isolation: float) -> float:
+        """The power of two within which a flag is 1; it is 0 from twice that on, so also at other tokens."""
+        return float(2.0 ** np.floor(np.log2(min(isolation, GAP) / 3)))
+
+    @property
+    def radius(self) -> float:
+        """A lower bound of what noise the flags stand, as a distance between tokens."""
+        return self.code.scale * min(map(self.width, self.tree.isolations), default=1.0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Codes between lo and hi belong to the output `row` of example `example`."""
+
+    lo: float
+    hi: float
+    example: int
+    row: int
+    key: tuple[int, int]  # equal for equal outputs
+
+
+def lay_out(measures: Measures, seed: int, *, disjoint: bool) -> Layout:
+    """Of the most promising directions the one whose tree stands most noise."""
+    layouts, refused = [], ImpossibleData("no direction separates the tokens")
+    for u in _directions(measures.tokens, seed):
+        try:
+            layouts.append(_place(*_encode(measures, u), disjoint))
+        except ImpossibleData as reason:
+            refused = reason
+    if not layouts:
+        raise refused
+    return max(layouts, key=lambda layout: layout.radius)
+
+
+def _directions(tokens: Floats, seed: int) -> Floats:
+    """Step 0: of many random unit vectors the few that best separate all tokens."""
+    points = tokens.astype(np.float64)
+    spread = points.std(axis=0)
+    rng = np.random.default_rng(seed)
+    tries = int(np.clip(4e6 / len(points), 16, 1024)) if points.shape[1] > 1 else 1
+    u = rng.normal(size=(tries, points.shape[1]))
+    u[::2] /= np.where(spread > 0, spread, 1)
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    gaps = [_smallest_gap(points @ direction) for direction in u]
+    return u[np.argsort(gaps)[::-1][: 8 if len(points) < 50_000 else 2]]
+
+
+def _smallest_gap(t: Floats) -> float:
+    """Relative to the range."""
+    gaps = np.diff(np.sort(t))
+    return float(gaps.min() / gaps.sum()) if len(gaps) else 1.0
+
+
+def _encode(measures: Measures, u: Floats) -> tuple[Measures, Code]:
+    """t along the direction u; tokens numbered in its order."""
+    dtype, points = measures.tokens.dtype, measures.tokens.astype(np.float64)
+    width = float(np.ptp(points @ u)) or 1.0
+    u = (u / width).astype(dtype).astype(np.float64)
+    t = points @ u
+    p = float(t.min())
+    order = np.argsort(t)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    sizes = len(u) * (np.abs(points) @ np.abs(u)).max() + abs(p) + 4
+    error = float(np.finfo(dtype).eps / 2 * sizes)
+    return _renumber(measures, rank), Code(u, p, t[order] - p, error)
+
+
+def _place(measures: Measures, code: Code, disjoint: bool) -> Layout:
+    """Grow the tree and place its classes; again with the precision that so many classes leave."""
+    end, dtype = 4.0, measures.tokens.dtype
+    for _ in range(4):
+        C = 2.0 ** float(np.ceil(np.log2(end)))
+        error = code.error + float(np.spacing(dtype.type(C)))
+        tree = grow(measures, code.t, 6 * error, disjoint=disjoint)
+        base, end = _cells(tree, measures)
+        if end <= C:
+            return Layout(measures, tree, code, C + base, error)
+    raise ImpossibleData(f"{len(measures)} sequences with tokens this close need more digits than {dtype}")
+
+
+def _cells(tree: Tree, measures: Measures) -> tuple[Floats, float]:
+    """Where each class's cell begins, in the order of their outputs, and where all of them end."""
+    order = np.argsort([measures.target[rows].min() for rows in tree.members], kind="stable")
+    ends = 1 + np.cumsum(np.array(tree.widths)[order] + GAP)
+    base = np.empty(len(order))
+    base[order] = np.concatenate([[1.0], ends[:-1]])
+    return base, float(ends[-1])
+
+
+def _renumber(measures: Measures, rank: Ints) -> Measures:
+    token = rank[measures.token]
+    owner = np.repeat(np.arange(len(measures)), np.diff(measures.start))
+    order = np.lexsort((token, owner))
+    return Measures(
+        measures.tokens[np.argsort(rank)],
+        measures.start,
+        token[order],
+        measures.count[order],
+        measures.target,
+        measures.example,
+    )
+
+
+def cells_in_order(layout: Layout, examples: Examples) -> Iterator[Cell]:
+    """From the lowest up. Neighbours of one output become one; those of different outputs must not touch."""
+    cells = sorted(_output_cells(layout, examples), key=lambda cell: cell.lo)
+    last = cells[0]
+    for cell in cells[1:]:
+        if cell.key == last.key:
+            last = Cell(last.lo, max(last.hi, cell.hi), last.example, last.row, last.key)
+        elif cell.lo < last.hi + 6 * layout.error:
+            a, b = examples.names[last.example], examples.names[cell.example]
+            raise ImpossibleData(f"{a} and {b} end too close to each other for this precision")
+        else:
+            yield last
+            last = cell
+    yield last
+
+
+def _output_cells(layout: Layout, examples: Examples) -> Iterator[Cell]:
+    measures, tree, t = layout.measures, layout.tree, layout.code.t
+    for rows, offsets, start in zip(tree.members, tree.offsets, layout.start, strict=True):
+        gaps = np.diff(np.unique(offsets))
+        crowded = len(gaps) > 0 and gaps.min() < 1 + GAP
+        for row, offset in zip(rows, start + offsets, strict=True):
+            codes, target = t[measures.token[measures.row(int(row))]], int(measures.target[row])
+            example = int(measures.example[row])
+            parts = [(codes[-1], codes[-1])] if crowded else [(0.0, 1.0)]
+            if examples.tokenwise:
+                parts = list(_cut(codes, len(examples.outputs[example])))
+            for m, (lo, hi) in enumerate(parts):
+                yield Cell(offset + lo, offset + hi, example, m, (target, m))
+
+
+def _cut(codes: Floats, parts: int) -> Iterator[tuple[float, float]]:
+    """Cut ascending codes at their widest gaps into `parts` intervals."""
+    cuts = np.sort(np.argsort(-np.diff(codes), kind="stable")[: parts - 1]) + 1
+    for part in np.split(codes, cuts):
+        yield float(part[0]), float(part[-1])

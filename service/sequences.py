@@ -1,0 +1,122 @@
+"""Sequences of points to their labels, by a transformer constructed for them. A bundle of kind "sequences".
+
+Batches sequences of different lengths, and reads the graph's answer: label, margin, leader. The graph's names
+are those of model_export/exact_graph.py, which says what they mean. Knows nothing of how it was constructed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.bundle import Bundle
+from service.errors import BundleError, InvalidInput
+from service.runtime import Runtime, Session
+
+Points = NDArray[np.floating[Any]]
+Label = str | int | float | bool
+
+OUTPUTS = ("output", "margin", "leader")
+FLOATS = {"double": np.float64, "float": np.float32}
+PADDED_TOKENS = 1 << 15  # of one run: keeps a block's arrays inside the caches
+
+
+class Sequences:
+    """One served model: `labels` is empty if it was made for vector targets, which it then answers with."""
+
+    def __init__(self, session: Session, labels: Sequence[Label], *, collapses: bool, width: int) -> None:
+        tokens = session.inputs[0]
+        self._session = session
+        self._dtype = FLOATS[tokens.dtype]
+        self._collapses = collapses  # all tokens end at one output, led there by one of them
+        self._width = width
+        self.labels = tuple(labels)
+        self.dimension = int(tokens.shape[2] or 0)
+
+    @classmethod
+    def load(cls, bundle: Bundle, runtime: Runtime) -> Sequences:
+        session = runtime.open(bundle.model)
+        _check_graph(bundle, session)
+        labels, outputs = bundle.card.get("labels"), bundle.card.get("outputs")
+        if not isinstance(labels, list):
+            raise BundleError(f"{bundle.name}: card.json needs labels (list)", param="labels")
+        if not isinstance(outputs, dict) or not {"width", "per_sequence"} <= outputs.keys():
+            problem = f"{bundle.name}: card.json needs outputs (width and per_sequence)"
+            raise BundleError(problem, param="outputs")
+        return cls(session, labels, collapses=outputs["per_sequence"] == 1, width=int(outputs["width"]))
+
+    def classify(self, sequences: Sequence[Points]) -> list[dict[str, Any]]:
+        """For each sequence: label, margin, leader, and the output where that is no label.
+
+        The answer is the same while every token moves by less than `margin` (None: it cannot change).
+        """
+        tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
+        answers: list[dict[str, Any]] = [{} for _ in tokens]
+        for batch in _batches([len(points) for points in tokens]):
+            output, margin, leader = self._run([tokens[i] for i in batch])
+            for row, i in enumerate(batch):
+                answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
+        return answers
+
+    def _check(self, points: Points, param: str) -> Points:
+        if points.ndim != 2 or len(points) == 0:
+            raise InvalidInput(f"{param} is not a non-empty list of points", param=param)
+        if points.shape[1] != self.dimension:
+            problem = f"the points of {param} have {points.shape[1]} numbers, expected {self.dimension}"
+            raise InvalidInput(problem, param=param)
+        with np.errstate(over="ignore"):
+            tokens = points.astype(self._dtype)
+        if not np.isfinite(tokens).all():
+            place = f"{param}[{int(np.flatnonzero(~np.isfinite(tokens).all(axis=1))[0])}]"
+            raise InvalidInput(f"{place} holds a number that is not finite", param=place)
+        return tokens
+
+    def _run(self, tokens: list[Points]) -> list[NDArray[Any]]:
+        longest = max(map(len, tokens))
+        padded = np.zeros((len(tokens), longest, self.dimension), self._dtype)
+        mask = np.zeros((len(tokens), longest), bool)
+        for row, points in enumerate(tokens):
+            padded[row, : len(points)] = points
+            mask[row, : len(points)] = True
+        return self._session.run({"tokens": padded, "mask": mask}, OUTPUTS)
+
+    def _answer(self, output: Points, margin: Any, leader: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "label": None,
+            "margin": float(margin) if math.isfinite(margin) else None,
+            "leader": int(leader) if self._collapses else None,
+        }
+        if self.labels:
+            code = int(np.clip(np.rint(output[0, 1]), 0, len(self.labels) - 1))
+            answer["label"] = self.labels[code]
+        else:
+            answer["output"] = output[: 1 if self._collapses else None, : self._width].tolist()
+        return answer
+
+
+def _batches(lengths: list[int]) -> Iterator[list[int]]:
+    """Sequences of similar length together, so that little is padded."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[i] > PADDED_TOKENS:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
+
+
+def _check_graph(bundle: Bundle, session: Session) -> None:
+    names = tuple(spec.name for spec in session.inputs), tuple(spec.name for spec in session.outputs)
+    if names != (("tokens", "mask"), OUTPUTS):
+        problem = f"{bundle.name}: model.onnx maps {names[0]} to {names[1]}, not tokens and mask to {OUTPUTS}"
+        raise BundleError(problem, param="model.onnx")
+    tokens = session.inputs[0]
+    if tokens.dtype not in FLOATS or len(tokens.shape) != 3 or not tokens.shape[2]:
+        found = f"{tokens.dtype} {tokens.shape}"
+        problem = f"{bundle.name}: tokens must be float or double [B, n, d], not {found}"
+        raise BundleError(problem, param="model.onnx")
