@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 DATA   ?= ../shared/data
 MINUTES ?= 10
 
-.PHONY: help install serve test test-ray compose-test certificate check bench models format clean
+.PHONY: help install serve test test-ray compose-test certificate check bench models format clean lock sbom
 .DEFAULT_GOAL := help
 
 help:  ## what can be made here
@@ -54,11 +54,21 @@ certificate:  ## a self-signed certificate for compose's profile edge
 	    -keyout docker/edge/certificates/key.pem -out docker/edge/certificates/certificate.pem
 	chmod 644 docker/edge/certificates/key.pem  # nginx reads it as a user who owns nothing
 
-check: $(VENV)/.dev  ## lint, format, types, import contracts
+check: $(VENV)/.dev  ## lint, format, types, import contracts, supply
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m supply.audit
+
+# Every runtime requirement with the digests of all its files: pip install --require-hashes -r requirements.lock
+lock: $(VENV)/.dev  ## requirements.lock from pyproject.toml and constraints.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	  --no-emit-index-url --no-emit-find-links --constraints constraints.txt \
+	  --extra cpu --extra control --extra plot --extra tracing --output-file requirements.lock pyproject.toml
+
+sbom: $(VENV)/.dev  ## docs/sbom.json and docs/licences.md from what is pinned
+	$(BIN)/python -m supply.sbom
 
 format: $(VENV)/.dev  ## put the code in the house's format
 	$(BIN)/ruff check --fix .
