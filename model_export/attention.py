@@ -9,7 +9,7 @@ P the row-stochastic matrix that averages over them.
 This module knows nothing of texts, models, layers in a loop or files.
 """
 # The scripts below are graphs, read from their source and generic in the float type.
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, allow-incomplete-defs
 
 from onnx import ModelProto
 from onnxscript import opset20 as op

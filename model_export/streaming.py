@@ -1,17 +1,20 @@
-"""Hardmax attention of large clouds, as ONNX functions of the domain `hardmax`: exact, in memory O(n * block).
+"""Hardmax attention of large clouds, as ONNX functions: exact, in memory O(n * block).
 
-The definition is attention.py's, with every token a query and a key; this file only avoids looking at pairs that
-cannot matter. Rows are taken in tiles of neighbours. Three steps, each proved in docs/theory.md, section 4:
+The definition is attention.py's, with every token a query and a key; this file only avoids looking at pairs
+that cannot matter. Rows are taken in tiles. Three steps, each proved in docs/theory.md, section 4:
 
-    bound    a tile keeps the keys that can win for one of its queries: by Cauchy-Schwarz (the key's norm), and by
-             the cone of the tile's directions seen from a key already known to be extreme
+    bound    a tile keeps the keys that can win for one of its queries: by Cauchy-Schwarz (the key's norm),
+             and by the cone of the tile's directions, seen from a key already known to be extreme
     screen   the kept keys are scored in float32, and only the best of each run of 32 is looked at
     refine   runs that rounding cannot exclude are scored again in full precision; those scores decide
 
-Rows may come in any order: an order in which neighbours look the same way is fast, any other is only slower.
-Symbols as in attention.py; u and v are the A-unit vectors of the queries and their images, rho the keys' A-norms.
+In up to three dimensions rows should come in an order in which neighbours look the same way: that is fast,
+any other order is only slower. Symbols as in attention.py; u and v are the A-unit vectors of the queries and
+their images, rho the keys' A-norms.
 """
-# mypy: allow-untyped-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, allow-incomplete-defs
+
+from typing import Any
 
 from onnx import TensorProto
 from onnx.helper import make_tensor
@@ -20,18 +23,19 @@ from onnxscript import opset20 as op
 
 from model_export.attention import Norm, domain
 
-TILE = 1024  # queries that are bounded and screened together
-GROUPS = 64  # groups of tiles that drop keys for all their tiles at once
-PROBES = 64  # keys of largest norm that give every query a first lower bound
+TILE = 1024  # queries that are bounded and screened together (up to 8 times as many where cones are narrow)
+PROBES = 64  # keys of largest norm that give every query a first bound (up to 16 times as many in space)
 CHUNK = 16384  # keys bounded at a time
 RUN = 32  # keys that are screened as one
-BLOCK = 256  # runs screened at a time
+BLOCK = 64  # runs screened at a time
+WIDE = 1  # a cone of this radius bounds nothing
 TRUE = make_tensor("true", TensorProto.BOOL, [], [True])
+PAIRS: Any = INT64[2, None]
 
 
 @script(domain)
 def Unit(Z, A):
-    """u = z / |z|_A, v = u A and rho = |z|_A [n,1], for z of any scale: the largest entry is divided out first."""
+    """u = z / |z|_A, v = u A, rho = |z|_A [n,1]; the largest entry is divided out: any scale is fine."""
     largest = op.ReduceMax(op.Abs(Z), op.Constant(value_ints=[-1]), keepdims=1)
     shape = Z / largest
     image = op.MatMul(shape, A)
@@ -70,7 +74,7 @@ def Extremes(U, K):
 
 @script(domain)
 def Cones(u, v):
-    """Of bundles of directions u [g,m,d], images v: the mean's image [g,d] and the largest distance to it [g,1]."""
+    """Of tiles of units u [g,t,d], images v: the mean's image [g,d], the longest distance to it [g,1]."""
     axis = op.Constant(value_ints=[1])
     image = op.ReduceMean(v, axis, keepdims=1)
     eps = op.ReduceMax(Norm(v - image, u - op.ReduceMean(u, axis, keepdims=1)), axis, keepdims=0)
@@ -79,16 +83,16 @@ def Cones(u, v):
 
 @script(domain)
 def Bounds(v, E):
-    """The best score of each direction among the probes E [e,d]: [g,m,d] -> [g,m], one bundle at a time."""
+    """The best score of each direction among the probes E [e,d]: [g,t,d] -> [g,t], one tile at a time."""
     Et = op.Transpose(E, perm=[1, 0])
     last = op.Constant(value_ints=[1])
 
     @graph()
-    def Bundle(g: INT64, go: BOOL):
+    def Tile(g: INT64, go: BOOL):
         scores = op.MatMul(op.Gather(v, g, axis=0), Et)
         return op.Identity(go), op.ReduceMax(scores, last, keepdims=0)
 
-    h = op.Loop(op.Squeeze(op.Shape(v, start=0, end=1)), op.Constant(value=TRUE), body=Bundle)
+    h = op.Loop(op.Squeeze(op.Shape(v, start=0, end=1)), op.Constant(value=TRUE), body=Tile)
     return h
 
 
@@ -110,13 +114,12 @@ def Reachable(image, eps, e, e_image, e_rho, K, rho, slack, fuzz):
 
 @script(domain)
 def Candidates(image, eps, e, e_image, e_rho, least, K, rho, slack, fuzz):
-    """Positions of the keys that some cone can reach, of norm at least `least` - `slack`, in chunks of keys."""
+    """Positions of the keys of norm at least `least` - `slack` that some cone can reach, chunk by chunk."""
     one = op.Constant(value_ints=[1])
-    near = op.NonZero(op.Squeeze(rho, one) >= least - slack)  # [1, m]
-    near = op.Squeeze(near, op.Constant(value_ints=[0]))
+    zero = op.Constant(value_ints=[0])
+    near = op.Squeeze(op.NonZero(op.Squeeze(rho, one) >= least - slack), zero)
     chunk = op.Constant(value_ints=[CHUNK])
     chunks = op.Squeeze((op.Shape(near) + chunk - one) / chunk)
-    none = op.Slice(near, op.Constant(value_ints=[0]), op.Constant(value_ints=[0]))
 
     @graph()
     def Chunk(i: INT64, go: BOOL, found):
@@ -125,48 +128,57 @@ def Candidates(image, eps, e, e_image, e_rho, least, K, rho, slack, fuzz):
         keep = Reachable(image, eps, e, e_image, e_rho, op.Gather(K, part), op.Gather(rho, part), slack, fuzz)
         return op.Identity(go), op.Concat(found, op.Compress(part, keep, axis=0), axis=0)
 
-    found = op.Loop(chunks, op.Constant(value=TRUE), none, body=Chunk)
+    if op.ReduceMin(eps, keepdims=0) < op.CastLike(WIDE, eps):
+        found = op.Loop(chunks, op.Constant(value=TRUE), op.Slice(near, zero, zero), body=Chunk)
+    else:
+        found = op.Identity(near)
     return found
 
 
 @script(domain)
-def Screen(v, runs, scale, slack):
+def Screen(v, runs, first_rho, scale, slack):
     """Pairs (query, run) that may hold a key within `slack` of the query's best, by float32 scores.
 
-    v [t,d] directions, runs [r,RUN,d] keys  ->  two int64 [P]. Scores are off by at most
-    (d + 3) 2^-24 |v| |k|, so twice that is added to the slack. Runs are taken BLOCK at a time.
+    v [t,d] directions, runs [r,RUN,d] keys in decreasing norm  ->  two int64 [P]. Blocks of runs are scored
+    until even the longest key of the next, of A-norm first_rho [blocks], is shorter than every best so far.
+    Float32 scores are off by at most (d + 3) 2^-23 |v| |k|, so twice that is added to the slack.
     """
-    one = op.Constant(value_ints=[1])
     d = op.Shape(runs, start=2, end=3)
     width = op.Constant(value_ints=[RUN])
-    total = op.Shape(runs, start=0, end=1)
-    blocks = (total + op.Constant(value_ints=[BLOCK - 1])) / op.Constant(value_ints=[BLOCK])
-    each = total / blocks  # the caller pads runs to whole blocks
+    blocks = op.Shape(first_rho)
+    each = op.Shape(runs, start=0, end=1) / blocks
     keys = op.Reshape(op.Cast(runs / scale, to=FLOAT.dtype), op.Concat(blocks, each * width, d, axis=0))
     directions = op.Cast(v, to=FLOAT.dtype)
-    shape = op.Concat(op.Shape(v, start=0, end=1), each, width, axis=0)
+    t = op.Shape(v, start=0, end=1)
+    shape = op.Concat(t, each, width, axis=0)
     last = op.Constant(value_ints=[2])
+    rounding = op.Cast(d + op.Constant(value_int=3), to=FLOAT.dtype) * op.Constant(value_float=2.0**-22)
+    slack32 = rounding * Longest(directions) * Longest(keys) + op.Cast(slack / scale, to=FLOAT.dtype)
+    ahead = op.Cast(first_rho / scale, to=FLOAT.dtype)
+    final = op.Squeeze(blocks) - op.Constant(value_int=1)
 
     @graph()
-    def Block(b: INT64, go: BOOL):
+    def Block(b: INT64, go: BOOL, best: FLOAT["t"]):
         scores = op.MatMul(directions, op.Transpose(op.Gather(keys, b, axis=0), perm=[1, 0]))
-        return op.Identity(go), op.ReduceMax(op.Reshape(scores, shape), last, keepdims=0)  # [t, each]
+        tops = op.ReduceMax(op.Reshape(scores, shape), last, keepdims=0)  # [t, each]
+        best = op.Max(best, op.ReduceMax(tops, op.Constant(value_ints=[1]), keepdims=0))
+        following = op.Gather(ahead, op.Min(b + op.Constant(value_int=1), final))
+        more = following >= op.ReduceMin(best, keepdims=0) - slack32
+        return op.Squeeze(more), best, tops
 
-    tops = op.Loop(op.Squeeze(blocks), op.Constant(value=TRUE), body=Block)  # [blocks, t, each]
-    best = op.ReduceMax(tops, op.Constant(value_ints=[0, 2]), keepdims=1)
-    rounding = op.Cast(d + op.Constant(value_int=3), to=FLOAT.dtype) * op.Constant(value_float=2.0**-22)
-    error = rounding * Longest(directions) * Longest(keys)
-    block, query, run = op.Split(
-        op.NonZero(tops >= best - error - op.Cast(slack / scale, to=FLOAT.dtype)), num_outputs=3, axis=0
-    )
-    return op.Squeeze(query, op.Constant(value_ints=[0])), op.Reshape(
-        block * each + run, op.Constant(value_ints=[-1])
-    )
+    nothing = op.Expand(op.Constant(value_float=float("-inf")), t)
+    best, tops = op.Loop(
+        op.Squeeze(blocks), op.Constant(value=TRUE), nothing, body=Block
+    )  # [blocks, t, each]
+    hit = tops >= op.Unsqueeze(best - slack32, op.Constant(value_ints=[0, 2]))
+    block, query, run = op.Split(op.NonZero(hit), num_outputs=3, axis=0)
+    flat = op.Constant(value_ints=[-1])
+    return op.Reshape(query, flat), op.Reshape(block * each + run, flat)
 
 
 @script(domain)
-def Runs(K, index):
-    """Keys [k,d] and their positions [k] in runs of RUN, as many as fill equal blocks: [r,RUN,d] and [r,RUN].
+def Runs(K, index, rho):
+    """Keys [k,d], positions, norms in runs of RUN and equal blocks: [r,RUN,d], [r,RUN], first norms [blocks].
 
     The filling is the zero vector: its score is 0, and a best score is at least |z|_A^2 > 0.
     """
@@ -176,20 +188,26 @@ def Runs(K, index):
     size = op.Shape(K, start=0, end=1)
     runs = (size + width - one) / width
     blocks = (runs + op.Constant(value_ints=[BLOCK - 1])) / op.Constant(value_ints=[BLOCK])
-    total = (runs + blocks - one) / blocks * blocks
-    missing = total * width - size
+    each = (runs + blocks - one) / blocks
+    blocks = (runs + each - one) / each
+    missing = blocks * each * width - size
     keys = op.Pad(K, op.Concat(zero, zero, missing, zero, axis=0))
     places = op.Pad(index, op.Concat(zero, missing, axis=0))
-    shape = op.Concat(total, width, axis=0)
-    return op.Reshape(keys, op.Concat(shape, op.Shape(K, start=1, end=2), axis=0)), op.Reshape(places, shape)
+    shape = op.Concat(blocks * each, width, axis=0)
+    starts = op.Range(op.Constant(value_int=0), op.Squeeze(size), op.Squeeze(each * width))
+    return (
+        op.Reshape(keys, op.Concat(shape, op.Shape(K, start=1, end=2), axis=0)),
+        op.Reshape(places, shape),
+        op.Squeeze(op.Gather(rho, starts), one),
+    )
 
 
 @script(domain)
 def Refine(Y, margin, query, run, runs, places, w, Z):
     """The argmax sets of t queries from full-precision scores <y_i, z_j> of the runs that Screen left.
 
-    margin [t] is tau |z_i|_A max |z|_A.  ->  the mean c [t,d], the first member and the size [t], best - (best score
-    outside the set) among the keys looked at [t], and the pairs (row, member) [2,M] of all sets.
+    margin [t] is tau |z_i|_A max |z|_A.  ->  the mean c [t,d], the first member and the size [t], best -
+    (best score outside the set) among the keys looked at [t], the pairs (row, member) [2,M] of all sets.
     """
     one = op.Constant(value_ints=[1])
     zero = op.Constant(value_ints=[0])
@@ -224,92 +242,107 @@ def Refine(Y, margin, query, run, runs, places, w, Z):
 
 
 @script(domain)
-def Bundles(x, rows, count):
-    """The given rows of x [q,d] as `count` equal bundles [count,m,d]."""
+def Tiles(x, rows, count):
+    """The given rows of x [q,..] as `count` equal tiles [count,t,..]."""
     whole = op.Constant(value_ints=[-1])
-    return op.Reshape(op.Gather(x, rows), op.Concat(count, whole, op.Shape(x, start=1, end=2), axis=0))
+    return op.Reshape(op.Gather(x, rows), op.Concat(count, whole, op.Shape(x, start=1), axis=0))
 
 
 @script(domain)
 def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
-    """Hardmax attention of queries Q [q,d] (images QY) to keys Z [n,d] (images Y, A-norms rho [n,1], weights w [n]).
+    """Hardmax attention of queries Q [q,d] (images QY) to keys Z [n,d] (images Y, A-norms rho, weights w).
 
     hint int64 [q] names a key per query that is thought to be good. tau is the tie tolerance, eps the unit
-    rounding of the type, both scalars; keys within `reach` (relative, as tau) of the best are looked at in full.
-    ->  c [q,d] weighted mean over C_i; first int64 [q] and size int64 [q] of C_i; gap [q], the relative distance
-    from the best score to the best outside C_i, which is exact where it is below `reach`; ties int64 [2,M], the
-    pairs (i, member) of all C_i with several members.
+    rounding of the type, both scalars; keys within `reach` (relative, as tau) of the best are looked at.
+    ->  c [q,d] weighted mean over C_i; first int64 [q] and size int64 [q] of C_i; gap [q], the relative
+    distance from the best score to the best outside C_i, which is exact where it is below `reach`; ties int64
+    [2,M], the pairs (i, member) of all C_i with several members.
     """
     one = op.Constant(value_ints=[1])
     zero = op.Constant(value_ints=[0])
-    tile = op.Constant(value_ints=[TILE])
     n = op.Shape(Z, start=0, end=1)
+    d = op.Shape(Z, start=1, end=2)
     q = op.Shape(Q, start=0, end=1)
     u, v, length = Unit(Q, A)
     X = op.Where(op.Unsqueeze(w > op.CastLike(0, w), one), Z, op.CastLike(0, Z))
     scale = op.ReduceMax(rho, keepdims=0)
+    flat = d <= op.Constant(value_int=3)
 
-    # The rows in tiles of t and the tiles in groups; the last row fills up.
-    t = op.Min(q, tile)
+    # Tiles of t rows, about 64 of them where cones are narrow; the last row fills up.
+    part = op.Clip(
+        q / op.Constant(value_int=64), op.Constant(value_int=TILE), op.Constant(value_int=8 * TILE)
+    )
+    t = op.Min(q, op.Where(flat, part, op.Constant(value_ints=[TILE])))
     tiles = (q + t - one) / t
-    span = (tiles + op.Constant(value_ints=[GROUPS - 1])) / op.Constant(value_ints=[GROUPS])
-    groups = (tiles + span - one) / span
-    slots = op.Range(op.Constant(value_int=0), op.Squeeze(groups * span * t), op.Constant(value_int=1))
-    rows = op.Min(slots, q - one)
-    vg = Bundles(v, rows, groups)
-    group_image, group_eps = Cones(Bundles(u, rows, groups), vg)
-    vt = Bundles(v, rows, groups * span)
-    tile_image, tile_eps = Cones(Bundles(u, rows, groups * span), vt)
-    Yt = Bundles(QY, rows, groups * span)
+    slots = op.Range(op.Constant(value_int=0), op.Squeeze(tiles * t), op.Constant(value_int=1))
+    slots = op.Min(slots, q - one)
+    given = Tiles(v, slots, tiles)
 
-    # Probes: the extreme keys of the groups' mean directions and the keys of largest norm.
-    _, longest = op.TopK(op.Squeeze(rho, one), op.Min(n, op.Constant(value_ints=[PROBES])))
-    probe = op.Concat(Extremes(group_image, X), longest, axis=0)
+    # Probes: extreme keys of the tiles' mean directions and keys of largest norm give every query a bound h.
+    least = op.Constant(value_int=PROBES)
+    most = op.Where(flat, least, op.Constant(value_int=16 * PROBES))
+    wanted = op.Min(op.Clip(n / op.Constant(value_int=64), least, op.Squeeze(most)), n)
+    _, longest = op.TopK(op.Squeeze(rho, one), wanted)
+    probe = op.Concat(Extremes(op.ReduceMean(given, one, keepdims=0), X), longest, axis=0)
     E, E_rho = op.Gather(X, probe), op.Gather(rho, probe)
     E_image = op.MatMul(E, A)
-    hinted = op.Gather(op.ReduceSum(v * op.Gather(X, hint), one, keepdims=0), rows)
-    h = op.Max(op.Reshape(Bounds(vg, E), op.Constant(value_ints=[-1])), hinted)
-    least = op.ReduceMin(op.Reshape(h, op.Concat(groups * span, t, axis=0)), one, keepdims=0)
+    hinted = op.ReduceSum(v * op.Gather(X, hint), one, keepdims=0)
+    probed = op.Slice(op.Reshape(Bounds(given, E), op.Constant(value_ints=[-1])), zero, q)
+    h = op.Max(probed, hinted)
 
-    d = op.CastLike(op.Shape(Z, start=1, end=2) + op.Constant(value_int=3), Z)
-    rounding = op.CastLike(16, Z) * d * eps * Longest(X)
+    # Where directions are too many to be neighbours, tiles of similar bounds do better.
+    if op.Squeeze(flat):
+        order = op.Range(op.Constant(value_int=0), op.Squeeze(q), op.Constant(value_int=1))
+    else:
+        _, order = op.TopK(h, q)
+    rows = op.Gather(order, slots)
+    vt = Tiles(v, rows, tiles)
+    Yt = Tiles(QY, rows, tiles)
+    norm = Tiles(op.Squeeze(length, one), rows, tiles)
+    image, spread = Cones(Tiles(u, rows, tiles), vt)
+    top = op.ArgMax(op.MatMul(image, op.Transpose(E, perm=[1, 0])), axis=1, keepdims=0)
+    least_h = op.ReduceMin(Tiles(h, rows, tiles), one, keepdims=0)
+
+    terms = op.CastLike(d + op.Constant(value_int=3), Z)
+    rounding = op.Squeeze(op.CastLike(16, Z) * terms * eps * Longest(X))
     slack = (tau + reach) * scale + rounding * Longest(v)
     fuzz = rounding * Longest(Y)
-
-    ge = op.ArgMax(op.MatMul(group_image, op.Transpose(E, perm=[1, 0])), axis=1, keepdims=0)
     found = Candidates(
-        group_image, group_eps, op.Gather(E, ge), op.Gather(E_image, ge), op.Gather(E_rho, ge),
-        op.ReduceMin(least, keepdims=0), X, rho, slack, fuzz,
+        image, spread, op.Gather(E, top), op.Gather(E_image, top), op.Gather(E_rho, top),
+        op.ReduceMin(least_h, keepdims=0), X, rho, slack, fuzz,
     )  # fmt: skip
+    _, decreasing = op.TopK(op.Squeeze(op.Gather(rho, found), one), op.Shape(found))
+    found = op.Gather(found, decreasing)
     K, K_rho = op.Gather(X, found), op.Gather(rho, found)
-    te = op.ArgMax(op.MatMul(tile_image, op.Transpose(E, perm=[1, 0])), axis=1, keepdims=0)
-    norm = op.Reshape(op.Gather(op.Squeeze(length, one), rows), op.Concat(groups * span, t, axis=0))
 
     @graph()
-    def Tile(i: INT64, go: BOOL, ties: INT64["two", "M"]):
+    def Tile(i: INT64, go: BOOL, ties: PAIRS):
         at = op.Reshape(i, one)
-        e = op.Gather(te, at)
+        e = op.Gather(top, at)
         keep = Candidates(
-            op.Gather(tile_image, at), op.Gather(tile_eps, at), op.Gather(E, e), op.Gather(E_image, e),
-            op.Gather(E_rho, e), op.Gather(least, i), K, K_rho, slack, fuzz,
+            op.Gather(image, at), op.Gather(spread, at), op.Gather(E, e), op.Gather(E_image, e),
+            op.Gather(E_rho, e), op.Gather(least_h, i), K, K_rho, slack, fuzz,
         )  # fmt: skip
-        runs, places = Runs(op.Gather(K, keep), op.Gather(found, keep))
-        query, run = Screen(op.Gather(vt, i), runs, scale, slack)
+        runs, places, first_rho = Runs(op.Gather(K, keep), op.Gather(found, keep), op.Gather(K_rho, keep))
+        query, run = Screen(op.Gather(vt, i), runs, first_rho, scale, slack)
         unit = op.Gather(norm, i) * scale
         c, first, size, gap, sets = Refine(op.Gather(Yt, i), tau * unit, query, run, runs, places, w, Z)
         row, key = op.Split(sets, num_outputs=2, axis=0)
-        several = op.Squeeze(op.Gather(size, row), zero) > op.Constant(value_int=1)
-        here = op.Compress(op.Concat(row + at * t, key, axis=0), several, axis=1)
+        several = op.Gather(size, op.Squeeze(row, zero)) > op.Constant(value_int=1)
+        slot = row + at * t
+        real = op.And(several, op.Squeeze(slot < q, zero))  # the filling is not a row
+        here = op.Compress(op.Concat(slot, key, axis=0), real, axis=1)
         return op.Identity(go), op.Concat(ties, here, axis=1), c, first, size, gap / unit
 
     untied = op.Expand(op.Constant(value_int=0), op.Constant(value_ints=[2, 0]))
-    ties, c, first, size, gap = op.Loop(op.Squeeze(tiles), op.Constant(value=TRUE), untied, body=Tile)
+    pairs, c, first, size, gap = op.Loop(op.Squeeze(tiles), op.Constant(value=TRUE), untied, body=Tile)
+    back = op.Slice(op.ScatterElements(slots, order, op.Slice(slots, zero, q), axis=0), zero, q)
     whole = op.Constant(value_ints=[-1])
-    true_rows = op.Squeeze(op.Gather(ties, zero) < q, zero)  # the filling is not a row
+    slot, key = op.Split(pairs, num_outputs=2, axis=0)
     return (
-        op.Slice(op.Reshape(c, op.Concat(whole, op.Shape(Z, start=1, end=2), axis=0)), zero, q),
-        op.Slice(op.Reshape(first, whole), zero, q),
-        op.Slice(op.Reshape(size, whole), zero, q),
-        op.Slice(op.Reshape(gap, whole), zero, q),
-        op.Compress(ties, true_rows, axis=1),
+        op.Gather(op.Reshape(c, op.Concat(whole, d, axis=0)), back),
+        op.Gather(op.Reshape(first, whole), back),
+        op.Gather(op.Reshape(size, whole), back),
+        op.Gather(op.Reshape(gap, whole), back),
+        op.Concat(op.Gather(order, slot), key, axis=0),
     )
