@@ -1,8 +1,8 @@
 """Puts the state of every Loop in one order, by name.
 
-onnxscript 0.7 lists the variables that a loop carries by iterating two equal sets, whose orders may differ with
-Python's hash seed: inputs and outputs of the Loop then belong to different variables. Names still tell which is which
-(`size`, `size_9`, `size_48`), so the order is made again here. Knows protos only.
+onnxscript 0.7 lists the variables that a loop carries by iterating two equal sets, whose orders may differ
+with Python's hash seed: inputs and outputs of the Loop then belong to different variables. Names still tell
+which is which (`size`, `size_9`, `size_48`), so the order is made again here. Knows protos only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _settle(nodes: Iterable[onnx.NodeProto]) -> None:
 
 
 def _order(loop: onnx.NodeProto) -> None:
-    """subtle: a body's inputs and outputs and the loop's inputs share one order; only the loop's outputs stray."""
+    """subtle: only the outputs stray; the body and the loop's inputs share one order."""
     (body,) = (attribute.g for attribute in loop.attribute if attribute.name == "body")
     stems = [_stem(parameter.name) for parameter in body.input[2:]]
     order = sorted(range(len(stems)), key=stems.__getitem__)

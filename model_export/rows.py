@@ -1,7 +1,7 @@
 """How the table of tokens is stored: small in the file, and exactly what the served model computes with.
 
-A row of a wide embedding is eight-bit integers times one scale; a narrow one stays float, for the plane has too few
-directions to round. The stored model *is* the model: whatever is verified or measured uses `Rows.apply`.
+A row of a wide embedding is eight-bit integers times one scale; a narrow one stays float, for the plane has
+too few directions to round. The stored model *is* the model: whatever is verified or measured uses `Rows.apply`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Rows:
     """Token i starts at codes[i] * scale[i] and weighs weights[i] in the read-out."""
 
     codes: NDArray[Any]  # [V, d] int8 or float32
-    scale: NDArray[np.float16] | NDArray[np.float32]  # [V, 1]
+    scale: NDArray[np.float16]  # [V, 1]
     weights: NDArray[np.float16] | NDArray[np.float32]  # [V]
 
     def apply(self, weights: Weights) -> Weights:
@@ -34,12 +34,12 @@ class Rows:
 
 
 def store(weights: Weights) -> Rows:
-    """Rows for `weights`. Distinct nonzero tokens are what the theory asks for, so they are what is stored."""
+    """Rows for `weights`: distinct and nonzero, as the theory asks."""
     E = np.array(weights.embedding, np.float32)
     E[0] = 0.0
     w = np.asarray(weights.word_weights, np.float32)
     if E.shape[1] <= NARROW:
-        rows = Rows(E, np.ones((len(E), 1), np.float32), w)
+        rows = Rows(E, np.ones((len(E), 1), np.float16), w)
     else:
         largest = np.abs(E).max(axis=1, keepdims=True)
         scale = (largest / _CODES).astype(np.float16)

@@ -1,19 +1,19 @@
-"""The sentiment model as an ONNX graph around trained weights: batches of texts, explanations for no second price.
+"""The sentiment model as an ONNX graph around trained weights, explanations included.
 
     inputs   tokens  int64 [B, N]     distinct tokens of each text, packed to the left; 0 is padding
              counts  float [B, N]     how often each occurs, 0 for padding
-             detail  bool  []         whether `trajectory` and `members`, which are dear, are wanted
+             detail  bool  []         whether `trajectory` and `members`, the dear ones, are wanted
     outputs  logit         float [B]
              contribution  float [B, N]         what each token adds: logit = bias + their sum
-             target        int64 [B, N]         the token i attends to at the last layer; i itself where C_i ties
+             target        int64 [B, N]         whom i attends to at the last layer; itself where C_i ties
              size          int64 [B, N]         |C_i| at the last layer
              since         int64 [B, N]         the first layer with C_i = {i}, or -1
              start, end    float [B, N, d]      the cloud before and after the layers
              trajectory    float [K+1, B, N, d] every layer; no rows without `detail`
-             members       bool [B, N, N]       C at the last layer, which names ties; no rows without `detail`
+             members       bool [B, N, N]       C at the last layer; no rows without `detail`
 
-subtle: ONNX Runtime computes every output, asked for or not. So what costs hides in an If, and the rest is by-products:
-one matrix product returns the sum, the weight, the size and (a single member's) position of every argmax set.
+subtle: ONNX Runtime computes every output, asked for or not. So what costs hides in an If, and the rest are
+by-products: one matrix product returns sum, weight, size and a single member's position of every argmax set.
 Knows arrays only: no texts, no files.
 """
 # The scripts below are graphs, read from their source and generic in the float type.
@@ -69,7 +69,7 @@ def Pull(Z, Y, marks, tau):
 
     subtle: sum - weight z_i is formed before dividing, so that a leader is pulled by exactly 0.
     """
-    count, real, place = op.Split(marks, axis=-1, num_outputs=3)
+    count, real, _place = op.Split(marks, axis=-1, num_outputs=3)
     sums = Sums(Y, Z, op.Concat(Z * count, marks, axis=-1), tau)
     widths = op.Concat(op.Shape(Z, start=2, end=3), op.Constant(value_ints=[1, 1, 1]), axis=0)
     total, weight, size, places = op.Split(sums, widths, axis=-1)
@@ -91,7 +91,7 @@ def Layers(Z0, A, marks, alpha, depth, tau):
     ->  Z^K [B,N,d]; size, target and since int64 [B,N]
     """
     last = op.Constant(value_ints=[-1])
-    count, real, place = op.Split(marks, axis=-1, num_outputs=3)
+    _count, real, place = op.Split(marks, axis=-1, num_outputs=3)
     padding = op.Squeeze(real, last) < op.Constant(value_float=0.5)
     one = op.CastLike(1, alpha)
     here = op.Squeeze(place, last)
@@ -122,9 +122,9 @@ def Layers(Z0, A, marks, alpha, depth, tau):
 
 @script(domain)
 def EveryLayer(Z0, A, marks, alpha, depth, tau):
-    """The plain definition, one layer after the other: Z^0..Z^K [K+1,B,N,d], and C at the last layer [B,N,N]."""
+    """The plain definition, layer by layer: Z^0..Z^K [K+1,B,N,d], and C at the last layer [B,N,N]."""
     zero = op.Constant(value_ints=[0])
-    count, real, place = op.Split(marks, axis=-1, num_outputs=3)
+    count, _real, _place = op.Split(marks, axis=-1, num_outputs=3)
     weights = op.Squeeze(count, op.Constant(value_ints=[-1]))
     Z = op.Identity(Z0)
     Y = op.MatMul(Z, A)
@@ -134,7 +134,7 @@ def EveryLayer(Z0, A, marks, alpha, depth, tau):
     for _ in range(depth):
         Y = op.MatMul(Z, A)
         members = ArgmaxSets(Y, Norm(Y, Z), Y, Z, weights, tau)
-        pull, size, places = Pull(Z, Y, marks, tau)
+        pull, _size, _places = Pull(Z, Y, marks, tau)
         Z = Z + gamma * pull
         trajectory = op.Concat(trajectory, op.Unsqueeze(Z, zero), axis=0)
     return trajectory, members
@@ -144,7 +144,7 @@ def EveryLayer(Z0, A, marks, alpha, depth, tau):
 def ReadOut(Z, marks, weights, v, b, pseudo_weight):
     """logit = b + sum_i c_i w_i <v, z_i> / (W0 + sum_i c_i w_i), and each token's part of it."""
     last = op.Constant(value_ints=[-1])
-    count, real, place = op.Split(marks, axis=-1, num_outputs=3)
+    count, _real, _place = op.Split(marks, axis=-1, num_outputs=3)
     share = op.Squeeze(count, last) * weights
     whole = op.Max(pseudo_weight + op.ReduceSum(share, last, keepdims=1), op.CastLike(1e-9, share))
     contribution = share * op.Squeeze(op.MatMul(Z, v), last) / whole
@@ -177,21 +177,21 @@ def to_onnx(weights: Weights, rows: Rows) -> onnx.ModelProto:
         "w": rows.weights,
         "A": np.asarray(metric, np.float32),
         "v": np.asarray(weights.readout, np.float32)[:, None],
-        "b": np.float32(weights.bias),
-        "pseudo_weight": np.float32(weights.pseudo_weight),
-        "alpha": np.float32(weights.alpha),
+        "b": np.array(weights.bias, np.float32),
+        "pseudo_weight": np.array(weights.pseudo_weight, np.float32),
+        "alpha": np.array(weights.alpha, np.float32),
         "depth": np.array([weights.layers], np.float32),
+        "tau": np.array(TIE_TOLERANCE["float32"], np.float32),
     }
     proto = settle(Sentiment.to_model_proto(ir_version=IR_VERSION))
     for function in proto.functions:  # subtle: onnxscript does not see calls inside a function's loops
         if all(known.domain != domain.domain for known in function.opset_import):
             function.opset_import.append(onnx.helper.make_opsetid(domain.domain, domain.version))
-    values["tau"] = np.float32(TIE_TOLERANCE["float32"])
     graph = proto.graph
     kept = [argument for argument in graph.input if argument.name not in values]
     del graph.input[:]
     graph.input.extend(kept)
-    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in values.items())
+    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
     for value in (*graph.input, *graph.output):
         kind, shape = SIGNATURE[value.name]
         sizes = [d if size == "d" else size for size in shape]
