@@ -1,7 +1,7 @@
 """How the table of tokens is stored: small in the file, and exactly what the served model computes with.
 
 A row of a wide embedding is eight-bit integers times one scale; a narrow one stays float, for the plane has
-too few directions to round. The stored model *is* the model: whatever is verified or measured uses `Rows.apply`.
+too few directions to round. The stored model *is* the model: what is verified or measured uses `Rows.apply`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Turns the arrays of a batch into what a person reads: leaders, clusters, words.
 
-The cluster of a word is the leader that it reaches by following C at the last layer: a word attends to a token, that
-one perhaps to another, until one attends to itself. Norms grow along the way, so there is an end. A word that attends
-to several tokens at once (a tie) and through them reaches more than one leader belongs to a cluster of its own kind,
-"tie", named by those leaders. Every word is in exactly one cluster, so clusters add up to the logit as words do.
+The cluster of a word is the leader that it reaches by following C at the last layer: a word attends to a token,
+that one perhaps to another, until one attends to itself. Norms grow along the way, so there is an end. A word
+that attends to several tokens at once (a tie) and through them reaches more than one leader is in a cluster of
+the kind "tie", named by those leaders. Every word is in exactly one cluster, so clusters add up to the logit.
 Knows arrays and names; no sessions.
 """
 
@@ -61,7 +61,7 @@ def follow(target: Array) -> Array:
 
 
 def resolve_tie(root: Array, members: Array, offset: int) -> dict[int, tuple[int, ...]]:
-    """Gives the words of one text that end in ties their clusters; members [n, n] is C, `root` is changed in place.
+    """Gives the words of one text that end in ties their clusters; members [n, n] is C, `root` changes too.
 
     ->  the tie clusters (position of the first word -> positions of the leaders)
     """
@@ -124,7 +124,7 @@ def describe(
     names: Array,
     spans: Callable[[int, int], list[list[int]]],
 ) -> list[dict[str, Any]]:
-    """For every text its `leaders` and `clusters`. `names` [B, N]; `spans(b, i)` are the places of a token."""
+    """For every text its `leaders` and `clusters`. names [B, N]; spans(b, i) are a token's places."""
     width = outputs.width
     flat = names.ravel()
     words = flat[clusters.members].tolist()

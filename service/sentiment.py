@@ -1,9 +1,9 @@
-"""Sentiment of texts, with its exact reason: text -> tokens -> one inference -> label, leaders, clusters, words.
+"""Sentiment of texts with its exact reason: text -> tokens -> inference -> label, leaders, clusters, words.
 
     logit = bias + sum of cluster contributions = bias + sum of word contributions
 
-is how the model decides, not an approximation. Words that the model does not know are no part of the cloud: they are
-counted (`unknown`) and contribute nothing; a text without any known word is answered by the bias alone.
+is how the model decides, not an approximation. Words that the model does not know are no part of the cloud:
+they are counted (`unknown`) and add nothing; a text without any known word is answered by the bias alone.
 Knows nothing of HTTP, queues or how many texts should run together.
 """
 
@@ -179,7 +179,7 @@ def _words(
 
 
 def _reading_order(words: Words) -> list[int]:
-    """Tokens by their first occurrence; at one place the shorter phrase, which has the smaller id, or the word."""
+    """Tokens by their first occurrence; of those that begin together the one of smaller id."""
     order: list[int] = np.argsort(words.at[words.first[:-1]], kind="stable").tolist()
     return order
 

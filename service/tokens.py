@@ -1,4 +1,4 @@
-"""From words to the distinct tokens of a text: words, and phrases of two or three words that stand side by side.
+"""From words to the distinct tokens of a text: words, and phrases of two or three words side by side.
 
 Phrases are found from word ids, for all texts of a call at once. Knows nothing of models.
 """
@@ -53,7 +53,7 @@ class Tokens:
             self._reader = WordReader(tokenizer)
             self._id = vocabulary(tokenizer)
             names = sorted(self._id, key=self._id.__getitem__)
-        except Exception as damage:  # noqa: BLE001 - the tokenizers library raises bare Exception
+        except Exception as damage:  # the tokenizers library raises no other
             raise BundleError(f"tokenizer.json cannot be read: {damage}", param="tokenizer.json") from damage
         if tuple(names[:2]) != SPECIAL or self._id[names[-1]] != len(names) - 1:
             problem = "tokenizer.json must number its tokens without gaps, [PAD] and [UNK] first"
@@ -134,7 +134,7 @@ class _Spans:
         self._words, self._spans, self._width = words, spans, width
 
     def of(self, i: int) -> list[list[int]]:
-        """Every place of the text's token i, in order; a phrase is one span from its first word to its last."""
+        """Every place of the text's token i, in order; a phrase is one span over its words."""
         words, spans = self._words, self._spans
         more = self._width[words.ids[i]] - 1
         places = words.at[words.first[i] : words.first[i + 1]].tolist()

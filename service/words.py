@@ -1,8 +1,8 @@
 """From a text to its words and where they are; knows no vocabulary.
 
-The pipeline in a bundle's tokenizer.json (a `tokenizers` normalizer and pre-tokenizer) defines what a word is. For the
-one pipeline our models are trained with, a regular expression reads the same words five times as fast, as long as
-every character maps to one ASCII character; any other pipeline or text goes through the definition itself.
+The pipeline in a bundle's tokenizer.json (a `tokenizers` normalizer and pre-tokenizer) defines what a word is.
+For the one pipeline our models are trained with, a regular expression reads the same words much faster, as long
+as every character maps to one ASCII character; any other pipeline or text goes the defined way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FOREIGN = "\0"  # stands for a character that only the definition can read
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The words of one text in order. `folded` is as long as the text; None: spans come from the definition."""
+    """The words of a text in order. `folded` is as long as the text; None: spans come from the definition."""
 
     text: str
     words: list[str]

@@ -1,6 +1,6 @@
 """Bundles for tests: tiny sentiment models whose answers are known by hand.
 
-The plane model: "superb" and "awful" are the two far tokens and lead; everything else is closer to the origin.
+The plane model: "superb" and "awful" are the two far tokens and lead; all others are closer to the origin.
 
     token      place        weight     attends to (layer 0)
     superb     ( 4,  0)     1          itself
