@@ -147,7 +147,9 @@ def classify(arguments: argparse.Namespace) -> int:
     if arguments.ray:
         from service.cluster import classify_parquet
 
-        return classify_parquet(*arguments.ray, column=arguments.column, model=arguments.model)
+        done = classify_parquet(*arguments.ray, column=arguments.column, model=arguments.model)
+        print(f"{done.texts} texts answered, {done.refused} refused (see the column hardmax_error)")
+        return 0
     texts = arguments.texts + (read_texts(arguments.file) if arguments.file else [])
     if not texts:
         raise InvalidInput("nothing to classify: give texts, or --file", param="TEXT")
