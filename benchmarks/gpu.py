@@ -1,0 +1,134 @@
+"""Texts and cloud layers a second on a card, ours and torch's, one warm run of each before it is timed.
+
+    python -m benchmarks.gpu                     needs a CUDA device, hardmax[gpu] and torch for CUDA
+    python -m benchmarks.gpu --provider cpu      the same code on the CPU: to try the script, not to compare
+
+Ours is what the service runs: the bundled graphs, in the precision they are served in. Torch is the plain way
+of writing the same layers: one matrix product, one argmax, one gather. Both start from arrays in main memory
+and end with them there, as a request does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.record import Record, Table
+from service.bundle import read_bundle
+from service.dynamics import Dynamics, Parameters
+from service.runtime import Runtime
+from service.settings import BUNDLED_MODELS
+
+REPEATS = 5
+PATIENCE_S = 30.0  # a case slower than this is run once
+TEXTS = ((1, 128), (32, 128), (256, 128), (1024, 128), (256, 512))
+CLOUDS = tuple((n, d) for n in (1_000, 10_000, 100_000, 1_000_000) for d in (2, 4, 8, 16, 64))
+LAYERS = 4
+TILE = 1 << 27  # scores of one tile of queries: 1 GB of float64
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Texts and cloud layers a second, ours and torch's")
+    parser.add_argument("--provider", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="leave larger clouds out")
+    arguments = parser.parse_args()
+    record = Record(f"gpu-{arguments.provider}", "On a card", packages=["numpy", "torch"])
+    record.note(f"device: {device_name(arguments.provider)}")
+    runtime = Runtime(arguments.provider, intra_op_threads=torch.get_num_threads())
+    measure_texts(record.table("texts", "Texts classified", unit="texts/s", better="higher"), runtime)
+    clouds = [case for case in CLOUDS if case[0] <= arguments.largest]
+    measure_clouds(
+        record.table("clouds", "Layers of a cloud", unit="layers/s", better="higher"), runtime, clouds
+    )
+    print(record.write())
+
+
+def measure_texts(table: Table, runtime: Runtime, cases: Any = TEXTS, repeats: int = REPEATS) -> None:
+    """The sentiment bundle's graph beside torch, on batches of (texts, distinct words)."""
+    from model_export.model import HardmaxTransformer, Shape
+
+    bundle = read_bundle(BUNDLED_MODELS / "sentiment")
+    card = bundle.card
+    session = runtime.open(bundle.model)
+    shape = Shape(vocabulary=card["vocabulary"], dimension=card["dimension"], layers=card["layers"])
+    model = HardmaxTransformer(shape).eval().to(runtime.provider)
+    for texts, words in cases:
+        tokens, counts = some_texts(texts, words, card["vocabulary"])
+        feeds = {"tokens": tokens, "counts": counts, "detail": np.array(False)}
+
+        def ours(feeds: dict[str, Any] = feeds) -> None:
+            session.run(feeds, ("logit", "contribution", "target", "size", "since"))
+
+        def theirs(tokens: Any = tokens, counts: Any = counts) -> None:
+            with torch.inference_mode():
+                there = torch.from_numpy(tokens).to(runtime.provider)
+                model(there, torch.from_numpy(counts).to(runtime.provider)).cpu()
+
+        case = {"texts": texts, "words": words}
+        for subject, run in (("ours", ours), ("torch", theirs)):
+            table.add(subject, case, [texts / seconds for seconds in timed(run, repeats)])
+
+
+def measure_clouds(table: Table, runtime: Runtime, cases: Any = CLOUDS, repeats: int = REPEATS) -> None:
+    """`LAYERS` layers of Gaussian clouds of (points, dimension), without stopping at the certificate."""
+    dynamics = Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), runtime)
+    parameters = Parameters(alpha=1.0, max_layers=LAYERS, stop="never", include=frozenset())
+    for n, d in cases:
+        points = np.random.default_rng(n + d).standard_normal((n, d))
+
+        def ours(points: Any = points) -> None:
+            for _ in (run := dynamics.start(points, parameters)):
+                pass
+            assert run.result.layers == LAYERS
+
+        def theirs(points: Any = points) -> None:
+            torch_layers(torch.from_numpy(points).to(runtime.provider), alpha=1.0, layers=LAYERS).cpu()
+
+        for subject, run in (("ours", ours), ("torch", theirs)):
+            table.add(subject, {"points": n, "d": d}, [LAYERS / seconds for seconds in timed(run, repeats)])
+
+
+@torch.inference_mode()
+def torch_layers(Z: torch.Tensor, alpha: float, layers: int) -> torch.Tensor:
+    """Plain layers with A = I, in tiles of queries so that the scores fit: [n,d] -> [n,d]."""
+    gamma = alpha / (1 + alpha)
+    tile = max(1, TILE // len(Z))
+    for _ in range(layers):
+        leader = torch.cat([(Z[i : i + tile] @ Z.T).argmax(1) for i in range(0, len(Z), tile)])
+        Z = Z + gamma * (Z[leader] - Z)
+    return Z
+
+
+def timed(run: Callable[[], None], repeats: int) -> list[float]:
+    """Seconds of each of `repeats` runs after a warm one. Every run ends with its result in main memory."""
+    started = time.perf_counter()
+    run()
+    warm = time.perf_counter() - started
+    samples = []
+    for _ in range(1 if warm > PATIENCE_S else repeats):
+        started = time.perf_counter()
+        run()
+        samples.append(time.perf_counter() - started)
+    return samples
+
+
+def some_texts(texts: int, words: int, vocabulary: int) -> tuple[Any, Any]:
+    """Distinct random words: speed does not depend on which."""
+    random = np.random.default_rng(0)
+    tokens = np.stack(
+        [np.sort(random.choice(vocabulary - 2, words, replace=False)) + 2 for _ in range(texts)]
+    )
+    return tokens.astype(np.int64), np.ones(tokens.shape, np.float32)
+
+
+def device_name(provider: str) -> str:
+    return torch.cuda.get_device_name() if provider == "cuda" else "CPU"
+
+
+if __name__ == "__main__":
+    main()
