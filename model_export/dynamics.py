@@ -81,11 +81,12 @@ def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, reach, eps):
 
 
 @script(domain)
-def Layer(Z, w, since, hint, k, A, tau, guard, reach, eps):
+def Layer(Z, w, since, hint, clear, k, A, tau, guard, reach, eps):
     """Attention at layer k, the leaders known by then, and whether the certificate holds.
 
     ->  c, first, size, ties and the smallest gap as in StreamingAttention; since int64 [n], the first layer
-    at which C_i = {i} (-1: none yet); settled bool [n], condition (a); certified bool.
+    at which C_i = {i} (-1: none yet); settled bool [n], condition (a); clear bool, whether no gap in any
+    layer was so small that rounding could have decided; certified bool.
     """
     Y = op.MatMul(Z, A)
     _, _, rho = Unit(Z, A)
@@ -96,7 +97,8 @@ def Layer(Z, w, since, hint, k, A, tau, guard, reach, eps):
     since = op.Where(op.And(leads, since < op.Constant(value_int=0)), k, since)
     settled = Settled(first, size, ties, since)
     margin = op.ReduceMin(gap, keepdims=0)
-    promising = op.And(All(settled), margin > guard)
+    clear = op.And(clear, margin > guard)
+    promising = op.And(All(settled), clear)
     several = op.ReduceMax(size, keepdims=0) > op.Constant(value_int=1)
     if op.And(promising, several):
         mean_gap = StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, reach, eps)
@@ -104,13 +106,14 @@ def Layer(Z, w, since, hint, k, A, tau, guard, reach, eps):
         mean_gap = op.CastLike(op.Constant(value_float=float("inf")), margin)
     certified = op.And(promising, mean_gap > guard)
     margin = op.Where(certified, op.Min(margin, mean_gap), margin)
-    return c, first, size, ties, margin, since, settled, certified
+    return c, first, size, ties, margin, since, settled, clear, certified
 
 
 @script(domain)
 def Dynamics(
-    points, weights, leading, offered, hints, layer, layers, last, A, alpha, tau, guard, reach, tolerance, eps
-):
+    points, leading, offered, hints, unblurred, layer, weights, layers, last, A, alpha, tau, guard, reach,
+    tolerance, eps,
+):  # fmt: skip
     """Up to `layers` layers from layer `layer`, until the certificate holds, nothing moves, or layer `last`.
 
     leading int64 [n] is each token's first layer as a leader so far, offered bool [n] the tokens that are
@@ -121,7 +124,7 @@ def Dynamics(
     n = op.Shape(weights)
     _, _, norms = Unit(points, A)
     scale = op.ReduceMax(norms, keepdims=0)
-    nearby = op.Max(tau, op.CastLike(8, eps) * eps) * scale
+    nearby = op.Max(guard, op.CastLike(8, eps) * eps) * scale
     gamma = alpha / (op.CastLike(1, alpha) + alpha)
     true = op.Constant(value=TRUE)
     false = op.Not(true)
@@ -131,24 +134,12 @@ def Dynamics(
 
     @graph()
     def Next(
-        i: INT64,
-        go: BOOL,
-        Z,
-        since,
-        key,
-        hint,
-        k: INT64,
-        c_,
-        size_,
-        ties_: PAIRS,
-        holds_: BOOL,
-        gap_,
-        way_,
-        over: BOOL,
-    ):
+        i: INT64, go: BOOL, Z, since, key, hint, clear: BOOL, k: INT64,
+        c_, size_, ties_: PAIRS, holds_: BOOL, gap_, way_, over: BOOL,
+    ):  # fmt: skip
         w = op.Where(key, weights, op.CastLike(0, weights))
-        c, first, size, ties, gap, since_now, settled, holds = Layer(
-            Z, w, since, hint, k, A, tau, guard, reach, eps
+        c, first, size, ties, gap, since_now, settled, clear_now, holds = Layer(
+            Z, w, since, hint, clear, k, A, tau, guard, reach, eps
         )
         way = c - Z
         distance = op.Squeeze(Norm(op.MatMul(way, A), way), op.Constant(value_ints=[1]))
@@ -158,29 +149,34 @@ def Dynamics(
         Z_next = op.Where(more, Step(Z, c, alpha), Z)
         key_next = op.And(key, op.Not(op.And(more, arrived)))
         k_next = k + op.Cast(more, to=INT64.dtype)
-        over_now = op.Not(more)
-        return more, Z_next, since_now, key_next, first, k_next, c, size, ties, holds, gap, movement, over_now
+        done = op.Not(more)
+        return (
+            more, Z_next, since_now, key_next, first, clear_now, k_next,
+            c, size, ties, holds, gap, movement, done,
+        )  # fmt: skip
 
-    Z, since, key, first, k, c, size, ties, certified, gap, movement, finished = op.Loop(
-        layers, true, points, leading, offered, hints, layer,
+    Z, since, key, first, clear, k, c, size, ties, certified, gap, movement, finished = op.Loop(
+        layers, true, points, leading, offered, hints, unblurred, layer,
         points, nobody, untied, false, endless, endless, false, body=Next,
     )  # fmt: skip
-    return Z, since, key, first, k, c, size, ties, certified, gap, movement, finished
+    return Z, since, key, first, clear, k, c, size, ties, certified, gap, movement, finished
 
 
 def build_dynamics(dtype: str = "float64") -> ModelProto:
     """The graph for float64 or float32 points; what its inputs and outputs mean stands at `Dynamics`."""
     real = np_dtype_to_tensor_dtype(np.dtype(dtype))
     flag, whole, n, d = TensorProto.BOOL, TensorProto.INT64, "n", "d"
+    state = {
+        "points": (real, [n, d]), "since": (whole, [n]), "key": (flag, [n]), "hint": (whole, [n]),
+        "clear": (flag, []), "layer": (whole, []),
+    }  # fmt: skip
     inputs = {
-        "points": (real, [n, d]), "weights": (real, [n]), "since": (whole, [n]), "key": (flag, [n]),
-        "hint": (whole, [n]), "layer": (whole, []), "layers": (whole, []), "last": (whole, []),
-        "A": (real, [d, d]), "alpha": (real, []), "tie_tolerance": (real, []), "guard": (real, []),
-        "reach": (real, []), "tolerance": (real, []),
+        **state, "weights": (real, [n]), "layers": (whole, []), "last": (whole, []), "A": (real, [d, d]),
+        "alpha": (real, []), "tie_tolerance": (real, []), "guard": (real, []), "reach": (real, []),
+        "tolerance": (real, []),
     }  # fmt: skip
     outputs = {
-        "points": (real, [n, d]), "since": (whole, [n]), "key": (flag, [n]), "hint": (whole, [n]),
-        "layer": (whole, []), "target": (real, [n, d]), "size": (whole, [n]), "ties": (whole, [2, "pairs"]),
+        **state, "target": (real, [n, d]), "size": (whole, [n]), "ties": (whole, [2, "pairs"]),
         "certified": (flag, []), "margin": (real, []), "movement": (real, []), "finished": (flag, []),
     }  # fmt: skip
     node = make_node(

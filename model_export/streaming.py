@@ -203,7 +203,7 @@ def Runs(K, index, rho):
 
 
 @script(domain)
-def Refine(Y, margin, query, run, runs, places, w, Z):
+def Refine(Y, margin, query, run, runs, places, count, w, Z):
     """The argmax sets of t queries from full-precision scores <y_i, z_j> of the runs that Screen left.
 
     margin [t] is tau |z_i|_A max |z|_A.  ->  the mean c [t,d], the first member and the size [t], best -
@@ -217,7 +217,9 @@ def Refine(Y, margin, query, run, runs, places, w, Z):
     start = op.Expand(lowest, op.Shape(margin))
     best = op.ScatterElements(start, query, op.ReduceMax(scores, one, keepdims=0), axis=0, reduction="max")
     member = scores >= op.Unsqueeze(op.Gather(best - margin, query), one)
-    rest = op.ReduceMax(op.Where(member, lowest, scores), one, keepdims=0)
+    slots = op.Range(op.Constant(value_int=0), op.Constant(value_int=RUN), op.Constant(value_int=1))
+    filling = slots >= op.Unsqueeze(count - run * op.Constant(value_int=RUN), one)
+    rest = op.ReduceMax(op.Where(op.Or(member, filling), lowest, scores), one, keepdims=0)
     runner = op.ScatterElements(start, query, rest, axis=0, reduction="max")
 
     pair, slot = op.Split(op.NonZero(member), num_outputs=2, axis=0)
@@ -264,7 +266,11 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
     d = op.Shape(Z, start=1, end=2)
     q = op.Shape(Q, start=0, end=1)
     u, v, length = Unit(Q, A)
-    X = op.Where(op.Unsqueeze(w > op.CastLike(0, w), one), Z, op.CastLike(0, Z))
+    live = op.Unsqueeze(w > op.CastLike(0, w), one)
+    X = op.Where(live, Z, op.CastLike(0, Z))
+    rho = op.Where(
+        live, rho, op.CastLike(op.Constant(value_float=float("-inf")), rho)
+    )  # what no key test passes
     scale = op.ReduceMax(rho, keepdims=0)
     flat = d <= op.Constant(value_int=3)
 
@@ -326,7 +332,9 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
         runs, places, first_rho = Runs(op.Gather(K, keep), op.Gather(found, keep), op.Gather(K_rho, keep))
         query, run = Screen(op.Gather(vt, i), runs, first_rho, scale, slack)
         unit = op.Gather(norm, i) * scale
-        c, first, size, gap, sets = Refine(op.Gather(Yt, i), tau * unit, query, run, runs, places, w, Z)
+        c, first, size, gap, sets = Refine(
+            op.Gather(Yt, i), tau * unit, query, run, runs, places, op.Shape(keep), w, Z
+        )
         row, key = op.Split(sets, num_outputs=2, axis=0)
         several = op.Gather(size, op.Squeeze(row, zero)) > op.Constant(value_int=1)
         slot = row + at * t

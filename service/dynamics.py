@@ -27,7 +27,7 @@ from service.runtime import Runtime, Session
 CHUNK_S = 0.1  # a chunk of layers aims at this, so that a run can be followed and cancelled
 SMALL = 2048  # up to so many points the margin costs nothing and every layer knows it
 
-STATE = ("points", "since", "key", "hint", "layer")
+STATE = ("points", "since", "key", "hint", "clear", "layer")
 FOUND = ("target", "size", "ties", "certified", "margin", "movement", "finished")
 
 
@@ -134,6 +134,7 @@ class Run(Iterator[Progress]):
             "since": np.full(m, -1),
             "key": np.ones(m, np.bool_),
             "hint": np.arange(m),
+            "clear": np.array(True),
             "layer": np.array(0),
         }
         self._found: dict[str, np.ndarray[Any, Any]] = {}
