@@ -182,9 +182,9 @@ def _maximise(wish: _Wish, deadline: float) -> tuple[Floats, Gaps, float]:
     """The best A, its gaps over all rivals, and a bound that no A exceeds."""
     d = wish.z.shape[1]
     best, best_gaps, bound = np.eye(d), wish.gaps(np.eye(d)), math.inf
-    gaps, rows = best_gaps, np.empty((0, d * (d + 1) // 2))
+    gaps, rows, tight = best_gaps, np.empty((0, d * (d + 1) // 2)), np.empty(0, bool)
     while True:
-        rows = np.concatenate([rows, wish.constraints(*gaps.worst(ROUND))])
+        rows = np.concatenate([rows[tight], wish.constraints(*gaps.worst(ROUND))])
         try:
             A, mu, weights = _solve(rows, d, deadline - time.monotonic())
         except DeadlineExceeded:
@@ -193,8 +193,9 @@ def _maximise(wish: _Wish, deadline: float) -> tuple[Floats, Gaps, float]:
             raise
         bound = min(bound, d * float(np.linalg.eigvalsh(_matrix(weights @ rows, d)).max()))
         gaps = wish.gaps(A)
-        if gaps.least > best_gaps.least or math.isinf(bound):
+        if gaps.least > best_gaps.least:
             best, best_gaps = A, gaps
+        tight = rows @ _svec(A) < 2 * mu - gaps.least
         if bound <= TOLERANCE or gaps.least >= mu - 1e-7 * max(1.0, abs(mu)):
             return best, best_gaps, bound
 
