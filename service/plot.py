@@ -63,12 +63,12 @@ def _draw(axes: Axes, result: DynamicsResult, title: str) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def _start(result: DynamicsResult) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _layers(result: DynamicsResult) -> NDArray[np.float64]:
     assert result.trajectory is not None
-    return np.array(result.trajectory.points[0])
+    return np.array(result.trajectory.points)
 
 
-def _around(points: np.ndarray[tuple[int, int], np.dtype[np.float64]], vertices: Sequence[int]) -> list[int]:
+def _around(points: NDArray[np.float64], vertices: Sequence[int]) -> list[int]:
     """The vertices of a convex polygon in the order in which they stand around it."""
     if not vertices:
         return []
