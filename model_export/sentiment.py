@@ -30,7 +30,7 @@ from onnx import numpy_helper
 from onnxscript import opset20 as op
 from onnxscript import script
 
-from model_export.attention import TIE_TOLERANCE, ArgmaxSets, Norm, Sums, domain
+from model_export.attention import ArgmaxSets, Norm, Sums, domain
 from model_export.loops import settle
 from model_export.model import Weights
 from model_export.rows import Rows
@@ -64,13 +64,13 @@ def Marks(counts):
 
 
 @script(domain)
-def Pull(Z, Y, marks, tau):
+def Pull(Z, Y, marks):
     """c_i - z_i (0 for padding), |C_i|, and the sum of its members' positions: [B,N,d], [B,N,1], [B,N,1].
 
     subtle: sum - weight z_i is formed before dividing, so that a leader is pulled by exactly 0.
     """
     count, real, _place = op.Split(marks, axis=-1, num_outputs=3)
-    sums = Sums(Y, Z, op.Concat(Z * count, marks, axis=-1), tau)
+    sums = Sums(Y, Z, op.Concat(Z * count, marks, axis=-1))
     widths = op.Concat(op.Shape(Z, start=2, end=3), op.Constant(value_ints=[1, 1, 1]), axis=0)
     total, weight, size, places = op.Split(sums, widths, axis=-1)
     return real * (total - Z * weight) / op.Max(weight, op.CastLike(1e-30, weight)), size, places
@@ -84,7 +84,7 @@ def Shrink(alpha, layers):
 
 
 @script(domain)
-def Layers(Z0, A, marks, alpha, depth, tau):
+def Layers(Z0, A, marks, alpha, depth):
     """`depth` layers (float, [1]); a text whose argmax sets are certified takes all it has left in one step.
 
     The certificate (docs/theory.md, section 2) for single leaders: every C_i is one leader. Ties just run on.
@@ -103,7 +103,7 @@ def Layers(Z0, A, marks, alpha, depth, tau):
     Z = op.Identity(Z0)
     going = op.ReduceMax(left, keepdims=0) > op.CastLike(0, alpha)
     while going:
-        pull, sizes, places = Pull(Z, op.MatMul(Z, A), marks, tau)
+        pull, sizes, places = Pull(Z, op.MatMul(Z, A), marks)
         active = op.Unsqueeze(left > op.CastLike(0, left), last)  # [B,1]
         size = op.Where(active, op.Squeeze(sizes, last), size)
         single = size == one
@@ -121,7 +121,7 @@ def Layers(Z0, A, marks, alpha, depth, tau):
 
 
 @script(domain)
-def EveryLayer(Z0, A, marks, alpha, depth, tau):
+def EveryLayer(Z0, A, marks, alpha, depth):
     """The plain definition, layer by layer: Z^0..Z^K [K+1,B,N,d], and C at the last layer [B,N,N]."""
     zero = op.Constant(value_ints=[0])
     count, _real, _place = op.Split(marks, axis=-1, num_outputs=3)
@@ -129,12 +129,13 @@ def EveryLayer(Z0, A, marks, alpha, depth, tau):
     Z = op.Identity(Z0)
     Y = op.MatMul(Z, A)
     trajectory = op.Unsqueeze(Z, zero)
-    members = ArgmaxSets(Y, Norm(Y, Z), Y, Z, weights, tau)
+    exact = op.CastLike(0, Z0)
+    members = ArgmaxSets(Y, Norm(Y, Z), Y, Z, weights, exact)
     gamma = Shrink(alpha, op.CastLike(1, alpha))
     for _ in range(depth):
         Y = op.MatMul(Z, A)
-        members = ArgmaxSets(Y, Norm(Y, Z), Y, Z, weights, tau)
-        pull, _size, _places = Pull(Z, Y, marks, tau)
+        members = ArgmaxSets(Y, Norm(Y, Z), Y, Z, weights, exact)
+        pull, _size, _places = Pull(Z, Y, marks)
         Z = Z + gamma * pull
         trajectory = op.Concat(trajectory, op.Unsqueeze(Z, zero), axis=0)
     return trajectory, members
@@ -152,13 +153,13 @@ def ReadOut(Z, marks, weights, v, b, pseudo_weight):
 
 
 @script()
-def Sentiment(tokens, counts, detail, E, scale, w, A, v, b, pseudo_weight, alpha, depth, tau):
+def Sentiment(tokens, counts, detail, E, scale, w, A, v, b, pseudo_weight, alpha, depth):
     start = op.CastLike(op.Gather(E, tokens), counts) * op.CastLike(op.Gather(scale, tokens), counts)
     marks = Marks(counts)
-    end, size, target, since = Layers(start, A, marks, alpha, depth, tau)
+    end, size, target, since = Layers(start, A, marks, alpha, depth)
     logit, contribution = ReadOut(end, marks, op.CastLike(op.Gather(w, tokens), counts), v, b, pseudo_weight)
     if detail:
-        every, last = EveryLayer(start, A, marks, alpha, op.Squeeze(op.Cast(depth, to=7)), tau)
+        every, last = EveryLayer(start, A, marks, alpha, op.Squeeze(op.Cast(depth, to=7)))
     else:
         every = op.CastLike(op.ConstantOfShape(op.Constant(value_ints=[0, 0, 0, 0])), counts)
         last = op.Cast(op.ConstantOfShape(op.Constant(value_ints=[0, 0, 0])), to=9)
@@ -181,7 +182,6 @@ def to_onnx(weights: Weights, rows: Rows) -> onnx.ModelProto:
         "pseudo_weight": np.array(weights.pseudo_weight, np.float32),
         "alpha": np.array(weights.alpha, np.float32),
         "depth": np.array([weights.layers], np.float32),
-        "tau": np.array(TIE_TOLERANCE["float32"], np.float32),
     }
     proto = settle(Sentiment.to_model_proto(ir_version=IR_VERSION))
     for function in proto.functions:  # subtle: onnxscript does not see calls inside a function's loops

@@ -1,9 +1,9 @@
 """Turns the arrays of a batch into what a person reads: leaders, clusters, words.
 
-The cluster of a word is the leader that it reaches by following C at the last layer: a word attends to a token,
-that one perhaps to another, until one attends to itself. Norms grow along the way, so there is an end. A word
-that attends to several tokens at once (a tie) and through them reaches more than one leader is in a cluster of
-the kind "tie", named by those leaders. Every word is in exactly one cluster, so clusters add up to the logit.
+The cluster of a word is the leader that it reaches by following C at the last layer: a word attends to a
+token, that one perhaps to another, until one attends to itself. Norms grow along the way, so there is an end.
+A word that attends to several tokens at once (a tie) and through them reaches more than one leader is in a
+cluster of kind "tie", named by those leaders. Every word is in exactly one cluster.
 Knows arrays and names; no sessions.
 """
 
