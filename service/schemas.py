@@ -1,7 +1,7 @@
 """The wire format: what travels as JSON, with the limits and examples that the documentation shows.
 
-Requests are checked here only for their shape; what they mean is the domain's business. Limits that an operator
-can set are checked where the settings are known.
+Requests are checked here only for their shape; what they mean is the domain's business. Limits that an
+operator can set are checked where the settings are known.
 """
 
 from __future__ import annotations
@@ -85,6 +85,9 @@ class Classification(Wire):
     logit: float
     bias: float
     tokens: int
+    unknown: int | None = Field(
+        None, description="Words that the model does not know: they are in no cluster."
+    )
     truncated: bool
     leaders: list[Leader] | None = None
     clusters: list[Cluster] | None = None
@@ -116,6 +119,8 @@ class DynamicsParameters(Request):
 
 
 class DynamicsRequest(DynamicsParameters):
+    """A cloud and how to run it."""
+
     points: list[Vector] = Field(description="The cloud: n points of d numbers each.")
 
 
@@ -167,8 +172,15 @@ class DynamicsResponse(DynamicsResult):
 # --- POST /sequences/classify
 
 
-class SequencesRequest(Request):
+class SequencesEnvelope(Request):
+    """Everything but the numbers, which are read in pieces."""
+
     model: ModelName = Field(description="A model of kind sequences.")
+
+
+class SequencesRequest(SequencesEnvelope):
+    """Sequences to label."""
+
     sequences: list[list[Vector]] = Field(min_length=1, description="Sequences of points of d numbers each.")
 
 
@@ -189,10 +201,17 @@ class SequencesResponse(Wire):
 # --- POST /control
 
 
-class ControlRequest(Request):
-    points: list[Vector] = Field(description="The cloud: n points of d numbers each.")
+class ControlWish(Request):
+    """Everything but the points, which are read in pieces."""
+
     assignment: dict[str, int] | None = Field(None, description="Token index -> the leader it shall end at.")
     leaders: list[int] | None = Field(None, description="Tokens that shall be leaders; others may choose.")
+
+
+class ControlRequest(ControlWish):
+    """A cloud and what shall become of it."""
+
+    points: list[Vector] = Field(description="The cloud: n points of d numbers each.")
 
 
 class ControlResponse(Wire):

@@ -57,6 +57,10 @@ class Settings(BaseModel):
 
     api_keys: str = Field("", repr=False, description="keys that may call, separated by commas; none: open")
     api_keys_file: Path | None = Field(None, description="file with one key a line, read again on SIGHUP")
+    public_paths: str = Field(
+        "/,/health,/ready,/metrics,/docs,/openapi.json,/v2/health/live,/v2/health/ready",
+        description="paths that need no key, separated by commas",
+    )
     cors_allow_origin: str = Field(
         "", description="origins browsers may call from, separated by commas, or *"
     )

@@ -1,0 +1,51 @@
+"""API keys: who may call. Knows where keys are kept and how they travel, not what they open."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from pathlib import Path
+
+from service.errors import ConfigurationError, Unauthorized
+
+
+class Keys:
+    """The keys of API_KEYS and API_KEYS_FILE together. Only digests are kept; no keys at all means open."""
+
+    def __init__(self, inline: str, file: Path | None) -> None:
+        self._inline = [key for part in inline.split(",") if (key := part.strip())]
+        self._file = file
+        self._digests: tuple[bytes, ...] = ()
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the file again. A file that cannot be read changes nothing and is an error."""
+        keys = list(self._inline)
+        if self._file is not None:
+            try:
+                lines = self._file.read_text("utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as failure:
+                raise ConfigurationError(f"{self._file} cannot be read", param="API_KEYS_FILE") from failure
+            keys += [key for line in lines if (key := line.strip()) and not key.startswith("#")]
+            if not keys:
+                raise ConfigurationError(f"{self._file} holds no key", param="API_KEYS_FILE")
+        self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        """Raise unless the headers carry a key of ours. Takes the same time for every wrong key."""
+        given = _given(headers)
+        if not given:
+            raise Unauthorized("an API key is needed: Authorization: Bearer KEY, or X-API-Key: KEY")
+        digest = hashlib.sha256(given).digest()
+        matches = [hmac.compare_digest(digest, ours) for ours in self._digests]
+        if not any(matches):
+            raise Unauthorized("this API key is not known here")
+
+
+def _given(headers: Mapping[bytes, bytes]) -> bytes:
+    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
+    return value.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"").strip()

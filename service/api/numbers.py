@@ -1,0 +1,248 @@
+"""Arrays of numbers in and out of JSON and npy, in pieces: no step holds the interpreter for long.
+
+A cloud of 200,000 points is megabytes of JSON. Parsing them in one call would hold Python's lock, and with
+it the event loop, for as long as it takes, even from another thread. So a long array is cut at its rows and
+parsed piecewise; between the pieces the lock is free. Knows JSON and npy, not what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from itertools import chain
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+from pydantic_core import from_json, to_json
+
+from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+WHOLE = 128 * 1024  # bytes of JSON parsed in one call: about a millisecond
+PIECE = 64 * 1024
+ROWS = 4096  # rows rendered in one call
+SKELETON = 2 * 1024 * 1024  # what may remain of a document beside its long array
+
+_MEMBER = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+"((?:[^"\\]|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+')
+_SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*+"|[^\[\]{},"]++')
+_FLAT = re.compile(rb'\[(?:[^\[\]{}"]|"(?:[^"\\]|\\.)*+")*+\]')
+_NUMBERS = re.compile(rb"[-+0-9eE.,\[\] \t\r\nNaInfity]*+")
+_ROW_END = re.compile(rb"\][ \t\r\n]*+,")
+
+
+def read_document(body: bytes, field: str) -> dict[str, Any]:
+    """The JSON object in `body`. Where `field` is a long array of rows it is left to be parsed in pieces."""
+    if len(body) <= WHOLE:
+        return _object(_parse(body))
+    span = _find(body, field.encode())
+    if span is None:
+        if len(body) > SKELETON:
+            raise InvalidInput(f"{field} should be an array of arrays of numbers", param=field)
+        return _object(_parse(body))
+    start, end = span
+    document = _object(_parse(body[:start] + b'"\\u0000"' + body[end:]))
+    if document[field] != "\0":  # a second member of that name took its place
+        raise InvalidInput(f"{field} is given twice", param=field)
+    document[field] = _Pieces(body, start, end)
+    return document
+
+
+class _Pieces:
+    """A long array of rows that is still text: iterating parses it, piece by piece."""
+
+    def __init__(self, body: bytes, start: int, end: int) -> None:
+        self._body = body
+        self._start = start + 1  # inside the outer brackets
+        self._end = end - 1
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        position = self._start
+        while position < self._end:
+            cut = _ROW_END.search(self._body, position + PIECE, self._end)
+            stop, after = (cut.start() + 1, cut.end()) if cut else (self._end, self._end)
+            yield _parse(b"[" + self._body[position:stop] + b"]")
+            position = after
+
+
+def read_rows(value: object, param: str, *, max_rows: int, max_columns: int) -> Array:
+    """Rows of equally many finite numbers, as a float64 array [n, d]; what is wrong is named by its index."""
+    pieces = value if isinstance(value, _Pieces) else [value]
+    parts: list[Array] = []
+    count = 0
+    for rows in pieces:
+        columns = parts[0].shape[1] if parts else None
+        part = _rows(rows, param, offset=count, columns=columns)
+        parts.append(part)
+        count += len(part)
+        if count > max_rows:
+            raise TooLarge(f"{param} has more than {max_rows} rows (MAX_POINTS)", param=param)
+        if part.shape[1] > max_columns:
+            message = f"{param} has {part.shape[1]} columns, more than {max_columns} (MAX_DIMENSION)"
+            raise TooLarge(message, param=param)
+    if not parts:
+        raise InvalidInput(f"{param} is empty", param=param)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _rows(rows: object, param: str, *, offset: int, columns: int | None) -> Array:
+    if not isinstance(rows, list):
+        raise InvalidInput(f"{param} should be an array of arrays of numbers", param=param)
+    if not rows:
+        raise InvalidInput(f"{param} is empty", param=param)
+    if columns is None and isinstance(rows[0], list):
+        columns = len(rows[0])
+    regular = set(map(type, rows)) == {list} and set(map(len, rows)) == {columns} and columns
+    if not regular or not set(map(type, chain.from_iterable(rows))) <= {float, int}:
+        raise _irregular(rows, param, offset, columns or 0)
+    try:
+        array = np.array(rows, np.float64)
+    except OverflowError:
+        raise InvalidInput(f"{param} holds an integer too large to be a number here", param=param) from None
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        place = f"{param}[{offset + row}][{column}]"
+        raise InvalidInput(f"{place} is not a finite number", param=place)
+    return array
+
+
+def _irregular(rows: list[Any], param: str, offset: int, columns: int) -> InvalidInput:
+    """What is wrong with the first row that is not `columns` numbers."""
+    for i, row in enumerate(rows, start=offset):
+        place = f"{param}[{i}]"
+        if not isinstance(row, list):
+            return InvalidInput(f"{place} should be an array of numbers", param=place)
+        for j, number in enumerate(row):
+            if type(number) not in (float, int):
+                return InvalidInput(f"{place}[{j}] should be a number", param=f"{place}[{j}]")
+        if not row:
+            return InvalidInput(f"{place} is empty", param=place)
+        if len(row) != columns:
+            return InvalidInput(f"{place} has {len(row)} numbers, expected {columns}", param=place)
+    return InvalidInput(f"{param} should be an array of arrays of numbers", param=param)
+
+
+def write_rows(rows: np.ndarray[Any, Any] | list[Any]) -> Iterator[bytes]:
+    """Rows as JSON text, some thousand at a time. What is not finite becomes null."""
+    opening = b"["
+    for start in range(0, len(rows), ROWS):
+        some = rows[start : start + ROWS]
+        text = to_json(some.tolist() if isinstance(some, np.ndarray) else some, inf_nan_mode="null")
+        yield opening + text[1:-1]
+        opening = b","
+    yield b"]" if len(rows) else b"[]"
+
+
+def write_document(document: dict[str, Any]) -> Iterator[bytes]:
+    """An object whose members may be long arrays, or lists or objects that hold some, in pieces."""
+    opening = b"{"
+    for name, value in document.items():
+        yield opening + to_json(name) + b":"
+        yield from _write(value)
+        opening = b","
+    yield b"}" if document else b"{}"
+
+
+def _write(value: Any) -> Iterator[bytes]:
+    if isinstance(value, np.ndarray):
+        yield from write_rows(value)
+    elif isinstance(value, dict):
+        yield from write_document(value)
+    elif isinstance(value, list) and len(value) > ROWS:
+        yield from write_rows(value)
+    elif isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+        for i, each in enumerate(value):
+            yield b"," if i else b"["
+            yield from write_rows(each)
+        yield b"]"
+    else:
+        yield to_json(value, inf_nan_mode="null")
+
+
+def read_npy(body: bytes, param: str, *, max_rows: int, max_columns: int) -> Array:
+    """What `numpy.save` wrote: a 2-d array of numbers. Its header is believed only as far as bytes follow."""
+    stream = io.BytesIO(body)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }.get(version)
+        if read_header is None:
+            raise MalformedInput("the body is npy of a version we do not read")
+        shape, fortran, dtype = read_header(stream)
+    except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, TokenError):
+        raise MalformedInput("the body is not an npy file") from None
+    if dtype.kind not in "fiu":
+        raise UnsupportedMediaType(f"{param} should hold real numbers", param=param)
+    if len(shape) != 2 or 0 in shape:
+        raise InvalidInput(f"{param} should have two dimensions, neither of them empty", param=param)
+    if shape[0] > max_rows:
+        raise TooLarge(f"{param} has {shape[0]} rows, more than {max_rows} (MAX_POINTS)", param=param)
+    if shape[1] > max_columns:
+        raise TooLarge(
+            f"{param} has {shape[1]} columns, more than {max_columns} (MAX_DIMENSION)", param=param
+        )
+    if shape[0] * shape[1] * dtype.itemsize != len(body) - stream.tell():
+        raise MalformedInput("the body is not as long as its npy header says")
+    flat = np.frombuffer(body, dtype, offset=stream.tell())
+    array = np.ascontiguousarray(flat.reshape(shape, order="F" if fortran else "C"), dtype=np.float64)
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        place = f"{param}[{row}][{column}]"
+        raise InvalidInput(f"{place} is not a finite number", param=place)
+    return array
+
+
+def _parse(text: bytes) -> Any:
+    try:
+        return from_json(text, allow_inf_nan=True)
+    except ValueError as invalid:
+        raise MalformedInput(f"the body is not JSON: {str(invalid)[:200]}") from None
+
+
+def _object(document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InvalidInput("the body should be an object")
+    return document
+
+
+def _find(body: bytes, field: bytes) -> tuple[int, int] | None:
+    """Where the array that is the member `field` of the document begins and ends, if it is easily seen."""
+    position = 0
+    while member := _MEMBER.match(body, position, position + SKELETON):
+        start = member.end()
+        if member.group(1) == field:
+            return _numbers(body, start) if body[start : start + 1] == b"[" else None
+        end = _skip(body, start)
+        if end is None:
+            return None
+        position = end
+    return None
+
+
+def _skip(body: bytes, start: int) -> int | None:
+    """The end of the value at `start`, if it is a scalar, a flat array or an array of numbers."""
+    if body[start : start + 1] != b"[":
+        scalar = _SCALAR.match(body, start, start + SKELETON)
+        return scalar.end() if scalar else None
+    flat = _FLAT.match(body, start, start + SKELETON)
+    if flat:
+        return flat.end()
+    span = _numbers(body, start)
+    return span[1] if span else None
+
+
+def _numbers(body: bytes, start: int) -> tuple[int, int] | None:
+    """The extent of an array of arrays of numbers: it ends before the first byte no number can hold."""
+    position = start
+    while True:
+        match = _NUMBERS.match(body, position, position + PIECE)
+        assert match is not None
+        if match.end() == position:
+            break
+        position = match.end()
+    end = start + len(body[start:position].rstrip(b" \t\r\n,"))
+    return (start, end) if body[end - 1 : end] == b"]" else None

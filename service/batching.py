@@ -1,0 +1,278 @@
+"""Turning many small calls into few large runs; knows no HTTP, no models and no ONNX.
+
+A call brings items of known size. Whenever the runner - one thread - is free it is handed what waits at that
+moment: there is no timer, so a call at rest is run at once and under load batches grow by themselves.
+
+* Items run together when their calls have the same `key` and their sizes are alike (padding stays below a
+  factor of two), up to `budget` padded tokens.
+* Calls take turns item by item: a call of a thousand items shares every run with a call of one.
+* A call that was cancelled is dropped before it runs. An item that fails is found by running the items of its
+  batch one by one; its neighbours get their results.
+* When the runner dies, all who wait and all who come later are told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from service.errors import NotReady, Overloaded
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+SMALL = 6  # items of up to 2^6 tokens are all alike: a run's fixed cost outweighs their padding
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one run was, for the metrics."""
+
+    items: int
+    tokens: int  # padded: what the run costs
+    waited_s: float  # the longest wait among its items
+    ran_s: float
+
+
+class Call(Generic[Item, Result]):
+    """The items of one caller that still wait, and the results that are already there."""
+
+    __slots__ = ("future", "key", "queued_at", "results", "unfinished", "waiting")
+
+    def __init__(
+        self, key: Hashable, items: Sequence[tuple[Item, int]], future: asyncio.Future[list[Result]]
+    ) -> None:
+        self.key = key
+        self.future = future
+        self.queued_at = time.perf_counter()
+        self.unfinished = len(items)
+        self.results: list[Any] = [None] * len(items)
+        order = sorted(range(len(items)), key=lambda i: items[i][1]) if len(items) > 1 else (0,)
+        self.waiting = deque(
+            (index, *items[index]) for index in order
+        )  # (index, item, size), short ones first
+
+    def group(self) -> tuple[Hashable, int]:
+        """What the next item may run together with."""
+        return self.key, max(SMALL, (self.waiting[0][2] - 1).bit_length())
+
+
+@dataclass
+class Batch(Generic[Item, Result]):
+    """Items of several calls that run together."""
+
+    key: Hashable
+    places: list[tuple[Call[Item, Result], int]]
+    items: list[Item]
+    tokens: int
+
+
+class Runner(Generic[Item, Result]):
+    """The one thread that runs batches. It answers through `done`, and says so when it dies."""
+
+    def __init__(
+        self,
+        run: Callable[[Any, Sequence[Item]], Sequence[Result]],
+        done: Callable[[Batch[Item, Result], list[Any], float], None],
+        died: Callable[[], None],
+    ) -> None:
+        self._run = run
+        self._done = done
+        self._died = died
+        self._inbox: SimpleQueue[Batch[Item, Result] | None] = SimpleQueue()
+        self._busy_since: float | None = None
+        self._thread = threading.Thread(target=self._work, name="runner", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def give(self, batch: Batch[Item, Result]) -> None:
+        self._inbox.put(batch)
+
+    def stop(self, timeout_s: float) -> None:
+        self._inbox.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def busy_s(self) -> float:
+        """How long the present run has taken so far; 0 when idle."""
+        since = self._busy_since
+        return 0.0 if since is None else time.perf_counter() - since
+
+    def _work(self) -> None:
+        try:
+            while (batch := self._inbox.get()) is not None:
+                self._busy_since = started = time.perf_counter()
+                results = self._results(batch)
+                self._busy_since = None
+                self._done(batch, results, time.perf_counter() - started)
+        except BaseException:
+            log.critical("the inference thread died", exc_info=True)
+            self._died()
+            raise
+
+    def _results(self, batch: Batch[Item, Result]) -> list[Any]:
+        """A result or an exception for each item."""
+        try:
+            return list(self._run(batch.key, batch.items))
+        except Exception as failure:  # the edge of the worker loop
+            if len(batch.items) == 1:
+                log.error("an item failed", exc_info=failure)
+                return [failure]
+            log.warning("a batch of %d failed; running its items one by one", len(batch.items))
+        return [self._alone(batch.key, item) for item in batch.items]
+
+    def _alone(self, key: Hashable, item: Item) -> Any:
+        try:
+            return self._run(key, [item])[0]
+        except Exception as failure:  # the edge of the worker loop
+            log.error("an item failed", exc_info=failure)
+            return failure
+
+
+class Batcher(Generic[Item, Result]):
+    """The queue before the runner. Belongs to one event loop: everything but the run happens there."""
+
+    def __init__(
+        self,
+        run: Callable[[Any, Sequence[Item]], Sequence[Result]],
+        *,
+        budget: int,
+        bound: int,
+        report: Callable[[BatchReport], None] = lambda report: None,
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.budget = budget
+        self.bound = bound
+        self.depth = 0  # items that wait
+        self._tokens = 0
+        self._report = report
+        self._failed = failed
+        self._calls: deque[Call[Item, Result]] = deque()
+        self._running: Batch[Item, Result] | None = None
+        self._runner = Runner(run, self._from_runner, self._runner_died)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._dead = False
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._runner.start()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        self._runner.stop(timeout_s)
+        self._fail_all("the service is stopping")
+
+    def healthy(self, stuck_after_s: float = float("inf")) -> bool:
+        """The runner lives, and its present run has not taken suspiciously long."""
+        return not self._dead and self._runner.alive() and self._runner.busy_s() < stuck_after_s
+
+    async def submit(self, key: Hashable, items: Sequence[tuple[Item, int]]) -> list[Result]:
+        """The results of (item, size in tokens) pairs, in order; raises what the first failing item did."""
+        if self._loop is None or self._dead:
+            raise NotReady("inference is not available")
+        if not items:
+            return []
+        tokens = sum([size for _, size in items])
+        if self._calls and self._tokens + tokens > self.bound:
+            raise Overloaded("too much is waiting already; try again shortly")
+        call = Call[Item, Result](key, items, self._loop.create_future())
+        self._calls.append(call)
+        self._tokens += tokens
+        self.depth += len(items)
+        if self._running is None:
+            self._next()
+        results = await call.future
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return results
+
+    def _next(self) -> None:
+        """Hand the runner what waits, if anything does."""
+        batch = self._take()
+        self._running = batch
+        if batch is not None:
+            self._runner.give(batch)
+
+    def _take(self) -> Batch[Item, Result] | None:
+        """The first call's next item and all that may run with it, one item of each call in turn."""
+        self._drop_cancelled()
+        if not self._calls:
+            return None
+        group = self._calls[0].group()
+        batch = Batch[Item, Result](group[0], [], [], 0)
+        aside: list[Call[Item, Result]] = []
+        longest = 0
+        while self._calls:
+            call = self._calls[0]
+            if call.future.done():
+                self._forget(self._calls.popleft())
+            elif call.group() != group:
+                aside.append(self._calls.popleft())
+            else:
+                index, item, size = call.waiting[0]
+                longest = max(longest, size)
+                if batch.items and longest * (len(batch.items) + 1) > self.budget:
+                    break
+                call.waiting.popleft()
+                self._calls.popleft()
+                batch.places.append((call, index))
+                batch.items.append(item)
+                batch.tokens = longest * len(batch.items)
+                self._tokens -= size
+                self.depth -= 1
+                if call.waiting:
+                    self._calls.append(call)
+        self._calls.extendleft(reversed(aside))  # still in front: the next run is theirs
+        return batch
+
+    def _drop_cancelled(self) -> None:
+        while self._calls and self._calls[0].future.done():
+            self._forget(self._calls.popleft())
+
+    def _forget(self, call: Call[Item, Result]) -> None:
+        self.depth -= len(call.waiting)
+        self._tokens -= sum([size for _, _, size in call.waiting])
+
+    def _from_runner(self, batch: Batch[Item, Result], results: list[Any], ran_s: float) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._finish, batch, results, ran_s)
+
+    def _finish(self, batch: Batch[Item, Result], results: list[Any], ran_s: float) -> None:
+        self._next()  # first, so that the runner works while the answers are written
+        oldest = min([call.queued_at for call, _ in batch.places])
+        waited_s = max(0.0, time.perf_counter() - ran_s - oldest)
+        for (call, index), result in zip(batch.places, results, strict=True):
+            call.results[index] = result
+            call.unfinished -= 1
+            if not call.unfinished and not call.future.done():
+                call.future.set_result(call.results)
+        self._report(BatchReport(len(batch.items), batch.tokens, waited_s, ran_s))
+
+    def _runner_died(self) -> None:
+        self._dead = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._fail_all, "inference is not available")
+            self._loop.call_soon_threadsafe(self._failed)
+
+    def _fail_all(self, message: str) -> None:
+        self._dead = True
+        waiting = list(self._calls) + [call for call, _ in (self._running.places if self._running else [])]
+        for call in waiting:
+            if not call.future.done():
+                call.future.set_exception(NotReady(message))
+        self._calls.clear()
+        self._running = None
+        self.depth = self._tokens = 0
