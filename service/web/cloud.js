@@ -81,7 +81,7 @@ export class Cloud {
     this.points = this.points.map((row) => row);
     const result = change(this.points);
     this.preset = null;
-    this.show(new Film(this.points, this.points.length === this.film.n ? stale(this.film.answer) : null), 0);
+    this.show(new Film(this.points, this.points.length >= this.film.n ? stale(this.film.answer) : null), 0);
     this.change();
     return result;
   }
@@ -244,7 +244,8 @@ export class Cloud {
 
 const tidy = (x) => Number(x.toFixed(6));
 
-/** While the next answer is on its way the colours of the last one stay, its film does not. */
+/** While the next answer is on its way the colours and first leaders of the last one stay; its film does not. */
 function stale(answer) {
-  return answer && { ...answer, trajectory: null, limits: null, leaders: [], polytope: null, certified_layer: null };
+  const leaders = answer?.leaders.filter(({ since_layer }) => since_layer === 0);
+  return answer && { ...answer, leaders, trajectory: null, limits: null, polytope: null, certified_layer: null };
 }

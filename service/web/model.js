@@ -5,7 +5,8 @@ import { byId, el, showProblem } from "./element.js";
 import { cloudSnippets, reviewSnippets, showSnippets } from "./snippets.js";
 
 const KINDS = { sentiment: "reviews", dynamics: "clouds", sequences: "sequences" };
-const SHOWN = 4; // figures set large; the others are facts
+/** Figures set large, if a card has them: the first match of each. */
+const TELLING = [/test.*accuracy|^(?!.*valid).*accuracy/, /validation.*accuracy/, /clusters.*(hundred|100|review)|leaders.*(hundred|100|review|mean)/, /error|parity/];
 
 export class Model {
   /** `rooms` holds the review and the cloud whose last requests are shown as programs. */
@@ -22,7 +23,7 @@ export class Model {
     try {
       const [cards, info] = await Promise.all([this.cards(), this.api.get("/info")]);
       this.showServer(info);
-      byId("cards").replaceChildren(...cards.map(cardNode));
+      byId("cards").replaceChildren(...[...cards].sort(byUse).map(cardNode));
       showProblem(byId("model-problem"), null);
     } catch (error) {
       showProblem(byId("model-problem"), inWords(error));
@@ -30,7 +31,7 @@ export class Model {
   }
 
   showServer({ version, provider, providers, threads, limits }) {
-    const on = (provider ?? providers?.[0] ?? "").replace("ExecutionProvider", "");
+    const on = (provider ?? providers?.[0] ?? "").replace("ExecutionProvider", "").toUpperCase();
     const many = threads ? ` with ${threads} ${threads === 1 ? "thread" : "threads"}` : "";
     const most = limits?.max_points ? ` Clouds of up to ${limits.max_points.toLocaleString("en")} points.` : "";
     byId("model-server").textContent = `hardmax ${version} runs on ${on}${many}.${most}`;
@@ -45,14 +46,17 @@ export class Model {
   }
 }
 
+/** The default model first, then those of its kind, then the others. */
+const byUse = (a, b) => useOf(a) - useOf(b) || a.name.localeCompare(b.name);
+const useOf = (card) => (card.default ? 0 : card.kind === "sentiment" ? 1 : 2);
+
 function cardNode(card) {
-  const plain = Object.entries(flatten(card.figures ?? {}));
-  const [large, small] = [plain.filter(([, value]) => typeof value === "number").slice(0, SHOWN), []];
-  for (const entry of plain) if (!large.includes(entry)) small.push(entry);
+  const figures = Object.entries(flatten(card.figures ?? {}));
+  const large = TELLING.map((telling) => figures.find(([name, value]) => typeof value === "number" && telling.test(name))).filter(Boolean);
   const facts = [
     ["Dimension", card.dimension], ["Layers", card.layers], ["\u03b1", card.alpha], ["Vocabulary", card.vocabulary?.toLocaleString("en")],
     ["Labels", card.labels?.join(", ")], ["Licence", card.licence], ["Made", card.created?.slice?.(0, 10)],
-    ...Object.entries(flatten(card.data ?? {})).map(([name, value]) => [wordsOf(name), value]),
+    ...Object.entries(flatten(card.data ?? {})).map(([name, value]) => [wordsOf(name), figure(name, value)]),
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
   return el(
     "article",
@@ -61,8 +65,8 @@ function cardNode(card) {
     el("p", {}, card.description),
     large.length ? el("dl", { class: "figures" }, large.map(pair)) : null,
     el("dl", { class: "facts" }, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value))))),
-    small.length
-      ? el("details", {}, el("summary", {}, `All figures (${plain.length})`), el("dl", { class: "facts" }, plain.map(pair)))
+    figures.length
+      ? el("details", {}, el("summary", {}, `All figures (${figures.length})`), el("dl", { class: "facts" }, figures.map(pair)))
       : null,
   );
 }
@@ -80,7 +84,9 @@ function flatten(figures, before = "") {
   );
 }
 
-const wordsOf = (name) => name.replaceAll("_", " ").replace(/\bimdb\b/gi, "IMDb").replace(/\bsst2?\b/gi, (s) => s.toUpperCase());
+const wordsOf = (name) => capital(name.replaceAll("_", " ")).replace(/\bimdb\b/gi, "IMDb").replace(/\bsst2?\b/gi, (s) => s.toUpperCase());
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** Accuracies are shares of one and read better as per cent. */
 function figure(name, value) {

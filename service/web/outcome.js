@@ -29,10 +29,11 @@ export function showBadge(node, answer) {
   node.replaceChildren(el("span", { class: sure ? "ok" : "" }, sure ? "\u2713 " : ""), el("b", {}, short), margin);
 }
 
+/** `answer` is null while there is none: no point is placed, or it is on its way. */
 export function showOutcome(answer, film) {
   const lines = byId("clusters");
   if (!answer) {
-    byId("outcome").textContent = "Place at least one point.";
+    byId("outcome").textContent = film.n ? "\u2026" : "Place a point, and see.";
     lines.replaceChildren();
     byId("emerging").replaceChildren();
     return;

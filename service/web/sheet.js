@@ -144,8 +144,8 @@ function strongest(tokens, words) {
 }
 
 function pieceNode(piece, strength, starred) {
-  if (!piece.tokens.length) return document.createTextNode(piece.text).parentElement ?? el("span", {}, piece.text);
-  const tint = Math.round(8 + 62 * Math.sqrt(Math.abs(strength)));
+  if (!piece.tokens.length) return el("span", {}, piece.text);
+  const tint = Math.round(5 + 63 * Math.abs(strength) ** 0.7);
   const name = `word ${strength >= 0 ? "pos" : "neg"}${starred ? " leader" : ""}`;
   const node = el("span", { class: name, vars: { "--tint": `${strength ? tint : 0}%` } }, piece.text);
   if (starred) node.prepend(star());

@@ -149,9 +149,10 @@ export class Words {
     const { view, item, t } = this;
     const weight = (word) => Math.abs(word.contribution) + (word.leader ? 1e3 : 0);
     const order = item.words.map((word, i) => ({ word, i })).sort((a, b) => weight(b.word) - weight(a.word));
-    const taken = [];
-    for (const { word, i } of order.slice(0, 40)) {
-      if (!this.isShown(word)) continue;
+    const shown = order.filter(({ word }) => this.isShown(word));
+    const stars = shown.filter(({ word }) => this.leadsBy(word, t)).map(({ i }) => this.at(i, t));
+    const taken = stars.map(([x, y]) => [view.x(x) - 7, view.y(y) - 7, view.x(x) + 7, view.y(y) + 7]);
+    for (const { word, i } of shown.slice(0, 40)) {
       const [x, y] = this.at(i, t);
       const box = place(view.x(x), view.y(y), painter.measure(word.text, 12, 500), painter, taken);
       if (!box) continue;

@@ -1,0 +1,79 @@
+"""A real server of this project and a real Chromium, once for all tests of the page.
+
+Pages come from `visit`: it opens an address at a width and, at the end of the test, fails it if the page
+logged an error or spoke to any other host.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from serving import Visit, serving
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    with serving() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, server: str) -> Iterator[Visit]:
+    """Opens `path` of the page, e.g. visit("#cloud", width=390); `settled` pages have answered once."""
+    contexts = []
+    troubles: list[str] = []
+
+    def open_page(path: str = "", *, width: int = 1440, url: str = server, scheme: str = "light", **more: object) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900 if width > 500 else 844},
+            color_scheme=scheme,  # type: ignore[arg-type]
+            permissions=["clipboard-read", "clipboard-write"],
+            **more,  # type: ignore[arg-type]
+        )
+        context.set_default_timeout(10_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(f"{error}"))
+        page.on("console", lambda message: troubles.extend(complaint(message)))
+        page.on("request", lambda request: troubles.extend(foreign(request.url, url)))
+        page.goto(f"{url}/{path}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def complaint(message: ConsoleMessage) -> list[str]:
+    """What the page logged as an error; that an answer had an error status is told by the page itself."""
+    expected = message.type != "error" or "Failed to load resource" in message.text
+    return [] if expected else [message.text]
+
+
+def foreign(url: str, own: str) -> list[str]:
+    return [] if url.startswith((own, "data:", "blob:")) else [f"a request to {url}"]

@@ -1,0 +1,118 @@
+"""The page as a whole: its weight and speed, its rooms by keyboard, both themes, accessibility, and the API key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from serving import Visit, serving
+
+WEB = Path(__file__).parents[2] / "service" / "web"
+WEIGHT_LIMIT_BYTES = 300_000
+FIRST_PAINT_LIMIT_MS = 300
+ROOMS = ["review", "cloud", "model"]
+SETTLED = {"review": "#ledger tr.total", "cloud": "#clusters tr", "model": "#cards article"}
+
+
+def enter(visit: Visit, room: str, **how: object) -> Page:
+    page = visit(f"#{room}", **how)
+    page.locator(SETTLED[room]).first.wait_for()
+    return page
+
+
+def test_page_weighs_less_than_its_limit() -> None:
+    assert sum(path.stat().st_size for path in WEB.rglob("*") if path.is_file()) < WEIGHT_LIMIT_BYTES
+
+
+def test_page_names_no_foreign_host() -> None:
+    own = {"http://www.w3.org/2000/svg"}  # the name of a language, which nobody fetches
+    for path in WEB.rglob("*"):
+        if path.suffix in {".html", ".css", ".js", ".svg"}:
+            assert set(re.findall(r"https?://[\w./-]+", path.read_text())) <= own, path.name
+
+
+def test_page_paints_first_within_its_limit(visit: Visit) -> None:
+    visit()  # the browser's own start is not the page's
+    paints = []
+    for _ in range(3):
+        page = enter(visit, "review")
+        paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+    assert min(paints) < FIRST_PAINT_LIMIT_MS
+
+
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_room_has_no_serious_accessibility_finding(visit: Visit, room: str, width: int, scheme: str) -> None:
+    page = enter(visit, room, width=width, scheme=scheme, reduced_motion="reduce")
+    findings = Axe().run(page).response["violations"]
+    serious = [(f["id"], [n["target"] for n in f["nodes"]]) for f in findings if f["impact"] in ("serious", "critical")]
+    assert serious == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_room_fits_a_phone(visit: Visit, room: str) -> None:
+    page = enter(visit, room, width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_documents_show_every_route_without_foreign_help(visit: Visit, server: str) -> None:
+    page = visit("docs")
+    headings = page.locator(".route h2")
+    headings.first.wait_for()
+    shown = set(headings.all_inner_texts())
+    assert {"POST /classify", "POST /dynamics", "GET /health"} <= shown
+    serious = [f["id"] for f in Axe().run(page).response["violations"] if f["impact"] in ("serious", "critical")]
+    assert serious == []
+
+
+def test_rooms_are_reached_by_keyboard(visit: Visit) -> None:
+    page = visit()
+    page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("Skip to the content")
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    expect(page.locator(":focus")).to_have_text("A cloud")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Points that follow the leader.")
+    assert page.title() == "A cloud · hardmax"
+
+
+def test_theme_switch_turns_paper_dark_and_is_remembered(visit: Visit) -> None:
+    page = visit()
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    assert page.evaluate(paper) == "rgb(248, 246, 241)"
+    page.get_by_role("button", name="Switch between light and dark").click()
+    assert page.evaluate(paper) == "rgb(18, 20, 23)"
+    page.reload()
+    assert page.evaluate(paper) == "rgb(18, 20, 23)"
+
+
+def test_page_asks_for_the_key_a_server_wants(visit: Visit) -> None:
+    with serving(HARDMAX_API_KEYS="sesame") as url:
+        page = visit("#review", url=url)
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("API key").fill("wrong")
+        dialog.get_by_role("button", name="Use it").click()
+        page.wait_for_function("sessionStorage.getItem('hardmax-key') === 'wrong'")
+        dialog.get_by_label("API key").fill("sesame")
+        dialog.get_by_role("button", name="Use it").click()
+        expect(page.locator("#verdict-label")).to_have_text("positive")
+        expect(dialog).to_be_hidden()
+
+
+def test_page_says_so_when_nobody_gives_the_key(visit: Visit) -> None:
+    with serving(HARDMAX_API_KEYS="sesame") as url:
+        page = visit("#review", url=url)
+        page.get_by_role("button", name="Not now").click()
+        expect(page.locator("#review-problem")).to_contain_text(re.compile("key", re.I))
+
+
+def test_page_says_so_when_the_server_is_gone(visit: Visit) -> None:
+    with serving() as url:
+        page = visit("#review", url=url)
+        page.locator(SETTLED["review"]).wait_for()
+    page.get_by_role("button", name="Torn").click()
+    expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")
