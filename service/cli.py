@@ -235,3 +235,7 @@ def _indices(text: str) -> list[int]:
         raise InvalidInput(
             f"--leaders: {text!r} is not a list of indices such as 3,5", param="--leaders"
         ) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
