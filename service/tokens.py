@@ -136,7 +136,7 @@ class _Spans:
     def of(self, i: int) -> list[list[int]]:
         """Every place of the text's token i, in order; a phrase is one span over its words."""
         words, spans = self._words, self._spans
-        more = self._width[words.ids[i]] - 1
+        more = int(self._width[words.ids[i]]) - 1
         places = words.at[words.first[i] : words.first[i + 1]].tolist()
         return [[spans[k][0], spans[k + more][1]] for k in places]
 
