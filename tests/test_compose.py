@@ -52,6 +52,12 @@ def test_env_example_documents_every_variable_compose_reads() -> None:
         assert name in ("MODELS", "KEYS") or examples()[name] == default, name
 
 
+def test_manual_says_when_to_turn_each_setting() -> None:
+    rows = re.findall(r"^\| (`[^|]*`) \|", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    told = {PREFIX + name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    assert told == SETTINGS
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_compose_hands_every_setting_to_the_service(name: str) -> None:
     assert set(COMPOSE["services"][name]["environment"]) == SETTINGS - FIXED

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import threading
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from ports import free_port, wait_for
 
 from service.settings import Settings
 
@@ -114,21 +114,6 @@ def make_certificate(folder: Path) -> None:
     command = f"openssl req -x509 -newkey ec -pkeyopt {curve} -nodes -days 2 -subj /CN=edge -addext {name}"
     files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/certificate.pem"]
     subprocess.run([*command.split(), *files], check=True, capture_output=True)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def wait_for(port: int) -> None:
-    for _ in range(100):
-        with socket.socket() as attempt:
-            if attempt.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError(f"nothing listens on {port}")
 
 
 @pytest.fixture(scope="module")

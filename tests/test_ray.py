@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from ports import free_port
 from starlette.testclient import TestClient
 
 from service.settings import Settings
@@ -68,25 +69,17 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def proxy(cluster: None, unused_port: int) -> Iterator[httpx.Client]:
-    config = ServeDeploySchema.model_validate(shrunk(CONFIG, unused_port))
+def proxy(cluster: None) -> Iterator[httpx.Client]:
+    port = free_port()
+    config = ServeDeploySchema.model_validate(shrunk(CONFIG, port))
     serve.start(
         http_options=config.http_options.model_dump(exclude={"num_cpus", "location"}, exclude_unset=True)
     )
     serve.context._get_global_client().deploy_apps(config, _blocking=True)
     limits = httpx.Limits(max_connections=100)
-    with httpx.Client(base_url=f"http://127.0.0.1:{unused_port}", limits=limits, timeout=60) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=60) as client:
         yield client
     serve.shutdown()
-
-
-@pytest.fixture(scope="module")
-def unused_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
