@@ -56,7 +56,7 @@ class Service:
         self.registry = Registry(settings.models_dir, {})
         self.provider = settings.provider
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
-        self.texts: Batcher[Any, dict[str, Any]] = Batcher(
+        self.texts: Batcher[str, dict[str, Any]] = Batcher(
             run_texts,
             budget=settings.max_batch_tokens,
             bound=QUEUED_BATCHES * settings.max_batch_tokens,
@@ -101,10 +101,12 @@ class Service:
     async def _warm(self, entry: Entry) -> None:
         """Run it once: the first inference is slow, and no caller should be the one who waits for it."""
         if entry.kind == "sentiment":
-            words = entry.model.tokenise("a good film and a bad film")
             explains: tuple[Explain, ...] = ("none", "leaders", "full")
             for explain in explains:
-                await self.texts.submit(How(entry.model, explain, False), [(words, words.length)])
+                how = How(entry.model, explain, False, True, self.settings.max_batch_tokens)
+                for result in await self.texts.submit(how, [("a good film and a bad film", 8)]):
+                    if isinstance(result, Exception):
+                        raise result
 
     async def stop(self) -> None:
         for task in self._tasks:

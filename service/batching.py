@@ -49,7 +49,10 @@ class Call(Generic[Item, Result]):
     __slots__ = ("future", "key", "queued_at", "results", "unfinished", "waiting")
 
     def __init__(
-        self, key: Hashable, items: Sequence[tuple[Item, int]], future: asyncio.Future[list[Result]]
+        self,
+        key: Hashable,
+        items: Sequence[tuple[Item, int]],
+        future: asyncio.Future[list[Result | Exception]],
     ) -> None:
         self.key = key
         self.future = future
@@ -81,7 +84,7 @@ class Runner(Generic[Item, Result]):
 
     def __init__(
         self,
-        run: Callable[[Any, Sequence[Item]], Sequence[Result]],
+        run: Callable[[Any, Sequence[Item]], Sequence[Result | Exception]],
         done: Callable[[Batch[Item, Result], list[Any], float], None],
         died: Callable[[], None],
     ) -> None:
@@ -147,7 +150,7 @@ class Batcher(Generic[Item, Result]):
 
     def __init__(
         self,
-        run: Callable[[Any, Sequence[Item]], Sequence[Result]],
+        run: Callable[[Any, Sequence[Item]], Sequence[Result | Exception]],
         *,
         budget: int,
         bound: int,
@@ -165,6 +168,7 @@ class Batcher(Generic[Item, Result]):
         self._runner = Runner(run, self._from_runner, self._runner_died)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dead = False
+        self._called = False
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -178,8 +182,8 @@ class Batcher(Generic[Item, Result]):
         """The runner lives, and its present run has not taken suspiciously long."""
         return not self._dead and self._runner.alive() and self._runner.busy_s() < stuck_after_s
 
-    async def submit(self, key: Hashable, items: Sequence[tuple[Item, int]]) -> list[Result]:
-        """The results of (item, size in tokens) pairs, in order; raises what the first failing item did."""
+    async def submit(self, key: Hashable, items: Sequence[tuple[Item, int]]) -> list[Result | Exception]:
+        """For each (item, size in tokens), in order, its result or the exception that it raised."""
         if self._loop is None or self._dead:
             raise NotReady("inference is not available")
         if not items:
@@ -191,16 +195,15 @@ class Batcher(Generic[Item, Result]):
         self._calls.append(call)
         self._tokens += tokens
         self.depth += len(items)
-        if self._running is None:
-            self._next()
-        results = await call.future
-        for result in results:
-            if isinstance(result, Exception):
-                raise result
-        return results
+        if self._running is None and not self._called:
+            # Not at once but after what this round of the loop still brings: calls that came together run together.
+            self._called = True
+            self._loop.call_soon(self._next)
+        return await call.future
 
     def _next(self) -> None:
         """Hand the runner what waits, if anything does."""
+        self._called = False
         batch = self._take()
         self._running = batch
         if batch is not None:

@@ -43,7 +43,7 @@ class Metrics:
             "hardmax_failures", "Requests refused or failed.", ["reason"], registry=registry
         )
         self._stages = Histogram(
-            "hardmax_stage_duration_seconds", "Where a request's time goes.", ["stage"],
+            "hardmax_stage_duration_seconds", "Where the time of texts goes: waiting in the queue, running.", ["stage"],
             registry=registry, buckets=STAGE_S,
         )  # fmt: skip
         self._batch_items = Histogram(
@@ -64,7 +64,6 @@ class Metrics:
         self._refused = Counter("hardmax_bundles_refused", "Bundles not loaded.", registry=registry)
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.queue_wait = self._stages.labels("queue")
-        self.tokenise = self._stages.labels("tokenise")
         self.inference = self._stages.labels("inference")
         self._waiting = {lane: self._queue.labels(lane) for lane in ("texts", "clouds")}
         if MULTIPROCESS_DIR not in os.environ:

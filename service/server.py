@@ -40,6 +40,7 @@ FAILED = 1
 def serve(settings: Settings) -> int:
     """Serve until a signal says stop. Exit codes: 0 after a signal, 1 inference died, 2 bad settings."""
     configure(settings.log_format, settings.log_level)
+    stop_early()
     try:
         listener = listen(settings)
         if settings.workers > 1:
@@ -49,6 +50,11 @@ def serve(settings: Settings) -> int:
     except (ConfigurationError, BundleError) as failure:
         print(f"hardmax: {failure.message}", file=sys.stderr)  # noqa: T201
         return MISCONFIGURED
+
+
+def stop_early() -> None:
+    """Until the server listens to signals itself, SIGTERM ends the process: nothing is accepted yet."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
 
 
 def listen(settings: Settings) -> socket.socket:

@@ -109,7 +109,7 @@ class Supervisor:
             forget_process(process.pid or 0)
             code = process.exitcode or 0
             if self._stopping:
-                codes.append(code)
+                codes.append(0 if code == -signal.SIGTERM else code)  # it had not begun to serve
             elif code == MISCONFIGURED:  # it would end the same way every time
                 self._stopping = True
                 codes.append(code)
@@ -127,9 +127,10 @@ class Supervisor:
 
 def work(settings: Settings, listener: socket.socket, greeting: bool) -> None:
     """A worker process. It goes when the supervisor is gone."""
-    from service.server import greet, run_worker
+    from service.server import greet, run_worker, stop_early
 
     configure(settings.log_format, settings.log_level)
+    stop_early()
     threading.Thread(target=_follow, daemon=True).start()
     try:
         port = listener.getsockname()[1]

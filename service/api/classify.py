@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
@@ -20,10 +19,8 @@ from service.settings import Settings
 
 if TYPE_CHECKING:
     from service.sentiment import Sentiment
-    from service.tokens import Words
 
-INLINE_CHARS = 20_000  # texts of up to so many characters are cut into words on the event loop: under 5 ms
-PIECE_CHARS = 100_000
+CHARS_A_TOKEN = 3  # a word has five characters and a space, and is often part of a phrase that is a token too
 
 
 class How(NamedTuple):
@@ -32,11 +29,35 @@ class How(NamedTuple):
     model: Sentiment
     explain: Explain
     trajectory: bool
+    truncate: bool
+    budget: int  # padded tokens of one inference
 
 
-def run_texts(how: How, batch: Sequence[Words]) -> Sequence[dict[str, Any]]:
-    """What the batcher's runner calls."""
-    return how.model.classify(batch, how.explain, trajectory=how.trajectory)
+def size_of(text: str) -> int:
+    """About how many tokens a text has: batches are planned with it before anything is read."""
+    return len(text) // CHARS_A_TOKEN + 1
+
+
+def run_texts(how: How, texts: Sequence[str]) -> list[dict[str, Any] | Exception]:
+    """What the batcher's runner calls: one inference, or several where the texts are longer than they looked."""
+    results: list[dict[str, Any] | Exception] = []
+    words = how.model.tokenise_many(texts)
+    begin = 0
+    while begin < len(words):
+        end = begin + 1
+        longest = words[begin].length
+        while end < len(words):
+            longest = max(longest, words[end].length)
+            if longest * (end + 1 - begin) > how.budget:
+                break
+            end += 1
+        results += how.model.classify(words[begin:end], how.explain, trajectory=how.trajectory)
+        begin = end
+    if not how.truncate:
+        limit = how.model.max_length
+        problem = f"the text has more words than the model reads ({limit}), and truncate is off"
+        results = [TooLarge(problem) if w.truncated else r for w, r in zip(words, results, strict=True)]
+    return results
 
 
 async def classify(body: ClassifyRequest) -> ClassifyResponse:
@@ -50,85 +71,67 @@ async def classify(body: ClassifyRequest) -> ClassifyResponse:
 
 
 class Classify:
-    def __init__(
-        self,
-        registry: Registry,
-        texts: Batcher[Words, dict[str, Any]],
-        settings: Settings,
-        tokenised: Callable[[float], None],
-    ) -> None:
+    def __init__(self, registry: Registry, texts: Batcher[str, dict[str, Any]], settings: Settings) -> None:
         self._registry = registry
         self._texts = texts
         self._settings = settings
         self._payload = settings.payload_limit_bytes
-        self._tokenised = tokenised
 
     async def __call__(self, exchange: Exchange) -> Reply:
         require_json(exchange)
         request = parse(ClassifyRequest, await exchange.read(self._payload))
-        name = request.model or self._settings.default_model
-        how = How(self._registry.find(name, "sentiment"), request.explain, request.trajectory)
         if request.trajectory and request.explain != "full":
             raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
-        words = await self._words(how.model, request)
-        results = await self._texts.submit(how, [(each, each.length) for each in words])
-        answer = {
-            "id": exchange.text_id,
-            "model": name,
-            "usage": {"texts": len(words), "tokens": sum([each.tokens for each in words])},
-            "data": [{"index": index, **result} for index, result in enumerate(results)],
-        }
-        if len(words) > 64 or request.trajectory:
+        name = request.model or self._settings.default_model
+        model = self._registry.find(name, "sentiment")
+        given = request.input
+        texts = [given] if isinstance(given, str) else given
+        check_texts(texts, self._settings, "input", single=given is not texts)
+        how = How(
+            model, request.explain, request.trajectory, request.truncate, self._settings.max_batch_tokens
+        )
+        results = await self._texts.submit(how, [(text, size_of(text)) for text in texts])
+        answer = _answer(exchange.text_id, name, results, single=given is not texts)
+        if len(texts) > 64 or request.trajectory:
             return Reply(await asyncio.to_thread(to_json, answer))
         return Reply(to_json(answer))
 
-    async def _words(self, model: Sentiment, request: ClassifyRequest) -> list[Words]:
-        """Every text as the model reads it."""
-        texts = request.input
-        single = isinstance(texts, str)
-        if isinstance(texts, str):
-            texts = [texts]
-        self._check(texts, single)
-        started = time.perf_counter()
-        words: list[Words] = []
-        if sum(map(len, texts)) <= INLINE_CHARS:
-            words = [_tokenise(model, text, index, single) for index, text in enumerate(texts)]
-        else:
-            words = await asyncio.to_thread(_tokenise_all, model, texts, single)
-        self._tokenised(time.perf_counter() - started)
-        if not request.truncate:
-            for index, each in enumerate(words):
-                if each.truncated:
-                    raise TooLarge(
-                        f"the text has more tokens than the model reads ({model.max_length})",
-                        param=_param(index, single),
-                    )
-        return words
 
-    def _check(self, texts: Sequence[str], single: bool) -> None:
-        if not texts:
-            raise InvalidInput("input is empty", param="input")
-        if len(texts) > self._settings.max_client_batch_size:
-            limit = self._settings.max_client_batch_size
-            raise TooLarge(f"more than {limit} texts (MAX_CLIENT_BATCH_SIZE)", param="input")
-        longest = max(map(len, texts))
-        if longest > self._settings.max_text_chars:
-            index = next(i for i, text in enumerate(texts) if len(text) == longest)
-            limit = self._settings.max_text_chars
-            message = f"the text has {longest} characters, more than {limit} (MAX_TEXT_CHARS)"
-            raise TooLarge(message, param=_param(index, single))
+def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
+    """Refuse what is too many, too long or empty, by name."""
+    if not texts:
+        raise InvalidInput(f"{param} is empty", param=param)
+    if len(texts) > settings.max_client_batch_size:
+        problem = f"more than {settings.max_client_batch_size} texts (MAX_CLIENT_BATCH_SIZE)"
+        raise TooLarge(problem, param=param)
+    for index, text in enumerate(texts):
+        if not text or text.isspace():
+            raise InvalidInput("the text is empty", param=_place(param, index, single))
+        if len(text) > settings.max_text_chars:
+            problem = (
+                f"the text has {len(text)} characters, more than {settings.max_text_chars} (MAX_TEXT_CHARS)"
+            )
+            raise TooLarge(problem, param=_place(param, index, single))
 
 
-def _tokenise_all(model: Sentiment, texts: Sequence[str], single: bool) -> list[Words]:
-    return [_tokenise(model, text, index, single) for index, text in enumerate(texts)]
+def _answer(
+    request_id: str, model: str, results: Sequence[dict[str, Any] | Exception], *, single: bool
+) -> dict[str, Any]:
+    data: list[dict[str, Any]] = []
+    for index, result in enumerate(results):
+        if isinstance(result, TooLarge):
+            raise TooLarge(result.message, param=_place("input", index, single))
+        if isinstance(result, Exception):
+            raise result
+        data.append({"index": index, **result})
+    tokens = sum([each["tokens"] for each in data])
+    return {
+        "id": request_id,
+        "model": model,
+        "usage": {"texts": len(data), "tokens": tokens},
+        "data": data,
+    }
 
 
-def _tokenise(model: Sentiment, text: str, index: int, single: bool) -> Words:
-    try:
-        return model.tokenise(text)
-    except InvalidInput as invalid:
-        raise InvalidInput(invalid.message, param=_param(index, single)) from None
-
-
-def _param(index: int, single: bool) -> str:
-    return "input" if single else f"input[{index}]"
+def _place(param: str, index: int, single: bool) -> str:
+    return param if single else f"{param}[{index}]"

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
 from pydantic_core import to_json
 
 from service import __version__
-from service.api.classify import How
+from service.api.classify import How, check_texts, size_of
 from service.api.exchange import NO_STORE, Exchange, Reply
 from service.api.media import BINARY, JSON, body_type
 from service.api.problems import parse
@@ -25,9 +25,6 @@ from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, Too
 from service.registry import Entry, Registry
 from service.schemas import InferRequest, InferResponse, ModelMetadata, ServerMetadata
 from service.settings import Settings
-
-if TYPE_CHECKING:
-    from service.tokens import Words
 
 HEADER_LENGTH = b"inference-header-content-length"
 INPUT = "text"
@@ -95,7 +92,7 @@ class Protocol:
     def __init__(
         self,
         registry: Registry,
-        texts: Batcher[Words, dict[str, Any]],
+        texts: Batcher[str, dict[str, Any]],
         settings: Settings,
         life: Life,
     ) -> None:
@@ -146,10 +143,14 @@ class Protocol:
             raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
         texts, shape = self._texts_of(request, tensors)
         wanted = _wanted(request)
-        words = [entry.model.tokenise(text) for text in texts]
-        how = How(entry.model, "none", False)
-        results = await self._texts.submit(how, [(each, each.length) for each in words])
-        return _answer(entry, request, wanted, results, shape)
+        how = How(entry.model, "none", False, True, self._settings.max_batch_tokens)
+        results = await self._texts.submit(how, [(text, size_of(text)) for text in texts])
+        answers = []
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+            answers.append(result)
+        return _answer(entry, request, wanted, answers, shape)
 
     def _entry(self, exchange: Exchange) -> Entry:
         entry = self._registry.entries.get(exchange.parameters["name"])
@@ -176,10 +177,7 @@ class Protocol:
             raise MalformedInput("binary_data_size is not the size of the data that follow")
         if len(texts) != count:
             raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-        if any(len(text) > self._settings.max_text_chars for text in texts):
-            raise TooLarge(
-                f"a text has more than {self._settings.max_text_chars} characters (MAX_TEXT_CHARS)"
-            )
+        check_texts(texts, self._settings, INPUT, single=False)
         return texts, tensor.shape
 
 

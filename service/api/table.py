@@ -49,7 +49,7 @@ def routes(parts: Parts) -> list[HandledRoute]:
 
 def _inference(parts: Parts) -> list[HandledRoute]:
     settings, registry, clouds = parts.settings, parts.registry, parts.clouds
-    texts = classify.Classify(registry, parts.texts, settings, parts.metrics.tokenise.observe)
+    texts = classify.Classify(registry, parts.texts, settings)
     return [
         HandledRoute("/classify", classify.classify, texts, method="POST", tag="inference", statuses=ALL),
         HandledRoute(
