@@ -7,24 +7,20 @@ for the label of every sequence. A bundle that is wrong about a single one is no
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import shutil
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from model_export.bundle import write_bundle
 from model_export.exact_blocks import Transformer, construct
 from model_export.exact_data import Examples, ImpossibleData, measure, read_examples, with_positions
 from model_export.exact_graph import to_onnx
-from service.bundle import FORMAT, read_bundle
+from service.errors import HardmaxError
 from service.runtime import Runtime
 from service.sequences import Sequences
 
@@ -38,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--positions", action="store_true", help="make the order of tokens count")
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
     parser.add_argument("--seed", type=int, default=0, help="of the directions tried for the tokens' codes")
-    parser.add_argument("--description", default="", help="for the card; default: the file's name and size")
+    parser.add_argument("--description", default="", help="for the card")
     parser.add_argument("--licence", default="unknown", help="of the data, for the card")
 
 
@@ -49,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(describe(made), flush=True)
         description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
         check = write(made, arguments.out.resolve(), description=description, licence=arguments.licence)
-    except (ImpossibleData, OSError) as failure:
+    except (ImpossibleData, HardmaxError, OSError) as failure:
         print(f"hardmax-export exact: {failure}", file=sys.stderr)
         return 1
     print(check)
@@ -148,38 +144,23 @@ def _error(examples: Examples, j: int, answer: dict[str, Any]) -> float:
 
 
 def write(made: Made, folder: Path, *, description: str, licence: str) -> Check:
-    """Write the bundle beside its place, check it there, and only then move it in."""
+    """Write the bundle, if the service that will read it answers every sequence as it should."""
     graph = to_onnx(made.model, made.dtype, made.examples.dimension, positions=made.positions)
-    payload = graph.SerializeToString()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".exact-") as room:
-        draft = Path(room) / folder.name
-        draft.mkdir()
-        (draft / "model.onnx").write_bytes(payload)
-        card = make_card(made, folder.name, payload, description, licence)
-        (draft / "card.json").write_text(json.dumps(card, indent=2) + "\n", "utf-8")
-        found = check(made, Sequences.load(read_bundle(draft), Runtime("cpu")))
-        if found.wrong:
-            raise ImpossibleData(f"{found}\nnot written: wrong about {found.first_wrong}")
-        card["figures"] |= {"accuracy": 1.0, "radius": found.radius, "largest_error": found.error}
-        (draft / "card.json").write_text(json.dumps(card, indent=2) + "\n", "utf-8")
-        if folder.exists():
-            shutil.rmtree(folder)
-        draft.rename(folder)
+    card = {"name": folder.name, "description": description, "licence": licence, **facts(made)}
+    with tempfile.TemporaryDirectory() as draft:
+        bundle = write_bundle(Path(draft), "sequences", card, graph)
+        found = check(made, Sequences.load(bundle, Runtime("cpu")))
+    if found.wrong:
+        raise ImpossibleData(f"not written: wrong about {found.first_wrong}\n{found}")
+    card["figures"] |= {"accuracy": 1.0, "radius": found.radius, "largest_error": found.error}
+    write_bundle(folder.parent, "sequences", card, graph)
     return found
 
 
-def make_card(made: Made, name: str, payload: bytes, description: str, licence: str) -> dict[str, Any]:
+def facts(made: Made) -> dict[str, Any]:
+    """What the card says of the model beside its name."""
     model, examples = made.model, made.examples
     return {
-        "format": FORMAT,
-        "name": name,
-        "kind": "sequences",
-        "description": description,
-        "licence": licence,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "model_sha256": hashlib.sha256(payload).hexdigest(),
-        "versions": {package: version(package) for package in ("numpy", "onnx", "onnxscript")},
         "seed": made.seed,
         "layers": len(model.blocks),
         "dimension": examples.dimension,

@@ -72,7 +72,7 @@ class Cell:
 def lay_out(measures: Measures, seed: int, *, disjoint: bool) -> Layout:
     """Of the most promising directions the one whose tree stands most noise."""
     layouts, refused = [], ImpossibleData("no direction separates the tokens")
-    for u in _directions(measures.tokens, seed):
+    for u in _directions(measures.tokens, seed, int(np.clip(4000 / len(measures), 2, 8))):
         try:
             layouts.append(_place(*_encode(measures, u), disjoint))
         except ImpossibleData as reason:
@@ -82,7 +82,7 @@ def lay_out(measures: Measures, seed: int, *, disjoint: bool) -> Layout:
     return max(layouts, key=lambda layout: layout.radius)
 
 
-def _directions(tokens: Floats, seed: int) -> Floats:
+def _directions(tokens: Floats, seed: int, few: int) -> Floats:
     """Step 0: of many random unit vectors the few that best separate all tokens."""
     points = tokens.astype(np.float64)
     spread = points.std(axis=0)
@@ -92,7 +92,7 @@ def _directions(tokens: Floats, seed: int) -> Floats:
     u[::2] /= np.where(spread > 0, spread, 1)
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     gaps = [_smallest_gap(points @ direction) for direction in u]
-    return u[np.argsort(gaps)[::-1][: 8 if len(points) < 50_000 else 2]]
+    return u[np.argsort(gaps)[::-1][:few]]
 
 
 def _smallest_gap(t: Floats) -> float:
@@ -117,14 +117,14 @@ def _encode(measures: Measures, u: Floats) -> tuple[Measures, Code]:
 
 
 def _place(measures: Measures, code: Code, disjoint: bool) -> Layout:
-    """Grow the tree and place its classes; again with the precision that so many classes leave."""
-    end, dtype = 4.0, measures.tokens.dtype
+    """Grow the tree and place its classes; again if so many classes leave too few digits to its splits."""
+    error, dtype = code.error, measures.tokens.dtype
     for _ in range(4):
-        C = 2.0 ** float(np.ceil(np.log2(end)))
-        error = code.error + float(np.spacing(dtype.type(C)))
         tree = grow(measures, code.t, 6 * error, disjoint=disjoint)
         base, end = _cells(tree, measures)
-        if end <= C:
+        C = 2.0 ** float(np.ceil(np.log2(end)))
+        error = code.error + float(np.spacing(dtype.type(C)))
+        if min(tree.isolations, default=1.0) >= 6 * error:
             return Layout(measures, tree, code, C + base, error)
     raise ImpossibleData(f"{len(measures)} sequences with tokens this close need more digits than {dtype}")
 

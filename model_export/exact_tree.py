@@ -188,7 +188,7 @@ def _spread(tree: Tree, owner: int, measures: Measures, t: Floats, floor: float,
     while (group := _mixed_group(offset, target)) is not None:
         here = float(offset[group][0])
         shifts = np.setdiff1d(np.unique(offset), [here]) - here
-        isolation = np.array([_isolation_among(t[tokens], i, shifts) for i in range(len(tokens))])
+        isolation = _isolation_among(t[tokens], shifts)
         column = _telling_token(share[group], target[group], isolation >= floor)
         if column is None:
             a, b = measures.example[rows[group][:2]]
@@ -216,11 +216,12 @@ def _choose_spread(here: float, moves: Floats, stay: Floats, disjoint: bool) -> 
 
 def _mixed_group(offset: Floats, target: Ints) -> Bools | None:
     """Members at one offset that want different outputs, or None when no such group is left."""
-    for value in np.unique(offset):
-        group: Bools = offset == value
-        if len(np.unique(target[group])) > 1:
-            return group
-    return None
+    values, place = np.unique(offset, return_inverse=True)
+    least, most = np.full(len(values), target.max()), np.zeros(len(values), np.int64)
+    np.minimum.at(least, place, target)
+    np.maximum.at(most, place, target)
+    mixed = np.flatnonzero(least < most)
+    return offset == values[mixed[0]] if len(mixed) else None
 
 
 def _telling_token(share: Floats, target: Ints, usable: Bools) -> int | None:
@@ -235,9 +236,10 @@ def _telling_token(share: Floats, target: Ints, usable: Bools) -> int | None:
     return best[2]
 
 
-def _isolation_among(t: Floats, column: int, shifts: Floats) -> float:
-    """Distance from t[column] to the other tokens here and to all tokens moved by `shifts`."""
-    nearest = float(_isolation(t)[column])
-    for shift in shifts:
-        nearest = min(nearest, float(np.abs(t + shift - t[column]).min()))
+def _isolation_among(t: Floats, shifts: Floats) -> Floats:
+    """Distance of each of these tokens to the others, here and moved by `shifts`."""
+    others = np.sort(np.add.outer(shifts, t).ravel())
+    fence = np.concatenate([[-np.inf], others, [np.inf]])
+    above = np.searchsorted(fence, t)
+    nearest: Floats = np.minimum(_isolation(t), np.minimum(fence[above] - t, t - fence[above - 1]))
     return nearest
