@@ -20,7 +20,7 @@ from service.bundle import Bundle
 from service.errors import BundleError, InvalidInput
 from service.explanation import DECIMALS, Clusters, Outputs, cluster, describe, follow, resolve_tie
 from service.runtime import Runtime, Session
-from service.tokens import Tokens, Words, _Spans
+from service.tokens import Spans, Tokens, Words
 
 Explain = Literal["none", "leaders", "full"]
 Array = NDArray[Any]
@@ -157,7 +157,7 @@ def _pad(batch: Sequence[Words]) -> Batch:
 
 
 def _words(
-    b: int, words: Words, spans: _Spans, names: Array, clusters: Clusters, values: Mapping[str, Array]
+    b: int, words: Words, spans: Spans, names: Array, clusters: Clusters, values: Mapping[str, Array]
 ) -> list[dict[str, Any]]:
     """Every word of text b in the order in which they are first met."""
     width = values["size"].shape[1]

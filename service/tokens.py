@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import BundleError, InvalidInput, TooLarge
-from service.words import Reading, Span, WordReader, vocabulary
+from service.words import Offsets, Reading, WordReader, vocabulary
 
 PAD, UNK = 0, 1
 SPECIAL = ("[PAD]", "[UNK]")
@@ -76,8 +76,8 @@ class Tokens:
                 raise TooLarge(problem, param=f"input[{i}]")
         return self._bags(readings) if readings else []
 
-    def spans(self, words: Words) -> _Spans:
-        return _Spans(words, self._reader.spans(words.reading), self._phrases.width)
+    def spans(self, words: Words) -> Spans:
+        return Spans(words, self._reader.spans(words.reading), self._phrases.width)
 
     def _bags(self, readings: list[Reading]) -> list[Words]:
         """All texts as one row of word ids, kept apart by two unknown words, which no phrase crosses."""
@@ -127,18 +127,19 @@ class Tokens:
         return found
 
 
-class _Spans:
+class Spans:
     """Where the tokens of one text are."""
 
-    def __init__(self, words: Words, spans: list[Span], width: NDArray[np.int8]) -> None:
-        self._words, self._spans, self._width = words, spans, width
+    def __init__(self, words: Words, places: tuple[Offsets, Offsets], width: NDArray[np.int8]) -> None:
+        starts, ends = places
+        at = words.at[words.first[0] : words.first[-1]]
+        last = at + np.repeat(width[words.ids], np.diff(words.first)) - 1
+        self._spans: list[list[int]] = np.stack((starts[at], ends[last]), axis=1).tolist()
+        self._first: list[int] = (words.first - words.first[0]).tolist()
 
     def of(self, i: int) -> list[list[int]]:
         """Every place of the text's token i, in order; a phrase is one span over its words."""
-        words, spans = self._words, self._spans
-        more = int(self._width[words.ids[i]]) - 1
-        places = words.at[words.first[i] : words.first[i + 1]].tolist()
-        return [[spans[k][0], spans[k + more][1]] for k in places]
+        return self._spans[self._first[i] : self._first[i + 1]]
 
 
 class _PhraseTable:

@@ -13,9 +13,11 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-Span = tuple[int, int]
+Offsets = NDArray[np.int64]
 
 # The pipeline that the expressions below say again. A change of either side shows in tests/test_words.py.
 KNOWN_WORDS = r"\p{L}+(?:'\p{L}+)*|\d+(?:[./]\d+)?|[!?]"
@@ -46,6 +48,20 @@ _JOIN = re.compile(KNOWN_JOIN, re.ASCII)
 _FOREIGN = "\0"  # stands for a character that only the definition can read
 
 
+# For finding words again: the kind of each character. A word begins at a letter or digit that does not go on
+# with what is before it, at once or across an apostrophe (letters), a dot or a slash (digits), and at ! and ?.
+_LETTER, _DIGIT, _APOSTROPHE, _POINT, _MARK = 1, 2, 4, 8, 16
+_KIND = np.zeros(256, dtype=np.uint8)
+for _characters, _kind in (
+    (b"abcdefghijklmnopqrstuvwxyz", _LETTER),
+    (b"0123456789", _DIGIT),
+    (b"'", _APOSTROPHE),
+    (b"./", _POINT),
+    (b"!?", _MARK),
+):
+    _KIND[list(_characters)] = _kind
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The words of a text in order. `folded` is as long as the text; None: spans come from the definition."""
@@ -74,11 +90,15 @@ class WordReader:
                 return self._read_fast(text, folded)
         return Reading(text, self._defined_words(text), None)
 
-    def spans(self, reading: Reading) -> list[Span]:
-        """Where each word is: character offsets into the text."""
-        if reading.folded is not None:
-            return [match.span() for match in _WORD.finditer(reading.folded)]
-        return [(start, end) for start, end in self._definition.encode(reading.text).offsets]
+    def spans(self, reading: Reading) -> tuple[Offsets, Offsets]:
+        """Where each word begins and ends: character offsets into the text."""
+        if reading.folded is None:
+            offsets = np.array(self._definition.encode(reading.text).offsets, dtype=np.int64).reshape(-1, 2)
+            return offsets[:, 0], offsets[:, 1]
+        starts = _starts(reading.folded)
+        if len(starts) != len(reading.words):  # subtle: 1.2.3 is two words; the rule below sees one
+            starts = np.array([match.start() for match in _WORD.finditer(reading.folded)], dtype=np.int64)
+        return starts, starts + np.fromiter(map(len, reading.words), np.int64, len(starts))
 
     def _read_fast(self, text: str, folded: str) -> Reading:
         if "<" in folded:
@@ -104,6 +124,18 @@ class _Fold(dict[int, str]):
         normal = self._definition.normalizer.normalize_str(chr(code))
         self[code] = _single(normal)
         return self[code]
+
+
+def _starts(folded: str) -> Offsets:
+    """Where the words of an ASCII text begin, for all of it at once."""
+    kind = _KIND[np.frombuffer(b"  " + folded.encode("ascii"), dtype=np.uint8)]
+    here, before, earlier = kind[2:], kind[1:-1], kind[:-2]
+    # A connector goes on with the kind before it: an apostrophe with letters, a dot or slash with digits.
+    joined = np.where(
+        before == _APOSTROPHE, earlier & _LETTER, np.where(before == _POINT, earlier & _DIGIT, before)
+    )
+    continues = (here & joined & (_LETTER | _DIGIT)) != 0
+    return np.flatnonzero(((here & (_LETTER | _DIGIT | _MARK)) != 0) & ~continues)
 
 
 def _single(normal: str) -> str:
