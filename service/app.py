@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__, schemas
 from service.api import problems
@@ -22,6 +23,7 @@ from service.api.classify import How, run_texts
 from service.api.gate import Gate
 from service.api.inflight import InFlight
 from service.api.keys import Keys
+from service.api.routes import Handlers
 from service.api.table import Parts, routes
 from service.batching import Batcher, BatchReport
 from service.errors import ConfigurationError
@@ -191,7 +193,19 @@ class Service:
         )
 
 
-def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI:
+class App(FastAPI):
+    """FastAPI behind the gate: it documents the routes, and answers for those that are none."""
+
+    entrance: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.entrance(scope, receive, send)
+
+    async def documented(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__(scope, receive, send)
+
+
+def create_app(settings: Settings, *, loaders: Loaders | None = None) -> App:
     """The application. Models are loaded when it starts; `loaders` is for tests that bring their own."""
     service = Service(settings, loaders)
 
@@ -203,7 +217,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         finally:
             await service.stop()
 
-    app = FastAPI(
+    app = App(
         title="hardmax",
         version=__version__,
         description=DESCRIPTION,
@@ -215,9 +229,9 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
     app.state.service = service
     table = routes(Parts(settings, service.registry, service.texts, service.clouds, service.metrics, service))
     app.router.routes.extend(table)
-    app.add_middleware(
-        Gate,
-        handlers={(route.method, route.path): route.handler for route in table if "{" not in route.path},
+    app.entrance = Gate(
+        app.documented,
+        handlers=Handlers(table),
         inflight=service.inflight,
         keys=service.keys,
         public=settings.public_paths.split(","),
@@ -227,8 +241,8 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         timeout_s=settings.request_timeout_s,
     )
     if settings.cors_allow_origin:
-        app.add_middleware(
-            CORSMiddleware,
+        app.entrance = CORSMiddleware(
+            app.entrance,
             allow_origins=[origin.strip() for origin in settings.cors_allow_origin.split(",")],
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 import threading
 import time
 from collections import deque
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_SIZE = operator.itemgetter(2)
 SMALL = 6  # items of up to 2^6 tokens are all alike: a run's fixed cost outweighs their padding
 
 
@@ -59,10 +61,10 @@ class Call(Generic[Item, Result]):
         self.queued_at = time.perf_counter()
         self.unfinished = len(items)
         self.results: list[Any] = [None] * len(items)
-        order = sorted(range(len(items)), key=lambda i: items[i][1]) if len(items) > 1 else (0,)
-        self.waiting = deque(
-            (index, *items[index]) for index in order
-        )  # (index, item, size), short ones first
+        waiting = [(index, item, size) for index, (item, size) in enumerate(items)]
+        if len(waiting) > 1:
+            waiting.sort(key=_SIZE)  # so that neighbours in the queue are alike
+        self.waiting = deque(waiting)
 
     def group(self) -> tuple[Hashable, int]:
         """What the next item may run together with."""
@@ -191,12 +193,12 @@ class Batcher(Generic[Item, Result]):
         tokens = sum([size for _, size in items])
         if self._calls and self._tokens + tokens > self.bound:
             raise Overloaded("too much is waiting already; try again shortly")
-        call = Call[Item, Result](key, items, self._loop.create_future())
+        call: Call[Item, Result] = Call(key, items, self._loop.create_future())
         self._calls.append(call)
         self._tokens += tokens
         self.depth += len(items)
         if self._running is None and not self._called:
-            # Not at once but after what this round of the loop still brings: calls that came together run together.
+            # Not at once: calls that the loop brings in the same round run together.
             self._called = True
             self._loop.call_soon(self._next)
         return await call.future
@@ -215,7 +217,7 @@ class Batcher(Generic[Item, Result]):
         if not self._calls:
             return None
         group = self._calls[0].group()
-        batch = Batch[Item, Result](group[0], [], [], 0)
+        batch: Batch[Item, Result] = Batch(group[0], [], [], 0)
         aside: list[Call[Item, Result]] = []
         longest = 0
         while self._calls:

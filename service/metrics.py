@@ -43,7 +43,7 @@ class Metrics:
             "hardmax_failures", "Requests refused or failed.", ["reason"], registry=registry
         )
         self._stages = Histogram(
-            "hardmax_stage_duration_seconds", "Where the time of texts goes: waiting in the queue, running.", ["stage"],
+            "hardmax_stage_duration_seconds", "Where the time of texts goes.", ["stage"],
             registry=registry, buckets=STAGE_S,
         )  # fmt: skip
         self._batch_items = Histogram(

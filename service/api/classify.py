@@ -39,7 +39,7 @@ def size_of(text: str) -> int:
 
 
 def run_texts(how: How, texts: Sequence[str]) -> list[dict[str, Any] | Exception]:
-    """What the batcher's runner calls: one inference, or several where the texts are longer than they looked."""
+    """What the batcher's runner calls: one inference, or several where texts are longer than they looked."""
     results: list[dict[str, Any] | Exception] = []
     words = how.model.tokenise_many(texts)
     begin = 0

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
-from typing import Any
+
+from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import Cancelled, CapacityError, DeadlineExceeded, TooLarge
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 JSON = b"application/json"
@@ -78,10 +75,10 @@ class Exchange:
         "status",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, timeout_s: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, timeout_s: float, new_id: Callable[[], bytes]) -> None:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         given = self.headers.get(b"x-request-id")
-        self.id = given if given is not None and SANE_ID(given) else secrets.token_hex(12).encode()
+        self.id = given if given is not None and SANE_ID(given) else new_id()
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
@@ -114,7 +111,7 @@ class Exchange:
             return body
         return await self._read_rest(message, limit)
 
-    async def _read_rest(self, message: dict[str, Any], limit: int) -> bytes:
+    async def _read_rest(self, message: Message, limit: int) -> bytes:
         pieces: list[bytes] = []
         size = 0
         while message["type"] == "http.request":

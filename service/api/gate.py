@@ -1,26 +1,27 @@
 """What every request passes, once: its id, key, capacity, deadline, security headers, metrics and log line.
 
-Plain ASGI around the routes, and the edge where an unforeseen exception ends. Knows no route by name, only
-which paths need no key.
+Plain ASGI before everything: it hands requests straight to their handlers, and to FastAPI only what has none.
+The edge where an unforeseen exception ends. Knows no route by name, only which paths need no key.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api import problems
-from service.api.exchange import Exchange, Header, Receive, Reply, Scope, Send
+from service.api.exchange import Exchange, Header
 from service.api.inflight import InFlight
 from service.api.keys import Keys
+from service.api.routes import Handlers
 from service.errors import NotReady, Overloaded
 from service.logs import AccessLog
 from service.metrics import Metrics
 
-Handler = Callable[[Exchange], Awaitable[Reply]]
 SECURITY: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -33,7 +34,7 @@ class Gate:
         self,
         app: ASGIApp,
         *,
-        handlers: Mapping[tuple[str, str], Handler],
+        handlers: Handlers,
         inflight: InFlight,
         keys: Keys,
         public: Collection[str],
@@ -51,26 +52,29 @@ class Gate:
         self._access = access
         self._max_concurrent = max_concurrent
         self._timeout_s = timeout_s
+        self._random = random.Random()  # for names, not for secrets
+
+    def _new_id(self) -> bytes:
+        return b"%024x" % self._random.getrandbits(96)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)  # type: ignore[arg-type]
+            await self.app(scope, receive, send)
             return
-        exchange = scope["exchange"] = Exchange(scope, receive, self._timeout_s)
+        exchange = scope["exchange"] = Exchange(scope, receive, self._timeout_s, self._new_id)
 
-        async def send_dressed(message: dict[str, object]) -> None:
+        async def send_dressed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._dress(exchange, message)
             await send(message)
 
         try:
             self._admit(exchange)
-            handler = self._handlers.get((exchange.method, exchange.path))
-            if handler is not None:  # straight to it: no router, no dependencies, no further middleware
-                exchange.route = exchange.path
+            handler = self._handlers.find(exchange)
+            if handler is not None:
                 await (await handler(exchange)).send(send_dressed)
             else:
-                await self.app(scope, receive, send_dressed)  # type: ignore[arg-type]
+                await self.app(scope, receive, send_dressed)
         except asyncio.CancelledError:
             await self._answer_cancelled(exchange, send_dressed)
         except Exception as failure:  # the edge of the request  # noqa: BLE001
@@ -92,9 +96,9 @@ class Gate:
         path = exchange.path
         return exchange.method == "OPTIONS" or path in self._public or path.startswith("/web/")
 
-    def _dress(self, exchange: Exchange, message: dict[str, object]) -> None:
-        exchange.status = message["status"]  # type: ignore[assignment]
-        headers: list[Header] = list(message.get("headers", ()))  # type: ignore[call-overload]
+    def _dress(self, exchange: Exchange, message: Message) -> None:
+        exchange.status = message["status"]
+        headers: list[Header] = list(message.get("headers", ()))
         headers += ((b"x-request-id", exchange.id), *SECURITY)
         if self._inflight.draining:
             headers.append(CLOSE)

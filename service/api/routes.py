@@ -7,12 +7,11 @@ machinery, which would take as long as the inference.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from fastapi.routing import APIRoute
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.exchange import Exchange, Reply
 from service.schemas import ErrorResponse, InferenceError
@@ -71,13 +70,33 @@ class HandledRoute(APIRoute):
         )
         self.method = method
         self.handler = handler
-        self.app: ASGIApp = self._run
 
-    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange: Exchange = scope["exchange"]
-        exchange.route = self.path
-        exchange.parameters = scope.get("path_params", {})
-        await (await self.handler(exchange)).send(send)
+
+class Handlers:
+    """Finds the handler of a request: most by their path, the others by the pattern of theirs."""
+
+    def __init__(self, routes: Iterable[HandledRoute]) -> None:
+        self._fixed: dict[tuple[str, str], Handler] = {}
+        self._patterns: list[HandledRoute] = []
+        for route in routes:
+            if "{" in route.path:
+                self._patterns.append(route)
+            else:
+                self._fixed[route.method, route.path] = route.handler
+
+    def find(self, exchange: Exchange) -> Handler | None:
+        """The handler, or None; the exchange learns its route and the parameters in its path."""
+        method = "GET" if exchange.method == "HEAD" else exchange.method
+        handler = self._fixed.get((method, exchange.path))
+        if handler is not None:
+            exchange.route = exchange.path
+            return handler
+        for route in self._patterns:
+            if route.method == method and (match := route.path_regex.match(exchange.path)):
+                exchange.route = route.path
+                exchange.parameters = match.groupdict()
+                return route.handler
+        return None
 
 
 class _JSON(Response):
