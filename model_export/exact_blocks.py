@@ -46,6 +46,15 @@ class Block:
     def attends(self) -> bool:
         return bool(self.v.any())
 
+    def __call__(self, X: Floats) -> Floats:
+        """The block by its definition, with all n x n scores: what graphs are tested against. X [n, D]."""
+        Y = self.eta * X + np.maximum(X @ self.U.T + self.b, 0) @ self.W.T
+        scores = np.outer(Y @ self.q, Y @ self.k)
+        members = scores == scores.max(axis=1, keepdims=True)
+        means = (members @ Y) / members.sum(axis=1, keepdims=True)
+        moved: Floats = self.rho * Y + np.outer(means @ self.w, self.v)
+        return moved
+
 
 @dataclass(frozen=True)
 class Transformer:
@@ -60,6 +69,13 @@ class Transformer:
     @property
     def dimension(self) -> int:
         return len(self.blocks[0].v)
+
+    def states(self, tokens: Floats) -> list[Floats]:
+        """One sequence on its way through the blocks: [n, D] at first and after each."""
+        X = [np.pad(tokens, [(0, 0), (0, self.dimension - tokens.shape[1])])]
+        for block in self.blocks:
+            X.append(block(X[-1]))
+        return X
 
     @property
     def parameters(self) -> int:

@@ -8,7 +8,6 @@ import onnx
 import pytest
 
 from model_export.exact import add_arguments, describe, make, run, write
-from model_export.exact_blocks import Block, Transformer
 from model_export.exact_data import ImpossibleData, make_examples, read_examples
 from model_export.exact_graph import to_onnx
 from service.bundle import read_bundle
@@ -211,29 +210,13 @@ def test_exact_refuses_more_outputs_than_tokens():
         make(make_examples(rows))
 
 
-def apply_block(block: Block, X):
-    """The block by its definition, with all n x n scores."""
-    Y = block.eta * X + np.maximum(X @ block.U.T + block.b, 0) @ block.W.T
-    scores = np.outer(Y @ block.q, Y @ block.k)
-    members = scores == scores.max(axis=1, keepdims=True)
-    means = (members @ Y) / members.sum(axis=1, keepdims=True)
-    return block.rho * Y + np.outer(means @ block.w, block.v)
-
-
-def apply(model: Transformer, tokens):
-    X = np.pad(tokens, [(0, 0), (0, model.dimension - tokens.shape[1])])
-    for block in model.blocks:
-        X = apply_block(block, X)
-    return X
-
-
 def test_exact_graph_is_the_transformer_it_says(build):
     rng = np.random.default_rng(7)
     for family in (random, same_support):
         rows = labelled(family(rng, 25, 3), rng)
         made, _, model = build(rows)
         for row, output in zip(rows, made.examples.outputs, strict=True):
-            X = apply(made.model, row["sequence"])
+            X = made.model.states(row["sequence"])[-1]
             assert np.array_equal(X, np.tile([*output[0], 0.0], (len(X), 1)))
             assert labels_of(model.classify([row["sequence"]])) == [row["label"]]
 
