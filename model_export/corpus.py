@@ -10,6 +10,7 @@ import csv
 import json
 import re
 import tarfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -102,18 +103,20 @@ def split_validation(
     return np.setdiff1d(corpus.labelled, validation), validation
 
 
-# ----------------------------------------------------------------------------------------------------------
-# IMDb
+# ---------------------------------------- IMDb
 
 
 def _read_imdb(path: Path, split: str, unlabelled: bool) -> Corpus:
     parts = ("pos", "neg", "unsup") if unlabelled else ("pos", "neg")
     members = _folder_members(path) if path.is_dir() else _archive_members(path)
     found: list[tuple[int, int, str]] = []  # (part, number, text)
-    for name, text in members:
-        match = _MEMBER.search(name)
-        if match and match[1] == split and match[2] in parts:
-            found.append((parts.index(match[2]), int(match[3]), text()))
+    try:
+        for name, text in members:
+            match = _MEMBER.search(name)
+            if match and match[1] == split and match[2] in parts:
+                found.append((parts.index(match[2]), int(match[3]), text()))
+    except (tarfile.TarError, zlib.error, EOFError, OSError, UnicodeDecodeError) as damage:
+        raise MalformedInput(f"{path} is damaged or no tar archive: {damage}", param="data") from damage
     if not found:
         raise InvalidInput(f"{path} holds no {split}/pos and {split}/neg reviews", param="data")
     found.sort()
@@ -140,18 +143,14 @@ def _decoded(stream: IO[bytes]) -> str:
 
 
 def _archive_members(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                stream = archive.extractfile(member) if member.isfile() else None
-                if stream is not None:
-                    yield member.name, partial(_decoded, stream)
-    except (tarfile.TarError, EOFError, OSError) as damage:
-        raise MalformedInput(f"{path} is damaged or no tar archive: {damage}", param="data") from damage
+    with tarfile.open(path) as archive:
+        for member in archive:
+            stream = archive.extractfile(member) if member.isfile() else None
+            if stream is not None:
+                yield member.name, partial(_decoded, stream)
 
 
-# ---------------------------------------------------------------------------------------------------- flat
-# files
+# ---------------------------------------- flat files
 
 
 def _read_rows(path: Path) -> Corpus:

@@ -4,6 +4,7 @@ runs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from service.errors import NotFound
@@ -22,6 +23,7 @@ class Recipe:
     weighted: bool = True
     pseudo_weight: float = 0.0
     spread: float = 0.4
+    reach: int = 64
     # tokens
     longest_phrase: int = 3  # 1: single words only
     vocabulary: int = 150_000  # words first, then the most telling phrases
@@ -77,3 +79,10 @@ def recipe(name: str, **changes: object) -> Recipe:
     if name not in RECIPES:
         raise NotFound(f"there is no recipe {name!r}; there are {', '.join(RECIPES)}", param="recipe")
     return replace(RECIPES[name], **changes)  # type: ignore[arg-type]
+
+
+def expand(names: Sequence[str]) -> list[str]:
+    """`all` and `bundled` stand for several recipes."""
+    bundled = [name for name in RECIPES if name.startswith("sentiment")]
+    groups = {"all": list(RECIPES), "bundled": bundled}
+    return list(dict.fromkeys(one for name in names for one in groups.get(name, [name])))
