@@ -1,6 +1,6 @@
 """Writes dynamics.onnx: layers of hardmax attention in a Loop that ends in a proof (docs/theory.md, 3).
 
-    python -m model_export.dynamics [MODELS_DIR]
+    hardmax-export dynamics --out service/models
 
 The graph is generic in the number of points, their dimension, the form A and alpha. Its outputs can be fed
 back as inputs, so a run may be cut into chunks of layers without changing one bit of its result. It knows
@@ -8,9 +8,9 @@ nothing of clusters, requests or plots: service/dynamics.py reads its argmax set
 """
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, allow-incomplete-defs
 
+import argparse
 import hashlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -223,5 +223,10 @@ def card(model: bytes) -> dict[str, object]:
     }
 
 
-if __name__ == "__main__":
-    print(write_bundle(Path(sys.argv[1] if len(sys.argv) > 1 else "service/models")))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, default=Path("service/models"), help="folder of bundles")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    print(write_bundle(arguments.out))
+    return 0
