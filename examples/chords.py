@@ -1,7 +1,7 @@
 """Writes examples/chords.jsonl: 48 triads as sequences of notes in the plane, labelled by their kind.
 
-Notes are the twelve points of a circle, a step of a semitone each. A chord is the same in any order of its notes,
-and with notes doubled: what attention without positions sees. Run: python examples/chords.py
+Notes are the twelve points of a circle, a step of a semitone each. A chord is the same in any order of its
+notes, and with notes doubled: what attention without positions sees. Run: python examples/chords.py
 """
 
 import json

@@ -84,7 +84,6 @@ def main() -> None:
     for panel in panels[used + 2 :]:
         panel.remove()
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=110)
-    print(f"{len(splits)} splits, {len(model.blocks)} blocks")
 
 
 if __name__ == "__main__":
