@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,19 +20,21 @@ import yaml
 from ports import free_port
 from starlette.testclient import TestClient
 
+from service.app import create_app
+from service.errors import InvalidInput, NotFound
 from service.settings import Settings
 
-ray = pytest.importorskip("ray", reason="Ray is not installed (make test-ray)")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of Ray's dependencies among each other
+    ray = pytest.importorskip("ray", reason="Ray is not installed (make test-ray)")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from ray import serve
+    from ray.serve.schema import ServeDeploySchema
+
+    from service.cluster import Summary, batches, classify_parquet
+
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
-
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
-from ray import serve  # noqa: E402
-from ray.serve.schema import ServeDeploySchema  # noqa: E402
-
-from service.app import create_app  # noqa: E402
-from service.cluster import Summary, batches, classify_parquet  # noqa: E402
-from service.errors import InvalidInput, NotFound  # noqa: E402
 
 CONFIG = yaml.safe_load((Path(__file__).parent.parent / "deploy/ray/serve.yaml").read_text())
 TEXTS = [
