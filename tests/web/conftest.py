@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
-from serving import Visit, serving
+from server import serving
+from visiting import Visit
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
@@ -27,8 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    with serving() as url:
-        yield url
+    with serving() as running:
+        yield running.url
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +49,9 @@ def visit(browser: Browser, server: str) -> Iterator[Visit]:
     contexts = []
     troubles: list[str] = []
 
-    def open_page(path: str = "", *, width: int = 1440, url: str = server, scheme: str = "light", **more: object) -> Page:
+    def open_page(
+        path: str = "", *, width: int = 1440, url: str = server, scheme: str = "light", **more: object
+    ) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": 900 if width > 500 else 844},
             color_scheme=scheme,  # type: ignore[arg-type]

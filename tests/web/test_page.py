@@ -1,4 +1,4 @@
-"""The page as a whole: its weight and speed, its rooms by keyboard, both themes, accessibility, and the API key."""
+"""The page as a whole: weight and speed, rooms by keyboard, both themes, accessibility, and the API key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from serving import Visit, serving
+from server import serving
+from visiting import Visit, serious_findings
 
 WEB = Path(__file__).parents[2] / "service" / "web"
 WEIGHT_LIMIT_BYTES = 300_000
@@ -47,9 +48,7 @@ def test_page_paints_first_within_its_limit(visit: Visit) -> None:
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_room_has_no_serious_accessibility_finding(visit: Visit, room: str, width: int, scheme: str) -> None:
     page = enter(visit, room, width=width, scheme=scheme, reduced_motion="reduce")
-    findings = Axe().run(page).response["violations"]
-    serious = [(f["id"], [n["target"] for n in f["nodes"]]) for f in findings if f["impact"] in ("serious", "critical")]
-    assert serious == []
+    assert serious_findings(Axe().run(page).response) == []
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -64,8 +63,7 @@ def test_documents_show_every_route_without_foreign_help(visit: Visit, server: s
     headings.first.wait_for()
     shown = set(headings.all_inner_texts())
     assert {"POST /classify", "POST /dynamics", "GET /health"} <= shown
-    serious = [f["id"] for f in Axe().run(page).response["violations"] if f["impact"] in ("serious", "critical")]
-    assert serious == []
+    assert serious_findings(Axe().run(page).response) == []
 
 
 def test_rooms_are_reached_by_keyboard(visit: Visit) -> None:
@@ -91,12 +89,12 @@ def test_theme_switch_turns_paper_dark_and_is_remembered(visit: Visit) -> None:
 
 
 def test_page_asks_for_the_key_a_server_wants(visit: Visit) -> None:
-    with serving(HARDMAX_API_KEYS="sesame") as url:
-        page = visit("#review", url=url)
+    with serving(api_keys="sesame") as running:
+        page = visit("#review", url=running.url)
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("API key").fill("wrong")
         dialog.get_by_role("button", name="Use it").click()
-        page.wait_for_function("sessionStorage.getItem('hardmax-key') === 'wrong'")
+        page.wait_for_function("() => sessionStorage.getItem('hardmax-key') === 'wrong'")
         dialog.get_by_label("API key").fill("sesame")
         dialog.get_by_role("button", name="Use it").click()
         expect(page.locator("#verdict-label")).to_have_text("positive")
@@ -104,15 +102,15 @@ def test_page_asks_for_the_key_a_server_wants(visit: Visit) -> None:
 
 
 def test_page_says_so_when_nobody_gives_the_key(visit: Visit) -> None:
-    with serving(HARDMAX_API_KEYS="sesame") as url:
-        page = visit("#review", url=url)
+    with serving(api_keys="sesame") as running:
+        page = visit("#review", url=running.url)
         page.get_by_role("button", name="Not now").click()
         expect(page.locator("#review-problem")).to_contain_text(re.compile("key", re.I))
 
 
 def test_page_says_so_when_the_server_is_gone(visit: Visit) -> None:
-    with serving() as url:
-        page = visit("#review", url=url)
+    with serving() as running:
+        page = visit("#review", url=running.url)
         page.locator(SETTLED["review"]).wait_for()
     page.get_by_role("button", name="Torn").click()
     expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")

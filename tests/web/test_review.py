@@ -7,7 +7,7 @@ import re
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
-from serving import Visit
+from visiting import Visit
 
 PRAISE = "A wonderful film with superb acting. I loved it."
 BLAME = "An awful film. The worst acting, a waste of time."
@@ -16,7 +16,7 @@ BLAME = "An awful film. The worst acting, a waste of time."
 def write(page: Page, text: str) -> None:
     page.get_by_label("Write a review, or take one").fill(text)
     page.wait_for_function("text => document.getElementById('ink').textContent.startsWith(text)", arg=text)
-    page.wait_for_function("document.querySelectorAll('#ink .word').length > 0")
+    page.wait_for_function("() => document.querySelectorAll('#ink .word').length > 0")
 
 
 def number(text: str) -> float:
@@ -53,19 +53,25 @@ def test_fast_writing_ends_with_the_verdict_of_the_last_text(visit: Visit, serve
     box = page.get_by_label("Write a review, or take one")
     box.fill("")
     box.press_sequentially(BLAME, delay=5)
-    page.wait_for_function("document.querySelector('#ink .word')")
+    page.wait_for_function("() => document.querySelector('#ink .word')")
     expect(page.locator("#verdict-label")).to_have_text("negative")
     logit = classify(server, BLAME, model_of(page))["logit"]
     assert number(page.locator("#ledger-logit").inner_text()) == pytest.approx(logit, abs=6e-4)
     assert len(sent) < len(BLAME) / 3
 
 
-def test_tint_lies_exactly_under_the_text(visit: Visit) -> None:
-    page = visit("#review")
-    write(page, PRAISE)
-    assert page.locator("#ink").inner_text().rstrip("\u200b\n") == PRAISE
-    style = "(id) => { const s = getComputedStyle(document.getElementById(id)); return [s.font, s.padding, s.width]; }"
+@pytest.mark.parametrize("width", [1440, 390])
+def test_tint_lies_exactly_under_the_text(visit: Visit, width: int) -> None:
+    page = visit("#review", width=width)
+    write(page, BLAME * 8)
+    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == BLAME * 8
+    style = """(id) => {
+        const { font, padding, width } = getComputedStyle(document.getElementById(id));
+        return [font, padding, width];
+    }"""
     assert page.evaluate(style, "ink") == page.evaluate(style, "review")
+    height = "(id) => document.getElementById(id).scrollHeight"
+    assert page.evaluate(height, "ink") == page.evaluate(height, "review") > 200
 
 
 def test_tints_of_a_text_add_up_to_its_logit(visit: Visit) -> None:
@@ -101,8 +107,9 @@ def test_looking_at_a_word_says_whom_it_follows_since_when(visit: Visit, server:
     cluster = next(c for c in answer["clusters"] if c["id"] == word["cluster"])
     leader = next(x for x in answer["leaders"] if x["word"] == cluster["leaders"][0])
     start, end = word["spans"][0]
-    page.locator("#ink .word").filter(has_text=re.compile(f"^{re.escape(BLAME[start:end])}$")).first.scroll_into_view_if_needed()
-    box = page.locator("#ink .word").filter(has_text=re.compile(f"^{re.escape(BLAME[start:end])}$")).first.bounding_box()
+    shown = page.locator("#ink .word").filter(has_text=re.compile(f"^{re.escape(BLAME[start:end])}$")).first
+    shown.scroll_into_view_if_needed()
+    box = shown.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     tip = page.locator("#tip")
@@ -167,7 +174,7 @@ def test_play_runs_through_the_layers(visit: Visit) -> None:
     slider = page.get_by_role("slider", name="Layer of the words")
     slider.fill("0")
     page.get_by_role("button", name="Play the words").click()
-    page.wait_for_function("Number(document.querySelector('#words-player input').value) > 0.3")
+    page.wait_for_function("() => Number(document.querySelector('#words-player input').value) > 0.3")
     page.get_by_role("button", name="Pause the words").click()
     paused = float(slider.input_value())
     page.wait_for_timeout(120)
@@ -209,7 +216,7 @@ def test_link_restores_text_and_model(visit: Visit) -> None:
     page = visit("#review")
     write(page, BLAME)
     page.locator("#review-model").select_option("sentiment-2d")
-    page.wait_for_function("location.hash.includes('sentiment-2d')")
+    page.wait_for_function("() => location.hash.includes('sentiment-2d')")
     again = visit(page.evaluate("location.hash"))
     again.locator("#ledger tr.total").wait_for()
     assert again.get_by_label("Write a review, or take one").input_value() == BLAME
