@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from service.errors import DeadlineExceeded, InferenceError, InvalidInput, NotFound, TooLarge
 
@@ -139,6 +138,26 @@ def _wanted(
     return wanted
 
 
+@dataclass(frozen=True)
+class Columns:
+    """A sparse matrix by columns, as Clarabel reads it (it asks for these names and for nothing else)."""
+
+    shape: tuple[int, int]
+    data: Floats
+    indices: NDArray[np.int32]
+    indptr: NDArray[np.int32]
+    nnz: int
+    has_sorted_indices: bool = True
+    has_canonical_format: bool = True
+
+    @classmethod
+    def of(cls, dense: Floats) -> Columns:
+        column, row = np.nonzero(dense.T)
+        starts = np.searchsorted(column, np.arange(dense.shape[1] + 1))
+        data, size = dense[row, column], len(row)
+        return cls(dense.shape, data, row.astype(np.int32), starts.astype(np.int32), size)
+
+
 class _Wish:
     """The gaps <A q_i, z_l(i) - z_j>, where q_i is z_i at length 1 and the cloud has radius 1."""
 
@@ -209,18 +228,17 @@ def _solve(rows: Floats, d: int, seconds: float) -> tuple[Floats, float, Floats]
     if seconds <= 0:
         raise DeadlineExceeded(LATE)
     p, identity = rows.shape[1], _svec(np.eye(d))
-    trace = sparse.csc_matrix(np.append(identity, 0.0)[None])
-    gaps = sparse.csc_matrix(np.column_stack([-rows, np.ones(len(rows))]))
-    definite = sparse.hstack([-sparse.eye(p), sparse.csc_matrix((p, 1))])
-    constraints = sparse.csc_matrix(sparse.vstack([trace, gaps, definite]))
+    constraints = np.zeros((1 + len(rows) + p, p + 1))
+    constraints[0, :p] = identity
+    constraints[1 : 1 + len(rows), :p], constraints[1 : 1 + len(rows), p] = -rows, 1
+    constraints[1 + len(rows) :, :p] = -np.eye(p)
     right = np.concatenate([[d], np.zeros(len(rows)), -FLOOR * identity])
     cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(len(rows)), clarabel.PSDTriangleConeT(d)]
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.time_limit, settings.max_threads = False, seconds, 1
     objective = np.append(np.zeros(p), -1.0)
-    solver = clarabel.DefaultSolver(
-        sparse.csc_matrix((p + 1, p + 1)), objective, constraints, right, cones, settings
-    )
+    nothing, matrix = Columns.of(np.zeros((p + 1, p + 1))), Columns.of(constraints)
+    solver = clarabel.DefaultSolver(nothing, objective, matrix, right, cones, settings)
     found = solver.solve()
     if found.status == clarabel.SolverStatus.MaxTime:
         raise DeadlineExceeded(LATE)
