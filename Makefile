@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 DATA   ?= ../shared/data
 MINUTES ?= 10
 
-.PHONY: help install serve test test-ray compose-test certificate check bench models format clean lock sbom
+.PHONY: help install serve test test-ray compose-test certificate check bench models format clean lock sbom fuzz soak
 .DEFAULT_GOAL := help
 
 help:  ## what can be made here
@@ -69,6 +69,10 @@ lock: $(VENV)/.dev  ## requirements.lock from pyproject.toml and constraints.txt
 
 sbom: $(VENV)/.dev  ## docs/sbom.json and docs/licences.md from what is pinned
 	$(BIN)/python -m supply.sbom
+
+CASES ?= 100000
+fuzz: $(VENV)/.test  ## parsers against CASES (100,000) nearly right inputs
+	$(BIN)/python -m tests.fuzz --cases $(CASES)
 
 format: $(VENV)/.dev  ## put the code in the house's format
 	$(BIN)/ruff check --fix .

@@ -21,5 +21,5 @@ class Classifier:
 
     def classify(self, texts: Sequence[str], explain: Explain) -> list[dict[str, Any]]:
         words = [self._model.tokenise(text) for text in texts]
-        items = self._model.classify(words, explain, False)
+        items = self._model.classify(words, explain)
         return [{"index": index, **item} for index, item in enumerate(items)]

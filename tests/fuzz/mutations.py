@@ -1,0 +1,156 @@
+"""Strategies for input that is nearly right: where parsers break is just beside what they accept."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+INTERESTING = [
+    b"\x00",
+    b"\xff",
+    b'"',
+    b"\\",
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b",",
+    b":",
+    b"-",
+    b"1e400",
+    b"NaN",
+    b"\xed\xa0\x80",
+]
+NUMBER_TEXTS = [
+    "0",
+    "-0",
+    "1",
+    "-1.5",
+    "1e3",
+    "1E-3",
+    "1e400",
+    "-1e400",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "01",
+    "+1",
+]
+NUMBER_TEXTS += [
+    "1.",
+    ".5",
+    "1e",
+    "0x1",
+    "1_0",
+    "9" * 30,
+    "9" * 400,
+    "true",
+    "null",
+    '"1"',
+    "[1]",
+    "{}",
+    "[]",
+    "",
+]
+SPACES = ["", " ", "\n", "\t", "\r\n  "]
+
+
+def wounded(body: bytes, rng: random.Random) -> bytes:
+    """The bytes with one to three wounds: cut, doubled, replaced, or something interesting put in."""
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randint(0, len(body))
+        upto = min(len(body), at + rng.randint(0, 8))
+        patch = rng.choice((rng.choice(INTERESTING), rng.randbytes(rng.randint(0, 4)), body[at:upto] * 2))
+        body = body[:at] + patch + body[upto:]
+    return body
+
+
+RIGHT = st.one_of(st.integers(-100, 100).map(str), st.floats(allow_nan=False, allow_infinity=False).map(repr))
+NUMBERS = st.one_of(RIGHT, RIGHT, RIGHT, st.sampled_from(NUMBER_TEXTS))
+
+
+@st.composite
+def rows_text(draw: st.DrawFn) -> str:
+    """An array of arrays of numbers; one time in three ragged and with what is no number."""
+    wild = draw(st.sampled_from((False, False, True)))
+    width = draw(st.integers(1, 4))
+    gap = draw(st.sampled_from(SPACES))
+    rows = []
+    for _ in range(draw(st.integers(0 if wild else 1, 6))):
+        columns = draw(st.integers(0, 5)) if wild else width
+        numbers = [draw(NUMBERS if wild else RIGHT) for _ in range(columns)]
+        rows.append(f"[{gap}" + f",{gap}".join(numbers) + f"{gap}]")
+    return "[" + f"{gap},".join(rows) + "]"
+
+
+JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=6), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+KEYS = st.one_of(
+    st.just('"points"'),
+    st.sampled_from(['"alpha"', '"A"', '"po\\u0069nts"', '"points "', '"include"', '"\\""', '"stop"']),
+    st.text(max_size=6).map(json.dumps),
+)
+
+
+@st.composite
+def cloud_documents(draw: st.DrawFn) -> bytes:
+    """A JSON object with points among other members, in any order, perhaps twice, perhaps elsewhere."""
+    members = [f'"points":{draw(rows_text())}']
+    for _ in range(draw(st.integers(0, 3))):
+        key = draw(KEYS)
+        value = draw(st.one_of(rows_text(), NUMBERS, JSON_VALUES.map(json.dumps)))
+        members.insert(draw(st.integers(0, len(members))), f"{key}{draw(st.sampled_from(SPACES))}:{value}")
+    return ("{" + ",".join(members) + "}").encode()
+
+
+@st.composite
+def npy_files(draw: st.DrawFn) -> bytes:
+    """What numpy.save writes, of any shape, kind of number and order."""
+    rows, columns = draw(st.integers(0, 5)), draw(st.integers(1, 3))
+    shape = draw(st.sampled_from([(rows, columns), (rows, columns), (rows,), (rows, 2, columns), ()]))
+    usual = st.sampled_from(["<f8", "<f4", "<i8", ">i2", "|u1"])
+    dtype = draw(
+        st.one_of(usual, usual, st.sampled_from(["<f2", ">f8", "?", "<c16", "|S3", "<U2", "<M8[s]"]))
+    )
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    array = np.frombuffer(draw(st.binary(min_size=size, max_size=size)), dtype).reshape(shape)
+    stream = io.BytesIO()
+    version = draw(st.sampled_from([(1, 0), (2, 0), (3, 0)]))
+    order = np.asfortranarray if draw(st.booleans()) else np.ascontiguousarray
+    np.lib.format.write_array(stream, order(array), version=version, allow_pickle=False)
+    return stream.getvalue()
+
+
+WORDS: list[str] = [
+    "a",
+    "good",
+    "bad",
+    "not",
+    "film",
+    "waste",
+    "of",
+    "time",
+    "superb",
+    "it's",
+    "don't",
+    "<br",
+    "/>",
+]
+WORDS += ["...", "!", "é", "ﬁ", "好", "👍🏽", "ab"]
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Reviews as people and machines write them: words, marks, markup, any character, lone surrogates."""
+    words = st.sampled_from(WORDS)
+    anything = st.text(st.characters(), max_size=12)  # st.characters() holds surrogates too
+    return st.lists(st.one_of(words, words, anything), max_size=20).map(" ".join)

@@ -1,0 +1,249 @@
+"""What is fuzzed: each target draws an input, gives it to a parser, and judges what comes back.
+
+A parser may accept or refuse with an `InputError` (bundles: `BundleError`); all else is a crash. Where an
+independent reader exists (json, numpy) what we accept must be what it reads, and what is flawless to it must
+not be refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from service.api.exchange import Exchange
+from service.api.media import JSON, NPY, body_type
+from service.api.numbers import WHOLE, Array, read_document, read_npy, read_rows, write_document
+from service.api.problems import parse
+from service.bundle import read_bundle
+from service.errors import BundleError, InputError
+from service.runtime import Runtime
+from service.schemas import ClassifyRequest, ControlWish, DynamicsParameters
+from service.sentiment import Sentiment
+from service.settings import BUNDLED_MODELS
+from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
+
+LIMITS = {"max_rows": 1000, "max_columns": 64}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A name, how to draw an input, and what must hold of it; `check` tells whether it was accepted."""
+
+    name: str
+    inputs: st.SearchStrategy[Any]
+    check: Callable[[Any], bool]
+    mutants: int = 19  # nearly the same inputs tried beside each drawn one: drawing is dear, wounding cheap
+
+    def cases(self, drawn: Any, seed: int) -> Iterator[Any]:
+        yield drawn
+        rng = random.Random(seed)
+        for _ in range(self.mutants):
+            yield wounded(drawn, rng)
+
+
+def check_cloud(body: bytes) -> bool:
+    """Our piecewise reader against json: same numbers, and no refusal of a flawless cloud."""
+    flawless = _cloud_by_json(body)
+    try:
+        points = _read_points(body)
+    except InputError:
+        assert flawless is None or _says_twice(body), f"refused, though json reads {flawless}"
+        return False
+    assert flawless is not None, f"accepted as {points}, though it is no cloud"
+    assert np.array_equal(points, flawless)
+    return True
+
+
+def check_long_cloud(body: bytes) -> bool:
+    """The same document made long enough by space for the reader that works in pieces."""
+    at = body.find(b"[")
+    return check_cloud(body[:at] + b" " * WHOLE + body[at:] if at >= 0 else body)
+
+
+def check_npy(body: bytes) -> bool:
+    """Our reader against numpy's: what we accept, numpy reads as the same numbers."""
+    try:
+        points = read_npy(body, "points", **LIMITS)
+    except InputError:
+        return False
+    assert np.array_equal(points, np.load(io.BytesIO(body), allow_pickle=False))
+    assert points.dtype == np.float64
+    return True
+
+
+def check_written(document: dict[str, Any]) -> bool:
+    """What we write piecewise is JSON that says the same."""
+    written = json.loads(b"".join(write_document(document)))
+    assert written == json.loads(json.dumps(_without_nan(document)))
+    return True
+
+
+def check_request(schema: Any) -> Callable[[bytes], bool]:
+    def check(body: bytes) -> bool:
+        try:
+            parse(schema, body)
+        except InputError as refused:
+            refused.message.encode()  # the answer must be able to say it
+            return False
+        json.loads(body)
+        return True
+
+    return check
+
+
+def check_media_type(header: bytes) -> bool:
+    exchange = Exchange.__new__(Exchange)  # only its headers are read
+    exchange.headers = {b"content-type": header}
+    try:
+        return body_type(exchange, JSON, NPY) in (JSON, NPY)
+    except InputError:
+        return False
+
+
+def check_bundle(card: bytes) -> bool:
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "tiny"
+        folder.mkdir()
+        (folder / "model.onnx").write_bytes(b"")
+        (folder / "card.json").write_bytes(card)
+        try:
+            return read_bundle(folder).name == "tiny"
+        except BundleError:
+            return False
+
+
+def check_text(text: str) -> bool:
+    """A text to its explanation: everything adds up to the logit, every span lies in the text."""
+    model = _sentiment()
+    try:
+        words = model.tokenise(text)
+    except InputError:
+        return False
+    [answer] = model.classify([words], "full", trajectory=True)
+    for parts in (answer["clusters"], answer["words"]):
+        total = answer["bias"] + sum(part["contribution"] for part in parts)
+        assert abs(total - answer["logit"]) < 1e-4, (total, answer["logit"])
+    for word in answer["words"]:
+        assert all(0 <= start < end <= len(text) for start, end in word["spans"])
+    json.dumps(answer, allow_nan=False)
+    return True
+
+
+@cache
+def _sentiment() -> Sentiment:
+    return Sentiment.load(read_bundle(BUNDLED_MODELS / "sentiment"), Runtime("cpu", 1))
+
+
+def _read_points(body: bytes) -> Array:
+    document = read_document(body, "points")
+    if "points" not in document:
+        raise InputError("no points")
+    return read_rows(document["points"], "points", **LIMITS)
+
+
+def _says_twice(body: bytes) -> bool:
+    """Whether an object in the document has two members of one name: what that means is anyone's guess."""
+    twice = False
+
+    def see(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
+        twice = twice or len(dict(pairs)) < len(pairs)
+        return dict(pairs)
+
+    json.loads(body, object_pairs_hook=see)
+    return twice
+
+
+def _cloud_by_json(body: bytes) -> Array | None:
+    """The cloud in a document that is flawless in the eyes of Python's json, or None."""
+    try:
+        text = body.decode()
+        document = json.loads(text)
+        text.encode("utf-16-le", "strict")
+        json.dumps(document, ensure_ascii=False).encode()  # lone surrogates
+    except (ValueError, RecursionError):
+        return None
+    rows = document.get("points") if isinstance(document, dict) else None
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) for row in rows):
+        return None
+    if {len(row) for row in rows} != {len(rows[0])} or not 0 < len(rows[0]) <= LIMITS["max_columns"]:
+        return None
+    if any(type(number) not in (int, float) for row in rows for number in row):
+        return None
+    try:
+        points = np.array(rows, np.float64)
+    except OverflowError:
+        return None
+    return points if np.isfinite(points).all() else None
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _card(**changes: Any) -> bytes:
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    card = {"format": 1, "name": "tiny", "kind": "dynamics", "description": "d", "licence": "l"}
+    return json.dumps({**card, "model_sha256": empty, **changes}).encode()
+
+
+def _objects(right: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[bytes]:
+    """JSON objects of these members, each mostly right, sometimes anything."""
+    members = {name: st.one_of(good, good, good, JSON_VALUES) for name, good in right.items()}
+    return st.fixed_dictionaries({}, optional=members).map(lambda body: json.dumps(body).encode())
+
+
+CHANGES = {"format": st.just(1), "name": st.just("tiny"), "kind": st.sampled_from(["dynamics", "sequences"])}
+CARDS = _objects(CHANGES).map(lambda changes: _card(**json.loads(changes)))
+CLASSIFY = st.fixed_dictionaries(
+    {"input": st.one_of(st.text(max_size=20), st.lists(st.text(max_size=8), max_size=3), JSON_VALUES)},
+    optional={"model": JSON_VALUES, "explain": st.sampled_from(["none", "leaders", "full", "all"])},
+).map(lambda body: json.dumps(body).encode())
+PARAMETERS = _objects(
+    {
+        "alpha": st.floats(0.1, 10),
+        "A": st.just([[1.0, 0.0], [0.0, 1.0]]),
+        "max_layers": st.integers(1, 99),
+        "stop": st.sampled_from(["certified", "never"]),
+        "tolerance": st.floats(0, 1),
+        "include": st.lists(st.sampled_from(["limits", "trajectory"]), max_size=2),
+    }
+)
+WISHES = _objects(
+    {"leaders": st.lists(st.integers(0, 9)), "assignment": st.just({"0": 1})},
+)
+MEDIA = st.sampled_from(
+    [b"application/json", b"application/x-npy; charset=utf-8", b"text/plain", b"application/json;charset"]
+)
+
+TARGETS = (
+    Target("cloud in json", cloud_documents(), check_cloud),
+    Target("cloud in long json", cloud_documents(), check_long_cloud),
+    Target("cloud in npy", npy_files(), check_npy),
+    Target(
+        "answer to json",
+        st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=5),
+        check_written,
+        mutants=0,
+    ),
+    Target("classify request", CLASSIFY, check_request(ClassifyRequest)),
+    Target("dynamics parameters", PARAMETERS, check_request(DynamicsParameters)),
+    Target("control wish", WISHES, check_request(ControlWish)),
+    Target("media type", MEDIA, check_media_type),
+    Target("bundle card", CARDS, check_bundle),
+    Target("text to explanation", texts(), check_text, mutants=0),
+)

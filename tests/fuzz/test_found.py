@@ -1,0 +1,36 @@
+"""What fuzzing found, kept for ever: each input once crashed a parser or was read wrongly."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from service.api.numbers import WHOLE, read_document, read_npy, read_rows, write_document
+from service.errors import InvalidInput, MalformedInput
+
+LIMITS = {"max_rows": 10, "max_columns": 10}
+LONG = " " * WHOLE
+
+
+def test_npy_header_with_an_open_bracket_is_malformed() -> None:
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (hape': (1,), }".ljust(117) + b"\n"
+    with pytest.raises(MalformedInput, match="not an npy file"):
+        read_npy(b"\x93NUMPY\x01\x00v\x00" + header + bytes(8), "points", **LIMITS)
+
+
+def test_long_document_with_no_points_in_its_array_is_refused_by_name() -> None:
+    document = read_document(f'{{"points":{LONG}[]}}'.encode(), "points")
+    with pytest.raises(InvalidInput, match="points is empty"):
+        read_rows(document["points"], "points", **LIMITS)
+
+
+@pytest.mark.parametrize("again", ["0", "null", "[[1]]"])
+def test_long_document_with_points_twice_is_refused(again: str) -> None:
+    body = f'{{"points":{LONG}[[0]],"points":{again}}}'.encode()
+    with pytest.raises(InvalidInput, match="points is given twice"):
+        read_document(body, "points")
+
+
+def test_empty_object_is_written_as_one() -> None:
+    assert json.loads(b"".join(write_document({"a": {}}))) == {"a": {}}
