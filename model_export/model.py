@@ -14,7 +14,7 @@ This module knows nothing of data, training or files other than the one `Weights
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +56,10 @@ class Weights:
     pseudo_weight: float = 0.0
     metric: Floats | None = None  # A [d, d], None for the identity
 
+    def sharpened(self, factor: float) -> Weights:
+        """The same answers with every logit times `factor`."""
+        return replace(self, readout=(self.readout * factor).astype(np.float32), bias=self.bias * factor)
+
     def save(self, path: str | Path) -> None:
         arrays = {name: value for name, value in vars(self).items() if value is not None}
         np.savez(path, **arrays)
@@ -96,6 +100,20 @@ class HardmaxTransformer(nn.Module):
         self.log_alpha = nn.Parameter(torch.tensor(shape.alpha).log(), requires_grad=shape.learn_alpha)
         with torch.no_grad():
             self.E[0] = 0.0
+
+    @torch.no_grad()
+    def lean(self, ratio: Tensor, strength: float) -> None:
+        """Start from what naive Bayes knows: token i lies `strength` * ratio_i along v, and at random across
+        v.
+
+        `ratio` [V] is the logarithm of how much likelier a text with the token is positive than negative.
+        Rare tokens then have a sensible place before they have been met often enough to be moved.
+        """
+        along = nn.functional.normalize(self.v, dim=0)
+        self.E.add_(torch.outer(strength * ratio - self.E @ along, along))
+        self.E[0] = 0.0
+        if self.shape.weighted:
+            self.u[:, 0] = torch.log(0.3 + ratio.abs())
 
     def forward(self, tokens: Tensor, counts: Tensor) -> Tensor:
         """tokens [B, N] distinct ids, 0 = padding; counts [B, N] multiplicities -> logit [B]."""

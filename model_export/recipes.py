@@ -22,7 +22,8 @@ class Recipe:
     alpha: float = 1.0
     weighted: bool = True
     pseudo_weight: float = 0.0
-    spread: float = 0.4
+    spread: float = 0.2
+    lean: float = 0.3  # how far tokens start from the origin, by what naive Bayes knows of them
     reach: int = 64
     # tokens
     longest_phrase: int = 3  # 1: single words only
@@ -33,10 +34,10 @@ class Recipe:
     teacher: bool = True  # soft labels for the unlabelled reviews
     sentences: bool = True  # short labelled sentences (SST-2) beside the reviews, if given
     # optimisation
-    epochs: int = 6
-    rate: float = 3e-3
+    epochs: int = 4
+    rate: float = 1.5e-3
     batch: int = 64
-    dropout: float = 0.2  # share of the distinct tokens left out of each text
+    dropout: float = 0.4  # share of the distinct tokens left out of each text
     seed: int = 0
 
 
@@ -60,14 +61,19 @@ _ALL = (
         name="sentiment-2d",
         description="Reviews in the plane: every step of the model can be drawn.",
         dimension=2,
+        vocabulary=100_000,
+        rate=2e-3,
     ),
     Recipe(
-        name="sentiment-16d", description="The largest dimension of the paper, with phrases.", dimension=16
+        name="sentiment-16d",
+        description="The largest dimension of the paper, with phrases.",
+        dimension=16,
+        vocabulary=120_000,
     ),
     Recipe(
         name="sentiment",
         description="Positive or negative, for reviews and single sentences.",
-        dimension=16,
+        dimension=24,
         vocabulary=280_000,
     ),
 )

@@ -21,9 +21,11 @@ from model_export import corpus, phrases, recipes, teacher
 from model_export.corpus import Corpus, split_validation
 from model_export.fit import Fit, Lesson, cluster_share, fit, logits
 from model_export.recipes import RECIPES, Recipe
-from model_export.scores import score
+from model_export.scores import score, temperature
 from model_export.tokens import Ids, Vocabulary, WordIds, frequent_words, tokenizer_of, word_ids
 from service.errors import InvalidInput
+
+SURE = 0.97  # the target for a labelled review: reviewers and their stars do not always agree
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ def prepare(
     words = word_ids(tokenizer_of(names), corpus.texts)
 
     target = np.maximum(corpus.labels, 0).astype(np.float32)
+    target[train] = np.where(target[train] > 0, SURE, 1 - SURE)
     rows = train
     if recipe.teacher and len(reviews.unlabelled):
         rows = np.concatenate([train, reviews.unlabelled])
@@ -80,7 +83,7 @@ def prepare(
 
 def _soft_labels(words: WordIds, reviews: Corpus, train: Ids, keep: Path | None) -> NDArray[np.float32]:
     """The teacher's probability of "positive" for every unlabelled review; remembered in the file `keep`."""
-    key = f"{reviews.source}/{len(reviews)}/{len(train)}"
+    key = f"{reviews.source}/{len(reviews)}"
     if keep is not None and keep.exists():
         with np.load(keep) as file:
             if str(file["key"]) != key:
@@ -94,22 +97,38 @@ def _soft_labels(words: WordIds, reviews: Corpus, train: Ids, keep: Path | None)
     return probability
 
 
-def figures(work: Fit, vocabulary: Vocabulary, sentences: Corpus | None) -> dict[str, Any]:
-    """What the card says about quality, measured here on texts that were not trained on."""
-    found: dict[str, Any] = {}
-    rows = work.lesson.validation
-    if len(rows):
-        found["validation"] = score(logits(work.model, work.lesson.bags, rows), work.truth).as_dict()
-        found["validation"] |= cluster_share(work.model, work.lesson.bags, rows)
-    if sentences is not None:
-        bags = vocabulary.bags(sentences.texts)
-        found["sentences"] = score(logits(work.model, bags, np.arange(len(bags))), sentences.labels).as_dict()
-    return found
+@dataclass(frozen=True)
+class Measured:
+    """What validation found: the factor that calibrates the logits, and the figures with it."""
+
+    temperature: float
+    figures: dict[str, Any]
+
+    @classmethod
+    def of(cls, work: Fit, vocabulary: Vocabulary, sentences: Corpus | None) -> Measured:
+        """On texts that were not trained on; `sentences` may be missing."""
+        model, bags, rows = work.model, work.lesson.bags, work.lesson.validation
+        if not len(rows):
+            return cls(1.0, {})
+        logit = logits(model, bags, rows)
+        factor = temperature(logit, work.truth)
+        figures: dict[str, Any] = {"validation": score(factor * logit, work.truth).as_dict()}
+        figures["validation"] |= cluster_share(model, bags, rows)
+        if sentences is not None:
+            short = vocabulary.bags(sentences.texts)
+            logit = factor * logits(model, short, np.arange(len(short)))
+            figures["sentences"] = score(logit, sentences.labels).as_dict()
+        return cls(factor, figures)
+
+    @classmethod
+    def load(cls, run: Path) -> Measured:
+        meta = json.loads((run / "meta.json").read_text(encoding="utf-8"))
+        return cls(meta["temperature"], meta["figures"])
 
 
-def keep(work: Fit, material: Material, out: Path, measured: dict[str, Any]) -> None:
+def keep(work: Fit, material: Material, out: Path, measured: Measured) -> None:
     """The run as files, for `export` and for people."""
-    recipe, weights = work.recipe, work.model.weights()
+    recipe, weights = work.recipe, work.model.weights().sharpened(measured.temperature)
     weights.save(out / "weights.npz")
     material.vocabulary.tokenizer.save(str(out / "tokenizer.json"), pretty=False)
     meta = {
@@ -117,7 +136,8 @@ def keep(work: Fit, material: Material, out: Path, measured: dict[str, Any]) -> 
         "seed": recipe.seed, "alpha": weights.alpha, "layers": weights.layers, "dimension": recipe.dimension,
         "vocabulary": len(material.vocabulary), "pseudo_weight": weights.pseudo_weight,
         "readout": {"vector": [float(x) for x in weights.readout], "bias": weights.bias},
-        "recipe": asdict(recipe), "data": material.data, "figures": measured, "history": work.history,
+        "recipe": asdict(recipe), "data": material.data, "history": work.history,
+        "figures": measured.figures, "temperature": measured.temperature,
         "versions": {
             "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__,
         },
@@ -150,24 +170,40 @@ def train(
     *,
     sentences: Corpus | None = None,
     unseen: Corpus | None = None,
-    hold_out: bool = True,
+    everything: bool = False,
     labels: Path | None = None,
     fresh: bool = False,
-) -> dict[str, Any]:
-    """One recipe from data to files; the figures measured. `unseen` are sentences to measure on, never to
-    train on.
+) -> Measured:
+    """One recipe from data to files. `unseen` are sentences to measure on, never to train on.
+
+    `everything` trains once more, on the validation reviews too, with the epochs and the calibration that
+    validation found; the figures stay those of the first run, which OUT/validation keeps.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    material = prepare(recipe, reviews, sentences, hold_out=hold_out, labels=labels)
-    work = fit(recipe, material.lesson, len(material.vocabulary), out, fresh=fresh)
-    measured = figures(work, material.vocabulary, unseen)
-    keep(work, material, out, measured)
-    (out / "checkpoint.pt").unlink()
+    first = out / "validation" if everything else out
+    if fresh or not (first / "meta.json").exists():
+        _run(recipe, prepare(recipe, reviews, sentences, labels=labels), first, None, unseen, fresh)
+    measured = Measured.load(first)
+    if everything:
+        whole = prepare(recipe, reviews, sentences, hold_out=False, labels=labels)
+        _run(recipe, whole, out, measured, None, fresh)
     return measured
 
 
-# ------------------------------------------------------------------------------------------------- command
-# line
+def _run(
+    recipe: Recipe,
+    material: Material,
+    out: Path,
+    measured: Measured | None,
+    unseen: Corpus | None,
+    fresh: bool,
+) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    work = fit(recipe, material.lesson, len(material.vocabulary), out, fresh=fresh)
+    keep(work, material, out, measured or Measured.of(work, material.vocabulary, unseen))
+    (out / "checkpoint.pt").unlink()
+
+
+# ---------------------------------------- command line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -180,7 +216,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), help="each recipe writes to OUT/NAME (default: runs)"
     )
-    parser.add_argument("--everything", action="store_true", help="train on the validation reviews too")
+    parser.add_argument(
+        "--everything", action="store_true", help="then train again on the validation reviews too"
+    )
     parser.add_argument(
         "--labels", type=Path, help="file that keeps the teacher's labels (default: OUT/labels.npz)"
     )
@@ -201,8 +239,8 @@ def run(arguments: argparse.Namespace) -> int:
     for recipe in chosen:
         out = arguments.out / recipe.name
         measured = train(
-            recipe, reviews, out, sentences=sentences, unseen=unseen, hold_out=not arguments.everything,
+            recipe, reviews, out, sentences=sentences, unseen=unseen, everything=arguments.everything,
             labels=arguments.labels or arguments.out / "labels.npz", fresh=arguments.fresh,
         )  # fmt: skip
-        print(f"{out}: {json.dumps(measured)}")
+        print(f"{out}: {json.dumps(measured.figures)}")
     return 0
