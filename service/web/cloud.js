@@ -78,7 +78,7 @@ export class Cloud {
       showProblem(byId("cloud-problem"), "Points of other than two numbers are shown by their first two, and cannot be moved here.");
       return null;
     }
-    this.points = this.points.map((row) => row);
+    this.points = [...this.points]; // films hold the array they were made of
     const result = change(this.points);
     this.preset = null;
     this.show(new Film(this.points, this.points.length >= this.film.n ? stale(this.film.answer) : null), 0);

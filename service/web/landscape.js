@@ -41,7 +41,6 @@ export class Landscape {
   }
 
   draw(painter) {
-    painter.clear();
     this.view.resize(painter.width, painter.height);
     drawGrid(painter, this.view, { grid: colour("grid"), axis: colour("line") });
     if (!this.film?.n) return this.drawInvitation(painter);

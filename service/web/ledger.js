@@ -17,7 +17,7 @@ export function ledgerRows(item, shown = SHOWN) {
   ];
   if (rest.length) {
     const adds = rest.reduce((sum, { contribution }) => sum + contribution, 0);
-    entries.push({ kind: "rest", name: `${rest.length} more leaders`, adds, rest });
+    entries.push({ kind: "rest", name: `${rest.length} more clusters`, adds, rest });
   }
   let at = 0;
   return entries.map((entry) => ({ ...entry, from: at, to: (at += entry.adds) }));
@@ -65,7 +65,7 @@ export class Ledger {
     const many = (item?.clusters.length ?? 0) > SHOWN + 1;
     this.more.hidden = !many;
     this.more.setAttribute("aria-expanded", String(this.all));
-    this.more.textContent = this.all ? "Only the largest" : `Show all ${item?.clusters.length} leaders`;
+    this.more.textContent = this.all ? "Only the largest" : `Show all ${item?.clusters.length} clusters`;
   }
 
   rowNodes(row, k, span) {
@@ -77,11 +77,11 @@ export class Ledger {
       el("th", { scope: "row" }, this.nameNode(row, id)),
       el("td", { class: "unseen-narrow" }, barNode(row, k, span)),
       el("td", { class: `number ${row.adds >= 0 ? "pos" : "neg"}` }, signed(row.adds)),
-      el("td", { class: "number soft" }, signed(row.to)),
+      el("td", { class: "number soft sum" }, signed(row.to)),
     );
     if (id === null || this.open !== id) return [line];
-    const words = el("td", { colspan: 4 }, this.wordChips(row.cluster));
-    return [line, el("tr", { class: "words", id: `words-${id}` }, words)];
+    const words = el("td", { colspan: 3 }, this.wordChips(row.cluster));
+    return [line, el("tr", { class: "words", id: `words-${id}` }, words, el("td", { class: "sum" }))];
   }
 
   nameNode(row, id) {
@@ -131,7 +131,8 @@ function totalRow(item, { low, size }) {
     { class: "total" },
     el("th", { scope: "row" }, "logit"),
     el("td", { class: "unseen-narrow" }, rod),
-    el("td", { class: "number", colspan: 2, id: "ledger-logit" }, signed(item.logit, 3)),
+    el("td", { class: "number", id: "ledger-logit" }, signed(item.logit, 3)),
+    el("td", { class: "sum" }),
   );
 }
 

@@ -6,7 +6,7 @@ import { cloudSnippets, reviewSnippets, showSnippets } from "./snippets.js";
 
 const KINDS = { sentiment: "reviews", dynamics: "clouds", sequences: "sequences" };
 /** Figures set large, if a card has them: the first match of each. */
-const TELLING = [/test.*accuracy|^(?!.*valid).*accuracy/, /validation.*accuracy/, /clusters.*(hundred|100|review)|leaders.*(hundred|100|review|mean)/, /error|parity/];
+const TELLING = [/test.*accuracy|^(?!.*valid).*accuracy/, /validation.*accuracy/, /clusters.*(hundred|100|review)|leaders.*(hundred|100|review|mean)/];
 
 export class Model {
   /** `rooms` holds the review and the cloud whose last requests are shown as programs. */

@@ -17,11 +17,6 @@ export class CanvasPainter {
     Object.assign(this, { context, width, height, family });
   }
 
-  clear(fill) {
-    this.context.clearRect(0, 0, this.width, this.height);
-    if (fill) this.rect(0, 0, this.width, this.height, fill);
-  }
-
   rect(x, y, width, height, fill, alpha = 1) {
     this.context.globalAlpha = alpha;
     this.context.fillStyle = fill;
@@ -115,11 +110,6 @@ const escape = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(
 export class SvgPainter {
   constructor(width, height, family) {
     Object.assign(this, { width, height, family, parts: [] });
-  }
-
-  clear(fill) {
-    this.parts = [];
-    if (fill) this.rect(0, 0, this.width, this.height, fill);
   }
 
   rect(x, y, width, height, fill, alpha = 1) {

@@ -41,6 +41,7 @@ export class Picture {
     if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
     const context = canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
     this.draw(new CanvasPainter(context, width, height, FAMILY));
   }
 }
@@ -57,7 +58,7 @@ export function addExport(group, name, size, draw) {
 
 function saveSvg(name, { width, height }, draw) {
   const painter = new SvgPainter(width, height, FAMILY);
-  painter.clear(colour("card"));
+  painter.rect(0, 0, width, height, colour("card"));
   draw(painter);
   download(`${name}.svg`, new Blob([painter.toString()], { type: "image/svg+xml" }));
 }

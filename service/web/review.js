@@ -1,7 +1,7 @@
 /* Room 1: a review, its verdict and the exact reason. Joins the sheet, the ledger and the plane of words. */
 
 import { Latest, inWords } from "./api.js";
-import { announce, byId, el, showProblem } from "./element.js";
+import { announce, byId, el, plural, showProblem, signed } from "./element.js";
 import { EXAMPLES } from "./examples.js";
 import { Ledger, drawLedger, ledgerSize } from "./ledger.js";
 import { Picture, addExport } from "./picture.js";
@@ -30,11 +30,14 @@ export class Review {
   listen() {
     this.area.addEventListener("input", () => this.ask());
     byId("review-model").addEventListener("change", (event) => this.useModel(event.target.value));
+    const canvas = byId("words");
+    canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => this.lookAt(this.words.clusterAt(offsetX, offsetY), this.words));
+    canvas.addEventListener("pointerleave", () => this.lookAt(null, this.words));
     byId("examples").append(
       ...EXAMPLES.map(({ name, text }) => el("button", { type: "button", class: "chip", onclick: () => this.write(text) }, name)),
     );
-    const canvas = () => ({ width: this.picture.width, height: this.picture.height });
-    addExport(byId("words-export"), "words", canvas, (painter) => this.words.draw(painter));
+    const size = () => ({ width: this.picture.width, height: this.picture.height });
+    addExport(byId("words-export"), "words", size, (painter) => this.words.draw(painter));
     const rows = () => this.ledger.rows;
     addExport(byId("ledger-export"), "reason", () => ledgerSize(rows()), (painter) => drawLedger(painter, rows(), this.item));
   }
@@ -104,6 +107,7 @@ export class Review {
     const fresh = this.item === null || this.shownModel !== this.card.name;
     Object.assign(this, { item, shownModel: this.card.name });
     showProblem(byId("review-problem"), null);
+    this.lookAt(null, null);
     this.sheet.show(text, item);
     this.ledger.show(item);
     this.showVerdict(item, took_ms);
@@ -120,8 +124,9 @@ export class Review {
     byId("verdict-score").textContent = `${percent(item.score)} sure`;
     byId("verdict-mark").style.setProperty("--at", positive);
     const cut = item.truncated ? ` Only the first ${item.tokens} tokens were read.` : "";
-    const led = `${item.tokens} tokens follow ${item.clusters.length} leaders`;
-    byId("verdict-fine").textContent = `${led}. Answered in ${Math.max(1, Math.round(took_ms))} ms.${cut}`;
+    const led = `${plural(item.tokens, "token")} follow ${plural(item.clusters.length, "leader")}`;
+    const sum = `\u03c3(${signed(item.logit)}) = ${percent(positive)} positive, from the sum below.`;
+    byId("verdict-fine").textContent = `${sum} ${led}; answered in ${Math.max(1, Math.round(took_ms))} ms.${cut}`;
     announce(`${item.label}, ${percent(item.score)} sure`);
   }
 
@@ -147,6 +152,7 @@ export class Review {
 
   /** One cluster is looked at, in whichever of the pictures; the others follow. */
   lookAt(cluster, origin) {
+    if (cluster === this.words.cluster) return;
     this.words.cluster = cluster;
     this.picture.redraw();
     if (origin !== this.ledger) this.ledger.lookAt(cluster);

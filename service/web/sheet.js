@@ -4,6 +4,9 @@
 
 import { el, signed, star, svg } from "./element.js";
 
+/** Of the words and phrases that cover a place, as many are told. */
+const TOLD = 3;
+
 /** The pieces of a text between the ends of its tokens' spans, each with the tokens that cover it. */
 export function pieces(text, words) {
   const cuts = new Set([0, text.length]);
@@ -128,7 +131,9 @@ export class Sheet {
   showTip(piece, k) {
     this.tip.hidden = !piece;
     if (!piece) return;
-    this.tip.replaceChildren(...piece.tokens.map((token) => tipLine(this.item, token)));
+    const size = (token) => Math.abs(this.item.words[token].contribution);
+    const heaviest = [...piece.tokens].sort((a, b) => size(b) - size(a)).slice(0, TOLD);
+    this.tip.replaceChildren(...heaviest.map((token) => tipLine(this.item, token)));
     const [rect, box] = [this.nodes[k].getClientRects()[0], this.sheet.getBoundingClientRect()];
     const left = Math.max(0, Math.min(rect.left - box.left - 12, box.width - this.tip.offsetWidth));
     this.tip.style.left = `${left}px`;

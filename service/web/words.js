@@ -5,6 +5,8 @@
 import { colour, side } from "./colour.js";
 import { Viewport, drawGrid } from "./viewport.js";
 
+const NEAR = 16; // pixels
+
 const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
 const scaled = (a, s) => a.map((x) => x * s);
 const less = (a, b) => a.map((x, k) => x - b[k]);
@@ -72,7 +74,6 @@ export class Words {
   }
 
   draw(painter) {
-    painter.clear?.();
     this.view.resize(painter.width, painter.height);
     drawGrid(painter, this.view, { grid: colour("grid"), axis: colour("line") });
     if (!this.item) return;
@@ -160,6 +161,17 @@ export class Words {
       const style = { fill: colour(word.leader ? "ink" : "soft"), size: 12, weight: word.leader ? 600 : 400, halo: colour("card") };
       painter.text(box[0], (box[1] + box[3]) / 2, word.text, style);
     }
+  }
+
+  /** The cluster of the word nearest to a place on the picture, or null. */
+  clusterAt(px, py) {
+    let [best, found] = [NEAR ** 2, null];
+    this.item?.words.forEach((word, i) => {
+      const [x, y] = this.at(i, this.t);
+      const away = (this.view.x(x) - px) ** 2 + (this.view.y(y) - py) ** 2;
+      if (away < best) [best, found] = [away, word.cluster];
+    });
+    return found;
   }
 
   isShown(word) {

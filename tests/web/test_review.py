@@ -210,6 +210,7 @@ def test_pictures_are_saved_as_png_and_svg(visit: Visit, figure: str) -> None:
         content = download.value.path().read_bytes()
         assert content.startswith(magic)
         assert len(content) > 1000
+    assert b'><rect x="0" y="0"' in content  # paper, not transparency: it is read on any ground
 
 
 def test_link_restores_text_and_model(visit: Visit) -> None:

@@ -1,0 +1,69 @@
+"""The pictures of the page in the README, taken from a running server: python docs/screenshots.py http://127.0.0.1:8000"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+IMAGES = Path(__file__).parent / "images"
+SIZE = {"width": 1280, "height": 1100}
+COLOURS = 256  # of the palette: the pages are flat, so half of the bytes shows the same
+TEXT = (
+    "I hoped for a masterpiece and got a mess. The photography is beautiful and the music is great, "
+    "but beautiful pictures cannot save a script this poor."
+)
+
+
+def show_review(page: Page) -> None:
+    page.locator("#review-model").select_option("sentiment-2d")
+    page.get_by_label("Write a review, or take one").fill(TEXT)
+    page.wait_for_timeout(1200)
+
+
+def show_cloud(page: Page) -> None:
+    page.get_by_role("button", name="10,000 points").click()
+    page.wait_for_timeout(3000)
+    page.get_by_role("slider", name="Layer of the cloud").fill("2.5")
+    page.locator("h1:visible").click()
+
+
+def show_model(page: Page) -> None:
+    page.locator("#cards article").first.wait_for()
+
+
+SCENES = {
+    "review": ("#review", "light", show_review),
+    "cloud": ("#cloud", "light", show_cloud),
+    "cloud-dark": ("#cloud", "dark", show_cloud),
+    "model": ("#model", "light", show_model),
+}
+
+
+def save(name: str, png: bytes) -> None:
+    picture = Image.open(io.BytesIO(png)).convert("RGB")
+    IMAGES.mkdir(exist_ok=True)
+    picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        IMAGES / f"{name}.png", optimize=True
+    )
+
+
+def main(url: str) -> None:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name, (path, scheme, show) in SCENES.items():
+            page = chromium.new_page(viewport=SIZE, color_scheme=scheme)  # type: ignore[arg-type]
+            page.goto(f"{url}/{path}")
+            show(page)
+            page.wait_for_timeout(400)
+            save(name, page.screenshot(full_page=name == "model"))
+            page.close()
+        chromium.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
