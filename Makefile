@@ -74,6 +74,9 @@ CASES ?= 100000
 fuzz: $(VENV)/.test  ## parsers against CASES (100,000) nearly right inputs
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 
+soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
+	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
+
 format: $(VENV)/.dev  ## put the code in the house's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

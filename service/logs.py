@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Literal, TextIO
 
 KEPT_LINES = 100_000
@@ -60,8 +61,9 @@ class AccessLog:
         lines, self._lines = self._lines, []
         if lines and self._stream is not None:
             form = _access_json if self._style == "json" else _access_text
-            self._stream.write("".join([form(*line) for line in lines]))
-            self._stream.flush()
+            with suppress(OSError):  # a full disk: these lines are lost, requests are not
+                self._stream.write("".join([form(*line) for line in lines]))
+                self._stream.flush()
 
 
 def _access_text(when: float, request_id: str, method: str, route: str, status: int, seconds: float) -> str:

@@ -170,4 +170,5 @@ def greet(settings: Settings, port: int, service: Service) -> None:
         *(f"  {entry.kind:9} {entry.name:16} {entry.card['description']}"[:110] for entry in entries),
         "Stop with Ctrl-C or SIGTERM; SIGHUP reads models and keys again.",
     ]
-    print("\n".join(lines), flush=True)  # noqa: T201
+    with contextlib.suppress(OSError):  # a full disk behind the log keeps nobody from being served
+        print("\n".join(lines), flush=True)  # noqa: T201

@@ -1,0 +1,143 @@
+"""What people send, right and wrong, in the shares they send it, and what the right answer to each is.
+
+The answers come from the same models in this process. Knows nothing of load or time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.load import post
+from benchmarks.reviews import reviews
+from service.local import Local
+
+OVERLOADED = 429
+Judge = Callable[[bytes], str | None]  # why an answer of the wanted status is wrong, or None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request as bytes, the statuses it may get, how its answer is judged; `leaves`: then hang up."""
+
+    kind: str
+    request: bytes
+    statuses: tuple[int, ...]
+    judge: Judge
+    leaves: bool = False
+
+
+def prepare(seed: int = 0) -> list[tuple[float, list[Question]]]:
+    """Shares and the questions of each kind."""
+    rng = random.Random(seed)
+    with Local() as local:
+        short = _texts(local, "short text", reviews(22, 48), "leaders")
+        return [
+            (50, short),
+            (8, _texts(local, "long text", reviews(800, 6), "none")),
+            (4, _texts(local, "whole explanation", reviews(60, 6), "full")),
+            (8, [_batch(local, reviews(22, 32, seed)) for seed in range(4)]),
+            (8, [_cloud(local, rng, 60, 2) for _ in range(6)]),
+            (1, [_cloud(local, rng, 3000, 3) for _ in range(2)]),
+            (7, [Question("caller who leaves", each.request, (200,), _accept, True) for each in short[:8]]),
+            (10, _bad()),
+            (4, [_get(path, 200) for path in ("/health", "/ready", "/metrics", "/models", "/info")]),
+        ]
+
+
+def _accept(body: bytes) -> None:
+    return None
+
+
+def _texts(local: Local, kind: str, texts: list[str], explain: Any) -> list[Question]:
+    answers = local.classify(texts, explain=explain)
+    return [
+        Question(kind, _classify({"input": text, "explain": explain}), (200,), _judge_texts([answer]))
+        for text, answer in zip(texts, answers, strict=True)
+    ]
+
+
+def _batch(local: Local, texts: list[str]) -> Question:
+    return Question(
+        "batch of texts", _classify({"input": texts}), (200,), _judge_texts(local.classify(texts))
+    )
+
+
+def _classify(body: dict[str, Any]) -> bytes:
+    return post("/classify", json.dumps(body).encode())
+
+
+def _judge_texts(wanted: list[Any]) -> Judge:
+    def judge(body: bytes) -> str | None:
+        data = json.loads(body)["data"]
+        if [item["label"] for item in data] != [answer.label for answer in wanted]:
+            return "another label"
+        for item, answer in zip(data, wanted, strict=True):
+            if abs(item["logit"] - answer.logit) > 1e-4:
+                return f"logit {item['logit']} instead of {answer.logit}"
+            if [each["word"] for each in item.get("leaders") or ()] != [
+                each.word for each in answer.leaders or ()
+            ]:
+                return "other leaders"
+        return None
+
+    return judge
+
+
+def _cloud(local: Local, rng: random.Random, n: int, d: int) -> Question:
+    points = np.array([[rng.gauss(0, 1) for _ in range(d)] for _ in range(n)])
+    wanted = local.dynamics(points)
+    leaders = [leader.index for leader in wanted.leaders]
+
+    def judge(body: bytes) -> str | None:
+        answer = json.loads(body)
+        same = answer["assignment"] == wanted.assignment and answer["status"] == wanted.status
+        found = [leader["index"] for leader in answer["leaders"]]
+        return None if same and found == leaders else f"other clusters: {found} instead of {leaders}"
+
+    if n < 1000:
+        request = post("/dynamics", json.dumps({"points": points.tolist()}).encode())
+    else:
+        stream = io.BytesIO()
+        np.save(stream, points)
+        request = post("/dynamics", stream.getvalue()).replace(b"application/json", b"application/x-npy", 1)
+    return Question("cloud" if n < 1000 else "large cloud", request, (200,), judge)
+
+
+def _bad() -> list[Question]:
+    deep = b'{"input": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+    return [
+        _refused("broken json", post("/classify", b'{"input": '), 400),
+        _refused("deep nesting", post("/classify", deep), 400, 422),
+        _refused("no encoding", post("/classify", b'{"input": "\xff\xfe"}'), 400),
+        _refused("lone surrogate", post("/classify", b'{"input": "\\ud800"}'), 400, 422),
+        _refused("empty text", post("/classify", b'{"input": " "}'), 422),
+        _refused("unknown model", post("/classify", b'{"input": "a", "model": "none"}'), 404),
+        _refused("nan", post("/dynamics", b'{"points": [[NaN, 1]]}'), 422),
+        _refused("1e400", post("/dynamics", b'{"points": [[1e400, 1]]}'), 422),
+        _refused("ragged", post("/dynamics", b'{"points": [[1, 2], [1]]}'), 422),
+        _refused("no npy", post("/dynamics", b"\x93NUMPY").replace(b"n/json", b"n/x-npy", 1), 400),
+        _refused("media type", post("/classify", b"{}").replace(b"application/json", b"text/html", 1), 415),
+        _refused("unknown route", post("/classifies", b"{}"), 404),
+        _get("/classify", 405),
+    ]
+
+
+def _refused(kind: str, request: bytes, *statuses: int) -> Question:
+    def judge(body: bytes) -> str | None:
+        error = json.loads(body).get("error", {})
+        return None if error.get("type") and error.get("request_id") else f"not the one error shape: {body!r}"
+
+    return Question(f"bad: {kind}", request, statuses, judge)
+
+
+def _get(path: str, status: int) -> Question:
+    return Question(
+        f"get {path}", f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode(), (status,), _accept
+    )

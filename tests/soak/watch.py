@@ -1,0 +1,64 @@
+"""Looks at a process and its children once a second: memory, open files, threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import psutil
+
+
+@dataclass(frozen=True)
+class Sample:
+    at_s: float
+    memory_mb: float
+    files: int
+    threads: int
+
+
+class Watch:
+    """Samples from entering to leaving the block."""
+
+    def __init__(self, pid: int, every_s: float = 1.0) -> None:
+        self._process = psutil.Process(pid)
+        self._every_s = every_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._began = time.monotonic()
+        self.samples: list[Sample] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def now(self) -> Sample:
+        family = [self._process, *self._process.children(recursive=True)]
+        return Sample(
+            time.monotonic() - self._began,
+            sum(each.memory_info().rss for each in family) / 1e6,
+            sum(each.num_fds() for each in family),
+            sum(each.num_threads() for each in family),
+        )
+
+    def slope_mb_per_minute(self, after: float = 0.4) -> float:
+        """Growth of memory, by least squares over what came after this share of the time."""
+        late = self.samples[int(len(self.samples) * after) :]
+        slope = np.polyfit([each.at_s for each in late], [each.memory_mb for each in late], 1)[0]
+        return float(slope) * 60
+
+    def _look(self) -> None:
+        while not self._over.wait(self._every_s):
+            try:
+                self.samples.append(self.now())
+            except psutil.NoSuchProcess:  # a worker that a fault has ended
+                continue
