@@ -20,7 +20,7 @@ from service.bundle import Bundle
 from service.errors import BundleError, InvalidInput
 from service.explanation import DECIMALS, Clusters, Outputs, cluster, describe, follow, resolve_tie
 from service.runtime import Runtime, Session
-from service.tokens import Spans, Tokens, Words
+from service.tokens import Tokens, Words
 
 Explain = Literal["none", "leaders", "full"]
 Array = NDArray[Any]
@@ -121,12 +121,13 @@ class Sentiment:
         ties = self._resolve_ties(feeds, outputs, root)
         clusters = cluster(outputs, root)
         names = self._tokens.names[feeds.tokens]
-        spans = [self._tokens.spans(words) for words in feeds.words]
-        found = describe(outputs, clusters, ties, names, lambda b, i: spans[b].of(i))
+        find = self._tokens.spans
+        found = describe(outputs, clusters, ties, names, lambda b, i: find(feeds.words[b], i))
         for b, (answer, explanation) in enumerate(zip(answers, found, strict=True)):
             answer |= explanation
             if explain == "full":
-                answer["words"] = _words(b, feeds.words[b], spans[b], names[b], clusters, values)
+                spans = [find(feeds.words[b], i) for i in range(feeds.words[b].length)]
+                answer["words"] = _words(b, feeds.words[b], spans, names[b], clusters, values)
 
     def _resolve_ties(self, feeds: Batch, outputs: Outputs, root: Array) -> dict[int, tuple[int, ...]]:
         """Ties are rare: the texts that have some run once more, for the members of every C_i."""
@@ -157,7 +158,12 @@ def _pad(batch: Sequence[Words]) -> Batch:
 
 
 def _words(
-    b: int, words: Words, spans: Spans, names: Array, clusters: Clusters, values: Mapping[str, Array]
+    b: int,
+    words: Words,
+    spans: Sequence[list[list[int]]],
+    names: Array,
+    clusters: Clusters,
+    values: Mapping[str, Array],
 ) -> list[dict[str, Any]]:
     """Every word of text b in the order in which they are first met."""
     width = values["size"].shape[1]
@@ -167,7 +173,7 @@ def _words(
     return [
         {
             "text": names[i],
-            "spans": spans.of(i),
+            "spans": spans[i],
             "cluster": int(clusters.number[b * width + i]) - clusters.start[b],
             "leader": bool(leads[i]),
             "contribution": contribution[i],

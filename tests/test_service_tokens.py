@@ -55,16 +55,14 @@ def test_tokens_read_together_are_those_read_alone() -> None:
         assert bag(together) == bag(alone)
         assert together.tokens == alone.tokens
         assert together.unknown == alone.unknown
-        spans = TOKENS.spans(together), TOKENS.spans(alone)
         for i in range(alone.length):
-            assert spans[0].of(i) == spans[1].of(i)
+            assert TOKENS.spans(together, i) == TOKENS.spans(alone, i)
 
 
 def test_tokens_spans_cover_words_and_phrases() -> None:
     text = "Waste OF\ntime, the waste"
     (words,) = TOKENS.read([text])
-    spans = TOKENS.spans(words)
-    found = {TOKENS.names[id_]: spans.of(i) for i, id_ in enumerate(words.ids)}
+    found = {TOKENS.names[id_]: TOKENS.spans(words, i) for i, id_ in enumerate(words.ids)}
     assert found == {
         "waste": [[0, 5], [19, 24]],
         "of": [[6, 8]],

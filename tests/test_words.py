@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from model_export.tokens import tokenizer_of
-from service.words import WordReader, vocabulary
+from service.words import WordReader, find_words
 
 DEFINITION = tokenizer_of(["good"])
 READER = WordReader(DEFINITION.to_str())
@@ -62,47 +62,62 @@ def words_by_definition(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     return words, DEFINITION.encode(text).offsets
 
 
-def spans_of(reader: WordReader, text: str) -> list[tuple[int, int]]:
-    starts, ends = reader.spans(reader.read(text))
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+def words_read(
+    texts: list[str], reader: WordReader = READER
+) -> list[tuple[list[str], list[tuple[int, int]]]]:
+    """(words, spans) of each text, read together."""
+    found = reader.read(texts)
+    rows: list[tuple[list[str], list[tuple[int, int]]]] = [([], []) for _ in texts]
+    for i, (text, start, end) in enumerate(zip(found.text, found.start, found.end, strict=True)):
+        rows[text][0].append(found.spelling[i])
+        rows[text][1].append((int(start), int(end)))
+    return rows
 
 
-@given(st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text(max_size=40)))
+TEXTS = st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text(max_size=40))
+
+
+@settings(deadline=None, max_examples=60)  # other tests share the machine
+@given(TEXTS)
 @example("I do n't <br /><BR>like it 's <b>über</b> Été…")
 @example("<br")
 @example("a<b n't> 's")
 def test_reader_reads_what_the_definition_reads(text: str) -> None:
-    words, spans = words_by_definition(text)
-    reading = READER.read(text)
-    assert reading.words == words
-    assert spans_of(READER, text) == spans
+    assert words_read([text]) == [words_by_definition(text)]
 
 
-def test_reader_takes_the_fast_way_for_plain_and_accented_text() -> None:
-    assert READER.read("A superb film!<br />Don’t miss Amélie").folded is not None
-    assert READER.read("A superb film!<br />Don’t miss Amélie").words == [
-        "a", "superb", "film", "!", "don't", "miss", "amelie",
-    ]  # fmt: skip
+@settings(deadline=None, max_examples=60)  # other tests share the machine
+@given(st.lists(TEXTS, max_size=6))
+def test_reader_reads_many_texts_as_it_reads_one(texts: list[str]) -> None:
+    assert words_read(texts) == [words_by_definition(text) for text in texts]
 
 
-@pytest.mark.parametrize("text", ["do n't", "½ star", "e\u0301tude", "中文"])
+@settings(deadline=None, max_examples=60)  # other tests share the machine
+@given(TEXTS)
+def test_arrays_find_what_the_expression_finds(text: str) -> None:
+    folded = READER.fold(text) or ""
+    arrays, expression = find_words([folded, folded], few=0), find_words([folded, folded], few=10**6)
+    for name in ("text", "start", "end"):
+        assert getattr(arrays, name).tolist() == getattr(expression, name).tolist()
+
+
+def test_reader_folds_plain_and_accented_text() -> None:
+    assert READER.fold("A superb film!<br />Don’t miss Amélie") == "a superb film!      don't miss amelie"
+
+
+@pytest.mark.parametrize("text", ["do n't", "½ star", "e\u0301tude", "中文", "a\0b"])
 def test_reader_leaves_what_changes_length_to_the_definition(text: str) -> None:
-    assert READER.read(text).folded is None
+    assert READER.fold(text) is None
 
 
 def test_reader_spans_are_offsets_into_the_text_as_sent() -> None:
     text = "Été <br /> I do n't"
-    assert [text[start:end] for start, end in spans_of(READER, text)] == ["Été", "I", "do n't"]
+    ((_, spans),) = words_read([text])
+    assert [text[start:end] for start, end in spans] == ["Été", "I", "do n't"]
 
 
 def test_reader_follows_another_pipeline() -> None:
     pipeline = json.loads(DEFINITION.to_str())
     pipeline["pre_tokenizer"] = {"type": "WhitespaceSplit"}
     reader = WordReader(Tokenizer.from_str(json.dumps(pipeline)).to_str())
-    reading = reader.read("So-so, really!")
-    assert reading.words == ["so-so,", "really!"]
-    assert spans_of(reader, "So-so, really!") == [(0, 6), (7, 14)]
-
-
-def test_vocabulary_is_that_of_the_file() -> None:
-    assert vocabulary(DEFINITION.to_str()) == {"[PAD]": 0, "[UNK]": 1, "good": 2}
+    assert words_read(["So-so, really!"], reader) == [(["so-so,", "really!"], [(0, 6), (7, 14)])]
