@@ -94,6 +94,15 @@ export class Board {
     const remove = has(() => acts.remove(chosen));
     const moves = { ArrowLeft: by(-1, 0), ArrowRight: by(1, 0), ArrowUp: by(0, 1), ArrowDown: by(0, -1) };
     const choose = { ",": () => acts.choose(-1), ".": () => acts.choose(1), w: has(() => acts.mark(chosen)) };
-    return { ...moves, ...choose, n: add, N: add, W: choose.w, Delete: remove, Backspace: remove, " ": () => acts.play() };
+    return {
+      ...moves,
+      ...choose,
+      n: add,
+      N: add,
+      W: choose.w,
+      Delete: remove,
+      Backspace: remove,
+      " ": () => acts.play(),
+    };
   }
 }

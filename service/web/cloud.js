@@ -5,13 +5,13 @@ import { Board } from "./board.js";
 import { Ellipse } from "./ellipse.js";
 import { announce, byId, el, showProblem } from "./element.js";
 import { Film, flat } from "./film.js";
+import { listenForPoints } from "./intake.js";
 import { Landscape } from "./landscape.js";
 import { matrixOf, shapeOf } from "./matrix.js";
 import { showBadge, showOutcome, verdictOf } from "./outcome.js";
 import { Picture, addExport } from "./picture.js";
 import { Player } from "./player.js";
 import { PRESETS } from "./presets.js";
-import { readFile, readText } from "./table.js";
 import { Wish } from "./wish.js";
 
 const EDIT_MS = 40;
@@ -22,12 +22,26 @@ const FAR = 400; // layers; a certificate comes long before, ties of the limit w
 export class Cloud {
   /** `onChange()` hears that the link has changed. */
   constructor(api, onChange) {
-    Object.assign(this, { api, onChange, latest: new Latest(EDIT_MS), points: [], alpha: 0.5, preset: null, seed: 1, told: 0 });
+    Object.assign(this, {
+      api,
+      onChange,
+      latest: new Latest(EDIT_MS),
+      points: [],
+      alpha: 0.5,
+      preset: null,
+      seed: 1,
+      told: 0,
+    });
     this.landscape = new Landscape();
     this.film = new Film([], null);
     this.landscape.show(this.film);
     this.picture = new Picture(byId("cloud"), (painter) => this.landscape.draw(painter));
-    this.player = new Player(byId("cloud-player"), "the cloud", (t) => this.moveTo(t), (t) => this.describe(t));
+    this.player = new Player(
+      byId("cloud-player"),
+      "the cloud",
+      (t) => this.moveTo(t),
+      (t) => this.describe(t),
+    );
     this.ellipse = new Ellipse(byId("ellipse"), () => this.change());
     this.board = new Board(byId("cloud"), this.landscape, this.acts());
     this.wish = new Wish(api, this);
@@ -38,20 +52,20 @@ export class Cloud {
     byId("alpha").addEventListener("input", (event) => this.setAlpha(2 ** Number(event.target.value)));
     byId("presets").append(
       ...Object.entries(PRESETS).map(([name, { title }]) =>
-        el("button", { type: "button", class: "chip", "data-preset": name, "aria-pressed": "false", onclick: () => this.choosePreset(name) }, title)),
+        el(
+          "button",
+          {
+            type: "button",
+            class: "chip",
+            "data-preset": name,
+            "aria-pressed": "false",
+            onclick: () => this.choosePreset(name),
+          },
+          title,
+        ),
+      ),
     );
-    byId("points-use").addEventListener("click", () => this.read(async () => readText(byId("points").value)));
-    byId("points-file").addEventListener("change", ({ target }) => this.read(() => readFile(target.files[0])));
-    byId("cloud-clear").addEventListener("click", () => this.load([]));
-    const stage = byId("cloud-stage");
-    for (const [name, on] of [["dragover", true], ["dragleave", false], ["drop", false]]) {
-      stage.addEventListener(name, (event) => {
-        event.preventDefault();
-        stage.classList.toggle("dropping", on);
-        if (name === "drop" && event.dataTransfer.files[0]) this.read(() => readFile(event.dataTransfer.files[0]));
-      });
-    }
-    byId("cloud").addEventListener("paste", (event) => this.read(async () => readText(event.clipboardData.getData("text"))));
+    listenForPoints((rows) => this.read(rows));
     const size = () => ({ width: this.picture.width, height: this.picture.height });
     addExport(byId("cloud-export"), "cloud", size, (painter) => this.landscape.draw(painter));
   }
@@ -62,11 +76,17 @@ export class Cloud {
       tool: () => document.querySelector("#tools input:checked").value,
       place: (x, y) => this.edit((points) => points.push([x, y]) - 1),
       move: (i, x, y) => this.edit((points) => (points[i] = [x, y])),
-      nudge: (i, dx, dy) => this.edit((points) => (points[i] = [tidy(points[i][0] + dx), tidy(points[i][1] + dy)])),
+      nudge: (i, dx, dy) =>
+        this.edit((points) => (points[i] = [tidy(points[i][0] + dx), tidy(points[i][1] + dy)])),
       remove: (i) => this.removePoint(i),
       mark: (i) => this.wish.mark(i),
       select: (i) => this.select(i),
-      choose: (step) => this.points.length && this.select(((this.landscape.selected ?? -step) + step + this.points.length) % this.points.length, true),
+      choose: (step) =>
+        this.points.length &&
+        this.select(
+          ((this.landscape.selected ?? -step) + step + this.points.length) % this.points.length,
+          true,
+        ),
       play: () => this.player.toggle(),
       zoom: () => this.picture.redraw(),
     };
@@ -75,7 +95,10 @@ export class Cloud {
   /** Changes the points by hand: back to layer 0, which is where they are put. */
   edit(change) {
     if (this.points.some((row) => row.length !== 2)) {
-      showProblem(byId("cloud-problem"), "Points of other than two numbers are shown by their first two, and cannot be moved here.");
+      showProblem(
+        byId("cloud-problem"),
+        "Points of other than two numbers are shown by their first two, and cannot be moved here.",
+      );
       return null;
     }
     this.points = [...this.points]; // films hold the array they were made of
@@ -147,7 +170,13 @@ export class Cloud {
   request() {
     const plane = this.points.every((row) => row.length === 2);
     const include = ["assignment", "limits", "trajectory", "polytope"];
-    return { points: this.points, alpha: this.alpha, A: plane ? matrixOf(this.ellipse) : null, max_layers: FAR, include };
+    return {
+      points: this.points,
+      alpha: this.alpha,
+      A: plane ? matrixOf(this.ellipse) : null,
+      max_layers: FAR,
+      include,
+    };
   }
 
   /** Something is different: ask what becomes of it now. */
@@ -175,7 +204,8 @@ export class Cloud {
     this.film = film;
     this.landscape.show(film);
     const { answer } = film;
-    const marks = film.certified === null ? [] : [{ layer: film.certified, title: `certified at layer ${film.certified}` }];
+    const marks =
+      film.certified === null ? [] : [{ layer: film.certified, title: `certified at layer ${film.certified}` }];
     this.player.load(answer?.trajectory ? film.layers : 0, { at, marks });
     if (answer && !answer.trajectory) return this.picture.redraw();
     showBadge(byId("cloud-badge"), answer);
@@ -184,16 +214,21 @@ export class Cloud {
   }
 
   showPoints() {
-    for (const chip of byId("presets").children) chip.setAttribute("aria-pressed", String(chip.dataset.preset === this.preset));
+    for (const chip of byId("presets").children)
+      chip.setAttribute("aria-pressed", String(chip.dataset.preset === this.preset));
     const area = byId("points");
     if (document.activeElement === area) return;
     const many = this.points.length > LISTED_UP_TO;
-    area.value = many ? `# ${this.points.length} points: too many to list` : this.points.map((row) => row.join(", ")).join("\n");
+    area.value = many
+      ? `# ${this.points.length} points: too many to list`
+      : this.points.map((row) => row.join(", ")).join("\n");
   }
 
   describe(t) {
     const at = Number(t.toFixed(1));
-    return this.film?.certified !== null && t > this.film?.certified ? `layer ${at}, closed form` : `layer ${at}`;
+    return this.film?.certified !== null && t > this.film?.certified
+      ? `layer ${at}, closed form`
+      : `layer ${at}`;
   }
 
   moveTo(t) {
@@ -221,7 +256,8 @@ export class Cloud {
   values() {
     const { stretch, turn } = this.ellipse;
     const named = this.preset && { preset: this.preset, seed: PRESETS[this.preset].again ? this.seed : null };
-    const listed = this.points.length <= LINKED_UP_TO ? { points: this.points.map((row) => row.join(",")).join(";") } : {};
+    const listed =
+      this.points.length <= LINKED_UP_TO ? { points: this.points.map((row) => row.join(",")).join(";") } : {};
     const A = stretch === 1 ? {} : { stretch: stretch.toFixed(3), turn: Math.round(turn) };
     return { ...(named || listed), alpha: this.alpha, ...A };
   }
@@ -229,7 +265,10 @@ export class Cloud {
   /** Opens the room with what a link says. */
   open(values) {
     const preset = values.get("preset") ?? (values.has("points") ? null : "triangle");
-    const points = (values.get("points") ?? "").split(";").filter(Boolean).map((row) => row.split(",").map(Number));
+    const points = (values.get("points") ?? "")
+      .split(";")
+      .filter(Boolean)
+      .map((row) => row.split(",").map(Number));
     const known = preset in PRESETS;
     this.seed = Number(values.get("seed")) || 1;
     this.showAlpha(Number(values.get("alpha")) || (known ? PRESETS[preset].alpha : 0.5));
@@ -247,5 +286,7 @@ const tidy = (x) => Number(x.toFixed(6));
 /** While the next answer is on its way the colours and first leaders of the last one stay; its film does not. */
 function stale(answer) {
   const leaders = answer?.leaders.filter(({ since_layer }) => since_layer === 0);
-  return answer && { ...answer, leaders, trajectory: null, limits: null, polytope: null, certified_layer: null };
+  return (
+    answer && { ...answer, leaders, trajectory: null, limits: null, polytope: null, certified_layer: null }
+  );
 }

@@ -18,9 +18,16 @@ function show(document) {
   const routes = Object.entries(document.paths).flatMap(([path, item]) =>
     METHODS.filter((method) => item[method]).map((method) => ({ path, method, ...item[method] })),
   );
-  byId("docs-about").textContent = document.info.description?.split("\n")[0] || `${document.info.title} ${document.info.version}`;
+  byId("docs-about").textContent =
+    document.info.description?.split("\n")[0] || `${document.info.title} ${document.info.version}`;
   byId("docs-routes").replaceChildren(...routes.map((route) => routeNode(route, document)));
-  byId("docs-index").replaceChildren(el("ul", {}, routes.map((route) => el("li", {}, el("a", { href: `#${anchor(route)}` }, label(route))))));
+  byId("docs-index").replaceChildren(
+    el(
+      "ul",
+      {},
+      routes.map((route) => el("li", {}, el("a", { href: `#${anchor(route)}` }, label(route)))),
+    ),
+  );
 }
 
 const anchor = ({ method, path }) => `${method}${path.replace(/\W+/g, "-")}`;
@@ -32,24 +39,34 @@ function routeNode(route, document) {
     { class: "card route", id: anchor(route) },
     el("h2", {}, label(route)),
     el("p", { class: "about" }, paragraphs(route.description ?? route.summary ?? "")),
-    route.parameters?.length ? [el("h3", {}, "In the address"), table(route.parameters.map((p) => fieldOf(p.name, p.schema, p.required, p.description, document)))] : [],
+    route.parameters?.length
+      ? [
+          el("h3", {}, "In the address"),
+          table(route.parameters.map((p) => fieldOf(p.name, p.schema, p.required, p.description, document))),
+        ]
+      : [],
     ...bodies("Sent", route.requestBody?.content, document),
-    ...Object.entries(route.responses ?? {}).flatMap(([status, response]) => responseNodes(status, response, document)),
+    ...Object.entries(route.responses ?? {}).flatMap(([status, response]) =>
+      responseNodes(status, response, document),
+    ),
   );
 }
 
-const paragraphs = (text) => text.split(/\n\s*\n/).flatMap((part, k) => (k ? [el("br"), el("br"), part] : [part]));
+const paragraphs = (text) =>
+  text.split(/\n\s*\n/).flatMap((part, k) => (k ? [el("br"), el("br"), part] : [part]));
 
 function responseNodes(status, response, document) {
   const resolved = resolve(response, document);
-  if (!status.startsWith("2")) return [el("p", { class: "fine" }, el("b", {}, status), ` ${resolved.description}`)];
+  if (!status.startsWith("2"))
+    return [el("p", { class: "fine" }, el("b", {}, status), ` ${resolved.description}`)];
   const shown = bodies(`Answered, ${status}`, resolved.content, document);
   return shown.length ? shown : [el("p", { class: "fine" }, el("b", {}, status), ` ${resolved.description}`)];
 }
 
 function bodies(title, content = {}, document) {
   return Object.entries(content).flatMap(([type, { schema, example, examples }]) => {
-    const sample = example ?? Object.values(examples ?? {})[0]?.value ?? resolve(schema, document)?.examples?.[0];
+    const sample =
+      example ?? Object.values(examples ?? {})[0]?.value ?? resolve(schema, document)?.examples?.[0];
     const fields = fieldsOf(schema, document);
     return [
       el("h3", {}, title, " ", el("small", {}, type)),
@@ -61,7 +78,12 @@ function bodies(title, content = {}, document) {
 
 function table(fields) {
   const rows = fields.map(({ name, kind, about, required }) =>
-    el("tr", {}, el("th", { scope: "row" }, el("code", {}, name), required ? el("i", { title: "required" }, "*") : ""), el("td", {}, el("span", { class: "soft" }, kind), about ? ` ${about}` : "")),
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, el("code", {}, name), required ? el("i", { title: "required" }, "*") : ""),
+      el("td", {}, el("span", { class: "soft" }, kind), about ? ` ${about}` : ""),
+    ),
   );
   return el("table", { class: "fields" }, el("tbody", {}, rows));
 }
@@ -79,7 +101,10 @@ function fieldsOf(schema, document, before = "", depth = 0) {
 }
 
 function fieldOf(name, schema, required, about, document) {
-  const fallback = schema?.default !== undefined && schema.default !== null ? `, default ${JSON.stringify(schema.default)}` : "";
+  const fallback =
+    schema?.default !== undefined && schema.default !== null
+      ? `, default ${JSON.stringify(schema.default)}`
+      : "";
   return { name, required, about: about ?? "", kind: kindOf(schema, document) + fallback };
 }
 
@@ -93,14 +118,23 @@ function kindOf(schema, document, depth = 0) {
   if (!found || depth > 5) return "any";
   if (found.enum) return found.enum.map((x) => JSON.stringify(x)).join(" | ");
   if (found.const !== undefined) return JSON.stringify(found.const);
-  if (found.anyOf ?? found.oneOf) return options(found, document).map((part) => kindOf(part, document, depth + 1)).join(" | ");
+  if (found.anyOf ?? found.oneOf)
+    return options(found, document)
+      .map((part) => kindOf(part, document, depth + 1))
+      .join(" | ");
   if (found.type === "array") return `[${kindOf(found.items, document, depth + 1)}, \u2026]`;
   return found.type ?? "object";
 }
 
 function resolve(schema, document) {
   if (!schema?.$ref) return schema;
-  return resolve(schema.$ref.replace("#/", "").split("/").reduce((at, name) => at?.[name], document), document);
+  return resolve(
+    schema.$ref
+      .replace("#/", "")
+      .split("/")
+      .reduce((at, name) => at?.[name], document),
+    document,
+  );
 }
 
 const theme = localStorage.getItem("hardmax-theme");

@@ -26,8 +26,12 @@ export class Ellipse {
       this.drag(event);
     });
     this.picture.addEventListener("pointermove", (event) => event.buttons && this.drag(event));
-    byId("stretch").addEventListener("input", (event) => this.change({ stretch: 2 ** Number(event.target.value), turn: this.turn }));
-    byId("turn").addEventListener("input", (event) => this.change({ stretch: this.stretch, turn: Number(event.target.value) }));
+    byId("stretch").addEventListener("input", (event) =>
+      this.change({ stretch: 2 ** Number(event.target.value), turn: this.turn }),
+    );
+    byId("turn").addEventListener("input", (event) =>
+      this.change({ stretch: this.stretch, turn: Number(event.target.value) }),
+    );
   }
 
   drag(event) {

@@ -42,7 +42,10 @@ export class Film {
 
   /** Leaders that were none at first, in the order they appear. */
   get emerging() {
-    return [...this.since].filter(([, since]) => since > 0).sort((a, b) => a[1] - b[1]).map(([index, layer]) => ({ index, layer }));
+    return [...this.since]
+      .filter(([, since]) => since > 0)
+      .sort((a, b) => a[1] - b[1])
+      .map(([index, layer]) => ({ index, layer }));
   }
 }
 

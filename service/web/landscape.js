@@ -65,7 +65,8 @@ export class Landscape {
     const places = film.frames[film.certified ?? film.layers];
     const hull = around(corners.map((i) => [view.x(places[2 * i]), view.y(places[2 * i + 1])]));
     if (hull.length > 2) painter.polygon(hull, { fill: colour("accent"), alpha: 0.07 });
-    if (hull.length > 1) painter.polygon(hull, { stroke: colour("accent"), width: 1.25, alpha: 0.45, dash: [2, 4] });
+    if (hull.length > 1)
+      painter.polygon(hull, { stroke: colour("accent"), width: 1.25, alpha: 0.45, dash: [2, 4] });
   }
 
   drawTrails(painter) {
@@ -74,7 +75,12 @@ export class Landscape {
       const [a, b] = [film.frames[k], film.at(Math.min(k + 1, t))];
       const alpha = 0.14 + 0.36 * (1 - (t - k) / (t + 1));
       for (const { rank, members } of this.groups) {
-        const lines = members.flatMap((i) => [view.x(a[2 * i]), view.y(a[2 * i + 1]), view.x(b[2 * i]), view.y(b[2 * i + 1])]);
+        const lines = members.flatMap((i) => [
+          view.x(a[2 * i]),
+          view.y(a[2 * i + 1]),
+          view.x(b[2 * i]),
+          view.y(b[2 * i + 1]),
+        ]);
         painter.segments(lines, { stroke: hue(rank), width: 1.25, alpha });
       }
     }
@@ -102,10 +108,16 @@ export class Landscape {
       const [x, y] = [view.x(places[2 * i]), view.y(places[2 * i + 1])];
       const born = film.since.get(i);
       const age = t - born;
-      if (born > 0 && age < 1) painter.dots([x, y], 12 + 26 * age, { stroke: colour("accent"), width: 2, alpha: 1 - age });
+      if (born > 0 && age < 1)
+        painter.dots([x, y], 12 + 26 * age, { stroke: colour("accent"), width: 2, alpha: 1 - age });
       painter.star(x, y, r, { fill: this.hueOf(i), stroke: colour("card"), width: 1.5 });
       if (leaders.length <= NUMBERS_UP_TO) {
-        painter.text(x + 12, y - 10, String(i), { fill: colour("ink"), size: 12, weight: 600, halo: colour("card") });
+        painter.text(x + 12, y - 10, String(i), {
+          fill: colour("ink"),
+          size: 12,
+          weight: 600,
+          halo: colour("card"),
+        });
       }
     }
   }

@@ -10,10 +10,16 @@ const SHOWN = 9;
 /** Rows of {kind, name, from, to, adds, cluster}: each begins where the one before ended. */
 export function ledgerRows(item, shown = SHOWN) {
   const ordered = [...item.clusters].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution));
-  const [kept, rest] = ordered.length > shown + 1 ? [ordered.slice(0, shown), ordered.slice(shown)] : [ordered, []];
+  const [kept, rest] =
+    ordered.length > shown + 1 ? [ordered.slice(0, shown), ordered.slice(shown)] : [ordered, []];
   const entries = [
     { kind: "bias", name: "bias", adds: item.bias },
-    ...kept.map((cluster) => ({ kind: cluster.kind, name: cluster.leaders.join(" + "), adds: cluster.contribution, cluster })),
+    ...kept.map((cluster) => ({
+      kind: cluster.kind,
+      name: cluster.leaders.join(" + "),
+      adds: cluster.contribution,
+      cluster,
+    })),
   ];
   if (rest.length) {
     const adds = rest.reduce((sum, { contribution }) => sum + contribution, 0);
@@ -96,27 +102,50 @@ export class Ledger {
     const look = { onclick: toggle, onfocus: () => this.onPoint(id), onblur: () => this.onPoint(null) };
     return el(
       "button",
-      { type: "button", class: "name", "aria-expanded": String(open), "aria-controls": open ? `words-${id}` : null, ...look },
+      {
+        type: "button",
+        class: "name",
+        "aria-expanded": String(open),
+        "aria-controls": open ? `words-${id}` : null,
+        ...look,
+      },
       row.kind === "tie" ? el("i", { class: "tie", "aria-hidden": "true" }) : star(),
       el("span", { class: "who" }, row.name),
-      others > 0 && el("small", {}, `+${others}`, el("span", { class: "unseen" }, ` ${others === 1 ? "word" : "words"}`)),
+      others > 0 &&
+        el("small", {}, `+${others}`, el("span", { class: "unseen" }, ` ${others === 1 ? "word" : "words"}`)),
     );
   }
 
   wordChips(cluster) {
-    const members = this.item.words.map((word, token) => ({ word, token })).filter(({ word }) => word.cluster === cluster.id);
+    const members = this.item.words
+      .map((word, token) => ({ word, token }))
+      .filter(({ word }) => word.cluster === cluster.id);
     members.sort((a, b) => Math.abs(b.word.contribution) - Math.abs(a.word.contribution));
     const chips = members.map(({ word, token }) =>
-      el("li", { title: `${word.text} ${sentenceOf(this.item, token)}` }, word.text,
-        el("span", { class: word.contribution >= 0 ? "pos" : "neg" }, signed(word.contribution))),
+      el(
+        "li",
+        { title: `${word.text} ${sentenceOf(this.item, token)}` },
+        word.text,
+        el("span", { class: word.contribution >= 0 ? "pos" : "neg" }, signed(word.contribution)),
+      ),
     );
-    return el("ul", { class: "members", "aria-label": `${plural(members.length, "word")} of this cluster` }, chips);
+    return el(
+      "ul",
+      { class: "members", "aria-label": `${plural(members.length, "word")} of this cluster` },
+      chips,
+    );
   }
 }
 
 function barNode({ from, to, adds }, k, { low, size }) {
   const left = (Math.min(from, to) - low) / size;
-  const vars = { "--left": left, "--width": Math.abs(to - from) / size, "--zero": -low / size, "--from": (from - low) / size, "--k": k };
+  const vars = {
+    "--left": left,
+    "--width": Math.abs(to - from) / size,
+    "--zero": -low / size,
+    "--from": (from - low) / size,
+    "--k": k,
+  };
   const bar = el("i", { class: adds >= 0 ? "pos" : "neg" });
   const node = el("div", { class: "rod", "aria-hidden": "true" }, bar);
   setVariables(node, vars);
@@ -124,8 +153,16 @@ function barNode({ from, to, adds }, k, { low, size }) {
 }
 
 function totalRow(item, { low, size }) {
-  const vars = { "--left": (Math.min(0, item.logit) - low) / size, "--width": Math.abs(item.logit) / size, "--zero": -low / size };
-  const rod = el("div", { class: "rod total", "aria-hidden": "true", vars }, el("i", { class: item.logit >= 0 ? "pos" : "neg" }));
+  const vars = {
+    "--left": (Math.min(0, item.logit) - low) / size,
+    "--width": Math.abs(item.logit) / size,
+    "--zero": -low / size,
+  };
+  const rod = el(
+    "div",
+    { class: "rod total", "aria-hidden": "true", vars },
+    el("i", { class: item.logit >= 0 ? "pos" : "neg" }),
+  );
   return el(
     "tr",
     { class: "total" },
@@ -154,8 +191,20 @@ export function drawLedger(painter, rows, item) {
     if (starred) painter.star(8, y, 6, { fill: side(row.adds) });
     const name = row.name.length > 26 ? `${row.name.slice(0, 25)}\u2026` : row.name;
     painter.text(20, y, name, { fill: colour("ink"), size: 13, weight: row.kind === "total" ? 600 : 400 });
-    painter.rect(Math.min(x(row.from), x(row.to)), y - 7, Math.max(1, Math.abs(x(row.to) - x(row.from))), 14, side(row.adds));
-    if (row.kind !== "total") painter.segments([x(row.to), y + 7, x(row.to), y + ROW - 7], { stroke: colour("soft"), alpha: 0.5 });
-    painter.text(PICTURE.width - 6, y, signed(row.adds), { fill: side(row.adds), size: 13, weight: 600, align: "right" });
+    painter.rect(
+      Math.min(x(row.from), x(row.to)),
+      y - 7,
+      Math.max(1, Math.abs(x(row.to) - x(row.from))),
+      14,
+      side(row.adds),
+    );
+    if (row.kind !== "total")
+      painter.segments([x(row.to), y + 7, x(row.to), y + ROW - 7], { stroke: colour("soft"), alpha: 0.5 });
+    painter.text(PICTURE.width - 6, y, signed(row.adds), {
+      fill: side(row.adds),
+      size: 13,
+      weight: 600,
+      align: "right",
+    });
   });
 }

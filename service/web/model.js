@@ -6,7 +6,11 @@ import { cloudSnippets, reviewSnippets, showSnippets } from "./snippets.js";
 
 const KINDS = { sentiment: "reviews", dynamics: "clouds", sequences: "sequences" };
 /** Figures set large, if a card has them: the first match of each. */
-const TELLING = [/test.*accuracy|^(?!.*valid).*accuracy/, /validation.*accuracy/, /clusters.*(hundred|100|review)|leaders.*(hundred|100|review|mean)/];
+const TELLING = [
+  /test.*accuracy|^(?!.*valid).*accuracy/,
+  /validation.*accuracy/,
+  /clusters.*(hundred|100|review)|leaders.*(hundred|100|review|mean)/,
+];
 
 export class Model {
   /** `rooms` holds the review and the cloud whose last requests are shown as programs. */
@@ -39,9 +43,23 @@ export class Model {
 
   showPrograms() {
     const { review, cloud } = this.rooms;
-    const text = review.request ?? { input: "A superb cast and a story that stays with you.", model: "sentiment", explain: "leaders" };
+    const text = review.request ?? {
+      input: "A superb cast and a story that stays with you.",
+      model: "sentiment",
+      explain: "leaders",
+    };
     showSnippets(byId("snippet-review"), reviewSnippets({ ...text, explain: "leaders" }));
-    const points = cloud.points.length ? cloud.request() : { points: [[1, 1], [0.5, -0.5], [-1, -1]], alpha: 0.5, A: null };
+    const points = cloud.points.length
+      ? cloud.request()
+      : {
+          points: [
+            [1, 1],
+            [0.5, -0.5],
+            [-1, -1],
+          ],
+          alpha: 0.5,
+          A: null,
+        };
     showSnippets(byId("snippet-cloud"), cloudSnippets(points));
   }
 }
@@ -52,21 +70,37 @@ const useOf = (card) => (card.default ? 0 : card.kind === "sentiment" ? 1 : 2);
 
 function cardNode(card) {
   const figures = Object.entries(flatten(card.figures ?? {}));
-  const large = TELLING.map((telling) => figures.find(([name, value]) => typeof value === "number" && telling.test(name))).filter(Boolean);
+  const large = TELLING.map((telling) =>
+    figures.find(([name, value]) => typeof value === "number" && telling.test(name)),
+  ).filter(Boolean);
   const facts = [
-    ["Dimension", card.dimension], ["Layers", card.layers], ["\u03b1", card.alpha], ["Vocabulary", card.vocabulary?.toLocaleString("en")],
-    ["Labels", card.labels?.join(", ")], ["Licence", card.licence], ["Made", card.created?.slice?.(0, 10)],
+    ["Dimension", card.dimension],
+    ["Layers", card.layers],
+    ["\u03b1", card.alpha],
+    ["Vocabulary", card.vocabulary?.toLocaleString("en")],
+    ["Labels", card.labels?.join(", ")],
+    ["Licence", card.licence],
+    ["Made", card.created?.slice?.(0, 10)],
     ...Object.entries(flatten(card.data ?? {})).map(([name, value]) => [wordsOf(name), figure(name, value)]),
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
   return el(
     "article",
     { class: "card model-card", "data-model": card.name },
-    el("h2", {}, card.name, el("small", {}, card.default ? "default" : KINDS[card.kind] ?? card.kind)),
+    el("h2", {}, card.name, el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
     el("p", {}, card.description),
     large.length ? el("dl", { class: "figures" }, large.map(pair)) : null,
-    el("dl", { class: "facts" }, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value))))),
+    el(
+      "dl",
+      { class: "facts" },
+      facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value)))),
+    ),
     figures.length
-      ? el("details", {}, el("summary", {}, `All figures (${figures.length})`), el("dl", { class: "facts" }, figures.map(pair)))
+      ? el(
+          "details",
+          {},
+          el("summary", {}, `All figures (${figures.length})`),
+          el("dl", { class: "facts" }, figures.map(pair)),
+        )
       : null,
   );
 }
@@ -78,13 +112,17 @@ function flatten(figures, before = "") {
   return Object.fromEntries(
     Object.entries(figures).flatMap(([name, value]) => {
       const whole = before ? `${before}_${name}` : name;
-      if (value !== null && typeof value === "object" && !Array.isArray(value)) return Object.entries(flatten(value, whole));
+      if (value !== null && typeof value === "object" && !Array.isArray(value))
+        return Object.entries(flatten(value, whole));
       return [[whole, Array.isArray(value) ? value.join(", ") : value]];
     }),
   );
 }
 
-const wordsOf = (name) => capital(name.replaceAll("_", " ")).replace(/\bimdb\b/gi, "IMDb").replace(/\bsst2?\b/gi, (s) => s.toUpperCase());
+const wordsOf = (name) =>
+  capital(name.replaceAll("_", " "))
+    .replace(/\bimdb\b/gi, "IMDb")
+    .replace(/\bsst2?\b/gi, (s) => s.toUpperCase());
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 

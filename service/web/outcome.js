@@ -18,7 +18,11 @@ export function verdictOf(answer) {
     const long = `Converged after ${plural(answer.layers, "layer")}: nothing moves any more, but a tie is decided only in the limit, so no certificate.`;
     return { short: `Converged after ${plural(answer.layers, "layer")}`, sure: false, long };
   }
-  return { short: `Stopped at layer ${answer.layers}`, sure: false, long: `Stopped after ${plural(answer.layers, "layer")} without a certificate.` };
+  return {
+    short: `Stopped at layer ${answer.layers}`,
+    sure: false,
+    long: `Stopped after ${plural(answer.layers, "layer")} without a certificate.`,
+  };
 }
 
 export function showBadge(node, answer) {
@@ -26,7 +30,11 @@ export function showBadge(node, answer) {
   if (!answer) return;
   const { short, sure } = verdictOf(answer);
   const margin = answer.margin === null || !sure ? "" : `, margin ${answer.margin.toPrecision(2)}`;
-  node.replaceChildren(el("span", { class: sure ? "ok" : "" }, sure ? "\u2713 " : ""), el("b", {}, short), margin);
+  node.replaceChildren(
+    el("span", { class: sure ? "ok" : "" }, sure ? "\u2713 " : ""),
+    el("b", {}, short),
+    margin,
+  );
 }
 
 /** `answer` is null while there is none: no point is placed, or it is on its way. */
@@ -43,7 +51,9 @@ export function showOutcome(answer, film) {
   const counts = `${plural(n, "point")}, ${plural(leaders.length, "leader")}, ${plural(clusters.length, "cluster")}${ties ? ` (${plural(ties, "tie")})` : ""}.`;
   byId("outcome").textContent = `${verdictOf(answer).long} ${counts}`;
   byId("emerging").replaceChildren(
-    ...film.emerging.slice(0, 6).map(({ index, layer }) => el("li", {}, star(), `Point ${index} becomes a leader at layer ${layer}.`)),
+    ...film.emerging
+      .slice(0, 6)
+      .map(({ index, layer }) => el("li", {}, star(), `Point ${index} becomes a leader at layer ${layer}.`)),
   );
   lines.replaceChildren(...clusterRows(answer));
 }
@@ -65,9 +75,18 @@ function clusterRows(answer) {
       el("td", {}, mark, tie ? `tie of ${names}` : `leader ${names}`),
       el("td", { class: "number" }, String(Math.max(...layers))),
       el("td", { class: "number" }, cluster.size.toLocaleString("en")),
-      el("td", { class: "number" }, cluster.limit.slice(0, 2).map((x) => x.toFixed(2).replace("-", "\u2212")).join(", ")),
+      el(
+        "td",
+        { class: "number" },
+        cluster.limit
+          .slice(0, 2)
+          .map((x) => x.toFixed(2).replace("-", "\u2212"))
+          .join(", "),
+      ),
     );
   });
   const more = ordered.length - rows.length;
-  return more > 0 ? [...rows, el("tr", {}, el("td", { colspan: 4, class: "soft" }, `and ${plural(more, "smaller cluster")}`))] : rows;
+  return more > 0
+    ? [...rows, el("tr", {}, el("td", { colspan: 4, class: "soft" }, `and ${plural(more, "smaller cluster")}`))]
+    : rows;
 }

@@ -55,7 +55,11 @@ function askForKey(reason) {
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) =>
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "use" ? byId("key-value").value : null), { once: true }),
+    dialog.addEventListener(
+      "close",
+      () => resolve(dialog.returnValue === "use" ? byId("key-value").value : null),
+      { once: true },
+    ),
   );
 }
 

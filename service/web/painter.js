@@ -148,7 +148,9 @@ export class SvgPainter {
   text(x, y, words, { fill, size = 12, weight = 400, align = "left", halo = null, italic = false }) {
     const anchor = { left: "start", center: "middle", right: "end" }[align];
     const font = `font-size="${size}" font-weight="${weight}"${italic ? ' font-style="italic"' : ""}`;
-    const outline = halo ? ` stroke="${halo}" stroke-width="3.5" stroke-linejoin="round" paint-order="stroke"` : "";
+    const outline = halo
+      ? ` stroke="${halo}" stroke-width="3.5" stroke-linejoin="round" paint-order="stroke"`
+      : "";
     const place = `x="${round(x)}" y="${round(y)}" text-anchor="${anchor}" dominant-baseline="central"`;
     this.parts.push(`<text ${place} ${font} fill="${fill}"${outline}>${escape(words)}</text>`);
   }
@@ -158,7 +160,9 @@ export class SvgPainter {
   }
 
   paint({ fill, stroke, width = 1, alpha = 1, dash = [] }) {
-    const line = stroke ? ` stroke="${stroke}" stroke-width="${width}" stroke-linejoin="round" stroke-linecap="round"` : "";
+    const line = stroke
+      ? ` stroke="${stroke}" stroke-width="${width}" stroke-linejoin="round" stroke-linecap="round"`
+      : "";
     const dashes = dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : "";
     return `fill="${fill ?? "none"}"${line}${dashes}${alpha < 1 ? ` opacity="${round(alpha)}"` : ""}`;
   }

@@ -64,7 +64,10 @@ function saveSvg(name, { width, height }, draw) {
 }
 
 function savePng(name, { width, height }, draw) {
-  const canvas = el("canvas", { width: (width + 2 * MARGIN) * SHARPNESS, height: (height + 2 * MARGIN) * SHARPNESS });
+  const canvas = el("canvas", {
+    width: (width + 2 * MARGIN) * SHARPNESS,
+    height: (height + 2 * MARGIN) * SHARPNESS,
+  });
   const context = canvas.getContext("2d");
   context.fillStyle = colour("card");
   context.fillRect(0, 0, canvas.width, canvas.height);

@@ -10,7 +10,12 @@ export class Player {
   /** `onTime(t)` draws the moment t; `describe(t)` is its sentence. */
   constructor(host, name, onTime, describe) {
     Object.assign(this, { onTime, describe, duration: 0, t: 0, frame: null });
-    this.button = el("button", { type: "button", class: "play", "aria-label": `Play ${name}`, onclick: () => this.toggle() });
+    this.button = el("button", {
+      type: "button",
+      class: "play",
+      "aria-label": `Play ${name}`,
+      onclick: () => this.toggle(),
+    });
     const range = { type: "range", min: 0, max: 0, step: 0.01, value: 0, "aria-label": `Layer of ${name}` };
     this.slider = el("input", { ...range, oninput: () => this.seek(Number(this.slider.value), true) });
     this.slider.addEventListener("keydown", (event) => this.onKey(event));
@@ -28,8 +33,7 @@ export class Player {
     this.slider.max = duration;
     this.button.disabled = this.slider.disabled = duration === 0;
     this.ticks.replaceChildren(
-      ...marks.map(({ layer, title }) =>
-        el("i", { title, vars: { "--at": duration ? layer / duration : 0 } })),
+      ...marks.map(({ layer, title }) => el("i", { title, vars: { "--at": duration ? layer / duration : 0 } })),
     );
     this.seek(Math.min(at, duration));
   }

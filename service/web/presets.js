@@ -1,15 +1,37 @@
 /* Clouds to start from. Each is a function of nothing but a seed, so that a link can name it. */
 
 const TRIANGLE = [
-  [1, 1], [0.5, -0.5], [-1, -1], [0.3, -0.2], [0.1, -0.2],
-  [0.8776, 0.9785], [0.0989, 0.4935], [-0.203, -0.9591], [-0.3824, -0.9242],
+  [1, 1],
+  [0.5, -0.5],
+  [-1, -1],
+  [0.3, -0.2],
+  [0.1, -0.2],
+  [0.8776, 0.9785],
+  [0.0989, 0.4935],
+  [-0.203, -0.9591],
+  [-0.3824, -0.9242],
 ];
 const EMERGING = [
-  [1, 1 / 3], [-1 / 12, 1 / 12], [-1, -1], [0, 0.25], [-0.3, -0.7], [-0.6, -0.9], [0.8, 0.1], [0.6, 0.15],
+  [1, 1 / 3],
+  [-1 / 12, 1 / 12],
+  [-1, -1],
+  [0, 0.25],
+  [-0.3, -0.7],
+  [-0.6, -0.9],
+  [0.8, 0.1],
+  [0.6, 0.15],
 ];
 const TIES = [
-  [1, 1], [-1, 1], [-1, -1], [1, -1],
-  [0.6, 0], [-0.35, 0], [0, 0.5], [0, -0.7], [0.2, 0.1], [-0.3, 0.55],
+  [1, 1],
+  [-1, 1],
+  [-1, -1],
+  [1, -1],
+  [0.6, 0],
+  [-0.35, 0],
+  [0, 0.5],
+  [0, -0.7],
+  [0.2, 0.1],
+  [-0.3, 0.55],
 ];
 
 /** Presets by name: alpha and a cloud. The first two are figure 2 of the paper. */
@@ -48,9 +70,14 @@ function gaussian(n, seed) {
 /** Off the origin by a little: a token at zero agrees with everybody alike. */
 function grid(side) {
   const at = (k) => round(-1 + (2 * k) / (side - 1));
-  return Array.from({ length: side * side }, (_, k) => [at(k % side), at(Math.floor(k / side))]).filter(([x, y]) => x || y);
+  return Array.from({ length: side * side }, (_, k) => [at(k % side), at(Math.floor(k / side))]).filter(
+    ([x, y]) => x || y,
+  );
 }
 
 function circle(n) {
-  return Array.from({ length: n }, (_, k) => [Math.cos((2 * Math.PI * k) / n), Math.sin((2 * Math.PI * k) / n)]);
+  return Array.from({ length: n }, (_, k) => [
+    Math.cos((2 * Math.PI * k) / n),
+    Math.sin((2 * Math.PI * k) / n),
+  ]);
 }

@@ -16,14 +16,35 @@ const LONGEST_FILM = 6000;
 export class Review {
   /** `cards()` resolves to the cards of the loaded models; `onChange()` hears that the link has changed. */
   constructor(api, cards, onChange) {
-    Object.assign(this, { api, cards, onChange, latest: new Latest(TYPING_MS), card: null, item: null, request: null });
+    Object.assign(this, {
+      api,
+      cards,
+      onChange,
+      latest: new Latest(TYPING_MS),
+      card: null,
+      item: null,
+      request: null,
+    });
     this.area = byId("review");
-    const parts = { sheet: this.area.parentElement, ink: byId("ink"), arcs: byId("arcs"), area: this.area, tip: byId("tip") };
+    const parts = {
+      sheet: this.area.parentElement,
+      ink: byId("ink"),
+      arcs: byId("arcs"),
+      area: this.area,
+      tip: byId("tip"),
+    };
     this.sheet = new Sheet(parts, (cluster) => this.lookAt(cluster, this.sheet));
-    this.ledger = new Ledger(byId("ledger"), byId("ledger-more"), (cluster) => this.lookAt(cluster, this.ledger));
+    this.ledger = new Ledger(byId("ledger"), byId("ledger-more"), (cluster) =>
+      this.lookAt(cluster, this.ledger),
+    );
     this.words = new Words();
     this.picture = new Picture(byId("words"), (painter) => this.words.draw(painter));
-    this.player = new Player(byId("words-player"), "the words", (t) => this.moveTo(t), (t) => this.describe(t));
+    this.player = new Player(
+      byId("words-player"),
+      "the words",
+      (t) => this.moveTo(t),
+      (t) => this.describe(t),
+    );
     this.listen();
   }
 
@@ -31,15 +52,24 @@ export class Review {
     this.area.addEventListener("input", () => this.ask());
     byId("review-model").addEventListener("change", (event) => this.useModel(event.target.value));
     const canvas = byId("words");
-    canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => this.lookAt(this.words.clusterAt(offsetX, offsetY), this.words));
+    canvas.addEventListener("pointermove", ({ offsetX, offsetY }) =>
+      this.lookAt(this.words.clusterAt(offsetX, offsetY), this.words),
+    );
     canvas.addEventListener("pointerleave", () => this.lookAt(null, this.words));
     byId("examples").append(
-      ...EXAMPLES.map(({ name, text }) => el("button", { type: "button", class: "chip", onclick: () => this.write(text) }, name)),
+      ...EXAMPLES.map(({ name, text }) =>
+        el("button", { type: "button", class: "chip", onclick: () => this.write(text) }, name),
+      ),
     );
     const size = () => ({ width: this.picture.width, height: this.picture.height });
     addExport(byId("words-export"), "words", size, (painter) => this.words.draw(painter));
     const rows = () => this.ledger.rows;
-    addExport(byId("ledger-export"), "reason", () => ledgerSize(rows()), (painter) => drawLedger(painter, rows(), this.item));
+    addExport(
+      byId("ledger-export"),
+      "reason",
+      () => ledgerSize(rows()),
+      (painter) => drawLedger(painter, rows(), this.item),
+    );
   }
 
   /** The state as a link says it. */
@@ -63,8 +93,11 @@ export class Review {
 
   fillModels(models, wanted) {
     this.models = models;
-    this.card = models.find(({ name }) => name === wanted) ?? models.find((card) => card.default) ?? models[0] ?? null;
-    const options = models.map(({ name, dimension }) => el("option", { value: name }, `${name} \u00b7 ${dimension} dimensions`));
+    this.card =
+      models.find(({ name }) => name === wanted) ?? models.find((card) => card.default) ?? models[0] ?? null;
+    const options = models.map(({ name, dimension }) =>
+      el("option", { value: name }, `${name} \u00b7 ${dimension} dimensions`),
+    );
     byId("review-model").replaceChildren(...options);
     if (this.card) byId("review-model").value = this.card.name;
   }
@@ -113,7 +146,9 @@ export class Review {
     this.showVerdict(item, took_ms);
     this.words.show(item, this.card.readout);
     this.describeWords();
-    this.player.load(this.words.layers, { at: fresh ? this.words.layers : Math.min(this.player.t, this.words.layers) });
+    this.player.load(this.words.layers, {
+      at: fresh ? this.words.layers : Math.min(this.player.t, this.words.layers),
+    });
     this.onChange();
   }
 
@@ -126,18 +161,26 @@ export class Review {
     const cut = item.truncated ? ` Only the first ${item.tokens} tokens were read.` : "";
     const led = `${plural(item.tokens, "token")} follow ${plural(item.clusters.length, "leader")}`;
     const sum = `\u03c3(${signed(item.logit)}) = ${percent(positive)} positive, from the sum below.`;
-    byId("verdict-fine").textContent = `${sum} ${led}; answered in ${Math.max(1, Math.round(took_ms))} ms.${cut}`;
+    byId("verdict-fine").textContent =
+      `${sum} ${led}; answered in ${Math.max(1, Math.round(took_ms))} ms.${cut}`;
     announce(`${item.label}, ${percent(item.score)} sure`);
   }
 
   describeWords() {
     const { flat } = this.words;
     const missing = "The way of every word is not asked for in a text as long as this one.";
-    const plane = "Every word is a point of the plane. Layer by layer it walks towards the one it attends to; where it ends, the dashed line decides.";
+    const plane =
+      "Every word is a point of the plane. Layer by layer it walks towards the one it attends to; where it ends, the dashed line decides.";
     const cast = `The shadow of ${this.card.dimension} dimensions: across, the direction the decoder reads; upwards, where the words differ most besides. For the true plane choose a model of 2 dimensions.`;
     byId("words-caption").textContent = this.words.item ? (flat ? plane : cast) : missing;
-    const leaders = this.item.leaders.slice(0, 5).map(({ word }) => word).join(", ");
-    byId("words").setAttribute("aria-label", `The ${this.item.words.length} words as points; leaders: ${leaders}`);
+    const leaders = this.item.leaders
+      .slice(0, 5)
+      .map(({ word }) => word)
+      .join(", ");
+    byId("words").setAttribute(
+      "aria-label",
+      `The ${this.item.words.length} words as points; leaders: ${leaders}`,
+    );
   }
 
   describe(t) {

@@ -13,10 +13,13 @@ export function pieces(text, words) {
   words.forEach(({ spans }) => spans.flat().forEach((at) => cuts.add(Math.min(at, text.length))));
   const ends = [...cuts].sort((a, b) => a - b);
   const index = new Map(ends.map((at, k) => [at, k]));
-  const found = ends.slice(1).map((end, k) => ({ start: ends[k], end, text: text.slice(ends[k], end), tokens: [] }));
+  const found = ends
+    .slice(1)
+    .map((end, k) => ({ start: ends[k], end, text: text.slice(ends[k], end), tokens: [] }));
   words.forEach(({ spans }, token) =>
     spans.forEach(([start, end]) => {
-      for (let k = index.get(start) ?? 0; k < found.length && found[k].end <= end; k += 1) found[k].tokens.push(token);
+      for (let k = index.get(start) ?? 0; k < found.length && found[k].end <= end; k += 1)
+        found[k].tokens.push(token);
     }),
   );
   return found;
@@ -103,7 +106,8 @@ export class Sheet {
     const followers = alone ? [only] : words.map((_, t) => t).filter((t) => words[t].cluster === group.id);
     const box = this.sheet.getBoundingClientRect();
     for (const follower of followers.slice(0, 60)) {
-      for (const leader of leaders) if (leader !== follower) this.drawArc(follower, leader, box, words[follower].contribution);
+      for (const leader of leaders)
+        if (leader !== follower) this.drawArc(follower, leader, box, words[follower].contribution);
     }
   }
 
@@ -164,7 +168,8 @@ export function sentenceOf(item, token) {
   const since = (name) => item.leaders.find((leader) => leader.word === name)?.since_layer ?? 0;
   if (group.kind === "tie") return `stays between ${list(group.leaders)}`;
   const [leader] = group.leaders;
-  if (leader === word.text) return `a leader since layer ${since(leader)}, with ${group.words.length - 1} following`;
+  if (leader === word.text)
+    return `a leader since layer ${since(leader)}, with ${group.words.length - 1} following`;
   return `follows \u2605 ${leader}, a leader since layer ${since(leader)}`;
 }
 

@@ -10,7 +10,10 @@ const python = (value) => {
   if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
   if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
-  if (typeof value === "object") return `{${Object.entries(value).map(([k, v]) => `"${k}": ${python(v)}`).join(", ")}}`;
+  if (typeof value === "object")
+    return `{${Object.entries(value)
+      .map(([k, v]) => `"${k}": ${python(v)}`)
+      .join(", ")}}`;
   return JSON.stringify(value);
 };
 
@@ -29,7 +32,8 @@ export function snippetsOf(path, body, show, origin = location.origin) {
 
 export function reviewSnippets(request) {
   const { input, model, explain } = request;
-  const show = 'review = answer["data"][0]\nprint(review["label"], review["score"])\nfor leader in review["leaders"]:\n    print(leader["word"], leader["contribution"])';
+  const show =
+    'review = answer["data"][0]\nprint(review["label"], review["score"])\nfor leader in review["leaders"]:\n    print(leader["word"], leader["contribution"])';
   return snippetsOf("/classify", { input, model, explain }, show);
 }
 
@@ -37,13 +41,17 @@ export function reviewSnippets(request) {
 export function cloudSnippets(request, origin = location.origin) {
   const { points, alpha, A } = request;
   const show = 'print(answer["status"], answer["certified_layer"], answer["leaders"])';
-  if (points.length <= INLINE_UP_TO) return snippetsOf("/dynamics", A ? { points, alpha, A } : { points, alpha }, show, origin);
+  if (points.length <= INLINE_UP_TO)
+    return snippetsOf("/dynamics", A ? { points, alpha, A } : { points, alpha }, show, origin);
   const header = keyed() ? ' -H "Authorization: Bearer $HARDMAX_KEY"' : "";
   const curl = `# cloud.npy: ${points.length} points, as numpy.save writes them\ncurl '${origin}/dynamics?alpha=${alpha}'${header} \\\n  -H 'content-type: application/x-npy' --data-binary @cloud.npy`;
   const body = `points = np.load("cloud.npy")  # ${points.length} points\nbody = {"points": points.tolist(), "alpha": ${alpha}, "A": ${python(A)}}`;
   const headers = keyed() ? ', headers={"Authorization": f"Bearer {os.environ[\'HARDMAX_KEY\']}"}' : "";
   const call = `answer = httpx.post("${origin}/dynamics", json=body${headers}).raise_for_status().json()`;
-  return { curl, python: `${keyed() ? "import os\n\n" : ""}import httpx\nimport numpy as np\n\n${body}\n${call}\n${show}` };
+  return {
+    curl,
+    python: `${keyed() ? "import os\n\n" : ""}import httpx\nimport numpy as np\n\n${body}\n${call}\n${show}`,
+  };
 }
 
 /** Both languages, each with a button that copies it. */
@@ -54,8 +62,17 @@ export function showSnippets(host, snippets) {
       announce(`${name} copied`);
     };
     const title = el("h3", {}, { curl: "curl", python: "Python" }[name]);
-    const button = el("button", { type: "button", class: "quiet small", "aria-label": `Copy the ${name} lines`, onclick: copy }, "Copy");
-    return el("div", { class: "snippet" }, el("div", { class: "bar" }, title, button), el("pre", { tabindex: 0 }, code));
+    const button = el(
+      "button",
+      { type: "button", class: "quiet small", "aria-label": `Copy the ${name} lines`, onclick: copy },
+      "Copy",
+    );
+    return el(
+      "div",
+      { class: "snippet" },
+      el("div", { class: "bar" }, title, button),
+      el("pre", { tabindex: 0 }, code),
+    );
   };
   host.replaceChildren(...Object.entries(snippets).map(block));
 }

@@ -10,7 +10,9 @@ export function readLink(hash = location.hash) {
 }
 
 export function link(room, values) {
-  const kept = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const kept = Object.entries(values).filter(
+    ([, value]) => value !== null && value !== undefined && value !== "",
+  );
   const query = new URLSearchParams(kept).toString();
   return `#${room}${query && `?${query}`}`;
 }

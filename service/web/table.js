@@ -4,7 +4,11 @@
 export function readText(text) {
   const rows = [];
   text.split(/\r?\n/).forEach((line, k) => {
-    const cells = line.trim().replace(/^[[(]|[\])],?$/g, "").split(/[\s,;]+/).filter(Boolean);
+    const cells = line
+      .trim()
+      .replace(/^[[(]|[\])],?$/g, "")
+      .split(/[\s,;]+/)
+      .filter(Boolean);
     if (!cells.length || line.trim().startsWith("#")) return;
     const row = cells.map(Number);
     if (row.every(Number.isFinite)) rows.push({ row, line: k + 1 });
@@ -17,7 +21,14 @@ export function readText(text) {
   return rows.map(({ row }) => row);
 }
 
-const KINDS = { f8: Float64Array, f4: Float32Array, i8: BigInt64Array, i4: Int32Array, i2: Int16Array, u1: Uint8Array };
+const KINDS = {
+  f8: Float64Array,
+  f4: Float32Array,
+  i8: BigInt64Array,
+  i4: Int32Array,
+  i2: Int16Array,
+  u1: Uint8Array,
+};
 
 /** Rows of numbers of an npy file (versions 1 to 3, little endian, one or two axes). */
 export function readNpy(buffer) {
@@ -29,8 +40,13 @@ export function readNpy(buffer) {
   const start = sizeAt + (wide ? 4 : 2);
   const header = new TextDecoder().decode(bytes.slice(start, start + size));
   const [, order, kind] = header.match(/'descr':\s*'([<>|=])(\w+)'/) ?? [];
-  if (!KINDS[kind] || order === ">") throw new Error(`numbers of type ${order ?? ""}${kind ?? "?"} cannot be read here`);
-  const shape = header.match(/'shape':\s*\(([^)]*)\)/)[1].split(",").filter((x) => x.trim()).map(Number);
+  if (!KINDS[kind] || order === ">")
+    throw new Error(`numbers of type ${order ?? ""}${kind ?? "?"} cannot be read here`);
+  const shape = header
+    .match(/'shape':\s*\(([^)]*)\)/)[1]
+    .split(",")
+    .filter((x) => x.trim())
+    .map(Number);
   if (shape.length < 1 || shape.length > 2) throw new Error(`it has ${shape.length} axes, expected 2`);
   const numbers = Array.from(new KINDS[kind](buffer.slice(start + size)), Number);
   return rowsOf(numbers, shape[0], shape[1] ?? 1, header.includes("'fortran_order': True"));

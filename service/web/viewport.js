@@ -71,8 +71,10 @@ export function drawGrid(painter, view, colours) {
   const [right, bottom] = view.world(view.width, view.height);
   const { step } = view;
   const lines = [];
-  for (let x = Math.ceil(left / step) * step; x <= right; x += step) lines.push(view.x(x), 0, view.x(x), view.height);
-  for (let y = Math.ceil(bottom / step) * step; y <= top; y += step) lines.push(0, view.y(y), view.width, view.y(y));
+  for (let x = Math.ceil(left / step) * step; x <= right; x += step)
+    lines.push(view.x(x), 0, view.x(x), view.height);
+  for (let y = Math.ceil(bottom / step) * step; y <= top; y += step)
+    lines.push(0, view.y(y), view.width, view.y(y));
   painter.segments(lines, { stroke: colours.grid, width: 1 });
   const axes = [view.x(0), 0, view.x(0), view.height, 0, view.y(0), view.width, view.y(0)];
   painter.segments(axes, { stroke: colours.axis, width: 1 });

@@ -25,7 +25,9 @@ export class Wish {
 
   show() {
     byId("wish").disabled = this.marked.size === 0;
-    byId("wish-count").textContent = this.marked.size ? `${plural(this.marked.size, "point")} marked` : "none marked yet";
+    byId("wish-count").textContent = this.marked.size
+      ? `${plural(this.marked.size, "point")} marked`
+      : "none marked yet";
     this.cloud.picture.redraw();
   }
 

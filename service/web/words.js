@@ -1,48 +1,12 @@
 /* The words of a review as points that walk through the layers, and the decoder's line that decides.
-   A model of the plane is drawn as it is. Of one with more dimensions its shadow is drawn: across, the direction
-   the decoder reads; upwards, the direction in which the words differ most besides. Knows one explained text. */
+   Knows one explained text. */
 
 import { colour, side } from "./colour.js";
+import { clip, crossing } from "./halfplane.js";
+import { along, shadow } from "./shadow.js";
 import { Viewport, drawGrid } from "./viewport.js";
 
 const NEAR = 16; // pixels
-
-const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
-const scaled = (a, s) => a.map((x) => x * s);
-const less = (a, b) => a.map((x, k) => x - b[k]);
-
-/** The two directions to draw along, and the decoder's line a x + b y + c = 0 in them. */
-export function shadow(layers, readout) {
-  const d = layers[0][0].length;
-  const v = readout?.vector;
-  if (d === 2) return { axes: [[1, 0], [0, 1]], line: v && [v[0], v[1], readout.bias], flat: true };
-  if (d === 1) return { axes: [[1], [0]], line: v && [v[0], 0, readout.bias], flat: true };
-  const norm = v ? Math.sqrt(dot(v, v)) : 1;
-  const across = v ? scaled(v, 1 / norm) : principal(layers.flat(), []);
-  const up = principal(layers.flat(), [across]);
-  return { axes: [across, up], line: v && [norm, 0, readout.bias], flat: false };
-}
-
-/** The unit direction of largest spread, orthogonal to those `taken`, by power iteration. */
-function principal(points, taken) {
-  const d = points[0].length;
-  const mean = Array.from({ length: d }, (_, k) => points.reduce((sum, p) => sum + p[k], 0) / points.length);
-  const centred = points.map((p) => without(less(p, mean), taken));
-  let u = without(Array.from({ length: d }, (_, k) => Math.cos(1 + k)), taken);
-  for (let turn = 0; turn < 40; turn += 1) {
-    const next = new Array(d).fill(0);
-    for (const p of centred) {
-      const along = dot(p, u);
-      for (let k = 0; k < d; k += 1) next[k] += along * p[k];
-    }
-    const norm = Math.sqrt(dot(next, next));
-    if (norm < 1e-12) break;
-    u = scaled(next, 1 / norm);
-  }
-  return u;
-}
-
-const without = (p, taken) => taken.reduce((q, u) => less(q, scaled(u, dot(q, u))), p);
 
 export class Words {
   constructor() {
@@ -57,7 +21,7 @@ export class Words {
     if (!this.item) return;
     const { axes, line, flat } = shadow(item.trajectory, readout);
     Object.assign(this, { line, flat });
-    this.frames = item.trajectory.map((layer) => Float64Array.from(layer.flatMap((z) => axes.map((axis) => dot(z, axis)))));
+    this.frames = item.trajectory.map((layer) => along(layer, axes));
     const all = this.frames.flatMap((frame) => [...frame]);
     this.view.fit(all, { least: 1e-6 });
   }
@@ -89,14 +53,26 @@ export class Words {
     const { view } = this;
     const [left, top] = view.world(0, 0);
     const [right, bottom] = view.world(view.width, view.height);
-    const corners = [[left, top], [right, top], [right, bottom], [left, bottom]];
+    const corners = [
+      [left, top],
+      [right, top],
+      [right, bottom],
+      [left, bottom],
+    ];
     const toScreen = ([x, y]) => [view.x(x), view.y(y)];
-    for (const [sign, name] of [[1, "pos"], [-1, "neg"]]) {
-      const half = clip(corners, this.line.map((x) => sign * x)).map(toScreen);
+    for (const [sign, name] of [
+      [1, "pos"],
+      [-1, "neg"],
+    ]) {
+      const half = clip(
+        corners,
+        this.line.map((x) => sign * x),
+      ).map(toScreen);
       if (half.length) painter.polygon(half, { fill: colour(name), alpha: 0.07 });
     }
     const border = crossing(corners, this.line).map(toScreen);
-    if (border.length === 2) painter.polyline(border, { stroke: colour("ink"), width: 1.5, dash: [6, 5], alpha: 0.7 });
+    if (border.length === 2)
+      painter.polyline(border, { stroke: colour("ink"), width: 1.5, dash: [6, 5], alpha: 0.7 });
     this.drawSides(painter);
   }
 
@@ -108,11 +84,17 @@ export class Words {
     const style = { size: 12, italic: true };
     if (sideways) {
       const y = painter.height - 14;
-      painter.text(12, y, rightIsFor ? "negative" : "positive", { ...style, fill: colour(rightIsFor ? "neg" : "pos") });
+      painter.text(12, y, rightIsFor ? "negative" : "positive", {
+        ...style,
+        fill: colour(rightIsFor ? "neg" : "pos"),
+      });
       const right = { ...style, fill: colour(rightIsFor ? "pos" : "neg"), align: "right" };
       painter.text(painter.width - 12, y, rightIsFor ? "positive" : "negative", right);
     } else {
-      painter.text(12, 16, upIsFor ? "positive" : "negative", { ...style, fill: colour(upIsFor ? "pos" : "neg") });
+      painter.text(12, 16, upIsFor ? "positive" : "negative", {
+        ...style,
+        fill: colour(upIsFor ? "pos" : "neg"),
+      });
       const low = { ...style, fill: colour(upIsFor ? "neg" : "pos") };
       painter.text(12, painter.height - 14, upIsFor ? "negative" : "positive", low);
     }
@@ -129,7 +111,11 @@ export class Words {
           lines.push(view.x(a[0]), view.y(a[1]), view.x(b[0]), view.y(b[1]));
         });
         const age = 1 - (this.t - k) / (this.t + 1);
-        painter.segments(lines, { stroke: colour(positive ? "pos" : "neg"), width: 1.25, alpha: 0.18 + 0.4 * age });
+        painter.segments(lines, {
+          stroke: colour(positive ? "pos" : "neg"),
+          width: 1.25,
+          alpha: 0.18 + 0.4 * age,
+        });
       }
     }
   }
@@ -158,7 +144,12 @@ export class Words {
       const box = place(view.x(x), view.y(y), painter.measure(word.text, 12, 500), painter, taken);
       if (!box) continue;
       taken.push(box);
-      const style = { fill: colour(word.leader ? "ink" : "soft"), size: 12, weight: word.leader ? 600 : 400, halo: colour("card") };
+      const style = {
+        fill: colour(word.leader ? "ink" : "soft"),
+        size: 12,
+        weight: word.leader ? 600 : 400,
+        halo: colour("card"),
+      };
       painter.text(box[0], (box[1] + box[3]) / 2, word.text, style);
     }
   }
@@ -179,7 +170,10 @@ export class Words {
   }
 
   leadsBy(word, t) {
-    return word.leader && this.item.leaders.some((leader) => leader.word === word.text && leader.since_layer <= t + 1e-9);
+    return (
+      word.leader &&
+      this.item.leaders.some((leader) => leader.word === word.text && leader.since_layer <= t + 1e-9)
+    );
   }
 }
 
@@ -188,34 +182,10 @@ function place(x, y, width, painter, taken) {
   for (const left of [x + 9, x - 9 - width]) {
     const box = [left, y - 8, left + width, y + 8];
     const inside = box[0] >= 2 && box[2] <= painter.width - 2;
-    const free = taken.every((other) => box[2] < other[0] || box[0] > other[2] || box[3] < other[1] || box[1] > other[3]);
+    const free = taken.every(
+      (other) => box[2] < other[0] || box[0] > other[2] || box[3] < other[1] || box[1] > other[3],
+    );
     if (inside && free) return box;
   }
   return null;
-}
-
-const value = ([x, y], [a, b, c]) => a * x + b * y + c;
-
-function meet(p, q, line) {
-  const [fp, fq] = [value(p, line), value(q, line)];
-  const s = fp / (fp - fq);
-  return [p[0] + s * (q[0] - p[0]), p[1] + s * (q[1] - p[1])];
-}
-
-/** The part of a polygon where a x + b y + c >= 0. */
-function clip(polygon, line) {
-  return polygon.flatMap((q, k) => {
-    const p = polygon.at(k - 1);
-    const [fp, fq] = [value(p, line), value(q, line)];
-    const crosses = fp >= 0 !== fq >= 0;
-    return [...(crosses ? [meet(p, q, line)] : []), ...(fq >= 0 ? [q] : [])];
-  });
-}
-
-/** Where the line enters and leaves a polygon. */
-function crossing(polygon, line) {
-  return polygon.flatMap((q, k) => {
-    const p = polygon.at(k - 1);
-    return value(p, line) >= 0 !== value(q, line) >= 0 ? [meet(p, q, line)] : [];
-  });
 }
