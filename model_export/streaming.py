@@ -276,7 +276,7 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
 
     # Tiles of t rows, about 64 of them where cones are narrow; the last row fills up.
     part = op.Clip(
-        q / op.Constant(value_int=64), op.Constant(value_int=TILE), op.Constant(value_int=8 * TILE)
+        q / op.Constant(value_int=64), op.Constant(value_int=TILE // 2), op.Constant(value_int=8 * TILE)
     )
     t = op.Min(q, op.Where(flat, part, op.Constant(value_ints=[TILE])))
     tiles = (q + t - one) / t

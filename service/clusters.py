@@ -80,41 +80,46 @@ def read_leaders(cloud: Cloud, since: Ints, points: Floats, assignment: Ints, cl
     return Leaders(index, since[place], cloud.restore(points[place]), followers, cluster)
 
 
-def read_clusters(cloud: Cloud, hint: Ints, size: Ints, ties: Ints, target: Floats) -> tuple[Clusters, Ints]:
-    """Clusters by argmax sets, single ones first, each kind by its first leader; every point's cluster."""
-    sets = argmax_sets(hint, size, ties)
-    names: dict[tuple[int, ...], int] = {}
-    label = np.fromiter((names.setdefault(members, len(names)) for members in sets), np.int64, len(sets))
-    given = _twins(cloud)
-    leaders = [np.sort(np.concatenate([given[i] for i in members])) for members in names]
-    tie = np.array([len(members) > 1 for members in names])
-    order = np.array(sorted(range(len(names)), key=lambda c: (tie[c], tuple(leaders[c]))), np.int64)
+def read_clusters(cloud: Cloud, first: Ints, size: Ints, ties: Ints, target: Floats) -> tuple[Clusters, Ints]:
+    """Clusters by argmax sets, single ones first, each kind by its first leader; every point's cluster.
+
+    first and size describe each distinct token's set C_i, ties lists the pairs (i, member) of those with
+    several, target is the mean over C_i.
+    """
+    sets, name = argmax_sets(first, size, ties)
+    given = _Twins(cloud)
+    leaders = [np.sort(np.concatenate([given.of(i) for i in members])) for members in sets]
+    tie = np.array([len(members) > 1 for members in sets])
+    order = np.array(sorted(range(len(sets)), key=lambda c: (tie[c], leaders[c][0], leaders[c].tolist())))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    one = np.empty(len(names), np.int64)
-    one[label[::-1]] = np.arange(len(label))[::-1]  # some token of each cluster
-    assignment = rank[label][cloud.place]
+    _, someone = np.unique(name, return_index=True)
+    assignment = rank[name][cloud.place]
     return (
         Clusters(
             leaders=tuple(leaders[c] for c in order),
             tie=tie[order],
-            limit=cloud.restore(target[one[order]]),
+            limit=cloud.restore(target[someone[order]]),
             size=np.bincount(assignment, minlength=len(order)),
         ),
         assignment,
     )
 
 
-def argmax_sets(first: Ints, size: Ints, ties: Ints) -> list[tuple[int, ...]]:
-    """C_i of every distinct token, as sorted positions."""
-    sets: list[tuple[int, ...]] = [(i,) for i in first.tolist()]
+def argmax_sets(first: Ints, size: Ints, ties: Ints) -> tuple[list[Ints], Ints]:
+    """The different sets C_i, each sorted, and which of them each distinct token has."""
     order = np.lexsort((ties[1], ties[0]))
     row, member = ties[:, order]
     tied = np.flatnonzero(size > 1)
     bounds = np.searchsorted(row, np.append(tied, len(size)))
+    known: dict[bytes, int] = {}
+    key = first.copy()  # a single member names the set; sets of several are numbered after all tokens
     for i, start, stop in zip(tied.tolist(), bounds[:-1], bounds[1:], strict=True):
-        sets[i] = tuple(member[start:stop].tolist())
-    return sets
+        key[i] = len(first) + known.setdefault(member[start:stop].tobytes(), len(known))
+    several = [np.frombuffer(members, np.int64) for members in known]
+    keys, name = np.unique(key, return_inverse=True)
+    sets = [np.array([k]) if k < len(first) else several[k - len(first)] for k in keys.tolist()]
+    return sets, name
 
 
 def polytope_vertices(leaders: Leaders) -> Ints:
@@ -131,7 +136,13 @@ def polytope_vertices(leaders: Leaders) -> Ints:
     return leaders.index[one]
 
 
-def _twins(cloud: Cloud) -> list[Ints]:
+class _Twins:
     """The given points of each distinct one."""
-    order = np.argsort(cloud.place, kind="stable")
-    return np.split(order, np.cumsum(cloud.counts)[:-1])
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._order = np.argsort(cloud.place, kind="stable")
+        self._ends = np.cumsum(cloud.counts)
+        self._counts = cloud.counts
+
+    def of(self, i: int) -> Ints:
+        return self._order[self._ends[i] - self._counts[i] : self._ends[i]]

@@ -95,7 +95,7 @@ class Dynamics:
     """A loaded dynamics bundle."""
 
     def __init__(self, session: Session, limits: Limits | None = None) -> None:
-        self._session = session
+        self.session = session
         self._limits = limits or Limits()
 
     @classmethod
@@ -116,7 +116,7 @@ class Dynamics:
             check_size(n, d, self._limits.max_points, self._limits.max_dimension)
             check_memory(n, d, parameters, self._limits)
         return Run(
-            self._session, prepare(points, parameters.A, parameters.tie_tolerance), parameters, self._limits
+            self.session, prepare(points, parameters.A, parameters.tie_tolerance), parameters, self._limits
         )
 
 
