@@ -77,6 +77,12 @@ fuzz: $(VENV)/.test  ## parsers against CASES (100,000) nearly right inputs
 soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
 	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
 
+models: $(VENV)/.test  ## train and export the bundled models again, from the data in $(DATA)
+	$(BIN)/hardmax-export train --recipe bundled --everything --data $(DATA)/aclImdb_train.tar.gz \
+	  --sst2 $(DATA)/sst2 --out runs
+	$(BIN)/hardmax-export export runs/sentiment runs/sentiment-2d runs/sentiment-16d --out service/models
+	$(BIN)/python -m model_export.dynamics
+
 format: $(VENV)/.dev  ## put the code in the house's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
