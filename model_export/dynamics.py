@@ -29,7 +29,8 @@ from onnxscript import BOOL, INT64, graph, script
 from onnxscript import opset20 as op
 
 from model_export.attention import DOMAIN, OPSET, VERSION, Norm, Step, declare, domain
-from model_export.streaming import PAIRS, TRUE, StreamingAttention, Unit
+from model_export.bounds import TRUE, Unit
+from model_export.streaming import PAIRS, StreamingAttention
 
 NAME = "dynamics"
 CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byte

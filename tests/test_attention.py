@@ -30,9 +30,10 @@ from model_export.attention import (
     declare,
     domain,
 )
+from model_export.bounds import Unit
 from model_export.dynamics import build_dynamics
 from model_export.model import HardmaxTransformer, Shape
-from model_export.streaming import StreamingAttention, Unit
+from model_export.streaming import StreamingAttention
 from service.runtime import Runtime, Session
 
 Floats = npt.NDArray[np.float64]

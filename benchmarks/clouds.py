@@ -1,0 +1,257 @@
+"""One layer of hardmax attention, ours against numpy, torch, KeOps and faiss; clouds run to certified limits.
+
+    pip install -r benchmarks/requirements-clouds.txt
+    python -m benchmarks.clouds [--quick]
+
+Every subject gets the same cloud in float64 (faiss knows float32 only, and is therefore not exact) and gives
+back the points after one layer. Ours includes putting the points into its order. The peers compare every
+pair, so from 10^5 points on they are given a tenth of the queries and their time is multiplied: noted at each
+such row. A peer that is not installed is left out, with a note.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.record import Record, Table
+from service.bundle import read_bundle
+from service.cloud import Floats, direction_order
+from service.dynamics import Dynamics, Parameters
+from service.runtime import Runtime, Session
+from service.settings import BUNDLED_MODELS
+
+THREADS = 2
+GAMMA = 0.5
+TILE = 2048
+QUERIES = 10_000  # what a peer is given of a larger cloud
+
+Layer = Callable[[Floats, Floats], Floats]  # (queries, keys) -> the queries one layer later
+
+
+def gaussian(n: int, d: int) -> Floats:
+    return np.random.default_rng(n + d).standard_normal((n, d))
+
+
+def uniform(n: int, d: int) -> Floats:
+    return np.random.default_rng(n + d).uniform(-1, 1, (n, d))
+
+
+def clustered(n: int, d: int) -> Floats:
+    rng = np.random.default_rng(n + d)
+    return rng.standard_normal((10, d))[rng.integers(0, 10, n)] + 0.1 * rng.standard_normal((n, d))
+
+
+def sphere(n: int, d: int) -> Floats:
+    """Every point is extreme: nothing can be dropped for all queries at once."""
+    points = gaussian(n, d)
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+CLOUDS = {"gaussian": gaussian, "uniform": uniform, "clustered": clustered, "sphere": sphere}
+
+
+class Ours:
+    """The bundled graph, one layer."""
+
+    def __init__(self) -> None:
+        bundle = read_bundle(BUNDLED_MODELS / "dynamics")
+        self._session: Session = Runtime("cpu", THREADS).open(bundle.model)
+
+    def __call__(self, points: Floats) -> Floats:
+        n, d = points.shape
+        order = direction_order(points, np.eye(d))
+        feeds = {
+            "points": points[order],
+            "weights": np.ones(n),
+            "since": np.full(n, -1),
+            "key": np.ones(n, np.bool_),
+            "hint": np.arange(n),
+            "clear": np.array(True),
+            "A": np.eye(d),
+            **{name: np.array(value) for name, value in {"layer": 0, "layers": 1, "last": 9}.items()},
+            **{
+                name: np.array(value)
+                for name, value in {"alpha": 1.0, "tolerance": -1.0, "reach": 0.0}.items()
+            },
+            **{name: np.array(1e-12) for name in ("tie_tolerance", "guard")},
+        }
+        later, target = self._session.run(feeds, ["points_out", "target_out"])
+        result = np.empty_like(later)
+        result[order] = later + (GAMMA * (target - later) if np.array_equal(later, feeds["points"]) else 0)
+        return result
+
+
+def numpy_layer() -> Layer:
+    def layer(queries: Floats, keys: Floats) -> Floats:
+        tiles = (queries[i : i + TILE] for i in range(0, len(queries), TILE))
+        best = np.concatenate([(tile @ keys.T).argmax(axis=1) for tile in tiles])
+        return queries + GAMMA * (keys[best] - queries)
+
+    return layer
+
+
+def torch_layer() -> Layer:
+    import torch
+
+    torch.set_num_threads(THREADS)
+
+    def layer(queries: Floats, keys: Floats) -> Floats:
+        q, k = torch.from_numpy(queries), torch.from_numpy(keys)
+        best = torch.cat([(tile @ k.T).argmax(dim=1) for tile in q.split(TILE)])
+        return (q + GAMMA * (k[best] - q)).numpy()
+
+    return layer
+
+
+def keops_layer() -> Layer:
+    import pykeops
+    from pykeops.numpy import LazyTensor
+
+    pykeops.set_verbose(False)
+
+    def layer(queries: Floats, keys: Floats) -> Floats:
+        scores = (LazyTensor(queries[:, None, :]) * LazyTensor(keys[None, :, :])).sum(-1)
+        best = scores.argmax(dim=1).reshape(-1)
+        return queries + GAMMA * (keys[best] - queries)
+
+    return layer
+
+
+def faiss_layer() -> Layer:
+    import faiss
+
+    faiss.omp_set_num_threads(THREADS)
+
+    def layer(queries: Floats, keys: Floats) -> Floats:
+        index = faiss.IndexFlatIP(keys.shape[1])
+        index.add(keys.astype(np.float32))
+        best = index.search(queries.astype(np.float32), 1)[1][:, 0]
+        return queries + GAMMA * (keys[best] - queries)
+
+    return layer
+
+
+PEERS = {"numpy": numpy_layer, "torch": torch_layer, "KeOps": keops_layer, "faiss": faiss_layer}
+
+
+def load_peers(record: Record) -> dict[str, Layer]:
+    peers = {}
+    for name, build in PEERS.items():
+        try:
+            peers[name] = build()
+        except ImportError as missing:
+            record.note(f"{name} was left out: {missing}")
+    return peers
+
+
+def seconds(work: Callable[[], object], budget_s: float) -> list[float]:
+    """Samples of `work` after one warm-up, at least one and at most nine, within about the budget."""
+    samples: list[float] = []
+    spent = 0.0
+    while len(samples) < 10 and (len(samples) < 2 or spent < budget_s):
+        began = time.perf_counter()
+        work()
+        samples.append(time.perf_counter() - began)
+        spent += samples[-1]
+    return samples[1:]
+
+
+def compare(table: Table, ours: Ours, peers: dict[str, Layer], name: str, n: int, d: int) -> None:
+    """Ours and every peer on one cloud; a row each, checked against each other."""
+    points = CLOUDS[name](n, d)
+    case: dict[str, str | int | float | bool] = {"cloud": name, "d": d, "n": n}
+    truth = ours(points)
+    table.add("ours", case, seconds(lambda: ours(points), 3))
+    queries = points[:QUERIES]
+    times = n / len(queries)
+    note = f"{len(queries)} queries measured, times {times:g}" if times > 1 else ""
+    best = np.inf
+    for peer, layer in peers.items():
+        samples = [times * each for each in seconds(lambda run=layer: run(queries, points), 2)]  # type: ignore[misc]
+        error = float(np.abs(layer(queries, points) - truth[: len(queries)]).max())
+        if error > 1e-12:
+            note_here = f"{note}; differs by {error:.1g}".lstrip("; ")
+            table.add(peer, case, samples, note_here)
+        else:
+            table.add(peer, case, samples, note)
+        best = min(best, float(np.median(samples)))
+    mine = table.rows[-1 - len(peers)].median or np.nan
+    where = f"{name:10s} d {d:3d}  n {n:8d}"
+    print(f"{where}  ours {mine * 1e3:9.1f} ms  best peer {best * 1e3:9.1f} ms  {best / mine:8.1f} x", flush=True)
+
+
+def certify(cloud: str, n: int, d: int) -> None:
+    """Run a cloud to its limits in this process, and print what it took: the child of `measure_limits`."""
+    points = CLOUDS[cloud](n, d)
+    dynamics = Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime("cpu", THREADS))
+    began = time.perf_counter()
+    run = dynamics.start(points, Parameters())
+    for _ in run:
+        pass
+    result = run.result
+    took = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(took, peak, result.status, result.layers, len(result.leaders), len(result.clusters))
+
+
+def measure_limits(record: Record, cases: Iterator[tuple[str, int, int]]) -> None:
+    """Whole runs in processes of their own, for their peak memory."""
+    times = record.table("limits", "A cloud to certified limits", unit="s", better="lower")
+    memory = record.table(
+        "memory", "Peak memory of such a process, interpreter included", unit="GiB", better="lower"
+    )
+    for cloud, n, d in cases:
+        command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, str(n), str(d)]
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
+        )
+        took, peak, status, layers, leaders, clusters = answer.stdout.split()
+        note = f"{status} at layer {layers}: {leaders} leaders, {clusters} clusters"
+        case: dict[str, str | int | float | bool] = {"cloud": cloud, "d": d, "n": n}
+        times.add("ours", case, [float(took)], note)
+        memory.add("ours", case, [float(peak)])
+        print(
+            f"{cloud:10s} d {d:3d}  n {n:8d}  {float(took):6.2f} s  {float(peak):5.2f} GiB  {note}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="up to 10^4 points, and write nothing")
+    parser.add_argument("--certify", nargs=3, metavar=("CLOUD", "N", "D"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.certify:
+        cloud, n, d = arguments.certify
+        certify(cloud, int(n), int(d))
+        return
+    record = Record("clouds", "Clouds", ["numpy", "onnxruntime", "torch", "pykeops", "faiss-cpu"])
+    peers = load_peers(record)
+    table = record.table("layer", "One layer of hardmax attention, float64", unit="s", better="lower")
+    record.note(
+        "faiss computes in float32: where two scores nearly tie it may choose another key than the rest."
+    )
+    ours = Ours()
+    sizes = [1000, 10_000] if arguments.quick else [1000, 10_000, 100_000]
+    for cloud in CLOUDS:
+        for d in (2, 3, 8, 16, 64) if cloud == "gaussian" else (2, 3, 8):
+            for n in sizes if cloud == "gaussian" else sizes[-1:]:
+                compare(table, ours, peers, cloud, n, d)
+    large = 100_000 if arguments.quick else 1_000_000
+    measure_limits(record, ((cloud, large, d) for cloud in ("gaussian", "uniform") for d in (2, 3)))
+    if not arguments.quick:
+        print(record.write())
+
+
+if __name__ == "__main__":
+    main()
