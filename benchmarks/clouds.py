@@ -185,7 +185,9 @@ def compare(table: Table, ours: Ours, peers: dict[str, Layer], name: str, n: int
         best = min(best, float(np.median(samples)))
     mine = table.rows[-1 - len(peers)].median or np.nan
     where = f"{name:10s} d {d:3d}  n {n:8d}"
-    print(f"{where}  ours {mine * 1e3:9.1f} ms  best peer {best * 1e3:9.1f} ms  {best / mine:8.1f} x", flush=True)
+    print(
+        f"{where}  ours {mine * 1e3:.1f} ms  best peer {best * 1e3:.1f} ms  {best / mine:.1f} x", flush=True
+    )
 
 
 def certify(cloud: str, n: int, d: int) -> None:
