@@ -33,6 +33,7 @@ from service.metrics import Metrics
 from service.registry import Entry, Loader, Registry
 from service.schemas import Explain, Info, Refused
 from service.settings import Settings
+from service.tracing import Tracer
 
 if TYPE_CHECKING:
     from service.runtime import Runtime
@@ -68,6 +69,7 @@ class Service:
         self.clouds = Lane("clouds", width=1, depth=CLOUDS_WAITING)
         quiet = settings.log_level in ("warning", "error")
         self.access = AccessLog(None if quiet else sys.stderr, settings.log_format)
+        self.tracer = Tracer.to(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -119,6 +121,8 @@ class Service:
         self.texts.stop()
         self.clouds.stop()
         self.access.flush()
+        if self.tracer is not None:
+            await asyncio.to_thread(self.tracer.close)
 
     async def reload(self) -> None:
         """Read the keys and the models again; what is broken is logged and changes nothing."""
@@ -237,6 +241,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> App:
         public=settings.public_paths.split(","),
         metrics=service.metrics,
         access=service.access,
+        tracer=service.tracer,
         max_concurrent=settings.max_concurrent_requests,
         timeout_s=settings.request_timeout_s,
     )

@@ -187,8 +187,10 @@ class SequencesRequest(SequencesEnvelope):
 class SequenceLabel(Wire):
     index: int
     label: str | int | float | bool | None
-    margin: float | None = Field(description="Noise on every number that cannot change the label; null: any.")
-    leader: int = Field(description="The token of the sequence that decides.")
+    margin: float | None = Field(
+        description="The answer is the same while every token moves by less than this; null: any move."
+    )
+    leader: int | None = Field(description="The token of the sequence that decides; null: there are several.")
     output: list[Vector] | None = None
 
 

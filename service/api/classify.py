@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,7 +91,9 @@ class Classify:
         how = How(
             model, request.explain, request.trajectory, request.truncate, self._settings.max_batch_tokens
         )
+        began = time.perf_counter()
         results = await self._texts.submit(how, [(text, size_of(text)) for text in texts])
+        exchange.stages.append(("queue and inference", began, time.perf_counter()))
         answer = _answer(exchange.text_id, name, results, single=given is not texts)
         if len(texts) > 64 or request.trajectory:
             return Reply(await asyncio.to_thread(to_json, answer))

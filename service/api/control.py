@@ -61,7 +61,7 @@ class Controls:
         from service.dynamics import Parameters
 
         model = self._registry.find(api_dynamics.MODEL, "dynamics")
-        run = model.start(points, Parameters(A=A))
+        run = model.start(points, Parameters(A=A, max_layers=min(1000, self._settings.max_layers)))
         for _ in run:
             pass
         return run.result

@@ -17,7 +17,7 @@ from service.api.exchange import Exchange, Reply
 from service.api.media import JSON, NDJSON, NPY, NPZ, body_type, wanted
 from service.api.numbers import WHOLE, read_document, read_npy, read_rows, write_document
 from service.api.problems import input_error, status_of, validate
-from service.errors import DeadlineExceeded, HardmaxError, InvalidInput, MalformedInput, TooLarge
+from service.errors import DeadlineExceeded, HardmaxError, InvalidInput, MalformedInput
 from service.lane import Lane
 from service.registry import Registry
 from service.schemas import DynamicsParameters, DynamicsRequest, DynamicsResponse
@@ -77,9 +77,9 @@ class Dynamic:
                 raise InvalidInput("points is required", param="points")
             points = read_rows(document.pop("points"), "points", **self._limits())
             parameters = validate(DynamicsParameters, document)
-        if parameters.max_layers > self._settings.max_layers:
-            message = f"max_layers is over {self._settings.max_layers} (MAX_LAYERS)"
-            raise TooLarge(message, param="max_layers")
+        limit = self._settings.max_layers
+        if "max_layers" not in parameters.model_fields_set:
+            parameters = parameters.model_copy(update={"max_layers": min(parameters.max_layers, limit)})
         return model.start(points, as_parameters(parameters)), parameters
 
     def _limits(self) -> dict[str, int]:

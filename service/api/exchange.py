@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import Cancelled, CapacityError, DeadlineExceeded, TooLarge
+from service.tracing import Stage
 
 Header = tuple[bytes, bytes]
 
@@ -71,6 +72,7 @@ class Exchange:
         "path",
         "query",
         "route",
+        "stages",
         "started",
         "status",
     )
@@ -84,6 +86,7 @@ class Exchange:
         self.query: bytes = scope["query_string"]
         self.parameters: dict[str, str] = {}  # of the path
         self.route = ""  # the template of the path, once a route is found
+        self.stages: list[Stage] = []  # what took time, for its trace
         self.status = 0  # of the answer, once it has begun
         self.started = time.perf_counter()
         self.deadline = self.started + timeout_s

@@ -21,6 +21,7 @@ from service.api.routes import Handlers
 from service.errors import NotReady, Overloaded
 from service.logs import AccessLog
 from service.metrics import Metrics
+from service.tracing import Tracer
 
 SECURITY: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
@@ -40,6 +41,7 @@ class Gate:
         public: Collection[str],
         metrics: Metrics,
         access: AccessLog,
+        tracer: Tracer | None,
         max_concurrent: int,
         timeout_s: float,
     ) -> None:
@@ -50,6 +52,7 @@ class Gate:
         self._public = frozenset(public)
         self._metrics = metrics
         self._access = access
+        self._tracer = tracer
         self._max_concurrent = max_concurrent
         self._timeout_s = timeout_s
         self._random = random.Random()  # for names, not for secrets
@@ -121,3 +124,22 @@ class Gate:
         route = exchange.route or getattr(scope.get("route"), "path", "") or "(none)"
         self._metrics.answered(route, exchange.method, exchange.status, seconds)
         self._access.write(exchange.text_id, exchange.method, route, exchange.status, seconds)
+        if self._tracer is not None:
+            self._trace(self._tracer, exchange, route, exchange.started + seconds)
+
+    def _trace(self, tracer: Tracer, exchange: Exchange, route: str, ended: float) -> None:
+        traceparent = exchange.headers.get(b"traceparent")
+        tracer.record(
+            f"{exchange.method} {route}",
+            traceparent=traceparent.decode("latin-1") if traceparent else None,
+            began=exchange.started,
+            ended=ended,
+            attributes={
+                "http.request.method": exchange.method,
+                "http.route": route,
+                "http.response.status_code": exchange.status,
+                "hardmax.request_id": exchange.text_id,
+            },
+            stages=exchange.stages,
+            failed=exchange.status >= 500,
+        )
