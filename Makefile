@@ -74,6 +74,14 @@ CASES ?= 100000
 fuzz: $(VENV)/.test  ## parsers against CASES (100,000) nearly right inputs
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 
+bench: $(VENV)/.test  ## measure everything beside its peers (half an hour) and write docs/benchmarks.md
+	$(BIN)/python -m benchmarks.texts --data $(DATA)/aclImdb_train.tar.gz
+	$(BIN)/python -m benchmarks.clouds
+	$(BIN)/python -m benchmarks.http
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.report
+
 soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
 	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
 

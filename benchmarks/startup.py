@@ -1,0 +1,100 @@
+"""How soon the service is ready, how large it then is, and what of that is Python and its libraries.
+
+    python -m benchmarks.startup [--repeats 7]
+
+From the start of the process to the first 200 of /ready; memory is the resident set of all its processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+import psutil
+
+from benchmarks.load import ask, drive, post
+from benchmarks.record import Record
+from benchmarks.reviews import reviews
+from benchmarks.servers import OURS, free_port
+
+READY = b"GET /ready HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+LIBRARIES = {
+    "python alone": "pass",
+    "numpy": "import numpy",
+    "onnxruntime": "import onnxruntime",
+    "fastapi": "import fastapi",
+    "tokenizers": "import tokenizers",
+    "service.app": "import service.app",
+}
+
+
+def start(workers: int) -> tuple[float, float, float]:
+    """Seconds to ready, megabytes then, and megabytes after some thousand requests."""
+    port = free_port()
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--workers", str(workers)]
+    began = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not _is_ready(port):
+            if process.poll() is not None:
+                raise RuntimeError(f"hardmax serve ended with {process.returncode}")
+            time.sleep(0.005)
+        ready_s = time.perf_counter() - began
+        fresh_mb = _memory_mb(process.pid)
+        drive(port, [OURS.request(text, "leaders") for text in reviews(22, 64)], 16, 2.0, warm_s=0.0)
+        ask(port, post("/classify", b'{"input": "superb", "explain": "full"}'))
+        return ready_s, fresh_mb, _memory_mb(process.pid)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        return ask(port, READY)[0] == 200
+    except OSError:
+        return False
+
+
+def _memory_mb(pid: int) -> float:
+    head = psutil.Process(pid)
+    return sum(each.memory_info().rss for each in (head, *head.children(recursive=True))) / 1e6
+
+
+def imported(program: str) -> tuple[float, float]:
+    """Seconds and peak megabytes of a Python that runs only this."""
+    tell = "from benchmarks.record import peak_mb; print(peak_mb())"
+    began = time.perf_counter()
+    told = subprocess.run(
+        [sys.executable, "-c", f"{program}\n{tell}"], check=True, capture_output=True
+    ).stdout
+    return time.perf_counter() - began, float(told)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=7)
+    repeats = parser.parse_args().repeats
+    record = Record("startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn", "tokenizers"])
+    times = record.table("ready", "From process start to ready", unit="s", better="lower")
+    memory = record.table("memory", "Resident memory, all bundled models loaded", unit="MB", better="lower")
+    for workers in (1, 2):
+        ready, fresh, used = zip(*(start(workers) for _ in range(repeats)), strict=True)
+        times.add("ours", {"workers": workers}, ready)
+        memory.add("ours", {"workers": workers, "when": "ready"}, fresh)
+        memory.add("ours", {"workers": workers, "when": "after two seconds of load"}, used)
+    parts = record.table("parts", "What Python and its libraries take of that", unit="s", better="neither")
+    sizes = record.table("sizes", "And of the memory", unit="MB", better="neither")
+    for name, program in LIBRARIES.items():
+        seconds, megabytes = zip(*(imported(program) for _ in range(repeats)), strict=True)
+        parts.add(name, {}, seconds)
+        sizes.add(name, {}, megabytes)
+    print(record.write())
+
+
+if __name__ == "__main__":
+    main()
