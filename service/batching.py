@@ -126,7 +126,6 @@ class Runner(Generic[Item, Result]):
         except BaseException:
             log.critical("the inference thread died", exc_info=True)
             self._died()
-            raise
 
     def _results(self, batch: Batch[Item, Result]) -> list[Any]:
         """A result or an exception for each item."""

@@ -307,7 +307,7 @@ def test_dynamics_refuses_more_points_than_it_may_take(client: httpx.Client) -> 
     [
         (b"", (400, "malformed_input", None)),
         (b"\x93NUMPY\x09\x00", (400, "malformed_input", None)),
-        (b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'fortran_order': False, 'shape': (99, 2)}", (400, "malformed_input", None)),
+        (b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'shape': (99, 2)}", (400, "malformed_input", None)),
     ],
 )  # fmt: skip
 def test_dynamics_refuses_broken_npy(client: httpx.Client, body: bytes, expected: tuple[Any, ...]) -> None:
@@ -497,9 +497,12 @@ def test_body_over_the_limit_is_refused_before_it_is_sent(server: Server) -> Non
     head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(head + b"content-length: 999999999999\r\nexpect: 100-continue\r\n\r\n")
-        answer = connection.recv(65536)
+        answer = b""
+        while b"PAYLOAD_LIMIT_MB" not in answer:
+            piece = connection.recv(65536)
+            assert piece, answer
+            answer += piece
     assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"PAYLOAD_LIMIT_MB" in answer
 
 
 def test_chunked_body_over_the_limit_is_refused_while_it_comes(server: Server) -> None:
@@ -530,7 +533,7 @@ def test_what_is_not_http_is_refused_in_the_one_shape(server: Server) -> None:
 
 def test_body_that_ends_early_leaves_nothing_behind(server: Server) -> None:
     for _ in range(20):
-        head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n"
+        head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n"
         raw(server, head + b'{"input": "good')
     with server.client() as client:
         metrics = client.get("/metrics").text

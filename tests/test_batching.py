@@ -1,4 +1,4 @@
-"""The batcher on fakes: what runs together, what is refused, who is dropped, and what a failure costs whom."""
+"""The batcher on fakes: what runs together, what is refused, who is dropped, what a failure costs whom."""
 
 from __future__ import annotations
 

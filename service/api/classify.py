@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
+from service.api import examples
 from service.api.exchange import Exchange, Reply
 from service.api.media import require_json
 from service.api.problems import parse
@@ -21,6 +22,8 @@ from service.settings import Settings
 if TYPE_CHECKING:
     from service.sentiment import Sentiment
 
+REQUEST = examples.body(examples.CLASSIFY)
+ANSWER = examples.answer(examples.CLASSIFIED)
 CHARS_A_TOKEN = 3  # a word has five characters and a space, and is often part of a phrase that is a token too
 
 

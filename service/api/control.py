@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from service.api import dynamics as api_dynamics
+from service.api import examples
 from service.api.exchange import Exchange, Reply
 from service.api.media import require_json
 from service.api.numbers import Array, read_document, read_rows, write_document
@@ -20,6 +21,9 @@ from service.settings import Settings
 
 if TYPE_CHECKING:
     from service.control import Control
+
+REQUEST = examples.body(examples.CONTROL)
+ANSWER = examples.answer({**examples.CONTROLLED, "dynamics": examples.RESULT})
 
 
 async def control(body: ControlRequest) -> ControlResponse:

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from service.api import examples
 from service.api.exchange import Exchange, Reply
 from service.api.media import JSON, NDJSON, NPY, NPZ, body_type, wanted
 from service.api.numbers import WHOLE, read_document, read_npy, read_rows, write_document
@@ -29,8 +30,21 @@ if TYPE_CHECKING:
 MODEL = "dynamics"  # the bundle that runs clouds
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-REQUEST = {"requestBody": {"content": {NPY: _BINARY}}}
-ANSWERS = {NPZ: _BINARY, NDJSON: {"schema": {"type": "string"}}}
+REQUEST = {
+    **examples.body(examples.DYNAMICS, **{NPY: _BINARY}),
+    "parameters": [
+        {
+            "name": name,
+            "in": "query",
+            "description": f"With an npy body: {field.description}",
+            "schema": {"type": "string"},
+        }
+        for name, field in DynamicsParameters.model_fields.items()
+    ],
+}
+ANSWER = examples.answer(
+    {"id": examples.ID, **examples.RESULT}, **{NPZ: _BINARY, NDJSON: {"schema": {"type": "string"}}}
+)
 
 
 async def dynamics(body: DynamicsRequest) -> DynamicsResponse:

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from service import __version__
+from service.api import examples
 from service.api.classify import How, check_texts, size_of
 from service.api.exchange import NO_STORE, Exchange, Reply
 from service.api.media import BINARY, JSON, body_type
@@ -28,10 +29,9 @@ from service.settings import Settings
 
 HEADER_LENGTH = b"inference-header-content-length"
 INPUT = "text"
-REQUEST = {"requestBody": {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}}}
-ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}}
-}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+REQUEST = examples.body(examples.INFER, **{BINARY: _BINARY})
+ANSWER = examples.answer(examples.INFERRED, **{BINARY: _BINARY})
 OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32"}
 
 

@@ -8,11 +8,13 @@ machinery, which would take as long as the inference.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from types import NoneType
+from typing import Any, get_type_hints
 
 from fastapi.routing import APIRoute
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
+from service.api import examples
 from service.api.exchange import Exchange, Reply
 from service.schemas import ErrorResponse, InferenceError
 
@@ -36,7 +38,15 @@ ALL = tuple(PROBLEMS)
 
 def problems(statuses: Sequence[int], model: type = ErrorResponse) -> dict[int | str, dict[str, Any]]:
     """The error answers of a route, for its documentation."""
-    return {status: {"model": model, "description": PROBLEMS[status]} for status in statuses}
+    protocol = model is InferenceError
+    return {
+        status: {
+            "model": model,
+            "description": PROBLEMS[status],
+            "content": {"application/json": {"example": examples.problem(status, protocol=protocol)}},
+        }
+        for status in statuses
+    }
 
 
 class HandledRoute(APIRoute):
@@ -55,16 +65,18 @@ class HandledRoute(APIRoute):
         answers: dict[int | str, dict[str, Any]] | None = None,
         extra: dict[str, Any] | None = None,
     ) -> None:
+        returned = get_type_hints(signature)["return"]
         super().__init__(
             path,
             signature,
+            response_model=None if returned is NoneType else returned,
             methods=[method],
             tags=[tag],
             name=signature.__name__,
             operation_id=signature.__name__,
             summary=(signature.__doc__ or "").split("\n", 1)[0].strip(),
             description=_paragraphs(signature.__doc__ or ""),
-            response_class=Response if signature.__annotations__.get("return") in (None, "None") else _JSON,
+            response_class=Response if returned is NoneType else JSONResponse,
             responses={**problems(statuses, errors), **(answers or {})},
             openapi_extra=extra,
         )
@@ -97,14 +109,6 @@ class Handlers:
                 exchange.parameters = match.groupdict()
                 return route.handler
         return None
-
-
-class _JSON(Response):
-    media_type = "application/json"
-
-
-def v2_problems(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
-    return problems(statuses, InferenceError)
 
 
 def _paragraphs(docstring: str) -> str:

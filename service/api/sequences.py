@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
+from service.api import examples
 from service.api.exchange import Exchange, Reply
 from service.api.media import require_json
 from service.api.numbers import read_document, read_rows
@@ -18,6 +19,9 @@ from service.settings import Settings
 
 if TYPE_CHECKING:
     from service.sequences import Sequences
+
+REQUEST = examples.body(examples.SEQUENCES)
+ANSWER = examples.answer(examples.LABELS)
 
 
 async def classify_sequences(body: SequencesRequest) -> SequencesResponse:

@@ -50,34 +50,27 @@ def routes(parts: Parts) -> list[HandledRoute]:
 def _inference(parts: Parts) -> list[HandledRoute]:
     settings, registry, clouds = parts.settings, parts.registry, parts.clouds
     texts = classify.Classify(registry, parts.texts, settings)
+    points = dynamics.Dynamic(registry, clouds, settings)
+    labels = sequences.ClassifySequences(registry, clouds, settings)
+    wishes = control.Controls(registry, clouds, settings)
+    rows: list[tuple[str, Signature, Handler, dict[str, Any], Answers]] = [
+        ("/classify", classify.classify, texts, classify.REQUEST, classify.ANSWER),
+        ("/dynamics", dynamics.dynamics, points, dynamics.REQUEST, dynamics.ANSWER),
+        ("/sequences/classify", sequences.classify_sequences, labels, sequences.REQUEST, sequences.ANSWER),
+        ("/control", control.control, wishes, control.REQUEST, control.ANSWER),
+    ]
     return [
-        HandledRoute("/classify", classify.classify, texts, method="POST", tag="inference", statuses=ALL),
         HandledRoute(
-            "/dynamics",
-            dynamics.dynamics,
-            dynamics.Dynamic(registry, clouds, settings),
+            path,
+            signature,
+            handler,
             method="POST",
             tag="inference",
             statuses=ALL,
-            answers={200: {"content": dynamics.ANSWERS}},
-            extra=dynamics.REQUEST,
-        ),
-        HandledRoute(
-            "/sequences/classify",
-            sequences.classify_sequences,
-            sequences.ClassifySequences(registry, clouds, settings),
-            method="POST",
-            tag="inference",
-            statuses=ALL,
-        ),
-        HandledRoute(
-            "/control",
-            control.control,
-            control.Controls(registry, clouds, settings),
-            method="POST",
-            tag="inference",
-            statuses=ALL,
-        ),
+            answers=answer,
+            extra=request,
+        )
+        for path, signature, handler, request, answer in rows
     ]
 
 
@@ -114,10 +107,10 @@ def _protocol(parts: Parts) -> list[HandledRoute]:
         ("/v2/health/ready", protocol.server_ready, served.ready, "GET", (503,), None),
         (model, protocol.model_metadata, served.model, "GET", (401, 404), None),
         (f"{model}/ready", protocol.model_ready, served.model_ready, "GET", (401, 404, 503), None),
-        (f"{model}/infer", protocol.infer, served.infer, "POST", ALL, protocol.ANSWERS),
+        (f"{model}/infer", protocol.infer, served.infer, "POST", ALL, protocol.ANSWER),
         (version, protocol.version_metadata, served.model, "GET", (401, 404), None),
         (f"{version}/ready", protocol.version_ready, served.model_ready, "GET", (401, 404, 503), None),
-        (f"{version}/infer", protocol.version_infer, served.infer, "POST", ALL, protocol.ANSWERS),
+        (f"{version}/infer", protocol.version_infer, served.infer, "POST", ALL, protocol.ANSWER),
     ]
     return [
         HandledRoute(
