@@ -9,8 +9,8 @@ const STAR = Array.from({ length: 10 }, (_, k) => {
 
 const starAt = (x, y, r) => STAR.map(([u, v]) => [x + r * u, y + r * v]);
 
-/** Many dots are drawn as squares: at their size nobody sees the difference, and 10,000 stay smooth. */
-const SQUARES_FROM = 3000;
+/** Dots of at most this radius are drawn as squares: nobody sees it, and it is twice as fast as one path of them all. */
+const SPECK = 1.5;
 
 export class CanvasPainter {
   constructor(context, width, height, family) {
@@ -48,15 +48,22 @@ export class CanvasPainter {
   /** `centres` holds x, y of one dot after another. */
   dots(centres, r, { fill, stroke, width = 1, alpha = 1 }) {
     const { context } = this;
+    if (fill && r <= SPECK) return this.specks(centres, r, fill, alpha);
     context.beginPath();
     for (let k = 0; k < centres.length; k += 2) {
-      if (centres.length > 2 * SQUARES_FROM) context.rect(centres[k] - r, centres[k + 1] - r, 2 * r, 2 * r);
-      else {
-        context.moveTo(centres[k] + r, centres[k + 1]);
-        context.arc(centres[k], centres[k + 1], r, 0, 2 * Math.PI);
-      }
+      context.moveTo(centres[k] + r, centres[k + 1]);
+      context.arc(centres[k], centres[k + 1], r, 0, 2 * Math.PI);
     }
-    this.finish({ fill, stroke, width, alpha });
+    return this.finish({ fill, stroke, width, alpha });
+  }
+
+  specks(centres, r, fill, alpha) {
+    const { context } = this;
+    Object.assign(context, { fillStyle: fill, globalAlpha: alpha });
+    for (let k = 0; k < centres.length; k += 2) {
+      context.fillRect(centres[k] - r, centres[k + 1] - r, 2 * r, 2 * r);
+    }
+    context.globalAlpha = 1;
   }
 
   star(x, y, r, style) {

@@ -58,7 +58,7 @@ def visit(browser: Browser, server: str) -> Iterator[Visit]:
             permissions=["clipboard-read", "clipboard-write"],
             **more,  # type: ignore[arg-type]
         )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(f"{error}"))
