@@ -5,8 +5,8 @@
 
 Every subject gets the same cloud in float64 (faiss knows float32 only, and is therefore not exact) and gives
 back the points after one layer. Ours includes putting the points into its order. The peers compare every
-pair, so from 10^5 points on they are given a tenth of the queries and their time is multiplied: noted at each
-such row. A peer that is not installed is left out, with a note.
+pair, so above 10^4 points they are given 2048 of the queries and their time is multiplied: noted at each such
+row. A peer that is not installed is left out, with a note.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.record import Record, Table
+from benchmarks.record import Case, Record, Table
 from service.bundle import read_bundle
 from service.cloud import Floats, direction_order
 from service.dynamics import Dynamics, Parameters
@@ -31,7 +32,8 @@ from service.settings import BUNDLED_MODELS
 THREADS = 2
 GAMMA = 0.5
 TILE = 2048
-QUERIES = 10_000  # what a peer is given of a larger cloud
+WHOLE = 10_000  # points up to which a peer computes a whole layer
+SOME = 2048  # queries it is given of larger clouds
 
 Layer = Callable[[Floats, Floats], Floats]  # (queries, keys) -> the queries one layer later
 
@@ -152,38 +154,33 @@ def load_peers(record: Record) -> dict[str, Layer]:
     return peers
 
 
-def seconds(work: Callable[[], object], budget_s: float) -> list[float]:
-    """Samples of `work` after one warm-up, at least one and at most nine, within about the budget."""
+def measure(work: Callable[[], Floats], budget_s: float) -> tuple[Floats, list[float]]:
+    """What `work` gives, and samples of its time after that first run: one to nine, in about the budget."""
+    result = work()
     samples: list[float] = []
-    spent = 0.0
-    while len(samples) < 10 and (len(samples) < 2 or spent < budget_s):
+    while len(samples) < 9 and sum(samples) < budget_s:
         began = time.perf_counter()
         work()
         samples.append(time.perf_counter() - began)
-        spent += samples[-1]
-    return samples[1:]
+    return result, samples
 
 
 def compare(table: Table, ours: Ours, peers: dict[str, Layer], name: str, n: int, d: int) -> None:
     """Ours and every peer on one cloud; a row each, checked against each other."""
     points = CLOUDS[name](n, d)
-    case: dict[str, str | int | float | bool] = {"cloud": name, "d": d, "n": n}
-    truth = ours(points)
-    table.add("ours", case, seconds(lambda: ours(points), 3))
-    queries = points[:QUERIES]
+    case: Case = {"cloud": name, "d": d, "n": n}
+    truth, samples = measure(lambda: ours(points), 2)
+    mine = table.add("ours", case, samples).median or np.nan
+    queries = points if n <= WHOLE else points[:SOME]
     times = n / len(queries)
-    note = f"{len(queries)} queries measured, times {times:g}" if times > 1 else ""
     best = np.inf
     for peer, layer in peers.items():
-        samples = [times * each for each in seconds(lambda run=layer: run(queries, points), 2)]  # type: ignore[misc]
-        error = float(np.abs(layer(queries, points) - truth[: len(queries)]).max())
-        if error > 1e-12:
-            note_here = f"{note}; differs by {error:.1g}".lstrip("; ")
-            table.add(peer, case, samples, note_here)
-        else:
-            table.add(peer, case, samples, note)
-        best = min(best, float(np.median(samples)))
-    mine = table.rows[-1 - len(peers)].median or np.nan
+        later, samples = measure(partial(layer, queries, points), 1)
+        notes = [f"{len(queries)} queries measured, times {times:g}"] if times > 1 else []
+        error = float(np.abs(later - truth[: len(queries)]).max())
+        notes += [f"differs by {error:.1g}"] if error > 1e-12 else []
+        row = table.add(peer, case, [times * each for each in samples], "; ".join(notes))
+        best = min(best, row.median or np.inf)
     where = f"{name:10s} d {d:3d}  n {n:8d}"
     print(
         f"{where}  ours {mine * 1e3:.1f} ms  best peer {best * 1e3:.1f} ms  {best / mine:.1f} x", flush=True
@@ -217,7 +214,7 @@ def measure_limits(record: Record, cases: Iterator[tuple[str, int, int]]) -> Non
         )
         took, peak, status, layers, leaders, clusters = answer.stdout.split()
         note = f"{status} at layer {layers}: {leaders} leaders, {clusters} clusters"
-        case: dict[str, str | int | float | bool] = {"cloud": cloud, "d": d, "n": n}
+        case: Case = {"cloud": cloud, "d": d, "n": n}
         times.add("ours", case, [float(took)], note)
         memory.add("ours", case, [float(peak)])
         print(

@@ -32,8 +32,8 @@ def integer_cloud(rng: np.random.Generator) -> np.ndarray:
 def test_certificate_equals_exact_arithmetic_on_clouds_full_of_ties(
     dynamics: Dynamics, tie_tolerance: float
 ) -> None:
-    """What is certified is true: layer, leaders, sets, limits. What is true and not certified is rare: only where
-    a comparison to the bit (tolerance 0) met a tie that rounding had broken before."""
+    """What is certified is true: layer, leaders, sets, limits. What is true and not certified is rare: only
+    where a comparison to the bit (tolerance 0) met a tie that rounding had broken before."""
     rng = np.random.default_rng(17)
     seen: Counter[tuple[str, bool]] = Counter()
     for _ in range(CLOUDS):
