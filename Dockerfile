@@ -32,7 +32,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 
 FROM builder AS ray-dependencies
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python dependencies.py install cpu control tracing ray && python dependencies.py prune
+    python dependencies.py install cpu control tracing ray
 
 FROM builder AS export-dependencies
 RUN --mount=type=cache,target=/root/.cache/pip \
@@ -96,3 +96,5 @@ COPY --link --from=online /application /opt/hardmax
 FROM server AS cpu
 COPY --link --from=cpu-dependencies /opt/hardmax /opt/hardmax
 COPY --link --from=online /application /opt/hardmax
+# What was thrown out of the dependencies must not be missed: a text and a semidefinite program, while it is built.
+RUN hardmax classify "A superb film." && printf '1,0\n0,1\n1,1\n' | hardmax control - --leaders 2

@@ -16,7 +16,9 @@ HOME = Path("/opt/hardmax")
 SITE = HOME / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 # tokenizers asks for the hub's client, and only to download what we read from bundles.
 UNUSED = ("huggingface_hub", "hf_xet", "fsspec", "filelock", "tqdm")
-UNUSED_FOLDERS = ("onnxruntime/transformers", "onnxruntime/tools", "onnxruntime/quantization", "numpy/f2py")
+# clarabel takes BLAS from scipy.linalg, and we take nothing from scipy.
+SCIPY_USED = ("_lib", "linalg")
+UNUSED_FOLDERS = ("onnxruntime/transformers", "onnxruntime/tools", "onnxruntime/quantization")
 # Test suites, and what only compilers and type checkers read.
 UNUSED_NAMES = ("tests", "*.pyi", "*.pxd", "*.h", "*.hpp", "*.a")
 
@@ -32,8 +34,11 @@ def install(extras: list[str]) -> None:
 
 def prune() -> None:
     pip("uninstall", "--yes", *UNUSED)
-    for folder in UNUSED_FOLDERS:
-        shutil.rmtree(SITE / folder, ignore_errors=True)
+    for name in UNUSED_FOLDERS:
+        shutil.rmtree(SITE / name, ignore_errors=True)
+    for folder in [*(SITE / "scipy").iterdir()]:
+        if folder.is_dir() and folder.name not in SCIPY_USED:
+            shutil.rmtree(folder)
     for name in UNUSED_NAMES:
         for path in [*SITE.rglob(name)]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

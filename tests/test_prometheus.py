@@ -122,7 +122,7 @@ def prometheus(folder: Path, scraped: Server) -> Iterator[httpx.Client]:
     with subprocess.Popen(command) as process:
         try:
             wait_for(port)
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as client:
                 yield client
         finally:
             process.terminate()
@@ -137,7 +137,7 @@ def ask(client: httpx.Client, query: str) -> list[dict[str, Any]]:
 @needs_prometheus
 def test_prometheus_scrapes_the_service_and_answers_every_panel(server: Server, tmp_path: Path) -> None:
     with prometheus(tmp_path, server) as client, server.client() as calls:
-        for _ in range(100):
+        for _ in range(400):
             calls.post("/classify", json={"input": "A dull film."})
             if ask(client, 'hardmax:request_duration_seconds:p99_5m{route="/classify"} > 0'):
                 break

@@ -1,0 +1,131 @@
+"""What the service costs: CPU time a text or cloud, and memory; docs/operations.md and docs/scale.md use it.
+
+    python -m benchmarks.sizing
+
+CPU time is what the server process itself used (user and system, all threads, from its own /metrics), so the
+figures hold on a busy machine too, and one core's requests a second is 1 divided by them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import httpx
+import numpy as np
+
+from benchmarks.load import ask, drive, post
+from benchmarks.record import Record, Table
+from benchmarks.reviews import reviews
+from benchmarks.servers import OURS, running
+
+GET_METRICS = b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+# texts of (words, texts a request, explain)
+REQUESTS = ((22, 1, "none"), (22, 1, "leaders"), (230, 1, "none"), (230, 1, "leaders"), (230, 1, "full"),
+            (230, 64, "none"), (230, 64, "leaders"))  # fmt: skip
+CLOUDS = ((100, 2), (10_000, 2), (100_000, 2), (1_000_000, 2), (10_000, 16), (100_000, 16))
+CONNECTIONS = 16
+
+
+class Server:
+    """A running server, seen through its metrics."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def metric(self, name: str) -> float:
+        found = re.search(rf"^{name} (\S+)$", ask(self.port, GET_METRICS)[1].decode(), re.MULTILINE)
+        assert found, name
+        return float(found[1])
+
+    def cpu_s(self) -> float:
+        return self.metric("process_cpu_seconds_total")
+
+    def megabytes(self) -> float:
+        return self.metric("process_resident_memory_bytes") / 1e6
+
+    @contextmanager
+    def peak(self) -> Iterator[list[float]]:
+        """Resident megabytes while the block runs; the samples are there at its end."""
+        samples, ended = [self.megabytes()], threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.05):
+                samples.append(self.megabytes())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield samples
+        finally:
+            ended.set()
+            watcher.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="CPU time and memory of the service")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of load for each kind of request")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="leave larger clouds out")
+    arguments = parser.parse_args()
+    record = Record("sizing", "What the service costs", packages=["numpy", "onnxruntime", "uvicorn"])
+    cpu = record.table("cpu", "CPU time of the server", unit="s", better="lower")
+    memory = record.table("memory", "Resident memory of the server", unit="MB", better="lower")
+    with running(OURS, 1, reviews(22, 1)[0], {0}) as port:
+        server = Server(port)
+        memory.add("ours", {"after": "the start"}, [server.megabytes()])
+        for words, texts, explain in REQUESTS:
+            case = {"words": words, "texts": texts, "explain": explain}
+            cpu.add("ours", case, measure_texts(server, words, texts, explain, arguments.seconds))
+        memory.add("ours", {"after": "the texts"}, [server.megabytes()])
+    for n, d in CLOUDS:
+        if n <= arguments.largest:
+            measure_cloud(cpu, memory, n, d)
+    print(record.write())
+
+
+def measure_texts(server: Server, words: int, texts: int, explain: str, seconds: float) -> Sequence[float]:
+    """CPU seconds a text, three times."""
+    bodies = reviews(words, 64 * texts)
+    requests = [
+        post("/classify", json.dumps({"input": bodies[i : i + texts], "explain": explain}).encode())
+        for i in range(0, len(bodies), texts)
+    ]
+    samples = []
+    for _ in range(3):
+        drive(server.port, requests, CONNECTIONS, 0.0, warm_s=0.3)
+        before = server.cpu_s(), server.metric("hardmax_batch_size_sum")
+        drive(server.port, requests, CONNECTIONS, seconds / 3, warm_s=0.0)
+        after = server.cpu_s(), server.metric("hardmax_batch_size_sum")
+        samples.append((after[0] - before[0]) / (after[1] - before[1]))
+    return samples
+
+
+def measure_cloud(cpu: Table, memory: Table, n: int, d: int) -> None:
+    """A Gaussian cloud run to its certificate, as numpy saves it, by a server of its own."""
+    stream = io.BytesIO()
+    np.save(stream, np.random.default_rng(n + d).standard_normal((n, d)))
+    with running(OURS, 1, reviews(22, 1)[0], {0}) as port:
+        server = Server(port)
+        samples = []
+        with server.peak() as resident:
+            for _ in range(3 if n < 1_000_000 else 1):
+                before = server.cpu_s()
+                answer = httpx.post(
+                    f"http://127.0.0.1:{port}/dynamics",
+                    content=stream.getvalue(),
+                    headers={"content-type": "application/x-npy"},
+                    timeout=600,
+                )
+                samples.append(server.cpu_s() - before)
+        layers = answer.raise_for_status().json()["layers"]
+        cpu.add("ours", {"points": n, "d": d, "layers": layers}, samples)
+        memory.add("ours", {"after": f"{n} points, d = {d}"}, [max(resident)])
+
+
+if __name__ == "__main__":
+    main()
