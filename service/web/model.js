@@ -5,12 +5,8 @@ import { byId, el, showProblem } from "./element.js";
 import { cloudSnippets, reviewSnippets, showSnippets } from "./snippets.js";
 
 const KINDS = { sentiment: "reviews", dynamics: "clouds", sequences: "sequences" };
-/** Figures set large, if a card has them: the first match of each. */
-const TELLING = [
-  /test.*accuracy|^(?!.*valid).*accuracy/,
-  /validation.*accuracy/,
-  /clusters.*(hundred|100|review)|leaders.*(hundred|100|review|mean)/,
-];
+/** Figures set large: the first three of these that a card has. */
+const TELLING = [/test.*accuracy/, /validation.*accuracy/, /sentences.*accuracy/, /clusters$/];
 
 export class Model {
   /** `rooms` holds the review and the cloud whose last requests are shown as programs. */
@@ -72,7 +68,9 @@ function cardNode(card) {
   const figures = Object.entries(flatten(card.figures ?? {}));
   const large = TELLING.map((telling) =>
     figures.find(([name, value]) => typeof value === "number" && telling.test(name)),
-  ).filter(Boolean);
+  )
+    .filter(Boolean)
+    .slice(0, 3);
   const facts = [
     ["Dimension", card.dimension],
     ["Layers", card.layers],
