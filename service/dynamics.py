@@ -26,6 +26,7 @@ from service.runtime import Runtime, Session
 
 CHUNK_S = 0.1  # a chunk of layers aims at this, so that a run can be followed and cancelled
 SMALL = 2048  # up to so many points the margin costs nothing and every layer knows it
+REACHES = (1e-4, 1e-2, 2.5)  # of larger ones, tried in turn; relative scores differ by at most 2
 
 STATE = ("points", "since", "key", "hint", "clear", "layer")
 FOUND = ("target", "size", "ties", "certified", "margin", "movement", "finished")
@@ -139,7 +140,7 @@ class Run(Iterator[Progress]):
         }
         self._found: dict[str, np.ndarray[Any, Any]] = {}
         self._chunk = 1
-        self._reach = 2.5 if m <= SMALL else 0.0  # relative scores differ by at most 2
+        self._reach = REACHES[-1] if m <= SMALL else 0.0
         self._kept: list[tuple[int, Floats]] = []
         self._result: Result | None = None
         self._keep()
@@ -275,12 +276,13 @@ class Run(Iterator[Progress]):
     def _margin(self) -> float | None:
         """The smallest relative distance, over all tokens, from the best score to the best outside C_i.
 
-        The graph knows it where it is below `reach`; None: nobody is outside.
+        The graph knows it where it is below `reach`, and in large clouds it hardly ever is not; None: nobody is
+        outside.
         """
-        for reach in (self._reach, 1e-2, 2.5):
-            if self._found["margin"] < reach:
+        for reach in REACHES:
+            if self._found["margin"] < self._reach:
                 break
-            self._reach = reach
+            self._reach = max(reach, self._reach)
             self._advance(1)
         margin = float(self._found["margin"])
         return margin if math.isfinite(margin) else None
