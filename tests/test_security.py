@@ -1,0 +1,64 @@
+"""SECURITY.md promises nothing that no test holds, and an unforeseen failure tells a caller nothing."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.app import create_app, domain_loaders
+from service.registry import Loader
+from service.runtime import Runtime
+from service.sentiment import Sentiment
+from service.settings import Settings
+from service.tokens import Words
+
+ROOT = Path(__file__).parents[1]
+
+
+class Failing(Sentiment):
+    """A model with a fault that nobody foresaw, told in words that no caller may read."""
+
+    def tokenise_many(self, texts: Sequence[str], **options: bool) -> list[Words]:
+        if "fail" in texts:
+            raise ZeroDivisionError("the password is swordfish")
+        return super().tokenise_many(texts, **options)
+
+
+def with_failing_model(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
+    return {**domain_loaders(runtime, settings), "sentiment": lambda bundle: Failing.load(bundle, runtime)}
+
+
+def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = create_app(Settings(), loaders=with_failing_model)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+        ):
+            return await client.post("/classify", json={"input": "fail"})
+
+    with caplog.at_level(logging.ERROR):
+        answer = asyncio.run(ask())
+    assert answer.status_code == 500
+    assert "swordfish" not in answer.text
+    assert "swordfish" in caplog.text
+    assert answer.json()["error"]["request_id"] == answer.headers["x-request-id"]
+
+
+def test_every_test_that_security_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "SECURITY.md").read_text()))
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("test_*.py")]
+    here = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert len(named) > 20
+    assert named <= here, sorted(named - here)
