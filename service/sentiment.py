@@ -65,6 +65,11 @@ class Sentiment:
         """The same for many texts, faster than one by one."""
         return self._tokens.read(texts, truncate=truncate)
 
+    def names(self, words: Words) -> list[str]:
+        """The text's distinct tokens as they are spelt in the vocabulary."""
+        spelt: list[str] = self._tokens.names[words.ids].tolist()
+        return spelt
+
     def classify(
         self, batch: Sequence[Words], explain: Explain = "leaders", *, trajectory: bool = False
     ) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """From texts to their words and where they are; knows no vocabulary.
 
-The pipeline in a bundle's tokenizer.json (a `tokenizers` normalizer and pre-tokenizer) defines what a word is.
-For the one pipeline our models are trained with, array operations find the same words of many texts at once, as
-long as every character maps to one ASCII character; any other pipeline or text goes the defined way.
+The pipeline in a bundle's tokenizer.json (a `tokenizers` normalizer and pre-tokenizer) defines what a word
+is. For the one pipeline our models are trained with, arrays find the same words of many texts at once, as long
+as every character maps to one ASCII character; any other pipeline or text goes the defined way.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class WordReader:
         )
 
     def fold(self, text: str) -> str | None:
-        """The text as ASCII that has the same words at the same places; None where only the definition helps."""
+        """The text as ASCII with the same words at the same places; None where only the definition helps."""
         if not self._is_known:
             return None
         if not text.isascii():
@@ -137,7 +137,7 @@ class WordReader:
 
 
 def find_words(folded: Sequence[str], few: int = 600) -> Words:
-    """The words of folded texts, all at once; up to `few` characters a regular expression is the faster way."""
+    """The words of folded texts; up to `few` characters a regular expression is the faster way."""
     joined = _GAP + _GAP.join(folded)
     data = joined.encode("ascii")
     begin, end = _match(joined) if len(joined) <= few else _scan(data)
@@ -159,8 +159,8 @@ def _match(joined: str) -> tuple[Ints, Ints]:
 def _scan(data: bytes) -> tuple[Ints, Ints]:
     """Where words begin and end, by arrays.
 
-    A word begins at ! and ?, and at a letter or digit that does not go on with what is before it: with its like
-    at once, letters also over an apostrophe, digits over one dot or slash.
+    A word begins at ! and ?, and at a letter or digit that does not go on with what is before it: with its
+    like at once, letters also over an apostrophe, digits over one dot or slash.
     """
     kind = _KIND[np.frombuffer(data, dtype=np.uint8)]
     here, before, earlier = kind[2:], kind[1:-1], kind[:-2]
