@@ -74,7 +74,10 @@ class Tokens:
         for i, text in enumerate(texts):
             if not text or text.isspace():
                 raise InvalidInput("the text is empty", param=f"input[{i}]")
-        found = self._reader.read(texts)
+        try:
+            found = self._reader.read(texts)
+        except UnicodeEncodeError:  # rare: looked for only where reading failed
+            raise _half_a_character(texts) from None
         sizes = np.bincount(found.text, minlength=len(texts))
         if not truncate and sizes.max(initial=0) > self.max_length:
             i = int(np.argmax(sizes > self.max_length))
@@ -145,3 +148,9 @@ def _phrases(names: list[str], ids: dict[str, int]) -> Lookup:
         keys.append(key)
         tokens.append(token)
     return Lookup(np.array(keys, np.uint64), np.array(tokens, np.int64))
+
+
+def _half_a_character(texts: Sequence[str]) -> InvalidInput:
+    """The first text with a surrogate that has no partner: no encoding can write it."""
+    i = next(i for i, text in enumerate(texts) if any("\ud800" <= each <= "\udfff" for each in text))
+    return InvalidInput("the text holds half a character (a lone surrogate)", param=f"input[{i}]")

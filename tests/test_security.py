@@ -16,7 +16,7 @@ from service.app import create_app, domain_loaders
 from service.registry import Loader
 from service.runtime import Runtime
 from service.sentiment import Sentiment
-from service.settings import Settings
+from service.settings import Settings, load_settings
 from service.tokens import Words
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +38,7 @@ def with_failing_model(runtime: Runtime, settings: Settings) -> Mapping[str, Loa
 def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    app = create_app(Settings(), loaders=with_failing_model)
+    app = create_app(load_settings({}), loaders=with_failing_model)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -7,7 +7,11 @@ import json
 import pytest
 
 from service.api.numbers import WHOLE, read_document, read_npy, read_rows, write_document
+from service.bundle import read_bundle
 from service.errors import InvalidInput, MalformedInput
+from service.runtime import Runtime
+from service.sentiment import Sentiment
+from service.settings import BUNDLED_MODELS
 
 LIMITS = {"max_rows": 10, "max_columns": 10}
 LONG = " " * WHOLE
@@ -34,3 +38,10 @@ def test_long_document_with_points_twice_is_refused(again: str) -> None:
 
 def test_empty_object_is_written_as_one() -> None:
     assert json.loads(b"".join(write_document({"a": {}}))) == {"a": {}}
+
+
+def test_half_a_character_is_refused_by_the_text_it_is_in() -> None:
+    model = Sentiment.load(read_bundle(BUNDLED_MODELS / "sentiment-2d"), Runtime("cpu", 1))
+    with pytest.raises(InvalidInput, match="half a character") as refused:
+        model.tokenise_many(["superb", "caf\ud800"])
+    assert refused.value.param == "input[1]"
