@@ -75,8 +75,12 @@ class Supervisor:
         if number == signal.SIGHUP:
             self._pass_on(signal.SIGHUP)
         else:
-            self._stopping = True
-            self._pass_on(signal.SIGTERM)
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._listener.close()  # once the workers close it too, who comes is refused instead of kept waiting
+        self._pass_on(signal.SIGTERM)
 
     def _pass_on(self, number: int) -> None:
         for process, _ in self._workers.values():
@@ -111,9 +115,8 @@ class Supervisor:
             if self._stopping:
                 codes.append(0 if code == -signal.SIGTERM else code)  # it had not begun to serve
             elif code == MISCONFIGURED:  # it would end the same way every time
-                self._stopping = True
                 codes.append(code)
-                self._pass_on(signal.SIGTERM)
+                self._stop()
             else:
                 self._replace(place, process, started)
         return codes
