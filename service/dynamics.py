@@ -276,8 +276,8 @@ class Run(Iterator[Progress]):
     def _margin(self) -> float | None:
         """The smallest relative distance, over all tokens, from the best score to the best outside C_i.
 
-        The graph knows it where it is below `reach`, and in large clouds it hardly ever is not; None: nobody is
-        outside.
+        The graph knows it where it is below the `reach` it was given: in a large cloud it nearly always is.
+        None: nobody is outside.
         """
         for reach in REACHES:
             if self._found["margin"] < self._reach:

@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @script(domain)
-def DenseLayer(Z: Any, A: Any, w: Any, tau: Any, alpha: Any) -> Any:
+def DenseLayer(Z, A, w, tau, alpha):
     Y = op.MatMul(Z, A)
     c, C, P = Attention(Y, Z, w, tau)
     first, size = Members(C)
@@ -50,7 +50,7 @@ def DenseLayer(Z: Any, A: Any, w: Any, tau: Any, alpha: Any) -> Any:
 
 
 @script(domain)
-def StreamingLayer(Z: Any, A: Any, w: Any, tau: Any, alpha: Any, reach: Any, eps: Any) -> Any:
+def StreamingLayer(Z, A, w, tau, alpha, reach, eps):
     _, _, rho = Unit(Z, A)
     hint = op.Range(op.Constant(value_int=0), op.Squeeze(op.Shape(w)), op.Constant(value_int=1))
     Y = op.MatMul(Z, A)
@@ -59,7 +59,7 @@ def StreamingLayer(Z: Any, A: Any, w: Any, tau: Any, alpha: Any, reach: Any, eps
 
 
 @script(domain)
-def Ahead(Z: Any, c: Any, alpha: Any, layers: Any) -> Any:
+def Ahead(Z, c, alpha, layers):
     return Jump(Z, c, alpha, layers)
 
 

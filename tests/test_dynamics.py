@@ -272,6 +272,15 @@ def test_dynamics_margin_of_a_large_cloud_is_found_in_steps_of_reach(dynamics: D
     assert result.margin > 0.01
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_dynamics_margin_of_a_large_cloud_is_its_smallest_gap_and_not_one_seen_by_chance(
+    dynamics: Dynamics, seed: int
+) -> None:
+    result = run(dynamics, np.random.default_rng(seed).standard_normal((2500, 3)))
+    C = reference.argmax_sets(result.points)
+    assert result.margin == pytest.approx(reference.margin(result.points, C), rel=1e-6)
+
+
 def test_dynamics_twins_share_a_cluster_and_weigh_twice(dynamics: Dynamics) -> None:
     Z = np.array([[1, 1], [0.5, 0], [1, -1], [1, 1], [0.5, 0], [-0.0, 2], [0.0, 2]])
     result = run(dynamics, Z, stop="never", max_layers=1)
