@@ -60,6 +60,10 @@ class Measures:
     count: Ints
     target: Ints
     example: Ints
+    names: tuple[str, ...]  # of the examples
+
+    def name(self, j: int) -> str:
+        return self.names[int(self.example[j])]
 
     def __len__(self) -> int:
         return len(self.target)
@@ -78,7 +82,13 @@ class Measures:
 def read_examples(path: Path, dtype: str = "float64") -> Examples:
     """JSON lines {"sequence": [[..],..]} with "label", "target": [..] or "targets": [[..],..]."""
     rows = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    try:
+        text = path.read_text("utf-8")
+    except OSError as failure:
+        raise ImpossibleData(f"{path} cannot be read: {failure.strerror}") from None
+    except UnicodeDecodeError:
+        raise ImpossibleData(f"{path} is not UTF-8") from None
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             rows.append((f"line {number}", _parse(line, f"line {number}")))
     return make_examples([row for _, row in rows], [name for name, _ in rows], dtype)
@@ -141,6 +151,7 @@ def measure(examples: Examples, points: Sequence[Floats]) -> Measures:
         count=np.concatenate([count for _, count, _ in kept]).astype(np.int64),
         target=np.arange(len(kept)) if examples.tokenwise else _number(wanted_outputs),
         example=np.array([j for _, _, j in kept], np.int64),
+        names=examples.names,
     )
 
 

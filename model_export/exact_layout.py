@@ -8,7 +8,7 @@ differences of codes are exact. Knows neither blocks nor ONNX.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -142,14 +142,8 @@ def _renumber(measures: Measures, rank: Ints) -> Measures:
     token = rank[measures.token]
     owner = np.repeat(np.arange(len(measures)), np.diff(measures.start))
     order = np.lexsort((token, owner))
-    return Measures(
-        measures.tokens[np.argsort(rank)],
-        measures.start,
-        token[order],
-        measures.count[order],
-        measures.target,
-        measures.example,
-    )
+    tokens = measures.tokens[np.argsort(rank)]
+    return replace(measures, tokens=tokens, token=token[order], count=measures.count[order])
 
 
 def cells_in_order(layout: Layout, examples: Examples) -> Iterator[Cell]:

@@ -105,8 +105,8 @@ def _scan(
     n, holders = len(rows), np.bincount(place)
     usable = (holders < n) & (isolation >= floor)
     if not usable.any():
-        a, b = measures.example[rows[:2]]
-        raise ImpossibleData(f"tokens that tell sequences {a} and {b} apart are too close for this precision")
+        names = " and ".join(map(measures.name, rows[:2]))
+        raise ImpossibleData(f"tokens that tell {names} apart are too close for this precision")
     gain = _information_gain(target, target[entry], place, holders)
     gain = np.where(usable, np.maximum(gain, 0), -1)
     good = np.flatnonzero(usable & (gain >= 0.8 * gain.max()))
@@ -191,8 +191,8 @@ def _spread(tree: Tree, owner: int, measures: Measures, t: Floats, floor: float,
         isolation = _isolation_among(t[tokens], shifts)
         column = _telling_token(share[group], target[group], isolation >= floor)
         if column is None:
-            a, b = measures.example[rows[group][:2]]
-            raise ImpossibleData(f"the shares that tell sequences {a} and {b} apart are too close")
+            names = " and ".join(map(measures.name, rows[group][:2]))
+            raise ImpossibleData(f"the shares that tell {names} apart are too close for this precision")
         moves, stay = share[group, column], offset[~group]
         spread = _choose_spread(here, moves, stay, disjoint)
         offset[group] += spread * moves

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ from service.bundle import read_bundle
 from service.runtime import Runtime
 from service.sequences import Sequences
 
+EXAMPLES = Path(__file__).parent.parent / "examples"
 LABELS = ["wine", "rose", 7]
 
 
@@ -168,7 +170,7 @@ def test_exact_refuses_equal_proportions_with_different_labels():
 def test_exact_refuses_tokens_closer_than_its_digits():
     rows = [{"sequence": [[1.0, 0.0]], "label": 0}, {"sequence": [[1.0 + 1e-16, 1e-300]], "label": 1}]
     rows += [{"sequence": [[50.0, 3.0]], "label": 0}]
-    with pytest.raises(ImpossibleData, match="too close"):
+    with pytest.raises(ImpossibleData, match="tell sequence 0 and sequence 1 apart are too close"):
         make(make_examples(rows))
 
 
@@ -276,6 +278,28 @@ def test_exact_command_refuses_in_one_line_and_writes_nothing(tmp_path, capsys):
     assert run(parse("--data", data, "--out", tmp_path / "model")) == 1
     assert "line 1 and line 2" in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
+
+
+def test_exact_names_a_file_it_cannot_read(tmp_path):
+    with pytest.raises(ImpossibleData, match=r"absent\.jsonl cannot be read: No such file"):
+        read_examples(tmp_path / "absent.jsonl")
+    (tmp_path / "latin.jsonl").write_bytes(b"\xff")
+    with pytest.raises(ImpossibleData, match="is not UTF-8"):
+        read_examples(tmp_path / "latin.jsonl")
+
+
+def test_exact_knows_the_chords_of_the_example_in_any_voicing(tmp_path):
+    """Other orders and other doublings than those in the file, which are measures it has not seen."""
+    examples = read_examples(EXAMPLES / "chords.jsonl")
+    made = make(examples)
+    found = write(made, tmp_path / "chords", description="a test", licence="none")
+    model = Sequences.load(read_bundle(tmp_path / "chords"), Runtime("cpu"))
+    assert (found.sequences, found.wrong) == (48, 0)
+    assert len(made.model.blocks) <= 144
+    voicings = [np.concatenate([points[::-1], points[:1], points]) for points in examples.points]
+    wanted = [examples.labels[int(output[0, 1])] for output in examples.outputs]
+    assert labels_of(model.classify(voicings)) == wanted
+    assert sorted(set(wanted)) == ["augmented", "diminished", "major", "minor"]
 
 
 @pytest.mark.parametrize(
