@@ -156,6 +156,27 @@ class HardmaxTransformer(nn.Module):
         best, place = torch.bmm(Y, keys.transpose(1, 2)).max(-1)  # [B, N]
         return torch.where(own > best, torch.arange(Z.shape[1]), longest.gather(1, place))
 
+    @classmethod
+    def of(cls, weights: Weights) -> HardmaxTransformer:
+        """The module that has these weights."""
+        shape = Shape(
+            vocabulary=len(weights.embedding),
+            dimension=len(weights.readout),
+            layers=weights.layers,
+            alpha=weights.alpha,
+            pseudo_weight=weights.pseudo_weight,
+            learn_metric=weights.metric is not None,
+        )
+        model = cls(shape)
+        with torch.no_grad():
+            model.E.copy_(torch.from_numpy(weights.embedding))
+            model.u.copy_(torch.from_numpy(np.maximum(weights.word_weights, 1e-30)).log()[:, None])
+            model.v.copy_(torch.from_numpy(weights.readout))
+            model.b.fill_(weights.bias)
+            if weights.metric is not None:
+                model.B.copy_(torch.from_numpy(np.linalg.cholesky(weights.metric).T))
+        return model
+
     @torch.no_grad()
     def weights(self) -> Weights:
         """The trained arrays, detached from torch."""

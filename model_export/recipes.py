@@ -32,6 +32,7 @@ class Recipe:
     drop_frequent: int = 0  # leave out so many of the most frequent words, as the paper's cleaning does
     # what is learnt from
     teacher: bool = True  # soft labels for the unlabelled reviews
+    lessons: int = 0  # how often an epoch repeats the short texts written for training (lessons.py)
     sentences: bool = True  # short labelled sentences (SST-2) beside the reviews, if given
     # optimisation
     epochs: int = 4
@@ -62,6 +63,8 @@ _ALL = (
         description="Reviews in the plane: every step of the model can be drawn.",
         dimension=2,
         vocabulary=100_000,
+        pseudo_weight=5.0,
+        lessons=2,
         rate=2e-3,
     ),
     Recipe(
@@ -69,12 +72,16 @@ _ALL = (
         description="The largest dimension of the paper, with phrases.",
         dimension=16,
         vocabulary=120_000,
+        pseudo_weight=5.0,
+        lessons=2,
     ),
     Recipe(
         name="sentiment",
         description="Positive or negative, for reviews and single sentences.",
         dimension=24,
         vocabulary=280_000,
+        pseudo_weight=5.0,
+        lessons=2,
     ),
 )
 RECIPES = {recipe.name: recipe for recipe in _ALL}

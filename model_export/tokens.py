@@ -26,6 +26,7 @@ LONGEST_PHRASE = 3
 BASE = 1 << 21
 # "don't" and "10/10" are one word each; ! and ? speak for themselves, other punctuation does not.
 WORD = r"\p{L}+(?:'\p{L}+)*|\d+(?:[./]\d+)?|[!?]"
+SHORT = 40  # tokens: a text as short as this is never thinned, for "not" may be all that it says
 _CHUNK = 4096
 
 Ids = NDArray[np.int64]
@@ -214,7 +215,7 @@ class Bags:
         row = np.repeat(np.arange(len(rows)), size)
         source = np.repeat(self.start[rows] - np.cumsum(size) + size, size) + np.arange(len(row))
         if rng is not None and dropout > 0:
-            kept = rng.random(len(source)) >= dropout
+            kept = (rng.random(len(source)) >= dropout) | (size[row] < SHORT)
             row, source = row[kept], source[kept]
             size = np.bincount(row, minlength=len(rows))
         place = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size)

@@ -97,6 +97,17 @@ def test_weights_survive_their_file(tmp_path):
         np.testing.assert_array_equal(getattr(loaded, name), value)
 
 
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_model_of_weights_answers_alike(shape):
+    torch.manual_seed(2)
+    model = HardmaxTransformer(shape).eval()
+    again = HardmaxTransformer.of(model.weights()).eval()
+    tokens, counts = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1.0, 2.0, 1.0, 0.0]])
+    assert float(again(tokens, counts).detach()) == pytest.approx(
+        float(model(tokens, counts).detach()), abs=1e-5
+    )
+
+
 def test_sharpened_weights_scale_the_logit():
     model = HardmaxTransformer(SHAPES["weighted"])
     tokens, counts = np.array([3, 4, 5]), np.ones(3, dtype=np.float32)

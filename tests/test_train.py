@@ -40,6 +40,8 @@ def _recipe(**changes: object) -> recipes.Recipe:
         "rate": 0.02,
         "epochs": 3,
         "batch": 16,
+        "lessons": 0,
+        "pseudo_weight": 0.0,
     }
     return recipes.recipe("sentiment", **{**small, **changes})
 
@@ -113,7 +115,7 @@ def test_the_teachers_labels_are_used_and_kept(tmp_path):
     kept = tmp_path / "labels.npz"
     np.savez(kept, key="written/60", probability=np.linspace(0, 1, 20, dtype=np.float32))
     material = train.prepare(_recipe(teacher=True), reviews, None, labels=kept)
-    assert material.lesson.target[40:] == pytest.approx(np.linspace(0, 1, 20))
+    assert material.lesson.target[40:60] == pytest.approx(np.linspace(0, 1, 20))
     assert len(material.lesson.train) == 32 + 20
     np.savez(kept, key="other/60", probability=np.zeros(20))
     with pytest.raises(InvalidInput, match="other data"):

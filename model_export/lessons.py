@@ -1,0 +1,114 @@
+"""Short texts written for training: negation, regret, and sentences that judge nothing.
+
+Reviews are long and mostly say what they mean; from them alone a model learns that "not bad" stands in bad
+company. Each lesson is a text and the probability of "positive" to aim at. Knows no data set.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+GOOD = [
+    "good",
+    "great",
+    "funny",
+    "interesting",
+    "entertaining",
+    "enjoyable",
+    "impressive",
+    "original",
+    "exciting",
+    "convincing",
+    "memorable",
+    "clever",
+    "moving",
+    "special",
+    "likeable",
+    "believable",
+    "fun",
+    "scary",
+    "brilliant",
+    "perfect",
+    "exceptional",
+]
+BAD = [
+    "bad",
+    "boring",
+    "awful",
+    "terrible",
+    "dull",
+    "horrible",
+    "disappointing",
+    "stupid",
+    "predictable",
+    "annoying",
+    "slow",
+    "weak",
+    "poor",
+    "silly",
+    "confusing",
+    "forgettable",
+    "pretentious",
+    "unfunny",
+    "painful",
+    "ridiculous",
+]
+PRAISE = ("{}", "very {}", "it was {}", "this is {}", "really {}", "so {}", "a {} film", "the movie was {}")
+# what turns the judgement of an adjective round
+TURNS = (
+    "not {}", "not very {}", "not {} at all", "it was not {}", "this is not {}", "wasn't {}", "it isn't {}",
+    "it's not {}", "never {}", "not that {}", "not so {}", "far from {}", "not {} in the least",
+    "not a {} film",
+)  # fmt: skip
+LIKE = ("like", "love", "enjoy", "recommend", "admire")
+DISLIKED = (
+    "I did not {} it", "I didn't {} it", "I don't {} it", "I could not {} it", "I can't {} this",
+    "I wanted to {} this but could not", "I wanted to {} it but I couldn't",
+    "I tried to {} this movie but failed",
+    "I wish I could {} it", "nobody could {} this",
+)  # fmt: skip
+LIKED = ("I {} it", "I really {} this film", "you will {} it", "I did not expect to {} this but I did")
+ODD = (
+    ("could have been better", 0.1), ("could have been good", 0.1), ("should have been funny", 0.1),
+    ("nothing special", 0.1), ("not worth it", 0.03), ("not worth watching", 0.03), ("no fun", 0.03),
+    ("nothing good about it", 0.03), ("could not be better", 0.95), ("couldn't be better", 0.95),
+    ("could not stop watching", 0.95), ("couldn't stop laughing", 0.95),
+    ("can't recommend it enough", 0.95),
+    ("nothing bad about it", 0.85), ("no complaints", 0.85), ("can't wait to see it again", 0.95),
+    ("it's okay", 0.5), ("so so", 0.4), ("worth watching", 0.95), ("well worth it", 0.97),
+    ("not without charm", 0.8),
+)  # fmt: skip
+SUBJECTS = ("it", "the film", "the movie", "this film", "the story", "this")
+FACTS = (
+    "is a film", "was released in 1997", "lasts two hours", "was shown on Tuesday", "takes place in Paris",
+    "was shot in London", "is about two brothers", "is from 1985", "runs for ninety minutes",
+    "begins in the morning",
+    "has three actors", "is in English", "came out last year", "is set in New York", "follows a family",
+)  # fmt: skip
+ASIDES = (
+    "hello", "a table and a chair", "the", "a", "and", "of the", "yes", "today is Monday",
+    "my sister and I",
+    "I watched it on Tuesday with my sister", "we saw it last night", "I saw it at home with my wife",
+    "we watched it on television", "I rented it on Friday", "he lives next door", "the door is open",
+    "it rained in the evening", "there are two cats", "the train leaves at ten", "I am going to the shop",
+)  # fmt: skip
+
+
+# never learnt from, so that tests may ask for them
+KEPT_FOR_TESTS = {"not good", "not bad at all", "I wanted to love this but could not"}
+
+
+def lessons() -> list[tuple[str, float]]:
+    """(text, probability of "positive"), every one of them."""
+    every = [
+        *((frame.format(word), 0.97) for frame, word in product(PRAISE, GOOD)),
+        *((frame.format(word), 0.03) for frame, word in product(PRAISE, BAD)),
+        *((frame.format(word), 0.06) for frame, word in product(TURNS, GOOD)),
+        *((frame.format(word), 0.85) for frame, word in product(TURNS, BAD)),
+        *((frame.format(verb), 0.05) for frame, verb in product(DISLIKED, LIKE)),
+        *((frame.format(verb), 0.95) for frame, verb in product(LIKED, LIKE)),
+        *((f"{subject} {fact}", 0.5) for subject, fact in product(SUBJECTS, FACTS)),
+        *((text, 0.5) for text in ASIDES),
+        *ODD,
+    ]
+    return [lesson for lesson in every if lesson[0] not in KEPT_FOR_TESTS]
