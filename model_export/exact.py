@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(describe(made), flush=True)
         description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
         check = write(made, arguments.out.resolve(), description=description, licence=arguments.licence)
-    except (ImpossibleData, HardmaxError, OSError) as failure:
+    except (HardmaxError, OSError) as failure:
         print(f"hardmax-export exact: {failure}", file=sys.stderr)
         return 1
     print(check)

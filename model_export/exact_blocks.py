@@ -12,7 +12,7 @@ whatever order they are summed. Only the code of a token itself is rounded, once
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -139,32 +139,26 @@ class _Blocks:
 
     def read_out(self, runs: list[Cell], outputs: list[Floats]) -> list[Block]:
         """Step 5, from the highest cell down: what lies in a cell goes to one point, all above it follows."""
-        y = np.zeros((len(runs), self.D))
-        for row, cell in zip(y, runs, strict=True):
-            output = outputs[cell.example][cell.row]
-            row[: len(output)] = output
+        y = np.stack(
+            [np.pad(row, (0, self.D - len(row))) for row in (outputs[c.example][c.row] for c in runs)]
+        )
         ramps = [_ramp(below.hi, above.lo) for below, above in pairwise(runs)]
         # The first coordinate is moved where codes live: it must not leave the room between two cells.
         room, reach = min((width for _, width in ramps), default=1.0), float(np.ptp(y[:, 0]))
         shrink = 2.0 ** min(0.0, np.floor(np.log2(room / reach))) if reach > 0 else 1.0
         y *= shrink
         floor = [runs[0].lo - STRAY, *(start + 2 * width for start, width in ramps)]  # each cell's own point
-        down = floor[0] - y[0, 0]
-        first = y[0] - floor[0] * self.e1
-        top = np.column_stack([-self.e1, first, -self.e2])
+        down = floor[0] - y[0, 0]  # the top block moves the origin there, adds y_0 and clears f
+        W = np.column_stack([-self.e1, y[0] - floor[0] * self.e1, -self.e2])
         U = np.stack([self.e1, 0 * self.e1, self.e2])
-        blocks = [self.block(U, np.array([-floor[-1], 1, 0]), top)]
+        blocks = [self.block(U, np.array([-floor[-1], 1, 0]), W)]
         for n in range(len(runs) - 2, -1, -1):
             (start, width), step = ramps[n], (y[n + 1] - y[n]) / ramps[n][1]
             b = down - np.array([floor[n], start, start + width])
             W = np.column_stack([-self.e1, step - self.e1, 2 * self.e1 - step])
             zone = (start, floor[n + 1], self.scale)
             blocks.append(self.block(np.stack([self.e1] * 3), b, W, zone=zone))
-        if shrink != 1:
-            blocks[-1] = self.block(
-                blocks[-1].U, blocks[-1].b, blocks[-1].W, rho=1 / shrink, zone=blocks[-1].zone
-            )
-        return blocks
+        return [*blocks[:-1], replace(blocks[-1], rho=1 / shrink)]
 
     def block(
         self,

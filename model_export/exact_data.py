@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.errors import InvalidInput
+
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 Label = str | int | float | bool
 
 
-class ImpossibleData(ValueError):
+class ImpossibleData(InvalidInput):
     """No transformer of this kind can represent the data; the message names the place."""
 
 
