@@ -24,7 +24,7 @@ from model_export.bounds import TRUE, Bounds, Candidates, Cones, Extremes, Longe
 
 TILE = 1024  # queries that are bounded and screened together (up to 8 times as many where cones are narrow)
 PROBES = 64  # keys of largest norm that give every query a first bound (up to 16 times as many in space)
-RUN = 32  # keys that are screened as one
+RUN = 32  # keys that are screened as one; half as many where they have so many coordinates
 BLOCK = 64  # runs screened at a time
 PAIRS: Any = INT64[2, None]
 
@@ -38,7 +38,7 @@ def Screen(v, runs, first_rho, scale, slack):
     Float32 scores are off by at most (d + 3) 2^-23 |v| |k|, so twice that is added to the slack.
     """
     d = op.Shape(runs, start=2, end=3)
-    width = op.Constant(value_ints=[RUN])
+    width = op.Shape(runs, start=1, end=2)
     blocks = op.Shape(first_rho)
     each = op.Shape(runs, start=0, end=1) / blocks
     keys = op.Reshape(op.Cast(runs / scale, to=FLOAT.dtype), op.Concat(blocks, each * width, d, axis=0))
@@ -78,7 +78,8 @@ def Runs(K, index, rho):
     """
     one = op.Constant(value_ints=[1])
     zero = op.Constant(value_ints=[0])
-    width = op.Constant(value_ints=[RUN])
+    many = op.Shape(K, start=1, end=2) >= op.Constant(value_int=RUN)
+    width = op.Where(many, op.Constant(value_ints=[RUN // 2]), op.Constant(value_ints=[RUN]))
     size = op.Shape(K, start=0, end=1)
     runs = (size + width - one) / width
     blocks = (runs + op.Constant(value_ints=[BLOCK - 1])) / op.Constant(value_ints=[BLOCK])
@@ -103,6 +104,7 @@ def Refine(Y, margin, query, run, runs, places, count, w, Z):
     margin [t] is tau |z_i|_A max |z|_A.  ->  the mean c [t,d], the first member and the size [t], best -
     (best score outside the set) among the keys looked at [t], the pairs (row, member) [2,M] of all sets.
     """
+    width = op.Squeeze(op.Shape(runs, start=1, end=2))
     one = op.Constant(value_ints=[1])
     zero = op.Constant(value_ints=[0])
     y = op.Unsqueeze(op.Gather(Y, query), op.Constant(value_ints=[2]))  # [P,d,1]
@@ -111,15 +113,15 @@ def Refine(Y, margin, query, run, runs, places, count, w, Z):
     start = op.Expand(lowest, op.Shape(margin))
     best = op.ScatterElements(start, query, op.ReduceMax(scores, one, keepdims=0), axis=0, reduction="max")
     member = scores >= op.Unsqueeze(op.Gather(best - margin, query), one)
-    slots = op.Range(op.Constant(value_int=0), op.Constant(value_int=RUN), op.Constant(value_int=1))
-    filling = slots >= op.Unsqueeze(count - run * op.Constant(value_int=RUN), one)
+    slots = op.Range(op.Constant(value_int=0), width, op.Constant(value_int=1))
+    filling = slots >= op.Unsqueeze(count - run * width, one)
     rest = op.ReduceMax(op.Where(op.Or(member, filling), lowest, scores), one, keepdims=0)
     runner = op.ScatterElements(start, query, rest, axis=0, reduction="max")
 
     pair, slot = op.Split(op.NonZero(member), num_outputs=2, axis=0)
     pair, slot = op.Squeeze(pair, zero), op.Squeeze(slot, zero)  # [M]
     row = op.Gather(query, pair)
-    spot = op.Gather(run, pair) * op.Constant(value_int=RUN) + slot
+    spot = op.Gather(run, pair) * width + slot
     key = op.Gather(op.Reshape(places, op.Constant(value_ints=[-1])), spot)
     none = op.Expand(op.Constant(value_int=0), op.Shape(margin))
     once = op.Expand(op.Constant(value_int=1), op.Shape(row))
