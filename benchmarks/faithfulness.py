@@ -2,10 +2,11 @@
 
     python -m benchmarks.faithfulness --data aclImdb_train.tar.gz [--reviews 1000] [--lime 60]
 
-Each method names the same number of distinct words of a review. Comprehensiveness is how much the probability of
-the predicted label falls when they are deleted (more is better), sufficiency how much it falls when nothing else
-is left (less is better). Every method asks the same served model. LIME (its own package, 1,000 samples a review) is a
-thousand times dearer, so it explains a part of the reviews; all others are measured on that part too.
+Each method names the same number of distinct words of a review. Comprehensiveness is how much the
+probability of the predicted label falls when they are deleted (more is better), sufficiency how much it
+falls when nothing else is left (less is better). Every method asks the same served model. LIME (its own
+package, 1,000 samples a review) is a thousand times dearer, so it explains a part of the reviews; all others
+are measured on that part too.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m benchmarks.texts --data aclImdb_train.tar.gz [--model service/models/sentiment]
 
-Every subject reads the same reviews and gives a label and a probability; ours also gives leaders and clusters.
-The peers are fitted first. Subjects take turns, so that a busy machine slows all alike. With two cores each subject runs in two processes. The peers need benchmarks/requirements-texts.txt.
+Every subject reads the same reviews and gives a label and a probability; ours also gives leaders and
+clusters. The peers are fitted first. Subjects take turns, so that a busy machine slows all alike. With two
+cores each subject runs in two processes. The peers need benchmarks/requirements-texts.txt.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From texts to their words and where they are; knows no vocabulary.
 
 The pipeline in a bundle's tokenizer.json (a `tokenizers` normalizer and pre-tokenizer) defines what a word
-is. For the one pipeline our models are trained with, arrays find the same words of many texts at once, as long
-as every character maps to one ASCII character; any other pipeline or text goes the defined way.
+is. For the one pipeline our models are trained with, arrays find the same words of many texts at once, as
+long as every character maps to one ASCII character; any other pipeline or text goes the defined way.
 """
 
 from __future__ import annotations
