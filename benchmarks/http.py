@@ -133,12 +133,14 @@ def _fill(table: Table, measure: str, explain: str, loads: dict[Key, list[Load]]
         failed = sum(
             run.broken + sum(n for status, n in run.statuses.items() if status != 200) for run in runs
         )
+        answered = [run for run in runs if run.latencies_s]  # a round without any answer has no latency
         samples = {
             "throughput": [run.statuses[200] / run.seconds for run in runs],
-            "p50": [run.quantile_ms(0.5) for run in runs],
-            "p99": [run.quantile_ms(0.99) for run in runs],
+            "p50": [run.quantile_ms(0.5) for run in answered],
+            "p99": [run.quantile_ms(0.99) for run in answered],
         }[measure]
-        note = f"{failed} requests not answered 200" if failed else ""
+        silent = "" if len(answered) == len(runs) else f"{len(runs) - len(answered)} rounds without an answer"
+        note = f"{failed} requests not answered 200" if failed else silent
         table.add(subject, {"workers": workers, "connections": connections}, samples, note)
 
 
