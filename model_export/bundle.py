@@ -39,7 +39,7 @@ def write_bundle(
     The card brings at least name and description; format, kind, digest, versions and date are added here.
     """
     name = str(card.get("name", ""))
-    if kind not in KINDS or not name or Path(name).name != name:
+    if kind not in KINDS or not name or name.startswith(".") or Path(name).name != name:
         raise InvalidInput(f"no bundle can be kind {kind!r} with the name {name!r}", param="name")
     graph = model.SerializeToString(deterministic=True)
     whole = {
