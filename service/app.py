@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__, schemas
 from service.api import problems
-from service.api.classify import How, run_texts
+from service.api.classify import How, is_brief, run_texts
 from service.api.gate import Gate
 from service.api.inflight import InFlight
 from service.api.keys import Keys
@@ -65,6 +65,7 @@ class Service:
             bound=QUEUED_BATCHES * settings.max_batch_tokens,
             report=self._batch_ran,
             failed=self.failed.set,
+            inline=is_brief,
         )
         self.clouds = Lane("clouds", width=1, depth=CLOUDS_WAITING)
         quiet = settings.log_level in ("warning", "error")

@@ -1,7 +1,8 @@
 """Turning many small calls into few large runs; knows no HTTP, no models and no ONNX.
 
-A call brings items of known size. Whenever the runner - one thread - is free it is handed what waits at that
-moment: there is no timer, so a call at rest is run at once and under load batches grow by themselves.
+A call brings items of known size. Whenever the runner - one thread - is free it is handed what waits at
+that moment: there is no timer, so a call at rest is run at once and under load batches grow by themselves.
+A batch that `inline` says is done sooner than a thread wakes is run on the loop itself.
 
 * Items run together when their calls have the same `key` and their sizes are alike (padding stays below a
   factor of two), up to `budget` padded tokens.
@@ -120,14 +121,14 @@ class Runner(Generic[Item, Result]):
         try:
             while (batch := self._inbox.get()) is not None:
                 self._busy_since = started = time.perf_counter()
-                results = self._results(batch)
+                results = self.results(batch)
                 self._busy_since = None
                 self._done(batch, results, time.perf_counter() - started)
         except BaseException:
             log.critical("the inference thread died", exc_info=True)
             self._died()
 
-    def _results(self, batch: Batch[Item, Result]) -> list[Any]:
+    def results(self, batch: Batch[Item, Result]) -> list[Any]:
         """A result or an exception for each item."""
         try:
             return list(self._run(batch.key, batch.items))
@@ -157,6 +158,7 @@ class Batcher(Generic[Item, Result]):
         bound: int,
         report: Callable[[BatchReport], None] = lambda report: None,
         failed: Callable[[], None] = lambda: None,
+        inline: Callable[[Any, int, int], bool] = lambda key, longest, tokens: False,
     ) -> None:
         self.budget = budget
         self.bound = bound
@@ -164,6 +166,7 @@ class Batcher(Generic[Item, Result]):
         self._tokens = 0
         self._report = report
         self._failed = failed
+        self._inline = inline
         self._calls: deque[Call[Item, Result]] = deque()
         self._running: Batch[Item, Result] | None = None
         self._runner = Runner(run, self._from_runner, self._runner_died)
@@ -207,8 +210,24 @@ class Batcher(Generic[Item, Result]):
         self._called = False
         batch = self._take()
         self._running = batch
-        if batch is not None:
+        if batch is None:
+            return
+        if self._inline(batch.key, batch.tokens // len(batch.items), batch.tokens):
+            self._run_inline(batch)
+        else:
             self._runner.give(batch)
+
+    def _run_inline(self, batch: Batch[Item, Result]) -> None:
+        """Run it here and now: a handful of short items is done before a thread would have woken."""
+        assert self._loop is not None
+        started = time.perf_counter()
+        results = self._runner.results(batch)
+        ran_s = time.perf_counter() - started
+        self._running = None
+        if self._calls:
+            self._called = True
+            self._loop.call_soon(self._next)  # and let the loop breathe in between
+        self._answer(batch, results, ran_s)
 
     def _take(self) -> Batch[Item, Result] | None:
         """The first call's next item and all that may run with it, one item of each call in turn."""
@@ -256,6 +275,9 @@ class Batcher(Generic[Item, Result]):
 
     def _finish(self, batch: Batch[Item, Result], results: list[Any], ran_s: float) -> None:
         self._next()  # first, so that the runner works while the answers are written
+        self._answer(batch, results, ran_s)
+
+    def _answer(self, batch: Batch[Item, Result], results: list[Any], ran_s: float) -> None:
         oldest = min([call.queued_at for call, _ in batch.places])
         waited_s = max(0.0, time.perf_counter() - ran_s - oldest)
         for (call, index), result in zip(batch.places, results, strict=True):

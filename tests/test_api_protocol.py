@@ -17,6 +17,7 @@ with warnings.catch_warnings():
     triton = pytest.importorskip("tritonclient.http")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+BINARY = "application/octet-stream"
 TEXTS = ["superb", "an awful film", "the film"]
 
 
@@ -134,7 +135,7 @@ def test_infer_refuses_broken_bytes_tensors(client: httpx.Client, tensor: bytes)
     text = json.dumps(head).encode()
     answer = client.post(
         "/v2/models/tiny/infer", content=text + tensor,
-        headers={"inference-header-content-length": str(len(text)), "content-type": "application/octet-stream"},
+        headers={"inference-header-content-length": str(len(text)), "content-type": BINARY},
     )  # fmt: skip
     assert (answer.status_code, list(answer.json())) == (400, ["error"])
 
