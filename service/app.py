@@ -154,8 +154,13 @@ class Service:
         """Follow MODELS_DIR. A bundle half written is refused for a moment, and taken when it is whole."""
         from watchfiles import awatch
 
-        async for _ in awatch(self.settings.models_dir, debounce=500, step=100, recursive=True):
-            await self._refresh()
+        while True:
+            try:
+                async for _ in awatch(self.settings.models_dir, debounce=500, step=100):
+                    await self._refresh()
+            except Exception:  # the edge of a worker loop: whatever a bundle did, the next one is still seen
+                log.exception("MODELS_DIR could not be followed; trying again")
+                await asyncio.sleep(1)
 
     async def _observe(self) -> None:
         """A few times a second: the gauges, and the log lines that were kept."""
@@ -239,7 +244,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> App:
         handlers=Handlers(table),
         inflight=service.inflight,
         keys=service.keys,
-        public=settings.public_paths.split(","),
+        public=[path.strip() for path in settings.public_paths.split(",")],
         metrics=service.metrics,
         access=service.access,
         tracer=service.tracer,

@@ -72,6 +72,7 @@ class Dynamic:
             return await self._stream(exchange, model, body, kind)
         async with self._clouds.place() as place:
             run, parameters = await place.step(lambda: self._start(model, body, kind, exchange.query))
+            body = b""  # let go of it: the run may take long
             while await place.step(lambda: next(run, None)) is not None:
                 pass
             form = npz if answer_as == NPZ else pieces
@@ -117,6 +118,7 @@ class Dynamic:
     ) -> AsyncGenerator[bytes]:
         async with self._clouds.place() as place:
             run, parameters = await place.step(lambda: self._start(model, body, kind, exchange.query))
+            body = b""
             try:
                 while (progress := await place.step(lambda: next(run, None))) is not None:
                     yield to_json({"progress": progress}) + b"\n"

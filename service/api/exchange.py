@@ -103,7 +103,7 @@ class Exchange:
     async def read(self, limit: int) -> bytes:
         """The body, refused as soon as it is known to be over `limit` bytes: the rest is never kept."""
         declared = self.headers.get(b"content-length", b"0")
-        if len(declared) > 15 or int(declared) > limit:
+        if len(declared) > 15 or (declared.isdigit() and int(declared) > limit):
             raise _over(limit)
         message = await self._receive()
         if not message.get("more_body") and message["type"] == "http.request":
