@@ -58,6 +58,7 @@ def word_vectors(words: WordIds, width: int, seed: int = 0) -> Floats:
     ppmi = sparse.csr_matrix((value[told], (both.row[told], both.col[told])), shape=(size, size))
     left_vectors, strength, _ = randomized_svd(ppmi, min(width, size - 1), n_iter=3, random_state=seed)
     vectors = (left_vectors * np.sqrt(strength)).astype(np.float32)
+    vectors[:2] = 0.0  # padding and unknown
     return np.asarray(vectors / (vectors.std() + 1e-9), dtype=np.float32)
 
 
@@ -101,7 +102,7 @@ def read(words: WordIds, vectors: Floats, target: Floats, rows: Ids, reading: Re
     with tqdm(total=total, desc=title, unit="text") as bar:
         for _ in range(reading.epochs):
             for some in _batches(words, rows, reading, rng):
-                warm, left = (1 + bar.n / reading.batch) / 100, 1.0 - bar.n / total
+                warm, left = 20 * (reading.batch + bar.n) / total, 1.0 - bar.n / total
                 optimiser.param_groups[0]["lr"] = reading.rate * min(warm, 1.0) * max(left, 0.03)
                 loss = _loss(reader, words, some, target)
                 optimiser.zero_grad()

@@ -77,7 +77,7 @@ def counts_view(presence: sparse.csr_matrix, hard: Floats, train: Ids) -> Floats
     negative = np.asarray(presence[train[hard[train] == 0]].sum(0)).ravel() + 1.0
     ratio = np.log(positive / positive.sum()) - np.log(negative / negative.sum())
     x = _unit(sparse.csr_matrix(presence @ sparse.diags(ratio.astype(np.float32))))
-    fitted = LogisticRegression(C=40.0, solver="liblinear", dual=True, max_iter=60, tol=1e-2)
+    fitted = LogisticRegression(C=40.0, solver="liblinear", dual=True, max_iter=60, tol=1e-2, random_state=0)
     return np.asarray(fitted.fit(x[train], hard[train]).decision_function(x), dtype=np.float32)
 
 
