@@ -20,11 +20,12 @@ from service.bundle import Bundle
 from service.errors import BundleError, InvalidInput
 from service.explanation import DECIMALS, Clusters, Outputs, cluster, describe, follow, resolve_tie
 from service.runtime import Runtime, Session
-from service.tokens import Tokens, Words
+from service.tokens import Spans, Tokens, Words
 
 Explain = Literal["none", "leaders", "full"]
 Array = NDArray[Any]
 
+SCORES = 1 << 17  # token pairs of one inference on a CPU: half a megabyte, which a core keeps at hand
 MAX_LENGTH = 4096  # words; what a card without max_length means
 _INPUTS = {"tokens": "int64", "counts": "float", "detail": "bool"}
 _EXPLAINED = ("logit", "contribution", "target", "size", "since")
@@ -88,7 +89,29 @@ class Sentiment:
             self._trace(feeds, answers)
         return answers
 
-    def _run(self, feeds: Batch, outputs: Sequence[str], *, detail: bool = False) -> list[Array]:
+    def _run(self, feeds: Batch, outputs: Sequence[str]) -> list[Array]:
+        """The cheap outputs, of a few texts at a time: as many as have scores that stay in the cache."""
+        lengths = np.array([words.length for words in feeds.words])
+        if self._session.provider != "cpu" or len(lengths) * feeds.tokens.shape[1] ** 2 <= SCORES:
+            return self._infer(feeds, outputs)
+        order = np.argsort(lengths, kind="stable")[::-1]
+        whole: list[Array] = []
+        at = 0
+        while at < len(order):
+            width = max(int(lengths[order[at]]), 1)
+            rows = order[at : at + max(1, SCORES // width**2)]
+            part = self._infer(Batch((), feeds.tokens[rows, :width], feeds.counts[rows, :width]), outputs)
+            if not whole:  # the longest texts come first: their width is that of all
+                whole = [np.zeros((len(order), *array.shape[1:]), array.dtype) for array in part]
+            for all_rows, array in zip(whole, part, strict=True):
+                if array.ndim == 1:
+                    all_rows[rows] = array
+                else:
+                    all_rows[rows, :width] = array
+            at += len(rows)
+        return whole
+
+    def _infer(self, feeds: Batch, outputs: Sequence[str], *, detail: bool = False) -> list[Array]:
         arrays: dict[str, Array] = {
             "tokens": feeds.tokens,
             "counts": feeds.counts,
@@ -126,13 +149,12 @@ class Sentiment:
         ties = self._resolve_ties(feeds, outputs, root)
         clusters = cluster(outputs, root)
         names = self._tokens.names[feeds.tokens]
-        find = self._tokens.spans
-        found = describe(outputs, clusters, ties, names, lambda b, i: find(feeds.words[b], i))
+        spans = [self._tokens.spans(words) for words in feeds.words]
+        found = describe(outputs, clusters, ties, names, lambda b, i: spans[b].of(i))
         for b, (answer, explanation) in enumerate(zip(answers, found, strict=True)):
             answer |= explanation
             if explain == "full":
-                spans = [find(feeds.words[b], i) for i in range(feeds.words[b].length)]
-                answer["words"] = _words(b, feeds.words[b], spans, names[b], clusters, values)
+                answer["words"] = _words(b, feeds.words[b], spans[b], names[b], clusters, values)
 
     def _resolve_ties(self, feeds: Batch, outputs: Outputs, root: Array) -> dict[int, tuple[int, ...]]:
         """Ties are rare: the texts that have some run once more, for the members of every C_i."""
@@ -141,12 +163,12 @@ class Sentiment:
         for b in np.flatnonzero(tied.any(axis=1)).tolist():
             n = feeds.words[b].length
             alone = Batch([feeds.words[b]], feeds.tokens[b : b + 1, :n], feeds.counts[b : b + 1, :n])
-            (members,) = self._run(alone, ("members",), detail=True)
+            (members,) = self._infer(alone, ("members",), detail=True)
             ties |= resolve_tie(root, members[0], b * outputs.width)
         return ties
 
     def _trace(self, feeds: Batch, answers: list[dict[str, Any]]) -> None:
-        (layers,) = self._run(feeds, ("trajectory",), detail=True)
+        (layers,) = self._infer(feeds, ("trajectory",), detail=True)
         for b, (answer, words) in enumerate(zip(answers, feeds.words, strict=True)):
             answer["trajectory"] = _rounded(layers[:, b, _reading_order(words)])
 
@@ -165,7 +187,7 @@ def _pad(batch: Sequence[Words]) -> Batch:
 def _words(
     b: int,
     words: Words,
-    spans: Sequence[list[list[int]]],
+    spans: Spans,
     names: Array,
     clusters: Clusters,
     values: Mapping[str, Array],
@@ -178,7 +200,7 @@ def _words(
     return [
         {
             "text": names[i],
-            "spans": spans[i],
+            "spans": spans.of(i),
             "cluster": int(clusters.number[b * width + i]) - clusters.start[b],
             "leader": bool(leads[i]),
             "contribution": contribution[i],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ SPECIAL = ("[PAD]", "[UNK]")
 LONGEST_PHRASE = 3
 _BITS = 21  # a phrase of word ids is one integer, so many bits a word: three fit in 63
 _PLACE_BITS = 22  # of a place in a row of words; with a token and a text above them in 63
-_FEW = 1 << (63 - _BITS - _PLACE_BITS)
+FEW_WORDS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,20 @@ class Words:
     def length(self) -> int:
         """Distinct tokens: what batches are measured in."""
         return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Where the tokens of one text are."""
+
+    first: list[int]
+    begin: list[int]
+    end: list[int]
+
+    def of(self, i: int) -> list[list[int]]:
+        """Every place of the text's token i, in order; a phrase is one span over its words."""
+        a, b = self.first[i] - self.first[0], self.first[i + 1] - self.first[0]
+        return [list(span) for span in zip(self.begin[a:b], self.end[a:b], strict=True)]
 
 
 class Tokens:
@@ -65,6 +80,7 @@ class Tokens:
         words = np.flatnonzero(self._width == 1)[len(SPECIAL) :]
         self._words = Lookup(spell([names[i] for i in words]), words)
         self._phrases = _phrases(names, ids)
+        self._ids = ids
 
     def __len__(self) -> int:
         return len(self.names)
@@ -83,14 +99,40 @@ class Tokens:
             i = int(np.argmax(sizes > self.max_length))
             problem = f"the text has {sizes[i]} words, the model reads {self.max_length}"
             raise TooLarge(problem, param=f"input[{i}]")
+        if len(texts) == 1 and sizes[0] <= min(FEW_WORDS, self.max_length):
+            return [self._short_bag(found)]
         return self._bags(found, sizes)
 
-    def spans(self, words: Words, i: int) -> list[list[int]]:
-        """Every place of the text's token i, in order; a phrase is one span over its words."""
-        at = words.at[words.first[i] : words.first[i + 1]]
-        begin = words.found.start[at].tolist()
-        end = words.found.end[at + (self._width[words.ids[i]] - 1)].tolist()
-        return [list(span) for span in zip(begin, end, strict=True)]
+    def spans(self, words: Words) -> Spans:
+        at = words.at[words.first[0] : words.first[-1]]
+        last = at + np.repeat(self._width[words.ids] - 1, np.diff(words.first))
+        return Spans(words.first, words.found.start[at].tolist(), words.found.end[last].tolist())
+
+    def _short_bag(self, found: Found) -> Words:
+        """The same as `_bags` for one short text, where a dictionary is faster than arrays are to start."""
+        words = [found.spelling[i] for i in range(len(found.spelling))]
+        known = [self._ids.get(word, UNK) for word in words]
+        places: dict[int, list[int]] = {}
+        for place, token in enumerate(known):
+            places.setdefault(token, []).append(place)
+        unknown = len(places.pop(UNK, ()))
+        for width in range(2, LONGEST_PHRASE + 1):
+            for place in range(len(words) - width + 1):
+                if token := self._ids.get(" ".join(words[place : place + width]), PAD):
+                    places.setdefault(token, []).append(place)
+        ids = sorted(places)
+        at = [place for token in ids for place in places[token]]
+        counts = [len(places[token]) for token in ids]
+        return Words(
+            ids=np.array(ids, np.int64),
+            counts=np.array(counts, np.float32),
+            tokens=len(words),
+            unknown=unknown,
+            truncated=False,
+            first=list(accumulate(counts, initial=0)),
+            at=np.array(at, np.int64),
+            found=found,
+        )
 
     def _bags(self, found: Found, sizes: Ints) -> list[Words]:
         """Words, phrases and their places as one sorted row of integers: text, token, place."""
