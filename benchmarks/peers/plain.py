@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from benchmarks.peers.sentiment import Classifier
+from service.schemas import Classification
 
 
 class Question(BaseModel):
@@ -15,39 +16,8 @@ class Question(BaseModel):
     explain: Literal["leaders", "none"] = "leaders"
 
 
-class Leader(BaseModel):
-    word: str
-    cluster: int
-    since_layer: int
-    followers: int
-    contribution: float
-    spans: list[tuple[int, int]]
-
-
-class Cluster(BaseModel):
-    id: int
-    kind: Literal["leader", "tie"]
-    leaders: list[str]
-    words: list[str]
-    share: float
-    contribution: float
-
-
-class Item(BaseModel):
-    index: int
-    label: str
-    score: float
-    probs: dict[str, float]
-    logit: float
-    bias: float
-    tokens: int
-    truncated: bool
-    leaders: list[Leader] | None = None
-    clusters: list[Cluster] | None = None
-
-
 class Answer(BaseModel):
-    data: list[Item]
+    data: list[Classification]
 
 
 app = FastAPI()
