@@ -52,7 +52,8 @@ class Run:
 
     weights: Weights
     vocabulary: Vocabulary
-    history: list[float]  # validation accuracy after each epoch
+    accuracy: float  # of the epoch that was kept, for its log-loss
+    history: list[float]  # accuracy after each epoch
     bags: Bags
     traces: list[Trace]
     truth: NDArray[np.int8]
@@ -68,6 +69,7 @@ class Run:
         return cls(
             weights=weights,
             vocabulary=vocabulary,
+            accuracy=meta["figures"]["validation"]["accuracy"],
             history=[entry["validation_accuracy"] for entry in meta["history"]],
             bags=bags,
             traces=traces(weights, bags, rows),
@@ -143,7 +145,7 @@ def _page(
     reviews: int,
 ) -> str:
     best = [
-        f"| {d} | {figures.AUTHORS_BEST[d]:.2f} | {100 * max(run.history):.2f} |" for d, run in models.items()
+        f"| {d} | {figures.AUTHORS_BEST[d]:.2f} | {100 * run.accuracy:.2f} |" for d, run in models.items()
     ]
     rows = [run.leader_row(d) for d, run in models.items()]
     header = "| d | " + " | ".join("hardmax" if t == 0 else f"{t:g}" for t in TEMPERATURES) + " |"
