@@ -136,8 +136,8 @@ def declare(model: ModelProto) -> ModelProto:
 def Sums(Y, Z, V):
     """The sum of V_j over C_i, for values V [B,N,m] that carry their own weights.  ->  [B,N,m]
 
-    Half of `Attention` for a fifth of its time, where many texts are served. Tokens tie when their products are
-    equal to the bit (tau = 0): trained tokens hardly ever do.
+    Half of `Attention` for a fifth of its time, where many texts are served. Tokens tie when their products
+    are equal to the bit (tau = 0): trained tokens hardly ever do.
     subtle: no mask. Padding (z = 0, V = 0) loses to <A z_i, z_i> > 0, and where it ties it adds nothing.
     """
     scores = op.MatMul(Y, op.Transpose(Z, perm=[0, 2, 1]))

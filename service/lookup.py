@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ Keys = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # odd; spreads keys over their high bits
-_FACTORS = np.array([0xD6E8FEB86659FD93, 0xA0761D6478BD642F, 0xE7037ED1A0B428DB], np.uint64)
+_FACTOR = np.uint64(0xA0761D6478BD642F)
 _LOAD = 4  # buckets a key
 
 
@@ -48,33 +48,25 @@ class Lookup:
         return ((keys * _MIX) >> self._shift).astype(np.int64)
 
 
-def spell(spelling: Any) -> Keys:
-    """A key for each word: of `bytes`, `begin`, `end` arrays, or of a list of strings.
-
-    The first 24 bytes are taken as three integers, times odd factors; longer words are folded onto them.
-    """
-    if isinstance(spelling, list):
-        words = [word.encode() for word in spelling]
-        end = np.cumsum([len(word) for word in words], dtype=np.int64)
-        begin = end - np.array([len(word) for word in words], dtype=np.int64)
-        return _spell(b"".join(words), begin, end)
-    return _spell(spelling.bytes, spelling.begin, spelling.end)
+_MASKS = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
-def _spell(data: bytes, begin: Ints, end: Ints) -> Keys:
-    padded = data + bytes(32)
+def spell(data: bytes, begin: Ints, end: Ints) -> Keys:
+    """A key for each word data[begin:end]: eight bytes after the other are mixed into it."""
+    padded = data + bytes(8)  # the last window may look beyond the end
     windows: Keys = np.ndarray((len(padded) - 7,), np.dtype("<u8"), padded, strides=(1,))
     length = end - begin
     key = np.zeros(len(begin), np.uint64)
-    longest = int(length.max(initial=0))
-    for part in range(0, longest, 8):
-        left = np.clip(length - part, 0, 8)
-        some = np.flatnonzero(left)
+    for part in range(0, int(length.max(initial=0)), 8):
+        left = np.minimum(length - part, 8)
+        some = np.flatnonzero(left > 0)
         word = windows[begin[some] + part] & _MASKS[left[some]]
-        key[some] = (key[some] ^ (key[some] >> np.uint64(29))) * _FACTORS[1] + (
-            word + np.uint64(1)
-        ) * _FACTORS[0]
+        key[some] = (key[some] ^ (key[some] >> np.uint64(29))) * _FACTOR + (word + np.uint64(1)) * _MIX
     return key ^ (key >> np.uint64(32))
 
 
-_MASKS = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
+def spell_all(words: Sequence[str]) -> Keys:
+    """The keys of some words."""
+    encoded = [word.encode() for word in words]
+    end = np.cumsum([len(word) for word in encoded], dtype=np.int64)
+    return spell(b"".join(encoded), end - np.array([len(word) for word in encoded], dtype=np.int64), end)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import BundleError, InvalidInput, TooLarge
-from service.lookup import Lookup, spell
+from service.lookup import Lookup, spell, spell_all
 from service.words import Ints, WordReader
 from service.words import Words as Found
 
@@ -78,7 +78,7 @@ class Tokens:
         self.names: NDArray[Any] = np.array(names, dtype=object)
         self._width = np.array([name.count(" ") + 1 for name in names], dtype=np.int64)
         words = np.flatnonzero(self._width == 1)[len(SPECIAL) :]
-        self._words = Lookup(spell([names[i] for i in words]), words)
+        self._words = Lookup(spell_all([names[i] for i in words]), words)
         self._phrases = _phrases(names, ids)
         self._ids = ids
 
@@ -138,7 +138,8 @@ class Tokens:
         """Words, phrases and their places as one sorted row of integers: text, token, place."""
         text = found.text
         read = np.minimum(sizes, self.max_length)
-        ids = self._words.find(spell(found.spelling))
+        spelling = found.spelling
+        ids = self._words.find(spell(spelling.bytes, spelling.begin, spelling.end))
         ids[ids == PAD] = UNK
         if (cut := sizes > read).any():
             first = np.cumsum(sizes) - sizes
