@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -86,6 +87,7 @@ class Service:
             await self._warm(entry)
         for work in (self.inflight.patrol(), self._observe(), self._watch_models()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
+        settle_memory()
         self._started = True
 
     def _load(self) -> None:
@@ -141,6 +143,8 @@ class Service:
             after = self.registry.entries
         for name in before.keys() | after.keys():
             self._tell_change(before.get(name), after.get(name))
+        if before is not after:
+            settle_memory()
         for _ in set(self.registry.refused.items()) - refused:
             self.metrics.bundle_refused()
 
@@ -268,6 +272,13 @@ async def _problem(request: Request, failure: Exception) -> Response:
     assert isinstance(reply.body, bytes)
     headers = {name.decode(): value.decode() for name, value in reply.headers}
     return Response(reply.body, reply.status, headers, "application/json")
+
+
+def settle_memory() -> None:
+    """Vocabularies are very many objects that stay: the garbage collector need not look at them again."""
+    gc.unfreeze()  # models that were replaced may go
+    gc.collect()
+    gc.freeze()
 
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
