@@ -80,7 +80,9 @@ def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, tmp_p
     assert "GET (none)" in spans
 
 
-def test_tracer_without_opentelemetry_is_a_setting_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracer_without_opentelemetry_is_a_setting_that_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import sys
 
     for name in [name for name in sys.modules if name.startswith("opentelemetry.exporter")]:
