@@ -20,7 +20,7 @@ from service.bundle import Bundle
 from service.errors import InvalidInput, MalformedInput, NotFound
 from service.tokens import Tokens
 
-MAX_LENGTH = 4096  # words of a text that are read; the longest review of IMDb has 2,500
+MAX_LENGTH = 2560  # words of a text that are read; the longest review of IMDb has 2,500
 
 
 @dataclass(frozen=True)

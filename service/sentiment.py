@@ -26,7 +26,7 @@ Explain = Literal["none", "leaders", "full"]
 Array = NDArray[Any]
 
 SCORES = 1 << 17  # token pairs of one inference on a CPU: half a megabyte, which a core keeps at hand
-MAX_LENGTH = 4096  # words; what a card without max_length means
+MAX_LENGTH = 2560  # words; what a card without max_length means
 _INPUTS = {"tokens": "int64", "counts": "float", "detail": "bool"}
 _EXPLAINED = ("logit", "contribution", "target", "size", "since")
 _FULL = (*_EXPLAINED, "start", "end")
