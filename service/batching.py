@@ -33,6 +33,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SIZE = operator.itemgetter(2)
+TOGETHER = 32  # calls that are enough for a run
 SMALL = 6  # items of up to 2^6 tokens are all alike: a run's fixed cost outweighs their padding
 
 
@@ -202,8 +203,16 @@ class Batcher(Generic[Item, Result]):
         if self._running is None and not self._called:
             # Not at once: calls that the loop brings in the same round run together.
             self._called = True
-            self._loop.call_soon(self._next)
+            self._loop.call_soon(self._gather, 0)
         return await call.future
+
+    def _gather(self, seen: int) -> None:
+        """Run what waits, once a round of the loop has brought nothing more (or enough)."""
+        assert self._loop is not None
+        if seen < len(self._calls) < TOGETHER:
+            self._loop.call_soon(self._gather, len(self._calls))
+        else:
+            self._next()
 
     def _next(self) -> None:
         """Hand the runner what waits, if anything does."""
@@ -226,7 +235,7 @@ class Batcher(Generic[Item, Result]):
         self._running = None
         if self._calls:
             self._called = True
-            self._loop.call_soon(self._next)  # and let the loop breathe in between
+            self._loop.call_soon(self._gather, 0)  # and let the loop breathe in between
         self._answer(batch, results, ran_s)
 
     def _take(self) -> Batch[Item, Result] | None:
