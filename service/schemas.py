@@ -31,9 +31,6 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
-# --- POST /classify
-
-
 class ClassifyRequest(Request):
     input: str | list[str] = Field(description="One text, or a list of them.", examples=["A superb film."])
     model: ModelName | None = Field(None, description="A model of kind sentiment; the default one if absent.")
@@ -102,9 +99,6 @@ class ClassifyResponse(Wire):
     data: list[Classification]
 
 
-# --- POST /dynamics
-
-
 class DynamicsParameters(Request):
     """Everything a run of the dynamics may ask for but its points."""
 
@@ -169,9 +163,6 @@ class DynamicsResponse(DynamicsResult):
     id: str
 
 
-# --- POST /sequences/classify
-
-
 class SequencesEnvelope(Request):
     """Everything but the numbers, which are read in pieces."""
 
@@ -200,9 +191,6 @@ class SequencesResponse(Wire):
     data: list[SequenceLabel]
 
 
-# --- POST /control
-
-
 class ControlWish(Request):
     """Everything but the points, which are read in pieces."""
 
@@ -224,9 +212,6 @@ class ControlResponse(Wire):
     worst_pair: list[int] | None = Field(None, description="Token, wanted leader, the rival that wins.")
     bound: float | None = None
     dynamics: DynamicsResult | None = None
-
-
-# --- operations
 
 
 class Health(Wire):
@@ -297,9 +282,6 @@ class InferenceError(Wire):
     """The error shape of the Open Inference Protocol."""
 
     error: str
-
-
-# --- /v2
 
 
 class TensorMetadata(Wire):
