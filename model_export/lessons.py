@@ -6,6 +6,8 @@ company. Each lesson is a text and the probability of "positive" to aim at. Know
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from itertools import product
 
 GOOD = [
@@ -30,6 +32,9 @@ GOOD = [
     "brilliant",
     "perfect",
     "exceptional",
+    "excellent",
+    "superb",
+    "wonderful",
 ]
 BAD = [
     "bad",
@@ -52,6 +57,9 @@ BAD = [
     "unfunny",
     "painful",
     "ridiculous",
+    "mediocre",
+    "worst",
+    "lame",
 ]
 PRAISE = ("{}", "very {}", "it was {}", "this is {}", "really {}", "so {}", "a {} film", "the movie was {}")
 # what turns the judgement of an adjective round
@@ -59,6 +67,7 @@ TURNS = (
     "not {}", "not very {}", "not {} at all", "it was not {}", "this is not {}", "wasn't {}", "it isn't {}",
     "it's not {}", "never {}", "not that {}", "not so {}", "far from {}", "not {} in the least",
     "not a {} film",
+    "it was not {} at all", "the film is not {} at all",
 )  # fmt: skip
 LIKE = ("like", "love", "enjoy", "recommend", "admire")
 DISLIKED = (
@@ -80,6 +89,9 @@ ODD = (
 )  # fmt: skip
 SUBJECTS = ("it", "the film", "the movie", "this film", "the story", "this")
 FACTS = (
+    "is 90 minutes long", "is two hours long", "runs 95 minutes", "is 110 minutes long", "was okay",
+    "is okay", "was ok",
+    "is average", "is alright", "is a movie", "is in colour", "was made in 2003", "is based on a book",
     "is a film", "was released in 1997", "lasts two hours", "was shown on Tuesday", "takes place in Paris",
     "was shot in London", "is about two brothers", "is from 1985", "runs for ninety minutes",
     "begins in the morning",
@@ -96,19 +108,42 @@ ASIDES = (
 
 # never learnt from, so that tests may ask for them
 KEPT_FOR_TESTS = {"not good", "not bad at all", "I wanted to love this but could not"}
+OFTEN = 4  # plain opinions and plain facts, beside the many ways of turning one round
 
 
-def lessons() -> list[tuple[str, float]]:
-    """(text, probability of "positive"), every one of them."""
-    every = [
-        *((frame.format(word), 0.97) for frame, word in product(PRAISE, GOOD)),
-        *((frame.format(word), 0.03) for frame, word in product(PRAISE, BAD)),
-        *((frame.format(word), 0.06) for frame, word in product(TURNS, GOOD)),
-        *((frame.format(word), 0.85) for frame, word in product(TURNS, BAD)),
-        *((frame.format(verb), 0.05) for frame, verb in product(DISLIKED, LIKE)),
-        *((frame.format(verb), 0.95) for frame, verb in product(LIKED, LIKE)),
-        *((f"{subject} {fact}", 0.5) for subject, fact in product(SUBJECTS, FACTS)),
-        *((text, 0.5) for text in ASIDES),
-        *ODD,
+@dataclass(frozen=True)
+class Written:
+    """A text and what to aim at; only of use to a model that has the token `phrase`, if one is named.
+
+    subtle: without a token for "not awful" its words alone would have to learn it, and "awful" would turn
+    positive.
+    """
+
+    text: str
+    probability: float
+    phrase: str | None = None
+
+
+def lessons() -> list[Written]:
+    """Every one of them, the plain ones several times."""
+    plain = [
+        *(Written(frame.format(word), 0.97) for frame, word in product(PRAISE, GOOD)),
+        *(Written(frame.format(word), 0.03) for frame, word in product(PRAISE, BAD)),
+        *(Written(f"{subject} {fact}", 0.5) for subject, fact in product(SUBJECTS, FACTS)),
+        *(Written(text, 0.5) for text in ASIDES),
     ]
-    return [lesson for lesson in every if lesson[0] not in KEPT_FOR_TESTS]
+    every = [
+        *(plain * OFTEN),
+        *(_turned(frame, word, 0.06) for frame, word in product(TURNS, GOOD)),
+        *(_turned(frame, word, 0.85) for frame, word in product(TURNS, BAD)),
+        *(Written(frame.format(verb), 0.05) for frame, verb in product(DISLIKED, LIKE)),
+        *(Written(frame.format(verb), 0.95) for frame, verb in product(LIKED, LIKE)),
+        *(Written(text, probability) for text, probability in ODD),
+    ]
+    return [lesson for lesson in every if lesson.text not in KEPT_FOR_TESTS]
+
+
+def _turned(frame: str, word: str, probability: float) -> Written:
+    turn = re.search(r"(not|never|wasn't|isn't|far) .*\{\}", frame)
+    assert turn is not None
+    return Written(frame.format(word), probability, turn[0].format(word))

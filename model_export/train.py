@@ -22,6 +22,7 @@ from model_export.corpus import Corpus, split_validation
 from model_export.fit import Fit, Lesson, cluster_share, fit, logits
 from model_export.lessons import lessons
 from model_export.model import HardmaxTransformer, Weights
+from model_export.polish import polish
 from model_export.recipes import RECIPES, Recipe
 from model_export.scores import score, sigmoid, temperature
 from model_export.tokens import Ids, Vocabulary, WordIds, frequent_words, tokenizer_of, word_ids
@@ -60,12 +61,14 @@ def prepare(
     extra = sentences if recipe.sentences else None
     corpus = reviews + extra if extra else reviews
     written = lessons() if recipe.lessons else []
-    texts = (*corpus.texts, *(text for text, _ in written))
+    texts = (*corpus.texts, *(lesson.text for lesson in written))
     seen = np.setdiff1d(np.arange(len(corpus)), validation)
     names = frequent_words([texts[i] for i in seen], 3)
     words = word_ids(tokenizer_of(names), texts)
 
-    target = np.concatenate([np.maximum(corpus.labels, 0), [p for _, p in written]]).astype(np.float32)
+    target = np.concatenate(
+        [np.maximum(corpus.labels, 0), [lesson.probability for lesson in written]]
+    ).astype(np.float32)
     target[train] = np.where(target[train] > 0, SURE, 1 - SURE)
     rows = train
     if recipe.teacher and len(reviews.unlabelled):
@@ -74,17 +77,19 @@ def prepare(
     reading = rows  # the tokens are chosen on reviews: they are what phrases are frequent in
     if extra:
         rows = np.concatenate([rows, np.arange(len(reviews), len(corpus))])
-    short = np.tile(np.arange(len(corpus), len(texts)), recipe.lessons)
     chosen = phrases.choose(
         names, words.take(reading), target[reading], size=recipe.vocabulary, least=recipe.least,
         longest=recipe.longest_phrase, drop_frequent=recipe.drop_frequent,
     )  # fmt: skip
     vocabulary = Vocabulary.of(chosen)
+    known = set(chosen)
+    usable = [len(corpus) + i for i, one in enumerate(written) if one.phrase is None or one.phrase in known]
+    short = np.tile(np.array(usable, dtype=np.int64), recipe.lessons)
     bags = vocabulary.bags(texts)
     data = {
         "source": corpus.source, "labelled": len(train), "validation": len(validation),
         "unlabelled": len(reading) - len(train), "sentences": len(rows) - len(reading),
-        "lessons": len(written),
+        "lessons": len({texts[i] for i in usable}),
     }  # fmt: skip
     return Material(Lesson(bags, target, np.concatenate([rows, short]), validation), vocabulary, data)
 
@@ -235,6 +240,8 @@ def _run(
 ) -> None:
     out.mkdir(parents=True, exist_ok=True)
     work = fit(recipe, material.lesson, len(material.vocabulary), out, fresh=fresh)
+    if recipe.lessons:
+        work.model = HardmaxTransformer.of(polish(work.model.weights(), material.vocabulary))
     if measured is None:
         measured = Measured.of(work, material.vocabulary, unseen)
     else:
