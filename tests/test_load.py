@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -40,6 +41,8 @@ class EchoServer:
             pass
         finally:
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     def run(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self.loop)

@@ -89,20 +89,19 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
 
 
 def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
-    shutil.copytree(DYNAMICS, models / "dynamics")
-    with serving(models, default_model="tiny") as server, server.client() as client:
-        points = [[0.001 * i, 1.0] for i in range(1, 4000)]
-        body = {"points": points, "stop": "never", "max_layers": 60, "include": ["trajectory"]}
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(client.post, "/dynamics", json=body)
-            with server.client() as other:
-                eventually(lambda: "requests_in_flight 1" in other.get("/metrics").text)
-                server.process.send_signal(signal.SIGTERM)
-                eventually(lambda: other.get("/ready").status_code == 503, 0.25)
-                answer = other.get("/ready")
-                assert refusal(answer) == (503, "not_ready")
-                assert answer.headers["connection"] == "close"
-            assert running.result(20).json()["layers"] == 60
+    body = b'{"input": "superb"}'
+    head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d"
+    with serving(models, default_model="tiny") as server, server.client() as other:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as caller:
+            caller.sendall(head % len(body) + b"\r\n\r\n" + body[:5])
+            eventually(lambda: "requests_in_flight 1" in other.get("/metrics").text)
+            server.process.send_signal(signal.SIGTERM)
+            eventually(lambda: other.get("/ready").status_code == 503, 5)
+            answer = other.get("/ready")
+            assert refusal(answer) == (503, "not_ready")
+            assert answer.headers["connection"] == "close"
+            caller.sendall(body[5:])
+            assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
         assert server.process.wait(10) == 0
 
 
