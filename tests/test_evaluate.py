@@ -82,6 +82,11 @@ def test_the_default_model_understands_negation_it_was_not_shown():
     assert not_bad > 0.5
 
 
+def test_the_default_model_knows_single_words():
+    assert min(_positive(("good", "great", "excellent", "wonderful", "very good"))) > 0.5
+    assert max(_positive(("bad", "awful", "terrible", "boring", "poor", "very bad"))) < 0.5
+
+
 def test_the_default_model_is_unsure_of_what_it_cannot_know():
     for p in _positive(("qwxz vbnmk zzyx", "the", "I watched it on Tuesday with my sister.")):
         assert 0.4 < p < 0.6

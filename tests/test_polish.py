@@ -14,7 +14,7 @@ WORDS = ["it", "was", "not", "at", "all", "bad", "dull", "good", "the", "film"]
 
 def test_polish_moves_only_rows_that_turn_an_opinion_round():
     torch.manual_seed(0)
-    vocabulary = Vocabulary.of([*WORDS, "not bad", "bad at", "dull at all", "the film"])
+    vocabulary = Vocabulary.of([*WORDS, "not bad", "bad at", "not dull", "dull at all", "the film"])
     weights = HardmaxTransformer(Shape(len(vocabulary), 4, pseudo_weight=5.0)).weights()
     polished = polish(weights, vocabulary)
     moved = np.flatnonzero((polished.embedding != weights.embedding).any(axis=1))
