@@ -48,7 +48,7 @@ class Session:
         self.provider = "cuda" if CUDA in session.get_providers() else "cpu"
 
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:
-        """The named outputs. subtle: ONNX Runtime computes the others too, unless the graph itself skips them."""
+        """The named outputs. subtle: ONNX Runtime computes the others too unless the graph skips them."""
         try:
             return self._session.run(list(outputs), dict(feeds))  # type: ignore[no-any-return]
         except ort_errors() as failure:
