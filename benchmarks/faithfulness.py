@@ -65,7 +65,7 @@ class Explained:
 
     def positive(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """The probability of "positive"; a text without words gets that of the bias."""
-        words = self.model.tokenise_many([text or "." for text in texts])
+        words = self.model.tokenise_many([text if text.strip() else "." for text in texts])
         order = sorted(range(len(words)), key=lambda i: words[i].length)
         found = np.zeros(len(texts))
         for at in range(0, len(order), _TOGETHER):

@@ -129,5 +129,7 @@ def test_reading_two_hundred_thousand_points_leaves_the_interpreter_to_others() 
     done.set()
     thread.join()
     assert len(points) == 200_000
-    assert max(np.diff(turns)) < 0.05
+    # A busy machine may keep the other thread waiting now and then; a reader that holds the lock, always.
+    assert len(turns) > 20
+    assert np.quantile(np.diff(turns), 0.9) < 0.05
     assert sys.getswitchinterval() <= 0.005
