@@ -22,8 +22,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service import __version__
-from service.app import Service, create_app
-from service.errors import BundleError, ConfigurationError
+from service.app import App, Service, create_app
+from service.errors import BundleError, ConfigurationError, HardmaxError
 from service.logs import configure
 from service.settings import Settings
 from service.supervisor import MISCONFIGURED, supervise
@@ -39,22 +39,37 @@ FAILED = 1
 
 def serve(settings: Settings) -> int:
     """Serve until a signal says stop. Exit codes: 0 after a signal, 1 inference died, 2 bad settings."""
-    configure(settings.log_format, settings.log_level)
-    stop_early()
+    begin(settings)
     try:
         listener = listen(settings)
-        if settings.workers > 1:
-            return supervise(settings, listener)
-        port = listener.getsockname()[1]
-        return run_worker(settings, listener, lambda service: greet(settings, port, service))
+    except ConfigurationError as failure:
+        return misconfigured(failure)
+    if settings.workers > 1:
+        return supervise(settings, listener, work)
+    return work(settings, listener, greeting=True)
+
+
+def work(settings: Settings, listener: socket.socket, greeting: bool) -> int:
+    """One server process, alone or under the supervisor. Exit codes as of `serve`."""
+    begin(settings)
+    port = listener.getsockname()[1]
+    try:
+        app = create_app(settings)
+        return run(app, listener, lambda service: greet(settings, port, service) if greeting else None)
     except (ConfigurationError, BundleError) as failure:
-        print(f"hardmax: {failure.message}", file=sys.stderr)  # noqa: T201
-        return MISCONFIGURED
+        return misconfigured(failure)
 
 
-def stop_early() -> None:
-    """Until the server listens to signals itself, SIGTERM ends the process: nothing is accepted yet."""
+def begin(settings: Settings) -> None:
+    """Logs go where they should; SIGTERM ends the process until the server listens to signals itself."""
+    configure(settings.log_format, settings.log_level)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+
+
+def misconfigured(failure: HardmaxError) -> int:
+    """One line that says why nothing was started, and the exit code of it."""
+    print(f"hardmax: {failure.message}", file=sys.stderr)  # noqa: T201
+    return MISCONFIGURED
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -73,9 +88,9 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def run_worker(settings: Settings, listener: socket.socket, started: Callable[[Service], None]) -> int:
-    """One server process on a socket that listens already."""
-    app = create_app(settings)
+def run(app: App, listener: socket.socket, started: Callable[[Service], None]) -> int:
+    """Serve an application on a socket that listens already, until a signal or its failure ends it."""
+    service: Service = app.state.service
     config = uvicorn.Config(
         app,
         loop="uvloop",
@@ -86,19 +101,19 @@ def run_worker(settings: Settings, listener: socket.socket, started: Callable[[S
         log_config=None,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
+        timeout_graceful_shutdown=math.ceil(service.settings.shutdown_grace_s),
         proxy_headers=False,
     )
-    server = Server(config, app.state.service)
+    server = Server(config, service)
 
     async def live() -> None:
         async with app.router.lifespan_context(app):
-            started(app.state.service)
+            started(service)
             await server.serve(sockets=[listener])
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(live())
-    return FAILED if app.state.service.failed.is_set() else 0
+    return FAILED if service.failed.is_set() else 0
 
 
 class Server(uvicorn.Server):

@@ -1,4 +1,4 @@
-"""Several server processes on one socket: the dead are replaced, signals passed on. Knows no HTTP.
+"""Several server processes on one socket: the dead are replaced, signals passed on. Knows not what they do.
 
 uvicorn has a supervisor too, but on SIGHUP it starts all workers anew, where ours read models and keys
 again; it polls, where ours is woken; and it builds uvicorn's own server, which ends by the signal instead
@@ -17,12 +17,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
 
-from service.errors import BundleError, ConfigurationError
-from service.logs import configure
 from service.metrics import MULTIPROCESS_DIR, forget_process
 from service.settings import Settings
 
@@ -30,23 +29,26 @@ log = logging.getLogger(__name__)
 
 YOUNG_S = 5.0  # a worker that dies younger than this is not replaced at once
 PAUSE_S = 1.0
-MISCONFIGURED = 2
+MISCONFIGURED = 2  # the exit code of a worker that would end the same way every time
+
+Work = Callable[[Settings, socket.socket, bool], int]  # serves on the socket, greets or not; its exit code
 
 
-def supervise(settings: Settings, listener: socket.socket) -> int:
-    """Run `settings.workers` workers until a signal says stop."""
+def supervise(settings: Settings, listener: socket.socket, work: Work) -> int:
+    """Run `work` in `settings.workers` processes until a signal says stop. `work` is importable by name."""
     folder = os.environ.get(MULTIPROCESS_DIR) or tempfile.mkdtemp(prefix="hardmax-metrics-")
     os.environ[MULTIPROCESS_DIR] = folder
     try:
-        return Supervisor(settings, listener).run()
+        return Supervisor(settings, listener, work).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class Supervisor:
-    def __init__(self, settings: Settings, listener: socket.socket) -> None:
+    def __init__(self, settings: Settings, listener: socket.socket, work: Work) -> None:
         self._settings = settings
         self._listener = listener
+        self._work = work
         self._spawn = multiprocessing.get_context("spawn")
         self._workers: dict[int, tuple[BaseProcess, float]] = {}  # by place: the process, when it started
         self._stopping = False
@@ -90,9 +92,8 @@ class Supervisor:
     def _start(self, place: int) -> None:
         greeting = self._first
         self._first = False
-        process = self._spawn.Process(
-            target=work, args=(self._settings, self._listener, greeting), name=f"worker-{place}"
-        )
+        life = (self._work, self._settings, self._listener, greeting)
+        process = self._spawn.Process(target=_live, args=life, name=f"worker-{place}")
         process.start()
         self._workers[place] = (process, time.monotonic())
 
@@ -114,7 +115,7 @@ class Supervisor:
             code = process.exitcode or 0
             if self._stopping:
                 codes.append(0 if code == -signal.SIGTERM else code)  # it had not begun to serve
-            elif code == MISCONFIGURED:  # it would end the same way every time
+            elif code == MISCONFIGURED:
                 codes.append(code)
                 self._stop()
             else:
@@ -128,20 +129,10 @@ class Supervisor:
         self._start(place)
 
 
-def work(settings: Settings, listener: socket.socket, greeting: bool) -> None:
-    """A worker process. It goes when the supervisor is gone."""
-    from service.server import greet, run_worker, stop_early
-
-    configure(settings.log_format, settings.log_level)
-    stop_early()
+def _live(work: Work, settings: Settings, listener: socket.socket, greeting: bool) -> None:
+    """The life of a worker process. It goes when the supervisor is gone."""
     threading.Thread(target=_follow, daemon=True).start()
-    try:
-        port = listener.getsockname()[1]
-        code = run_worker(settings, listener, lambda s: greet(settings, port, s) if greeting else None)
-    except (ConfigurationError, BundleError) as failure:
-        print(f"hardmax: {failure.message}", file=sys.stderr)  # noqa: T201
-        code = MISCONFIGURED
-    sys.exit(code)
+    sys.exit(work(settings, listener, greeting))
 
 
 def _follow() -> None:
