@@ -74,7 +74,7 @@ CASES ?= 100000
 fuzz: $(VENV)/.test  ## parsers against CASES (100,000) nearly right inputs
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 
-# The peers of clouds, texts and faithfulness: pip install -r benchmarks/requirements-clouds.txt (or -texts.txt).
+# Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
 bench: $(VENV)/.test  ## measure everything beside its peers (half an hour) and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks.texts --data $(DATA)/aclImdb_train.tar.gz
 	$(BIN)/python -m benchmarks.faithfulness --data $(DATA)/aclImdb_train.tar.gz

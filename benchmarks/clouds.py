@@ -1,12 +1,11 @@
 """One layer of hardmax attention, ours against numpy, torch, KeOps and faiss; clouds run to certified limits.
 
-    pip install -r benchmarks/requirements-clouds.txt
     python -m benchmarks.clouds [--quick | --patient]
 
 Every subject gets the same cloud in float64 (faiss knows float32 only, and is therefore not exact) and gives
 back the points after one layer. Ours includes putting the points into its order. The peers compare every
 pair, so above 10^4 points they are given 2048 of the queries and their time is multiplied: noted at each such
-row. A peer that is not installed is left out, with a note.
+row. The peers are installed on first use (environments.py); one that cannot be had is left out, with a note.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.environments import fetched
 from benchmarks.record import Case, Record, Table
 from service.bundle import read_bundle
 from service.cloud import Floats, direction_order
@@ -143,13 +143,13 @@ def faiss_layer() -> Layer:
 PEERS = {"numpy": numpy_layer, "torch": torch_layer, "KeOps": keops_layer, "faiss": faiss_layer}
 
 
-def load_peers(record: Record) -> dict[str, Layer]:
+def load_peers(record: Record, refused: str) -> dict[str, Layer]:
     peers = {}
     for name, build in PEERS.items():
         try:
             peers[name] = build()
         except ImportError as missing:
-            record.note(f"{name} was left out: {missing}")
+            record.note(f"{name} was left out: {refused or missing}")
     return peers
 
 
@@ -235,8 +235,9 @@ def main() -> None:
         cloud, n, d = arguments.certify
         certify(cloud, int(n), int(d))
         return
+    refused = fetched("clouds")
     record = Record("clouds", "Clouds", ["numpy", "onnxruntime", "torch", "pykeops", "faiss-cpu"])
-    peers = load_peers(record)
+    peers = load_peers(record, refused)
     table = record.table("layer", "One layer of hardmax attention, float64", unit="s", better="lower")
     record.note(
         "faiss computes in float32: where two scores nearly tie it may choose another key than the rest."

@@ -17,11 +17,12 @@ import sys
 from collections import defaultdict
 from dataclasses import dataclass
 
+from benchmarks.environments import CannotInstall, environment
 from benchmarks.load import Load, ask, drive
 from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import Record, Table
 from benchmarks.reviews import reviews
-from benchmarks.servers import FLOOR, OURS, PEERS, Server, install, pinned, running, versions
+from benchmarks.servers import FLOOR, OURS, PEERS, Server, pinned, running, versions
 
 WORDS = 22
 TEXTS = reviews(WORDS, 512)
@@ -102,7 +103,7 @@ def describe(result: Record, plan: Plan, loads: dict[Key, list[Load]]) -> None:
     for peer in plan.subjects:
         if peer.requirements:
             package = peer.requirements
-            found = versions(install(peer.requirements), (package, *MODEL_LIBRARIES))
+            found = versions(environment(peer.requirements), (package, *MODEL_LIBRARIES))
             result.versions[package] = found.pop(package)
             if any(result.versions[library] != version for library, version in found.items()):
                 raise RuntimeError(f"{peer.name} has other model libraries than ours: {found}")
@@ -157,10 +158,21 @@ def main() -> None:
     everyone = (OURS, *PEERS, FLOOR)
     named = [name.strip().lower() for name in arguments.only.split(",") if name.strip()]
     subjects = tuple(s for s in everyone if not named or any(s.name.lower().startswith(n) for n in named))
-    plan = Plan(subjects, arguments.workers, arguments.connections, arguments.seconds, arguments.rounds)
     result = Record("http", "The service over HTTP", ("fastapi", "uvicorn", "pydantic", *MODEL_LIBRARIES))
+    present = tuple(subject for subject in subjects if is_present(subject, result))
+    plan = Plan(present, arguments.workers, arguments.connections, arguments.seconds, arguments.rounds)
     describe(result, plan, measure(plan))
     print(result.write())
+
+
+def is_present(subject: Server, result: Record) -> bool:
+    """Whether the subject's environment is there or can be made; if not, the report will say why."""
+    try:
+        environment(subject.requirements)
+    except CannotInstall as refused:
+        result.note(f"{subject.name} was left out: {refused}")
+        return False
+    return True
 
 
 def _numbers(listed: str) -> tuple[int, ...]:

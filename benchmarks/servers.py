@@ -1,18 +1,15 @@
-"""The servers that are compared: how each is installed, started and asked. Knows nothing of load or figures.
+"""The servers that are compared: how each is started and asked. Knows nothing of load or figures.
 
-Every peer lives in a virtual environment of its own under the user's cache folder, made here from
-requirements-NAME.txt on first use, so that no peer's pins can bend another's.
+Every peer lives in an environment of its own (environments.py), so that no peer's pins can bend another's.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,10 +18,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.environments import ROOT, environment
 from benchmarks.load import ask, post
 
-ROOT = Path(__file__).parents[1]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hardmax-benchmarks"
 START_S = 90
 QUIET = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 
@@ -126,23 +122,6 @@ PEERS = (
 )
 
 
-def install(requirements: str | None) -> str:
-    """The interpreter of a peer's environment, made on first use and again when its pins change."""
-    if requirements is None:
-        return sys.executable
-    pins = ROOT / "benchmarks" / f"requirements-{requirements}.txt"
-    digest = hashlib.sha256(pins.read_bytes()).hexdigest()[:12]
-    folder = CACHE / f"{requirements}-{digest}"
-    python = str(folder / "bin" / "python")
-    if not (folder / "complete").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--requirement", str(pins)], check=True)
-        subprocess.run([*pip, "--no-deps", "--editable", str(ROOT)], check=True)
-        (folder / "complete").touch()
-    return python
-
-
 def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
     """Versions of installed packages as another interpreter sees them."""
     program = "import sys, json, importlib.metadata as m; "
@@ -154,7 +133,7 @@ def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
 @contextmanager
 def running(server: Server, workers: int, probe: str, cpus: set[int]) -> Iterator[int]:
     """The server on a free port, up to its first right answer; its processes stay on `cpus`."""
-    python, port = install(server.requirements), free_port()
+    python, port = environment(server.requirements), free_port()
     with TemporaryDirectory() as folder:
         command, own = server.start(python, port, workers, Path(folder))
         with pinned(cpus), open(Path(folder) / "log", "wb") as log:

@@ -4,7 +4,7 @@
 
 Every subject reads the same reviews and gives a label and a probability; ours also gives leaders and
 clusters. The peers are fitted first. Subjects take turns, so that a busy machine slows all alike. With two
-cores each subject runs in two processes. The peers need benchmarks/requirements-texts.txt.
+cores each subject runs in two processes. fastText is installed on first use (environments.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.environments import fetched
 from benchmarks.record import Record
 from model_export.corpus import Corpus, read
 from service.bundle import read_bundle
@@ -102,6 +103,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
 
+    refused = fetched("texts")
     corpus = read(arguments.data, unlabelled=False)
     drawn = np.random.default_rng(0).permutation(len(corpus))
     texts = [corpus.texts[i] for i in drawn[: arguments.texts]]
@@ -109,7 +111,10 @@ def main() -> None:
     _judges["ours, leaders"] = ours(arguments.model, "leaders")
     _judges["ours, label only"] = ours(arguments.model, "none")
     _judges["TF-IDF pairs + logistic regression"] = logistic_regression(fitting)
-    _judges["fastText, pairs"] = fast_text(fitting)
+    try:
+        _judges["fastText, pairs"] = fast_text(fitting)
+    except ImportError as missing:
+        refused = refused or str(missing)
 
     record = Record(
         "texts", "Whole reviews in process", ["onnxruntime", "numpy", "scikit-learn", "fasttext-wheel"]
@@ -133,8 +138,10 @@ def main() -> None:
                 f"{len(cores)} core(s)  {name:36}{row.median:10.0f} docs/s  ({row.min:.0f} to {row.max:.0f})"
             )
     characters = np.mean([len(text) for text in texts])
+    if "fastText, pairs" not in _judges:
+        record.note(f"fastText was left out: {refused}")
     record.note(f"{len(texts)} reviews of {characters:.0f} characters on average; the subjects take turns.")
-    record.write()
+    print(record.write())
 
 
 if __name__ == "__main__":
