@@ -22,7 +22,7 @@ from service import __version__, schemas
 from service.api import problems
 from service.api.classify import How, is_brief, run_texts
 from service.api.gate import Gate
-from service.api.inflight import InFlight
+from service.api.inflight import Capacity, InFlight
 from service.api.keys import Keys
 from service.api.routes import Handlers
 from service.api.table import Parts, routes
@@ -56,7 +56,11 @@ class Service:
         self.settings = settings
         self.metrics = Metrics()
         self.keys = Keys(settings.api_keys, settings.api_keys_file)
-        self.inflight = InFlight()
+        self.inflight = InFlight(
+            Capacity(
+                settings.max_concurrent_requests, settings.payload_limit_bytes, settings.payload_total_bytes
+            )
+        )
         self.registry = Registry(settings.models_dir, {})
         self.provider = settings.provider
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
@@ -172,6 +176,7 @@ class Service:
             await asyncio.sleep(SAMPLE_S)
             self.metrics.sample(
                 in_flight=len(self.inflight),
+                body_bytes=self.inflight.body_bytes,
                 texts_waiting=self.texts.depth,
                 clouds_waiting=self.clouds.waiting,
                 ready=self.unready() is None,
@@ -252,7 +257,6 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> App:
         metrics=service.metrics,
         access=service.access,
         tracer=service.tracer,
-        max_concurrent=settings.max_concurrent_requests,
         timeout_s=settings.request_timeout_s,
     )
     if settings.cors_allow_origin:

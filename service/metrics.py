@@ -56,6 +56,7 @@ class Metrics:
             buckets=BATCH_TOKENS,
         )
         self._in_flight = self._gauge("hardmax_requests_in_flight", "Requests being worked on.")
+        self._bodies = self._gauge("hardmax_request_body_bytes", "Of all bodies that are here or announced.")
         self._queue = self._gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["lane"])
         self._ready = self._gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
         self._models = self._gauge(
@@ -93,9 +94,12 @@ class Metrics:
         self.queue_wait.observe(waited_s)
         self.inference.observe(ran_s)
 
-    def sample(self, *, in_flight: int, texts_waiting: int, clouds_waiting: int, ready: bool) -> None:
+    def sample(
+        self, *, in_flight: int, body_bytes: int, texts_waiting: int, clouds_waiting: int, ready: bool
+    ) -> None:
         """The state of the moment, taken a few times a second."""
         self._in_flight.set(in_flight)
+        self._bodies.set(body_bytes)
         self._waiting["texts"].set(texts_waiting)
         self._waiting["clouds"].set(clouds_waiting)
         self._ready.set(ready)

@@ -6,7 +6,7 @@ operator can set are checked where the settings are known.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -16,6 +16,8 @@ Include = Literal["assignment", "limits", "trajectory", "polytope"]
 
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Vector = list[float]
+T = TypeVar("T")
+Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -32,7 +34,7 @@ class Wire(BaseModel):
 
 
 class ClassifyRequest(Request):
-    input: str | list[str] = Field(description="One text, or a list of them.", examples=["A superb film."])
+    input: str | Given[str] = Field(description="One text, or a list of them.", examples=["A superb film."])
     model: ModelName | None = Field(None, description="A model of kind sentiment; the default one if absent.")
     explain: Explain = Field(
         "leaders", description="none: label only; leaders: leaders and clusters; full: every word too."
@@ -103,12 +105,14 @@ class DynamicsParameters(Request):
     """Everything a run of the dynamics may ask for but its points."""
 
     alpha: Finite = Field(1.0, gt=0, description="Step size of the dynamics: gamma = alpha / (1 + alpha).")
-    A: list[Vector] | None = Field(None, description="Symmetric positive definite matrix; absent: identity.")
+    A: Given[Given[float]] | None = Field(
+        None, description="Symmetric positive definite matrix; absent: identity."
+    )
     max_layers: int = Field(1000, ge=1, description="Layers to run at most.")
     stop: Stop = Field("certified", description='When to stop; "never" runs exactly max_layers.')
     tolerance: Finite = Field(1e-9, ge=0, description="Movement below which a run has converged.")
     tie_tolerance: Finite = Field(1e-12, ge=0, lt=1, description="Relative gap below which two tokens tie.")
-    include: list[Include] = Field(["assignment"], description="Parts of the answer beyond the summary.")
+    include: Given[Include] = Field(["assignment"], description="Parts of the answer beyond the summary.")
     trajectory_every: int = Field(1, ge=1, description="Keep every so many layers of the trajectory.")
 
 
@@ -195,7 +199,7 @@ class ControlWish(Request):
     """Everything but the points, which are read in pieces."""
 
     assignment: dict[str, int] | None = Field(None, description="Token index -> the leader it shall end at.")
-    leaders: list[int] | None = Field(None, description="Tokens that shall be leaders; others may choose.")
+    leaders: Given[int] | None = Field(None, description="Tokens that shall be leaders; others may choose.")
 
 
 class ControlRequest(ControlWish):
@@ -243,6 +247,7 @@ class Limits(Wire):
     max_client_batch_size: int
     max_text_chars: int
     payload_limit_mb: float
+    payload_total_mb: float
     max_points: int
     max_dimension: int
     max_layers: int
@@ -309,7 +314,7 @@ class InferTensor(BaseModel):
 
     name: str
     datatype: str
-    shape: list[Annotated[int, Field(ge=0, le=2**31)]]
+    shape: Given[Annotated[int, Field(ge=0, le=2**31)]]
     parameters: dict[str, Any] = {}
     data: list[Any] | None = None
 
@@ -326,8 +331,8 @@ class InferRequest(BaseModel):
 
     id: str | None = None
     parameters: dict[str, Any] = {}
-    inputs: list[InferTensor]
-    outputs: list[InferOutput] = []
+    inputs: Given[InferTensor]
+    outputs: Given[InferOutput] = []
 
 
 class InferResponse(Wire):

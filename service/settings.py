@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from service.errors import ConfigurationError
 
@@ -47,6 +47,12 @@ class Settings(BaseModel):
     max_client_batch_size: int = Field(1024, ge=1, description="texts or sequences in one request")
     max_text_chars: int = Field(200_000, ge=1, description="characters of one text")
     payload_limit_mb: float = Field(64.0, gt=0, description="megabytes (10^6 bytes) of one request body")
+    payload_total_mb: float = Field(
+        256.0,
+        gt=0,
+        validate_default=True,
+        description="megabytes of all request bodies at once in a process; one more is answered 429",
+    )
     max_points: int = Field(1_000_000, ge=1, description="points of one cloud")
     max_dimension: int = Field(256, ge=1, description="dimension of a cloud")
     max_layers: int = Field(100_000, ge=1, description="layers one cloud may ask for")
@@ -76,9 +82,20 @@ class Settings(BaseModel):
             raise ValueError(f"{path} does not exist")
         return path
 
+    @field_validator("payload_total_mb")
+    @classmethod
+    def _must_hold_one(cls, total: float, given: ValidationInfo) -> float:
+        if total < given.data.get("payload_limit_mb", 0):
+            raise ValueError("less than PAYLOAD_LIMIT_MB: not even one body would have room")
+        return total
+
     @property
     def payload_limit_bytes(self) -> int:
         return int(self.payload_limit_mb * 1e6)
+
+    @property
+    def payload_total_bytes(self) -> int:
+        return int(self.payload_total_mb * 1e6)
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psutil
 
 START_S = 30.0
+SERVE = ("-m", "service.cli", "serve")
 
 
 @dataclass
@@ -32,6 +34,12 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def workers(self) -> list[psutil.Process]:
+        """The processes of a server that has several."""
+        children = psutil.Process(self.process.pid).children()
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+    @property
     def output(self) -> str:
         return "".join(self.lines)
 
@@ -45,13 +53,15 @@ class Server:
 
 
 @contextmanager
-def serving(models_dir: Path | None = None, **settings: object) -> Iterator[Server]:
+def serving(
+    models_dir: Path | None = None, *, command: Sequence[str] = SERVE, **settings: object
+) -> Iterator[Server]:
     """A ready server with the given settings (`max_points=5` is HARDMAX_MAX_POINTS), ended at exit."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
     given = {"port": 0, **({"models_dir": models_dir} if models_dir else {}), **settings}
     environ |= {f"HARDMAX_{name.upper()}": str(value) for name, value in given.items()}
     process = subprocess.Popen(
-        [sys.executable, "-m", "service.cli", "serve"],
+        [sys.executable, *command],
         env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     server = Server(process)
@@ -71,6 +81,14 @@ def serving(models_dir: Path | None = None, **settings: object) -> Iterator[Serv
         reader.join(5)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 15) -> None:
+    """Wait until it holds; fail when it does not within the time."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "this did not come about in time"
+        time.sleep(0.02)
 
 
 def _read(server: Server) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
@@ -13,21 +12,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import numpy as np
 import psutil
 import pytest
 from bundles import plane_weights, write_sentiment
-from server import Server, serving
-
-from service.app import create_app
-from service.settings import Settings
+from server import Server, eventually, serving
 
 DYNAMICS = Path(__file__).parent.parent / "service/models/dynamics"
 
@@ -37,13 +30,6 @@ def models(tmp_path: Path) -> Path:
     folder = tmp_path / "models"
     write_sentiment(folder)
     return folder
-
-
-def eventually(holds: Callable[[], bool], timeout_s: float = 15) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, "this did not come about in time"
-        time.sleep(0.02)
 
 
 def label(client: httpx.Client, text: str = "superb") -> str:
@@ -119,16 +105,11 @@ def test_request_over_the_grace_is_refused_and_the_server_still_ends(models: Pat
 
 def test_killed_worker_comes_back_and_the_others_go_on(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2) as server:
-        parent = psutil.Process(server.process.pid)
-
-        def workers() -> list[psutil.Process]:
-            return [child for child in parent.children() if "spawn_main" in " ".join(child.cmdline())]
-
-        eventually(lambda: len(workers()) == 2)
-        victim = workers()[0]
+        eventually(lambda: len(server.workers) == 2)
+        victim = server.workers[0]
         victim.kill()
         statuses = set()
-        while victim.is_running() or len(workers()) < 2:
+        while victim.is_running() or len(server.workers) < 2:
             with server.client() as client:
                 statuses.add(client.post("/classify", json={"input": "superb"}).status_code)
         assert statuses == {200}
@@ -353,73 +334,3 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
     )
     output = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
     assert output.stdout.strip() == "[]", output.stderr
-
-
-class Fatal:
-    """A model that ends the thread it runs in."""
-
-    max_length = 9
-
-    def tokenise_many(self, texts: Sequence[str]) -> list[SimpleNamespace]:
-        if "fatal" in texts:
-            raise SystemExit
-        return [SimpleNamespace(length=1, truncated=False) for _ in texts]
-
-    def classify(self, batch: Sequence[Any], explain: str, *, trajectory: bool) -> list[dict[str, Any]]:
-        return [{"label": "fine", "tokens": 1} for _ in batch]
-
-
-def test_dead_inference_thread_turns_health_red_and_asks_for_another_process(models: Path) -> None:
-    async def work() -> None:
-        settings = Settings(models_dir=models, default_model="tiny", log_level="error")
-        app = create_app(settings, loaders=lambda runtime, settings: {"sentiment": lambda bundle: Fatal()})
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-        ):
-            fine = await client.post("/classify", json={"input": "fine", "explain": "full"})
-            assert fine.json()["data"] == [{"index": 0, "label": "fine", "tokens": 1}]
-            assert (await client.get("/health")).status_code == 200
-            dead = await client.post("/classify", json={"input": "fatal", "explain": "full"})
-            assert refusal(dead) == (503, "not_ready")
-            for path in ("/health", "/ready"):
-                assert refusal(await client.get(path)) == (503, "not_ready")
-            assert (await client.get("/v2/health/live")).status_code == 503
-            assert refusal(await client.post("/classify", json={"input": "fine"})) == (503, "not_ready")
-            assert app.state.service.failed.is_set()
-
-    asyncio.run(asyncio.wait_for(work(), 30))
-
-
-class Broken(Fatal):
-    """A model that fails once it is warm."""
-
-    calls = 0
-
-    def classify(self, batch: Sequence[Any], explain: str, *, trajectory: bool) -> list[dict[str, Any]]:
-        self.calls += 1
-        if self.calls <= 3:  # the warm-up
-            return super().classify(batch, explain, trajectory=trajectory)
-        raise RuntimeError("secret of the house")
-
-
-def test_failure_nobody_foresaw_is_a_fixed_sentence_and_a_log_entry(
-    models: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def work() -> None:
-        settings = Settings(models_dir=models, default_model="tiny", log_level="error")
-        broken = Broken()
-        app = create_app(settings, loaders=lambda runtime, settings: {"sentiment": lambda bundle: broken})
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-        ):
-            answer = await client.post("/classify", json={"input": "x"}, headers={"x-request-id": "me"})
-            assert refusal(answer) == (500, "internal_error")
-            assert "secret" not in answer.text
-
-    asyncio.run(asyncio.wait_for(work(), 30))
-    assert "secret of the house" in caplog.text
-    assert "request me failed" in caplog.text

@@ -32,6 +32,11 @@ def test_settings_empty_variable_counts_as_unset() -> None:
         ({"HARDMAX_PORT": "70000"}, "HARDMAX_PORT: Input should be less than or equal to 65535"),
         ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
         ({"HARDMAX_MODELS_DIR": "/nowhere"}, "HARDMAX_MODELS_DIR: Value error, /nowhere does not exist"),
+        (
+            {"HARDMAX_PAYLOAD_LIMIT_MB": "500"},
+            "HARDMAX_PAYLOAD_TOTAL_MB: Value error, "
+            "less than PAYLOAD_LIMIT_MB: not even one body would have room",
+        ),
     ],
 )
 def test_settings_bad_variable_is_one_line_that_names_it(environ: dict[str, str], line: str) -> None:

@@ -66,6 +66,7 @@ class Exchange:
         "deadline",
         "ended_by",
         "headers",
+        "hold",
         "id",
         "method",
         "parameters",
@@ -92,6 +93,7 @@ class Exchange:
         self.deadline = self.started + timeout_s
         self.ended_by: CapacityError | None = None  # why it was given up
         self.body_read = False
+        self.hold: Callable[[int], None] = _unbounded  # takes room for bytes whose number was not announced
         self._receive = receive
         self._task = asyncio.current_task()
         self._watcher: asyncio.Task[None] | None = None
@@ -121,6 +123,7 @@ class Exchange:
             size += len(message["body"])
             if size > limit:
                 raise _over(limit)
+            self.hold(len(message["body"]))
             pieces.append(message["body"])
             if not message.get("more_body"):
                 self.body_read = True
@@ -158,6 +161,10 @@ class Exchange:
             self._watcher.cancel()
             with suppress(asyncio.CancelledError):
                 await self._watcher
+
+
+def _unbounded(size: int) -> None:
+    pass
 
 
 def _over(limit: int) -> TooLarge:

@@ -18,7 +18,7 @@ from service.api.exchange import Exchange, Header
 from service.api.inflight import InFlight
 from service.api.keys import Keys
 from service.api.routes import Handlers
-from service.errors import NotReady, Overloaded
+from service.errors import NotReady
 from service.logs import AccessLog
 from service.metrics import Metrics
 from service.tracing import Tracer
@@ -42,7 +42,6 @@ class Gate:
         metrics: Metrics,
         access: AccessLog,
         tracer: Tracer | None,
-        max_concurrent: int,
         timeout_s: float,
     ) -> None:
         self.app = app
@@ -53,7 +52,6 @@ class Gate:
         self._metrics = metrics
         self._access = access
         self._tracer = tracer
-        self._max_concurrent = max_concurrent
         self._timeout_s = timeout_s
         self._random = random.Random()  # for names, not for secrets
 
@@ -91,8 +89,6 @@ class Gate:
         if self._keys and not self._is_public(exchange):
             self._keys.check(exchange.headers)
         if exchange.method == "POST":
-            if len(self._inflight) >= self._max_concurrent:
-                raise Overloaded("too many requests at once (MAX_CONCURRENT_REQUESTS); try again shortly")
             self._inflight.enter(exchange)
 
     def _is_public(self, exchange: Exchange) -> bool:

@@ -45,6 +45,7 @@ STATUS: dict[type[HardmaxError], tuple[int, str]] = {
     NotReady: (503, "not_ready"),
     DeadlineExceeded: (504, "deadline_exceeded"),
 }
+MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
 INTERNAL = (500, "internal_error")
 INTERNAL_MESSAGE = "The service failed on this request; its log has an entry with this request id."
 
@@ -69,6 +70,8 @@ def validate(model: type[Model], document: object) -> Model:
 
 def input_error(invalid: ValidationError) -> MalformedInput | InvalidInput:
     """The deepest of pydantic's complaints: of a union it is the one about the branch that was meant."""
+    if invalid.error_count() > MANY_FAULTS:
+        return InvalidInput(f"the body is wrong in {invalid.error_count()} places")
     problems = invalid.errors(include_url=False, include_input=False, include_context=False)
     problem = max(problems, key=lambda each: len(each["loc"]))
     if problem["type"] == "json_invalid":
