@@ -1,4 +1,7 @@
-"""A table of results as an SVG: lines over the number that varies most, a panel for each other case."""
+"""A table of results as an SVG: lines over the number that varies most, a panel for each other case.
+
+A single subject is drawn in one panel, a line for each other case, so that its growth can be compared.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ POINTS = 3  # fewer than so many places on the axis are no line
 
 def draw(name: str, table: dict[str, Any], folder: Path) -> Path | None:
     """The file, or None where the table has nothing to draw."""
-    axis = _axis(table)
+    axis = _axis(table) if table["unit"] else None
     panels = _panels(table, axis) if axis else {}
     if not axis or not 0 < len(panels) <= PANELS:
         return None
@@ -59,11 +62,17 @@ def _panels(
     table: dict[str, Any], axis: str
 ) -> dict[str, dict[str, list[tuple[float, float, float, float]]]]:
     """Panel title -> subject -> points; rows without a figure are left out."""
+    alone = len({row["subject"] for row in table["rows"]}) == 1
     panels: dict[str, dict[str, list[tuple[float, float, float, float]]]] = {}
     for row in table["rows"]:
         if not row["median"] or row["median"] <= 0 or row["case"].get(axis, 0) <= 0:
             continue
-        title = ", ".join(f"{name} {value}" for name, value in row["case"].items() if name != axis)
+        rest = ", ".join(
+            f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
+            for name, value in row["case"].items()
+            if name != axis
+        )
+        title, line = ("", rest) if alone and rest else (rest, row["subject"])
         point = (row["case"][axis], row["median"], row["min"], row["max"])
-        panels.setdefault(title, {}).setdefault(row["subject"], []).append(point)
+        panels.setdefault(title, {}).setdefault(line, []).append(point)
     return panels
