@@ -29,8 +29,8 @@ from onnxscript import BOOL, INT64, graph, script
 from onnxscript import opset20 as op
 
 from model_export.attention import DOMAIN, OPSET, VERSION, Norm, Step, declare, domain
-from model_export.bounds import TRUE, Unit
-from model_export.streaming import PAIRS, StreamingAttention
+from model_export.bounds import TRUE
+from model_export.streaming import PAIRS, CloudAttention
 
 NAME = "dynamics"
 CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byte
@@ -66,7 +66,10 @@ def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, reach, eps):
     tied = op.Squeeze(op.NonZero(size > op.Constant(value_int=1)), zero)
     mean = op.Gather(c, tied)
     hint = op.Gather(first, tied)
-    _, _, _, gap, again = StreamingAttention(mean, op.MatMul(mean, A), hint, Z, Y, rho, w, A, tau, reach, eps)
+    image = op.MatMul(mean, A)
+    _, _, _, gap, again = CloudAttention(
+        mean, image, Norm(image, mean), hint, Z, Y, rho, w, A, tau, reach, eps
+    )
     n = op.Shape(size)
     row, member = op.Split(ties, num_outputs=2, axis=0)
     row_again, member_again = op.Split(again, num_outputs=2, axis=0)
@@ -87,12 +90,13 @@ def Layer(Z, w, since, hint, clear, k, A, tau, guard, reach, eps):
 
     ->  c, first, size, ties and the smallest gap as in StreamingAttention; since int64 [n], the first layer
     at which C_i = {i} (-1: none yet); settled bool [n], condition (a); clear bool, whether no gap in any
-    layer was so small that rounding could have decided; certified bool.
+    layer was so small that rounding could have decided; certified bool; the largest A-norm, which never
+    changes: the longest token leads.
     """
     Y = op.MatMul(Z, A)
-    _, _, rho = Unit(Z, A)
+    rho = Norm(Y, Z)
     reach = op.Max(reach, guard)
-    c, first, size, gap, ties = StreamingAttention(Z, Y, hint, Z, Y, rho, w, A, tau, reach, eps)
+    c, first, size, gap, ties = CloudAttention(Z, Y, rho, hint, Z, Y, rho, w, A, tau, reach, eps)
     self = op.Range(op.Constant(value_int=0), op.Squeeze(op.Shape(size)), op.Constant(value_int=1))
     leads = op.And(size == op.Constant(value_int=1), first == self)
     since = op.Where(op.And(leads, since < op.Constant(value_int=0)), k, since)
@@ -107,7 +111,7 @@ def Layer(Z, w, since, hint, clear, k, A, tau, guard, reach, eps):
         mean_gap = op.CastLike(op.Constant(value_float=float("inf")), margin)
     certified = op.And(promising, mean_gap > guard)
     margin = op.Where(certified, op.Min(margin, mean_gap), margin)
-    return c, first, size, ties, margin, since, settled, clear, certified
+    return c, first, size, ties, margin, since, settled, clear, certified, op.ReduceMax(rho, keepdims=0)
 
 
 @script(domain)
@@ -123,9 +127,7 @@ def Dynamics(
     the run is handed back as it is, with its argmax sets; `finished` says that the run did end.
     """
     n = op.Shape(weights)
-    _, _, norms = Unit(points, A)
-    scale = op.ReduceMax(norms, keepdims=0)
-    nearby = op.Max(guard, op.CastLike(8, eps) * eps) * scale
+    near = op.Max(guard, op.CastLike(8, eps) * eps)
     gamma = alpha / (op.CastLike(1, alpha) + alpha)
     true = op.Constant(value=TRUE)
     false = op.Not(true)
@@ -139,14 +141,14 @@ def Dynamics(
         c_, size_, ties_: PAIRS, holds_: BOOL, gap_, way_, over: BOOL,
     ):  # fmt: skip
         w = op.Where(key, weights, op.CastLike(0, weights))
-        c, first, size, ties, gap, since_now, settled, clear_now, holds = Layer(
+        c, first, size, ties, gap, since_now, settled, clear_now, holds, scale = Layer(
             Z, w, since, hint, clear, k, A, tau, guard, reach, eps
         )
         way = c - Z
         distance = op.Squeeze(Norm(op.MatMul(way, A), way), op.Constant(value_ints=[1]))
         movement = gamma * op.ReduceMax(distance, keepdims=0) / scale
         more = op.And(op.And(k < last, op.Not(holds)), movement > tolerance)
-        arrived = op.And(op.And(settled, since_now < op.Constant(value_int=0)), distance <= nearby)
+        arrived = op.And(op.And(settled, since_now < op.Constant(value_int=0)), distance <= near * scale)
         Z_next = op.Where(more, Step(Z, c, alpha), Z)
         key_next = op.And(key, op.Not(op.And(more, arrived)))
         k_next = k + op.Cast(more, to=INT64.dtype)

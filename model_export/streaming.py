@@ -8,6 +8,8 @@ that cannot matter. Rows are taken in tiles. Three steps, each proved in docs/th
     screen   the kept keys are scored in float32, and only the best of each run of 32 is looked at
     refine   runs that rounding cannot exclude are scored again in full precision; those scores decide
 
+Clouds of few pairs are compared as a whole instead (matrix.py); `CloudAttention` chooses.
+
 In up to three dimensions rows should come in an order in which neighbours look the same way: that is fast,
 any other order is only slower. Symbols as in attention.py; u and v are the A-unit vectors of the queries and
 their images, rho the keys' A-norms.
@@ -21,11 +23,14 @@ from onnxscript import opset20 as op
 
 from model_export.attention import domain
 from model_export.bounds import TRUE, Bounds, Candidates, Cones, Extremes, Longest, Unit
+from model_export.decision import Decide
+from model_export.matrix import MatrixAttention
 
 TILE = 1024  # queries that are bounded and screened together (up to 8 times as many where cones are narrow)
 PROBES = 64  # keys of largest norm that give every query a first bound (up to 16 times as many in space)
 RUN = 32  # keys that are screened as one; half as many where they have so many coordinates
 BLOCK = 64  # runs screened at a time
+FEW = 2048 * 2048  # pairs up to which all scores at once are faster
 PAIRS: Any = INT64[2, None]
 
 
@@ -104,39 +109,16 @@ def Refine(Y, margin, query, run, runs, places, count, w, Z):
     margin [t] is tau |z_i|_A max |z|_A.  ->  the mean c [t,d], the first member and the size [t], best -
     (best score outside the set) among the keys looked at [t], the pairs (row, member) [2,M] of all sets.
     """
+    two = op.Constant(value_ints=[2])
+    y = op.Unsqueeze(op.Gather(Y, query), two)  # [P,d,1]
+    scores = op.Squeeze(op.MatMul(op.Gather(runs, run), y), two)  # [P,RUN]
     width = op.Squeeze(op.Shape(runs, start=1, end=2))
-    one = op.Constant(value_ints=[1])
-    zero = op.Constant(value_ints=[0])
-    y = op.Unsqueeze(op.Gather(Y, query), op.Constant(value_ints=[2]))  # [P,d,1]
-    scores = op.Squeeze(op.MatMul(op.Gather(runs, run), y), op.Constant(value_ints=[2]))  # [P,RUN]
-    lowest = op.CastLike(op.Constant(value_float=float("-inf")), Y)
-    start = op.Expand(lowest, op.Shape(margin))
-    best = op.ScatterElements(start, query, op.ReduceMax(scores, one, keepdims=0), axis=0, reduction="max")
-    member = scores >= op.Unsqueeze(op.Gather(best - margin, query), one)
     slots = op.Range(op.Constant(value_int=0), width, op.Constant(value_int=1))
-    filling = slots >= op.Unsqueeze(count - run * width, one)
-    rest = op.ReduceMax(op.Where(op.Or(member, filling), lowest, scores), one, keepdims=0)
-    runner = op.ScatterElements(start, query, rest, axis=0, reduction="max")
-
-    pair, slot = op.Split(op.NonZero(member), num_outputs=2, axis=0)
-    pair, slot = op.Squeeze(pair, zero), op.Squeeze(slot, zero)  # [M]
-    row = op.Gather(query, pair)
-    spot = op.Gather(run, pair) * width + slot
-    key = op.Gather(op.Reshape(places, op.Constant(value_ints=[-1])), spot)
-    none = op.Expand(op.Constant(value_int=0), op.Shape(margin))
-    once = op.Expand(op.Constant(value_int=1), op.Shape(row))
-    size = op.ScatterElements(none, row, once, axis=0, reduction="add")
-    everybody = op.Expand(op.Shape(w), op.Shape(margin))
-    first = op.ScatterElements(everybody, row, key, axis=0, reduction="min")
-
-    weight = op.Gather(w, key)
-    total = op.ScatterElements(op.CastLike(none, w), row, weight, axis=0, reduction="add")
-    part = op.Unsqueeze(weight / op.Gather(total, row), one) * op.Gather(
-        Z, key
-    )  # exactly z for a single member
-    nowhere = op.Expand(op.CastLike(0, Z), op.Shape(Y))
-    c = op.ScatterND(nowhere, op.Unsqueeze(row, one), part, reduction="add")
-    return c, first, size, best - runner, op.Concat(op.Unsqueeze(row, zero), op.Unsqueeze(key, zero), axis=0)
+    filling = slots >= op.Unsqueeze(count - run * width, op.Constant(value_ints=[1]))
+    scores = op.Where(filling, op.CastLike(op.Constant(value_float=float("-inf")), scores), scores)
+    flat = op.Reshape(places, op.Constant(value_ints=[-1]))
+    c, first, size, best, runner, sets = Decide(scores, query, run, flat, margin, w, Z)
+    return c, first, size, best - runner, sets
 
 
 @script(domain)
@@ -232,9 +214,8 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
             op.Gather(Yt, i), tau * unit, query, run, runs, places, op.Shape(keep), w, Z
         )
         row, key = op.Split(sets, num_outputs=2, axis=0)
-        several = op.Gather(size, op.Squeeze(row, zero)) > op.Constant(value_int=1)
         slot = row + at * t
-        real = op.And(several, op.Squeeze(slot < q, zero))  # the filling is not a row
+        real = op.Squeeze(slot < q, zero)  # the filling is not a row
         here = op.Compress(op.Concat(slot, key, axis=0), real, axis=1)
         return op.Identity(go), op.Concat(ties, here, axis=1), c, first, size, gap / unit
 
@@ -250,3 +231,22 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
         op.Gather(op.Reshape(gap, whole), back),
         op.Concat(op.Gather(order, slot), key, axis=0),
     )
+
+
+@script(domain)
+def CloudAttention(Q, QY, length, hint, Z, Y, rho, w, A, tau, reach, eps):
+    """Attention of Q (of A-norms length [q,1]) to Z, the faster way; all else as StreamingAttention."""
+
+    @graph()
+    def Matrix():
+        c, first, size, gap, ties = MatrixAttention(QY, length, Z, rho, w, tau)
+        return c, first, size, gap, ties
+
+    @graph()
+    def Streaming():
+        c, first, size, gap, ties = StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps)
+        return c, first, size, gap, ties
+
+    few = op.Size(hint) * op.Size(w) <= op.Constant(value_int=FEW)
+    c, first, size, gap, ties = op.If(few, then_branch=Matrix, else_branch=Streaming)
+    return c, first, size, gap, ties

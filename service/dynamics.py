@@ -25,7 +25,7 @@ from service.errors import BundleError, InvalidInput, TooLarge
 from service.runtime import Runtime, Session
 
 CHUNK_S = 0.1  # a chunk of layers aims at this, so that a run can be followed and cancelled
-SMALL = 2048  # up to so many points the margin costs nothing and every layer knows it
+SMALL = 2048  # up to so many points the graph compares all pairs, and every layer knows its margin
 REACHES = (1e-4, 1e-2, 2.5)  # of larger ones, tried in turn; relative scores differ by at most 2
 
 STATE = ("points", "since", "key", "hint", "clear", "layer")

@@ -1,4 +1,4 @@
-"""The attention functions, dense and streaming, against the plain numpy reference and torch."""
+"""The attention functions, dense, by matrix and streaming, against the plain numpy reference and torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
+import onnxscript
 import pytest
 import reference
 import torch
@@ -26,15 +27,19 @@ from model_export.attention import (
     Jump,
     Leaders,
     Members,
+    Norm,
     Step,
     declare,
     domain,
 )
 from model_export.bounds import Unit
 from model_export.dynamics import build_dynamics
+from model_export.matrix import MatrixAttention
 from model_export.model import HardmaxTransformer, Shape
 from model_export.streaming import StreamingAttention
+from service.bundle import read_bundle
 from service.runtime import Runtime, Session
+from service.settings import BUNDLED_MODELS
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,6 +60,14 @@ def StreamingLayer(Z, A, w, tau, alpha, reach, eps):
     hint = op.Range(op.Constant(value_int=0), op.Squeeze(op.Shape(w)), op.Constant(value_int=1))
     Y = op.MatMul(Z, A)
     c, first, size, gap, ties = StreamingAttention(Z, Y, hint, Z, Y, rho, w, A, tau, reach, eps)
+    return Step(Z, c, alpha), first, size, gap, ties
+
+
+@script(domain)
+def MatrixLayer(Z, A, w, tau, alpha, reach, eps):
+    Y = op.MatMul(Z, A)
+    rho = Norm(Y, Z)
+    c, first, size, gap, ties = MatrixAttention(Y, rho, Z, rho, w, tau)
     return Step(Z, c, alpha), first, size, gap, ties
 
 
@@ -80,7 +93,7 @@ def open_function(function: OnnxFunction, inputs: str, outputs: dict[str, int], 
 
 DENSE = {"Z1": 0, "C": TensorProto.BOOL, "first": TensorProto.INT64, "size": TensorProto.INT64,
          "leader": TensorProto.BOOL, "certified": TensorProto.BOOL}  # fmt: skip
-STREAMING = {
+CLOUD = {
     "Z1": 0,
     "first": TensorProto.INT64,
     "size": TensorProto.INT64,
@@ -89,22 +102,30 @@ STREAMING = {
 }
 
 
+WAYS = ("streaming", "matrix")
+both_ways = pytest.mark.parametrize("way", WAYS)
+
+
 class Graphs:
-    """The two layers in one float type, with the reference's face."""
+    """The layers in one float type, with the reference's face."""
 
     def __init__(self, dtype: type[np.floating[Any]]) -> None:
         self.dtype = dtype
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self._dense = open_function(DenseLayer, "Z A w tau alpha", DENSE, kind)
-        self._streaming = open_function(StreamingLayer, "Z A w tau alpha reach eps", STREAMING, kind)
+        self._clouds = {
+            way: open_function(layer, "Z A w tau alpha reach eps", CLOUD, kind)
+            for way, layer in zip(WAYS, (StreamingLayer, MatrixLayer), strict=True)
+        }
 
     def dense(self, Z: Floats, A: Floats, w: Floats, tau: float, alpha: float = 1.0) -> dict[str, Any]:
         """Batched: Z [B,N,d], w [B,N]."""
         feeds = {"Z": Z, "A": A, "w": w, "tau": tau, "alpha": alpha}
         return self._run(self._dense, feeds, DENSE)
 
-    def streaming(
+    def cloud(
         self,
+        way: str,
         Z: Floats,
         A: Floats,
         tau: float,
@@ -115,7 +136,7 @@ class Graphs:
         """The outputs, and the argmax sets they name as a matrix."""
         feeds = {"Z": Z, "A": A, "w": np.ones(len(Z)) if w is None else w, "tau": tau, "alpha": alpha}
         found = self._run(
-            self._streaming, {**feeds, "reach": reach, "eps": np.finfo(self.dtype).eps / 2}, STREAMING
+            self._clouds[way], {**feeds, "reach": reach, "eps": np.finfo(self.dtype).eps / 2}, CLOUD
         )
         C = np.zeros((len(Z), len(Z)), np.bool_)
         C[tuple(found["ties"])] = True
@@ -157,37 +178,39 @@ def random_cloud(seed: int, n: int, d: int) -> tuple[Floats, Floats]:
 
 @settings(max_examples=80, deadline=None)
 @given(Z=integer_clouds(), tau=st.sampled_from([0.0, 1e-12]))
-def test_attention_dense_streaming_and_reference_agree_on_clouds_full_of_ties(
+def test_attention_agrees_with_the_reference_in_all_ways_on_clouds_full_of_ties(
     graphs: Graphs, Z: Floats, tau: float
 ) -> None:
     A, w = np.eye(Z.shape[1]), np.ones(len(Z))
     C = reference.argmax_sets(Z, tau=tau)
     later = reference.layer(Z, 1.0, tau=tau)
     dense = graphs.dense(Z[None], A, w[None], tau)
-    streaming, sets = graphs.streaming(Z, A, tau)
     assert (dense["C"][0] == C).all()
-    assert (sets == C).all()
     np.testing.assert_allclose(dense["Z1"][0], later, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(streaming["Z1"], later, rtol=0, atol=1e-12)
+    for way in WAYS:
+        found, sets = graphs.cloud(way, Z, A, tau)
+        assert (sets == C).all()
+        np.testing.assert_allclose(found["Z1"], later, rtol=0, atol=1e-12)
     assert (dense["leader"][0] == (C.sum(axis=1) == 1) & C.diagonal()).all()
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 3), (40, 2), (700, 3), (1500, 5), (1100, 17)])
-def test_attention_dense_streaming_torch_and_reference_agree_on_random_clouds(
+def test_attention_agrees_with_torch_and_the_reference_in_all_ways_on_random_clouds(
     graphs: Graphs, n: int, d: int
 ) -> None:
     Z, A = random_cloud(n, n, d)
     C = reference.argmax_sets(Z, A, 1e-12)
     later = reference.layer(Z, 0.7, A, 1e-12)
     dense = graphs.dense(Z[None], A, np.ones((1, n)), 1e-12, alpha=0.7)
-    streaming, sets = graphs.streaming(Z, A, 1e-12, alpha=0.7)
     model = HardmaxTransformer(Shape(vocabulary=2, dimension=d, alpha=0.7, learn_metric=True)).double()
     model.B.data = torch.from_numpy(np.linalg.cholesky(A).T.copy())
     assert (dense["C"][0] == C).all()
-    assert (sets == C).all()
     assert (model.attend(torch.from_numpy(Z[None]))[0].numpy() == C.argmax(axis=1)).all()
     np.testing.assert_allclose(dense["Z1"][0], later, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(streaming["Z1"], later, rtol=0, atol=1e-12)
+    for way in WAYS:
+        found, sets = graphs.cloud(way, Z, A, 1e-12, alpha=0.7)
+        assert (sets == C).all()
+        np.testing.assert_allclose(found["Z1"], later, rtol=0, atol=1e-12)
     np.testing.assert_allclose(
         model.layer(torch.from_numpy(Z[None]))[0].detach().numpy(), later, rtol=0, atol=1e-7
     )  # torch keeps log alpha in float32
@@ -214,12 +237,13 @@ def shapes_of_clouds() -> dict[str, Floats]:
     }
 
 
+@both_ways
 @pytest.mark.parametrize("name", list(shapes_of_clouds()))
-def test_streaming_attention_names_the_sets_of_hard_clouds(graphs: Graphs, name: str) -> None:
+def test_cloud_attention_names_the_sets_of_hard_clouds(graphs: Graphs, name: str, way: str) -> None:
     Z = shapes_of_clouds()[name]
     Z = Z[Z.any(axis=1)]
     C = reference.argmax_sets(Z, tau=1e-12)
-    found, sets = graphs.streaming(Z, np.eye(Z.shape[1]), 1e-12)
+    found, sets = graphs.cloud(way, Z, np.eye(Z.shape[1]), 1e-12)
     assert (sets == C).all()
     np.testing.assert_allclose(
         found["Z1"], reference.layer(Z, 1.0, tau=1e-12), rtol=0, atol=1e-12 * abs(Z).max()
@@ -232,36 +256,41 @@ def test_streaming_attention_in_many_blocks_and_tiles_equals_the_reference(graph
     Z = rng.standard_normal((5000, 40))
     Z *= rng.uniform(1, 1.001, (5000, 1)) / np.linalg.norm(Z, axis=1, keepdims=True)
     Z[1:4000] = Z[1:4000] * 0.3 + 0.01 * Z[0]
-    _, sets = graphs.streaming(Z, np.eye(40), 1e-12)
+    _, sets = graphs.cloud("streaming", Z, np.eye(40), 1e-12)
     assert (sets == reference.argmax_sets(Z, tau=1e-12)).all()
 
 
+@both_ways
 @pytest.mark.parametrize(("reach", "d"), [(2.5, 3), (0.1, 2), (1e-3, 6)])
-def test_streaming_attention_gap_is_exact_below_reach(graphs: Graphs, reach: float, d: int) -> None:
+def test_cloud_attention_gap_is_exact_below_reach(graphs: Graphs, reach: float, d: int, way: str) -> None:
     Z, A = random_cloud(11, 900, d)
     C = reference.argmax_sets(Z, A, 1e-12)
     scores = Z @ A @ Z.T
     gap = scores.max(axis=1) - np.where(C, -np.inf, scores).max(axis=1)
     gap /= reference.norms(Z, A) * reference.norms(Z, A).max()
-    found, _ = graphs.streaming(Z, A, 1e-12, reach=reach)
+    found, _ = graphs.cloud(way, Z, A, 1e-12, reach=reach)
     near = gap < reach
     assert near.any()
     np.testing.assert_allclose(found["gap"][near], gap[near], rtol=0, atol=1e-13)
     assert (found["gap"][~near] >= reach).all()
+    if way == "matrix":
+        np.testing.assert_allclose(found["gap"], gap, rtol=0, atol=1e-13)
 
 
-def test_attention_weights_equal_repeated_tokens(graphs: Graphs) -> None:
+@both_ways
+def test_attention_weights_equal_repeated_tokens(graphs: Graphs, way: str) -> None:
     Z = np.array([[1.0, 1.0], [1.0, -1.0], [0.5, 0.0], [-1.0, 0.0]])
     w = np.array([3.0, 1.0, 1.0, 2.0])
     repeated = reference.layer(np.repeat(Z, w.astype(int), axis=0), 1.0)[[0, 3, 4, 5]]
     dense = graphs.dense(Z[None], np.eye(2), w[None], 0.0)
-    streaming, _ = graphs.streaming(Z, np.eye(2), 0.0, w)
+    cloud, _ = graphs.cloud(way, Z, np.eye(2), 0.0, w)
     np.testing.assert_allclose(dense["Z1"][0], repeated, rtol=0, atol=1e-15)
-    np.testing.assert_allclose(streaming["Z1"], repeated, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(cloud["Z1"], repeated, rtol=0, atol=1e-15)
     assert repeated[2].tolist() == [0.75, 0.25]  # half-way to (1, 1/2), the mean of three and one
 
 
-def test_attention_ignores_padding_and_zero_weights(graphs: Graphs) -> None:
+@both_ways
+def test_attention_ignores_padding_and_zero_weights(graphs: Graphs, way: str) -> None:
     Z = np.zeros((2, 5, 2))
     Z[0, :3] = [[2.0, 0.0], [1.0, 0.5], [0.0, -1.0]]
     Z[1] = [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0], [9.0, 9.0]]
@@ -271,24 +300,28 @@ def test_attention_ignores_padding_and_zero_weights(graphs: Graphs) -> None:
     assert dense["first"][:, :4].tolist() == [[0, 0, 2, 0], [0, 1, 2, 3]]
     assert dense["certified"].tolist() == [True, True]
     assert np.isfinite(dense["Z1"]).all()
-    _, sets = graphs.streaming(Z[1], np.eye(2), 0.0, w[1])
+    _, sets = graphs.cloud(way, Z[1], np.eye(2), 0.0, w[1])
     assert not sets[:, 4].any()
     assert sets[:4, :4].tolist() == np.eye(4, dtype=bool).tolist()
 
 
-def test_attention_leader_stays_to_the_bit(graphs: Graphs) -> None:
+@both_ways
+def test_attention_leader_stays_to_the_bit(graphs: Graphs, way: str) -> None:
     Z, A = random_cloud(3, 300, 3)
     w = np.random.default_rng(0).uniform(0.1, 7, 300)
     dense = graphs.dense(Z[None], A, w[None], 1e-12, alpha=0.3)
-    streaming, sets = graphs.streaming(Z, A, 1e-12, w, alpha=0.3)
+    cloud, sets = graphs.cloud(way, Z, A, 1e-12, w, alpha=0.3)
     leader = (sets.sum(axis=1) == 1) & sets.diagonal()
     assert leader.sum() > 3
     assert (dense["Z1"][0][leader] == Z[leader]).all()
-    assert (streaming["Z1"][leader] == Z[leader]).all()
+    assert (cloud["Z1"][leader] == Z[leader]).all()
 
 
+@both_ways
 @pytest.mark.parametrize(("n", "d"), [(9, 2), (400, 3), (1200, 8)])
-def test_attention_in_float32_finds_the_sets_of_separated_scores(graphs32: Graphs, n: int, d: int) -> None:
+def test_attention_in_float32_finds_the_sets_of_separated_scores(
+    graphs32: Graphs, n: int, d: int, way: str
+) -> None:
     Z = random_cloud(n, n, d)[0].astype(np.float32).astype(np.float64)
     tau = 2e-6
     scores = Z @ Z.T
@@ -299,10 +332,29 @@ def test_attention_in_float32_finds_the_sets_of_separated_scores(graphs32: Graph
     )  # float32 cannot tell: either is right
     C = reference.argmax_sets(Z, tau=tau)
     dense = graphs32.dense(Z[None], np.eye(d), np.ones((1, n)), tau)
-    _, sets = graphs32.streaming(Z, np.eye(d), tau)
+    _, sets = graphs32.cloud(way, Z, np.eye(d), tau)
     assert blurred.mean() < 0.05
     assert (dense["C"][0] == C)[~blurred].all()
     assert (sets == C)[~blurred].all()
+
+
+@both_ways
+@pytest.mark.parametrize("n", [1, 2, 35, 36, 37, 71, 72, 73, 108])
+def test_cloud_attention_of_one_and_of_many_runs_names_its_sets_and_gaps(
+    graphs: Graphs, n: int, way: str
+) -> None:
+    """Runs are filled up; where all scores are negative, the filling is still neither best nor second."""
+    rng = np.random.default_rng(n)
+    Z = rng.standard_normal((n, 2))
+    Z[:, 0] += 9
+    Z[0] = [-1.0, 0.0]
+    C = reference.argmax_sets(Z)
+    scores = Z @ Z.T
+    rest = np.where(C, -np.inf, scores).max(axis=1)
+    gap = (scores.max(axis=1) - rest) / (reference.norms(Z) * reference.norms(Z).max())
+    found, sets = graphs.cloud(way, Z, np.eye(2), 1e-12, reach=2.5)
+    assert (sets == C).all()
+    np.testing.assert_allclose(found["gap"], gap, rtol=0, atol=1e-13)
 
 
 def test_certificate_of_the_square_asks_for_stable_means(graphs: Graphs) -> None:
@@ -328,7 +380,7 @@ def test_jump_equals_running_the_layers(graphs: Graphs) -> None:
 def test_exported_graph_shows_attention_by_name_and_uses_standard_operators_only() -> None:
     model = build_dynamics()
     names = {function.name for function in model.functions}
-    assert {"Dynamics", "Layer", "StreamingAttention", "Screen", "Refine", "Step"} <= names
+    assert {"Dynamics", "Layer", "MatrixAttention", "StreamingAttention", "Screen", "Decide", "Step"} <= names
     assert [node.op_type for node in model.graph.node] == ["Dynamics"]
     for function in model.functions:
         for node in walk(function.node):
@@ -336,6 +388,13 @@ def test_exported_graph_shows_attention_by_name_and_uses_standard_operators_only
                 node.op_type
             )
     onnx.checker.check_model(model)
+
+
+def test_bundled_graph_is_the_one_built_here() -> None:
+    bundle = read_bundle(BUNDLED_MODELS / "dynamics")
+    if bundle.card["versions"]["onnxscript"] != onnxscript.__version__:
+        pytest.skip("another onnxscript than the one that wrote the bundle")
+    assert build_dynamics().SerializeToString() == bundle.model
 
 
 def walk(nodes: Any) -> list[Any]:

@@ -344,3 +344,64 @@ def test_run_reports_progress_and_has_no_result_before_its_end(dynamics: Dynamic
     assert [progress.layer for progress in steps] == [1]
     assert steps.result.certified_layer == 1
     assert next(steps, None) is None
+
+
+# --- the two ways of computing attention
+
+
+def grid_and_noise(d: int) -> Floats:
+    """2048 points: their pairs are just few enough for one matrix of scores. The grid ties by the dozen."""
+    rng = np.random.default_rng(d)
+    side = np.arange(-3.0, 4.0)
+    grid = np.stack(np.meshgrid(*[side] * d), axis=-1).reshape(-1, d)
+    grid = rng.permutation(grid[grid.any(axis=1)])[:700]
+    return np.concatenate([grid, rng.uniform(-2.5, 2.5, (2048 - len(grid), d))])
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+@pytest.mark.parametrize(("tie_tolerance", "layers"), [(0.0, 1), (1e-12, 6)])
+def test_dynamics_gives_the_same_on_both_sides_of_the_size_that_parts_the_ways(
+    dynamics: Dynamics, d: int, tie_tolerance: float, layers: int
+) -> None:
+    """A token more, which nobody can attend to, takes a cloud from the matrix of scores to the bounds.
+
+    Compared to the bit, ties are only sure to be the same while coordinates are small integers.
+    """
+    Z = grid_and_noise(d)
+    extra = np.full((1, d), 0.1)
+    names = [
+        "points",
+        "since",
+        "key",
+        "hint",
+        "clear",
+        "layer",
+        "target",
+        "size",
+        "ties",
+        "certified",
+        "margin",
+    ]
+    found = []
+    for points, key in ((Z, np.ones(2048, np.bool_)), (np.concatenate([Z, extra]), np.arange(2049) < 2048)):
+        n = len(points)
+        feeds = {
+            "points": points, "since": np.full(n, -1), "key": key, "hint": np.arange(n),
+            "weights": np.ones(n), "A": np.eye(d), "clear": np.array(True),
+            "layer": np.array(0), "layers": np.array(layers), "last": np.array(20),
+            "alpha": np.array(0.7), "tolerance": np.array(-1.0), "reach": np.array(2.5),
+            "tie_tolerance": np.array(tie_tolerance), "guard": np.array(max(tie_tolerance, 1e-14)),
+        }  # fmt: skip
+        out = dynamics.session.run(feeds, [f"{name}_out" for name in names])
+        found.append(dict(zip(names, out, strict=True)))
+    few, many = found
+    ties = [{(i, j) for i, j in each["ties"].T.tolist() if i < 2048} for each in found]
+    assert ties[0] == ties[1]
+    assert ties[0]
+    for name in ("since", "key", "hint", "size"):
+        np.testing.assert_array_equal(few[name], many[name][:2048])
+    for name in ("clear", "layer", "certified"):
+        assert few[name] == many[name]
+    np.testing.assert_allclose(few["points"], many["points"][:2048], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(few["target"], many["target"][:2048], rtol=0, atol=1e-13)
+    assert few["margin"] == pytest.approx(many["margin"], abs=1e-13)
