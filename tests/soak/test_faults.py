@@ -1,4 +1,4 @@
-"""What breaks in real life, done on purpose: what must then hold (docs/reliability.md: what was seen)."""
+"""What breaks in real life, done on purpose: what must then hold; the chronicle keeps what was seen."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import psutil
@@ -22,11 +24,14 @@ from benchmarks.load import ask, post
 from benchmarks.servers import free_port
 from service.settings import BUNDLED_MODELS
 from tests.server import Server, serving
+from tests.soak import chronicle as faults
+from tests.soak.chronicle import Chronicle
 from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import Question, prepare
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 
+SERVE = [sys.executable, "-m", "service.cli", "serve"]
 REQUEST = post("/classify", b'{"input": "a superb film"}')
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 Mix = list[tuple[float, list[Question]]]
@@ -37,14 +42,29 @@ def mix() -> Mix:
     return prepare()
 
 
+@pytest.fixture(scope="module")
+def chronicle() -> Iterator[Chronicle]:
+    chronicle = Chronicle()
+    yield chronicle
+    chronicle.write()
+
+
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     return Path(shutil.copytree(BUNDLED_MODELS, tmp_path / "models"))
 
 
 def workers(server: Server) -> list[psutil.Process]:
-    children = psutil.Process(server.process.pid).children()
-    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    """The living ones; the dead whom nobody has buried yet have no command line."""
+    found = []
+    for child in psutil.Process(server.process.pid).children():
+        with suppress(psutil.NoSuchProcess):  # ZombieProcess is one
+            found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+    return found
+
+
+def clean_environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
 
 
 def eventually(condition: Callable[[], bool], within_s: float = 30) -> None:
@@ -63,22 +83,58 @@ def crowd_during(server: Server, mix: Mix, fault: Callable[[], None], seconds: f
         return asking.result()
 
 
-def test_killed_worker_breaks_only_its_own_connections(mix: Mix) -> None:
+def whole(server: Server) -> bool:
+    """Whether both workers are loaded, warm and taking requests, as /metrics tells of all of them."""
+    try:
+        status, page = ask(server.port, b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
+    except OSError:
+        return False
+    return status == 200 and b"hardmax_ready 2.0" in page
+
+
+def killed(server: Server, mix: Mix, victims: Callable[[], list[psutil.Process]]) -> tuple[Tally, float]:
+    """The crowd around the death of some workers, and how long until both places were filled again."""
+    eventually(lambda: whole(server))
+    times: list[float] = []
+
+    def fault() -> None:
+        dying = victims()
+        for each in dying:
+            each.kill()
+        began = time.monotonic()
+        eventually(lambda: len(workers(server)) == 2 and not any(each.is_running() for each in dying))
+        eventually(lambda: whole(server))
+        times.append(time.monotonic() - began)
+
+    tally = crowd_during(server, mix, fault)
+    return tally, times[0]
+
+
+def test_killed_worker_breaks_only_its_own_connections(mix: Mix, chronicle: Chronicle) -> None:
     with serving(workers=2, log_level="error") as server:
-        eventually(lambda: len(workers(server)) == 2)
-        victim = workers(server)[0]
-        tally = crowd_during(server, mix, victim.kill)
-        eventually(lambda: len(workers(server)) == 2 and not victim.is_running())
-        print(f"\nkilled: {tally.asked} asked, {len(tally.broken)} broken: {tally.broken[:3]}")
+        tally, whole_after_s = killed(server, mix, lambda: workers(server)[:1])
         assert tally.wrong == []
         assert len(tally.broken) <= 16, "at most what each caller had on the way"
         assert len(tally.accepted_s) > 50
         assert server.stop() == 0
+    happened = "the supervisor started another, the other worker went on; callers saw a reset at once"
+    chronicle.tell(faults.KILLED, happened, tally, whole_after_s)
 
 
-def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix) -> None:
+def test_killing_all_workers_at_once_costs_what_was_on_the_way(mix: Mix, chronicle: Chronicle) -> None:
     with serving(workers=2, log_level="error") as server:
-        eventually(lambda: len(workers(server)) == 2)
+        tally, whole_after_s = killed(server, mix, lambda: workers(server))
+        assert tally.wrong == []
+        assert len(tally.broken) <= 16, "who comes meanwhile waits at the socket, which the supervisor holds"
+        assert len(tally.accepted_s) > 50
+        assert server.stop() == 0
+    happened = "what was on the way was lost; who came meanwhile waited at the socket for the new workers"
+    chronicle.tell(faults.ALL_KILLED, happened, tally, whole_after_s)
+
+
+def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix, chronicle: Chronicle) -> None:
+    with serving(workers=2, log_level="error") as server:
+        eventually(lambda: whole(server))
         victim = workers(server)[0]
 
         def fault() -> None:
@@ -87,28 +143,47 @@ def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix) -> No
             victim.resume()
 
         tally = crowd_during(server, mix, fault)
-        longest = max(tally.accepted_s)
-        print(f"\nstopped 3 s: {tally.asked} asked, {len(tally.broken)} broken, longest {longest:.1f} s")
         assert tally.wrong == []
         assert tally.broken == []
         assert server.stop() == 0
+    happened = "its connections waited, the other worker went on; continued, it answered"
+    chronicle.tell(faults.STOPPED, happened, tally)
 
 
-def test_full_disk_for_logs_stops_no_request() -> None:
+def test_stopped_worker_cannot_hold_up_the_end(chronicle: Chronicle) -> None:
+    with serving(workers=2, log_level="error", shutdown_grace_s=2) as server:
+        eventually(lambda: whole(server))
+        family = workers(server)
+        family[0].suspend()
+        began = time.monotonic()
+        code = server.stop()
+        took = time.monotonic() - began
+        assert took < 2 + 5 + 5, "the grace, what the supervisor adds to it, and some"
+        assert code != 0, "a worker had to be killed, and the exit code says so"
+        assert not any(each.is_running() for each in family)
+    happened = (
+        f"killed when the grace of 2 s and 5 s more were over: ended after {took:.1f} s, nothing left behind"
+    )
+    chronicle.tell(faults.STOPPED_FOR_GOOD, happened)
+
+
+def test_full_disk_for_logs_stops_no_request(mix: Mix, chronicle: Chronicle) -> None:
     port = free_port()
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--log-level", "debug"]
-        process = subprocess.Popen(command, env=environ, stdout=full, stderr=full)
+        process = subprocess.Popen([*SERVE, "--port", str(port), "--log-level", "debug"],
+                                   env=clean_environ(), stdout=full, stderr=full)  # fmt: skip
     try:
         eventually(lambda: process.poll() is not None or _answers(port))
         assert process.poll() is None, f"it ended with {process.returncode}"
-        assert {ask(port, REQUEST)[0] for _ in range(200)} == {200}
-        assert ask(port, post("/classify", b"{"))[0] == 400
+        tally = asyncio.run(Crowd(port, mix, 16, 100).ask_for(10))
+        assert tally.wrong == []
+        assert tally.broken == []
+        assert len(tally.accepted_s) > 50
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(30)
     assert code in (0, 120), "120 is Python's own: it could not flush its log at the end"
+    chronicle.tell(faults.FULL_LOG, f"every request answered, log lines lost; ended with {code}", tally)
 
 
 def _answers(port: int) -> bool:
@@ -118,17 +193,20 @@ def _answers(port: int) -> bool:
         return False
 
 
-def test_corrupt_bundle_stops_the_start_and_says_why(models: Path) -> None:
+def test_corrupt_bundle_stops_the_start_and_says_why(models: Path, chronicle: Chronicle) -> None:
     graph = models / "sentiment" / "model.onnx"
     graph.write_bytes(graph.read_bytes()[:-100])
-    with (
-        pytest.raises(RuntimeError, match=r"model\.onnx is not the file its card describes"),
-        serving(models),
-    ):
-        pass
+    command = [*SERVE, "--port", "0", "--models-dir", str(models)]
+    ended = subprocess.run(command, env=clean_environ(), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "model.onnx is not the file its card describes" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    chronicle.tell(faults.CORRUPT_START, "the start stopped with exit code 2 and a line that names the file")
 
 
-def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(models: Path, mix: Mix) -> None:
+def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
+    models: Path, mix: Mix, chronicle: Chronicle
+) -> None:
     with serving(models, log_level="warning") as server:
 
         def fault() -> None:
@@ -144,11 +222,13 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(models: Path, mix
         refused = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: x\r\n\r\n")[1])["refused"]
         assert {each["name"] for each in refused} >= {"sentiment", "dynamics"}
         assert server.stop() == 0
+    happened = "the old models went on serving; /info and the log say what was refused and why"
+    chronicle.tell(faults.CORRUPT_RELOAD, happened, tally)
 
 
 @pytest.mark.skipif(not FAKETIME.exists(), reason="needs libfaketime (apt-get install faketime)")
 def test_clock_that_jumps_changes_no_answer_and_no_deadline(
-    mix: Mix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mix: Mix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chronicle: Chronicle
 ) -> None:
     offset = tmp_path / "offset"
     offset.write_text("+0\n")
@@ -159,15 +239,32 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
     with serving(log_level="error") as server:
         monkeypatch.delenv("LD_PRELOAD")
 
+        seen: list[float] = []
+
         def fault() -> None:
             for jump in ("+1d", "-2d", "+0"):
                 offset.write_text(f"{jump}\n")
-                time.sleep(1)
+                time.sleep(2)
+                seen.append(_hours_off(server.port))
 
-        tally = crowd_during(server, mix, fault)
+        tally = crowd_during(server, mix, fault, seconds=12)
         assert tally.wrong == []
         assert tally.broken == []
         assert server.stop() == 0
+    assert seen == pytest.approx([24, -48, 0], abs=0.1), "the server's own clock did jump"
+    happened = (
+        "nothing: deadlines and pauses run on the monotonic clock; only dates in answers and log jumped"
+    )
+    chronicle.tell(faults.CLOCK, happened, tally)
+
+
+def _hours_off(port: int) -> float:
+    """How far the clock of the server is from ours, by the date in its answers."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        head = connection.recv(4096).decode()
+    [date] = [line for line in head.splitlines() if line.lower().startswith("date:")]
+    return (parsedate_to_datetime(date[5:].strip()).timestamp() - time.time()) / 3600
 
 
 @pytest.fixture
@@ -185,7 +282,7 @@ def dribblers() -> Iterator[Callable[[int, int], list[socket.socket]]]:
 
 
 def test_callers_of_one_byte_a_second_hold_up_nobody(
-    mix: Mix, dribblers: Callable[[int, int], list[socket.socket]]
+    mix: Mix, dribblers: Callable[[int, int], list[socket.socket]], chronicle: Chronicle
 ) -> None:
     with serving(max_concurrent_requests=64, log_level="error") as server:
         slow = dribblers(server.port, 200)
@@ -196,8 +293,9 @@ def test_callers_of_one_byte_a_second_hold_up_nobody(
                     each.send(REQUEST[at : at + 1])
                 time.sleep(1)
             tally = asking.result()
-        print(f"\n200 slow callers: {tally.asked} asked, {tally.refused} refused, {len(tally.broken)} broken")
         assert tally.wrong == []
         assert tally.broken == []
         assert tally.refused == 0, "a caller who has not finished asking takes no place"
         assert server.stop() == 0
+    happened = "others were answered as if they were not there: only a whole request takes a place"
+    chronicle.tell(faults.DRIBBLE, happened, tally)

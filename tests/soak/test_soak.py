@@ -21,6 +21,7 @@ CALLERS = 96
 PLACES = 32  # MAX_CONCURRENT_REQUESTS
 CAPACITY_S = 8.0
 P99_BOUND_S = 5.0
+MEMORY_POINTS = 12
 
 
 @pytest.mark.soak
@@ -33,7 +34,7 @@ def test_service_under_twice_its_capacity_stays_right_and_does_not_grow() -> Non
             server = running.enter_context(serving(max_concurrent_requests=PLACES, log_level="error"))
         with pinned({cpus[-1]}):
             capacity = asyncio.run(Crowd(server.port, mix, PLACES // 2).ask_for(CAPACITY_S))
-            rate = 2 * len(capacity.accepted_s) / CAPACITY_S
+            rate = 2 * capacity.asked / CAPACITY_S
             with Watch(server.process.pid) as watch:
                 before = watch.now()
                 tally = asyncio.run(Crowd(server.port, mix, CALLERS, rate).ask_for(60 * MINUTES))
@@ -47,6 +48,7 @@ def test_service_under_twice_its_capacity_stays_right_and_does_not_grow() -> Non
 def judge(tally: Tally, watch: Watch, before: Sample, after: Sample) -> None:
     assert tally.wrong == []
     assert tally.broken == []
+    assert tally.refused > 0, "nobody was refused: this was no overload"
     assert after.files <= before.files + 2
     assert after.threads <= before.threads + 8, (
         "threads of pools are made when first needed; no more than that"
@@ -62,6 +64,7 @@ def write(tally: Tally, watch: Watch, rate: float, before: Sample, after: Sample
     for subject, value in {
         "requests offered a second": rate,
         "requests asked": tally.asked,
+        "requests asked a second": tally.asked / (60 * MINUTES),
         "accepted": len(tally.accepted_s),
         "refused with 429": tally.refused,
         "callers who left": tally.left,
@@ -78,6 +81,9 @@ def write(tally: Tally, watch: Watch, rate: float, before: Sample, after: Sample
         "threads after": after.threads,
     }.items():
         figures.add(subject, {}, [float(value)])
+    memory = record.table("memory", "Memory of the service", unit="MB", better="neither")
+    for sample in watch.samples[:: max(1, len(watch.samples) // MEMORY_POINTS)]:
+        memory.add("ours", {"minute": round(sample.at_s / 60, 1)}, [sample.memory_mb])
     took = record.table("p99", "99th percentile of accepted requests", unit="ms", better="neither")
     for kind, seconds in sorted(tally.took_s.items()):
         took.add("accepted", {"kind": kind}, [tally.quantile_s(0.99, kind) * 1e3], f"{len(seconds)} requests")
