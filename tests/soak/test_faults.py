@@ -253,7 +253,8 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
         assert server.stop() == 0
     assert seen == pytest.approx([24, -48, 0], abs=0.1), "the server's own clock did jump"
     happened = (
-        "nothing: deadlines and pauses run on the monotonic clock; only dates in answers and log jumped"
+        "nothing: deadlines and pauses run on the monotonic clock; only dates in answers and log jumped "
+        "(libfaketime opens a file at every look at the clock, which slows all)"
     )
     chronicle.tell(faults.CLOCK, happened, tally)
 
