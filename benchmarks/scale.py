@@ -94,7 +94,12 @@ def _climb(times: Table, memory: Table, cases: list[Case], until: float) -> None
         if expected > DEAREST_S or time.monotonic() > until:
             times.add("ours", case, [], note=f"not run: up to {expected:.0f} s expected")
             continue
-        layer_s, megabytes = _elsewhere(n, d)
+        try:
+            layer_s, megabytes = _elsewhere(n, d)
+        except subprocess.SubprocessError as failed:
+            took, before = 2 * DEAREST_S, case
+            times.add("ours", case, [], note=f"no answer: {type(failed).__name__}")
+            continue
         times.add("ours", case, layer_s)
         memory.add("ours", case, [megabytes])
         took, before = min(layer_s), case
@@ -103,7 +108,8 @@ def _climb(times: Table, memory: Table, cases: list[Case], until: float) -> None
 
 def _elsewhere(n: int, d: int) -> tuple[list[float], float]:
     command = [sys.executable, "-m", "benchmarks.scale", "--layer", f"{n},{d}"]
-    layer_s, megabytes = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    done = subprocess.run(command, check=True, capture_output=True, timeout=2 * DEAREST_S)
+    layer_s, megabytes = json.loads(done.stdout)
     return layer_s, megabytes
 
 
