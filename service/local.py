@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.api.control import answer as control_answer
+from service.api.documents import Records
 from service.api.dynamics import answer as dynamics_answer
 from service.bundle import Bundle, list_bundles, read_bundle
 from service.dynamics import Dynamics, Limits, Parameters, Result
@@ -153,7 +154,7 @@ class Local:
 
 def _plain(value: Any) -> Any:
     """Arrays as lists, all the way down."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | Records):
         return value.tolist()
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}

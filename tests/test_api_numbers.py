@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-import sys
-import threading
 import time
 
 import numpy as np
 import pytest
 
-from service.api.numbers import ROWS, WHOLE, read_document, read_rows, write_document, write_rows
+from service.api.documents import NUMBERS, OBJECTS, Records, write_document, write_rows
+from service.api.numbers import WHOLE, read_arrays, read_document, read_rows
 from service.errors import HardmaxError, InvalidInput, MalformedInput, TooLarge
 
 LIMITS = {"max_rows": 10**6, "max_columns": 10}
@@ -91,51 +90,106 @@ def test_large_documents_without_a_plain_array_are_refused_unparsed() -> None:
         read_document(b'{"points": {"x": "' + b"a" * 5_000_000 + b'"}}', "points")
 
 
-@pytest.mark.parametrize("rows", [0, 1, ROWS, ROWS + 1, 3 * ROWS])
+SEQUENCES = [POINTS[:7], POINTS[7:9000], POINTS[9000:9001], *([[point] for point in POINTS[9001:12000]])]
+
+
+def read_sequences(text: str, most: int = 3003, **limits: int) -> list[np.ndarray]:
+    document = read_document(f'{{"model": "m", "sequences": {text}}}'.encode(), "sequences")
+    return read_arrays(document["sequences"], "sequences", most=most, **(LIMITS | limits))
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_sequences_are_read_as_json_reads_them(few: bool) -> None:
+    sequences = [sequence[:3] for sequence in SEQUENCES[:5]] if few else SEQUENCES
+    text = json.dumps(sequences)
+    assert (len(text) <= WHOLE) is few
+    for written in (text, text.replace("]], [[", "] ]\n ,[ [")):
+        assert [array.tolist() for array in read_sequences(written)] == sequences
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "param"),
+    [
+        (", [[1, 2, 3], [1, 2]]]", InvalidInput, "sequences[3002][1]"),
+        (", [[1, 2, 3], [1, 2, NaN]]]", InvalidInput, "sequences[3002][1][2]"),
+        (", []]", InvalidInput, "sequences[3002]"),
+        (", 7]", InvalidInput, "sequences[3002]"),
+        (", [[[1]]]]", InvalidInput, "sequences[3002][0][0]"),
+        (", [[1, 2, 3]]]]", MalformedInput, None),
+        (", [[1, 2, 3]]", MalformedInput, None),
+        ("", MalformedInput, None),
+    ],
+)
+def test_long_sequences_that_are_broken_are_refused(
+    end: str, kind: type[HardmaxError], param: str | None
+) -> None:
+    with pytest.raises(kind) as refused:
+        read_sequences(json.dumps(SEQUENCES)[:-1] + end)
+    assert refused.value.param == param
+
+
+def test_long_sequences_are_refused_over_their_limits() -> None:
+    text = json.dumps(SEQUENCES)
+    with pytest.raises(TooLarge, match="more than 3001 sequences"):
+        read_sequences(text, most=3001)
+    with pytest.raises(TooLarge, match=r"sequences\[1\] has more than 8992 rows"):
+        read_sequences(text, max_rows=8992)
+
+
+def test_documents_with_much_beside_their_long_array_are_refused_unparsed() -> None:
+    beside = ",".join(f'"n{number}": 0' for number in range(200_000))
+    with pytest.raises(InvalidInput, match="little beside it"):
+        read_document(f'{{"points": {LONG}, {beside}}}'.encode(), "points")
+
+
+@pytest.mark.parametrize("rows", [0, 1, NUMBERS // 2, NUMBERS // 2 + 1, 3 * NUMBERS])
 def test_rows_are_written_as_json_writes_them(rows: int) -> None:
     array = np.random.default_rng(1).normal(size=(rows, 2))
     assert json.loads(b"".join(write_rows(array))) == array.tolist()
 
 
+def test_wide_rows_are_written_a_few_at_a_time() -> None:
+    pieces = list(write_rows(np.ones((64, NUMBERS // 16))))
+    assert len(pieces) == 5
+    assert np.shape(json.loads(b"".join(pieces))) == (64, NUMBERS // 16)
+
+
 def test_documents_with_arrays_in_them_are_written_whole() -> None:
-    long = np.arange(3 * ROWS)
+    long = np.arange(3 * NUMBERS)
+    count = OBJECTS + 5
+    records = Records(
+        id=np.arange(count),
+        kind=np.where(np.arange(count) % 2, "a", "b"),
+        place=np.full((count, 2), np.inf),
+        leaders=[np.arange(i % 3) for i in range(count)],
+    )
     document = {
         "a": {"b": long, "c": [np.ones((2, 2)), np.zeros((1, 2))]},
-        "d": [{"e": 1}] * (ROWS + 5),
-        "f": None,
-    }
-    found = json.loads(b"".join(write_document(document)))
-    assert found == {
-        "a": {"b": long.tolist(), "c": [[[1, 1], [1, 1]], [[0, 0]]]}, "d": [{"e": 1}] * (ROWS + 5), "f": None,
+        "d": records, "e": Records(id=np.arange(0)), "f": None,
     }  # fmt: skip
+    rows = [
+        {"id": i, "kind": "ba"[i % 2], "place": [None, None], "leaders": list(range(i % 3))}
+        for i in range(count)
+    ]
+    assert json.loads(b"".join(write_document(document))) == {
+        "a": {"b": long.tolist(), "c": [[[1, 1], [1, 1]], [[0, 0]]]}, "d": rows, "e": [], "f": None,
+    }  # fmt: skip
+    assert [row["leaders"] for row in records.tolist()] == [row["leaders"] for row in rows]
 
 
-def test_reading_two_hundred_thousand_points_leaves_the_interpreter_to_others() -> None:
-    """Counted in the reader's CPU time between two turns of another thread, however busy the machine is."""
-    body = json.dumps({"points": np.random.default_rng(2).normal(size=(200_000, 2)).tolist()}).encode()
-    turns: list[float] = []
-    done = threading.Event()
-    clock = {"reader": 0}
-
-    def other() -> None:
-        while not done.is_set():
-            turns.append(time.clock_gettime(clock["reader"]))
-            time.sleep(0.0005)
-
-    clock["reader"] = time.pthread_getcpuclockid(threading.get_ident())
-    thread = threading.Thread(target=other)
+def test_long_documents_are_written_in_short_steps() -> None:
+    count = 200_000
+    places = np.random.default_rng(3).normal(size=(count, 2))
+    records = Records(index=np.arange(count), point=places, leaders=[*np.arange(count)[:, None]])
+    pieces = write_document({"leaders": records, "limits": places, "wide": places.reshape(-1, 400)})
+    longest_s = 0.0
     gc.collect()
-    gc.freeze()  # as a started server does: what other tests left here is not the reader's to collect
+    gc.freeze()  # as a started server does: what other tests left here is not the writer's to collect
     try:
-        thread.start()
-        points = read_rows(read_document(body, "points")["points"], "points", **LIMITS)
-        b"".join(write_rows(points))
+        began = time.thread_time()
+        for _ in pieces:
+            longest_s = max(longest_s, time.thread_time() - began)
+            began = time.thread_time()
     finally:
-        done.set()
-        thread.join()
         gc.unfreeze()
-    assert len(points) == 200_000
-    # A busy machine may keep the other thread waiting now and then; a reader that holds the lock, always.
-    assert len(turns) > 8
-    assert np.median(np.diff(turns)) < 0.05
-    assert sys.getswitchinterval() <= 0.005
+    assert longest_s < 0.05

@@ -9,9 +9,10 @@ import numpy as np
 
 from service.api import dynamics as api_dynamics
 from service.api import examples
+from service.api.documents import write_document
 from service.api.exchange import Exchange, Reply
 from service.api.media import require_json
-from service.api.numbers import Array, read_document, read_rows, write_document
+from service.api.numbers import Array, read_document, read_rows
 from service.api.problems import validate
 from service.errors import InvalidInput
 from service.lane import Lane

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from service.api import examples
+from service.api.documents import Records, write_document
 from service.api.exchange import Exchange, Reply
 from service.api.media import JSON, NDJSON, NPY, NPZ, body_type, wanted
-from service.api.numbers import WHOLE, read_document, read_npy, read_rows, write_document
+from service.api.numbers import WHOLE, read_document, read_npy, read_rows
 from service.api.problems import input_error, status_of, validate
 from service.errors import DeadlineExceeded, HardmaxError, InvalidInput, MalformedInput
 from service.lane import Lane
@@ -147,7 +148,8 @@ def as_parameters(wire: DynamicsParameters) -> Parameters:
 
 
 def answer(result: Result, include: Sequence[str] = ("assignment",)) -> dict[str, Any]:
-    """A result in the words of the contract. Long arrays stay arrays: see `write_document`."""
+    """A result in the words of the contract. What may be long stays arrays: see `write_document`."""
+    leaders, clusters = result.leaders, result.clusters
     document: dict[str, Any] = {
         "n": result.n,
         "d": result.d,
@@ -156,33 +158,27 @@ def answer(result: Result, include: Sequence[str] = ("assignment",)) -> dict[str
         "layers": result.layers,
         "certified_layer": result.certified_layer,
         "margin": result.margin,
-        "leaders": [
-            {
-                "index": leader.index,
-                "since_layer": leader.since_layer,
-                "point": leader.point.tolist(),
-                "followers": leader.followers,
-                "cluster": leader.cluster,
-            }
-            for leader in result.leaders
-        ],
-        "clusters": [
-            {
-                "id": cluster.id,
-                "kind": cluster.kind,
-                "leaders": list(cluster.leaders),
-                "limit": cluster.limit.tolist(),
-                "size": cluster.size,
-            }
-            for cluster in result.clusters
-        ],
+        "leaders": Records(
+            index=leaders.index,
+            since_layer=leaders.since_layer,
+            point=leaders.point,
+            followers=leaders.followers,
+            cluster=leaders.cluster,
+        ),
+        "clusters": Records(
+            id=np.arange(len(clusters)),
+            kind=np.where(clusters.tie, "tie", "leader"),
+            leaders=clusters.leaders,
+            limit=clusters.limit,
+            size=clusters.size,
+        ),
     }
     if "assignment" in include:
         document["assignment"] = result.assignment
     if "limits" in include:
         document["limits"] = result.limits
     if "polytope" in include:
-        document["polytope"] = {"vertices": result.vertices.tolist()}
+        document["polytope"] = {"vertices": result.vertices}
     if "trajectory" in include:
         assert result.trajectory is not None
         kept = result.trajectory
@@ -198,13 +194,13 @@ def pieces(request_id: str, result: Result, include: Sequence[str]) -> list[byte
 def npz(request_id: str, result: Result, include: Sequence[str]) -> list[bytes]:
     """The answer's arrays as `numpy.savez` writes them, and its summary as JSON in the array `summary`."""
     document = answer(result, ())
-    leaders, clusters = document.pop("leaders"), document.pop("clusters")
+    summary = {name: value for name, value in document.items() if not isinstance(value, Records)}
     arrays: dict[str, Any] = {
-        "leaders": np.array([each["index"] for each in leaders], np.int64),
-        "since_layer": np.array([each["since_layer"] for each in leaders], np.int64),
-        "cluster_limits": np.array([each["limit"] for each in clusters], np.float64),
-        "cluster_sizes": np.array([each["size"] for each in clusters], np.int64),
-        "summary": np.array(to_json({"id": request_id, **document}).decode()),
+        "leaders": result.leaders.index,
+        "since_layer": result.leaders.since_layer,
+        "cluster_limits": result.clusters.limit,
+        "cluster_sizes": result.clusters.size,
+        "summary": np.array(to_json({"id": request_id, **summary}).decode()),
     }
     if "assignment" in include:
         arrays["assignment"] = result.assignment
@@ -216,7 +212,8 @@ def npz(request_id: str, result: Result, include: Sequence[str]) -> list[bytes]:
         arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
     stream = io.BytesIO()
     np.savez(stream, **arrays)
-    return [stream.getvalue()]
+    stream.seek(0)
+    return list(iter(lambda: stream.read(WHOLE), b""))
 
 
 def _from_query(query: bytes) -> DynamicsParameters:
@@ -246,6 +243,7 @@ def _matrix(text: str) -> Any:
 async def _each(parts: list[bytes]) -> AsyncGenerator[bytes]:
     for part in parts:
         yield part
+        await asyncio.sleep(0)  # others have their turn, even where the caller takes all at once
 
 
 def _last_words(failure: HardmaxError, exchange: Exchange) -> bytes:

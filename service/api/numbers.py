@@ -1,4 +1,4 @@
-"""Arrays of numbers in and out of JSON and npy, in pieces: no step holds the interpreter for long.
+"""Arrays of numbers out of JSON and npy, in pieces: no step holds the interpreter for long.
 
 A cloud of 200,000 points is megabytes of JSON. Parsing them in one call would hold Python's lock, and with
 it the event loop, for as long as it takes, even from another thread. So a long array is cut at its rows and
@@ -15,7 +15,7 @@ from tokenize import TokenError
 from typing import Any
 
 import numpy as np
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
 
@@ -23,7 +23,6 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 WHOLE = 128 * 1024  # bytes of JSON parsed in one call: about a millisecond
 PIECE = 64 * 1024
-ROWS = 4096  # rows rendered in one call
 SKELETON = 2 * 1024 * 1024  # what may remain of a document beside its long array
 
 _MEMBER = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+"((?:[^"\\]|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+')
@@ -38,11 +37,11 @@ def read_document(body: bytes, field: str) -> dict[str, Any]:
     if len(body) <= WHOLE:
         return _object(_parse(body))
     span = _find(body, field.encode())
+    start, end = span or (0, 0)
+    if len(body) - (end - start) > SKELETON:
+        raise InvalidInput(f"{field} should be an array of numbers, and little beside it", param=field)
     if span is None:
-        if len(body) > SKELETON:
-            raise InvalidInput(f"{field} should be an array of arrays of numbers", param=field)
         return _object(_parse(body))
-    start, end = span
     document = _object(_parse(body[:start] + b'"\\u0000"' + body[end:]))
     if document[field] != "\0":  # a second member of that name took its place
         raise InvalidInput(f"{field} is given twice", param=field)
@@ -51,40 +50,92 @@ def read_document(body: bytes, field: str) -> dict[str, Any]:
 
 
 class _Pieces:
-    """A long array of rows that is still text: iterating parses it, piece by piece."""
+    """A long array of rows, or of arrays of rows, that is still text: parsed piece by piece."""
 
     def __init__(self, body: bytes, start: int, end: int) -> None:
         self._body = body
         self._start = start + 1  # inside the outer brackets
         self._end = end - 1
 
-    def __iter__(self) -> Iterator[list[Any]]:
+    def _texts(self) -> Iterator[bytes]:
         position = self._start
         while position < self._end:
             cut = _ROW_END.search(self._body, position + PIECE, self._end)
             stop, after = (cut.start() + 1, cut.end()) if cut else (self._end, self._end)
-            yield _parse(b"[" + self._body[position:stop] + b"]")
+            yield self._body[position:stop]
             position = after
+
+    def rows(self) -> Iterator[Any]:
+        """Some rows at a time."""
+        for text in self._texts():
+            yield _parse(b"[" + text + b"]")
+
+    def arrays(self, param: str) -> Iterator[tuple[Any, bool]]:
+        """Some arrays of rows at a time, and whether the first of them continues the last one before."""
+        inside = 0  # an array that an earlier piece has begun
+        for text in self._texts():
+            deep = inside + text.count(b"[") - text.count(b"]")
+            if deep > 1:
+                raise InvalidInput(f"{param} should be an array of arrays of points", param=param)
+            if deep < 0:
+                raise MalformedInput("the body is not JSON: there are brackets too many")
+            yield _parse(b"[" * (1 + inside) + text + b"]" * (1 + deep)), bool(inside)
+            inside = deep
+        if inside:
+            raise MalformedInput("the body is not JSON: an array has no end")
+
+
+class _Growing:
+    """Rows that come in pieces, on their way to be one array."""
+
+    def __init__(self, param: str, max_rows: int, max_columns: int) -> None:
+        self._param = param
+        self._max_rows = max_rows
+        self._max_columns = max_columns
+        self._parts: list[Array] = []
+        self._count = 0
+
+    def add(self, rows: object) -> None:
+        param = self._param
+        columns = self._parts[0].shape[1] if self._parts else None
+        part = _rows(rows, param, offset=self._count, columns=columns)
+        self._parts.append(part)
+        self._count += len(part)
+        if self._count > self._max_rows:
+            raise TooLarge(f"{param} has more than {self._max_rows} rows (MAX_POINTS)", param=param)
+        if part.shape[1] > self._max_columns:
+            message = f"{param} has {part.shape[1]} columns, more than {self._max_columns} (MAX_DIMENSION)"
+            raise TooLarge(message, param=param)
+
+    def array(self) -> Array:
+        if not self._parts:
+            raise InvalidInput(f"{self._param} is empty", param=self._param)
+        return self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts)
 
 
 def read_rows(value: object, param: str, *, max_rows: int, max_columns: int) -> Array:
     """Rows of equally many finite numbers, as a float64 array [n, d]; what is wrong is named by its index."""
-    pieces = value if isinstance(value, _Pieces) else [value]
-    parts: list[Array] = []
-    count = 0
-    for rows in pieces:
-        columns = parts[0].shape[1] if parts else None
-        part = _rows(rows, param, offset=count, columns=columns)
-        parts.append(part)
-        count += len(part)
-        if count > max_rows:
-            raise TooLarge(f"{param} has more than {max_rows} rows (MAX_POINTS)", param=param)
-        if part.shape[1] > max_columns:
-            message = f"{param} has {part.shape[1]} columns, more than {max_columns} (MAX_DIMENSION)"
-            raise TooLarge(message, param=param)
-    if not parts:
-        raise InvalidInput(f"{param} is empty", param=param)
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    growing = _Growing(param, max_rows, max_columns)
+    for rows in value.rows() if isinstance(value, _Pieces) else [value]:
+        growing.add(rows)
+    return growing.array()
+
+
+def read_arrays(value: object, param: str, *, most: int, max_rows: int, max_columns: int) -> list[Array]:
+    """Up to `most` arrays such as `read_rows` reads."""
+    found: list[_Growing] = []
+    for arrays, continues in value.arrays(param) if isinstance(value, _Pieces) else [(value, False)]:
+        if not isinstance(arrays, list):
+            break
+        for index, rows in enumerate(arrays):
+            if index or not continues:
+                found.append(_Growing(f"{param}[{len(found)}]", max_rows, max_columns))
+            if len(found) > most:
+                raise TooLarge(f"more than {most} {param} (MAX_CLIENT_BATCH_SIZE)", param=param)
+            found[-1].add(rows)
+    if not found:
+        raise InvalidInput(f"{param} should be an array of arrays of points", param=param)
+    return [growing.array() for growing in found]
 
 
 def _rows(rows: object, param: str, *, offset: int, columns: int | None) -> Array:
@@ -122,43 +173,6 @@ def _irregular(rows: list[Any], param: str, offset: int, columns: int) -> Invali
         if len(row) != columns:
             return InvalidInput(f"{place} has {len(row)} numbers, expected {columns}", param=place)
     return InvalidInput(f"{param} should be an array of arrays of numbers", param=param)
-
-
-def write_rows(rows: np.ndarray[Any, Any] | list[Any]) -> Iterator[bytes]:
-    """Rows as JSON text, some thousand at a time. What is not finite becomes null."""
-    opening = b"["
-    for start in range(0, len(rows), ROWS):
-        some = rows[start : start + ROWS]
-        text = to_json(some.tolist() if isinstance(some, np.ndarray) else some, inf_nan_mode="null")
-        yield opening + text[1:-1]
-        opening = b","
-    yield b"]" if len(rows) else b"[]"
-
-
-def write_document(document: dict[str, Any]) -> Iterator[bytes]:
-    """An object whose members may be long arrays, or lists or objects that hold some, in pieces."""
-    opening = b"{"
-    for name, value in document.items():
-        yield opening + to_json(name) + b":"
-        yield from _write(value)
-        opening = b","
-    yield b"}" if document else b"{}"
-
-
-def _write(value: Any) -> Iterator[bytes]:
-    if isinstance(value, np.ndarray):
-        yield from write_rows(value)
-    elif isinstance(value, dict):
-        yield from write_document(value)
-    elif isinstance(value, list) and len(value) > ROWS:
-        yield from write_rows(value)
-    elif isinstance(value, list) and value and isinstance(value[0], np.ndarray):
-        for i, each in enumerate(value):
-            yield b"," if i else b"["
-            yield from write_rows(each)
-        yield b"]"
-    else:
-        yield to_json(value, inf_nan_mode="null")
 
 
 def read_npy(body: bytes, param: str, *, max_rows: int, max_columns: int) -> Array:
@@ -244,5 +258,10 @@ def _numbers(body: bytes, start: int) -> tuple[int, int] | None:
         if match.end() == position:
             break
         position = match.end()
-    end = start + len(body[start:position].rstrip(b" \t\r\n,"))
-    return (start, end) if body[end - 1 : end] == b"]" else None
+    while position > start:
+        tail = body[max(start, position - PIECE) : position]
+        if rest := tail.rstrip(b" \t\r\n,"):
+            end = position - len(tail) + len(rest)
+            return (start, end) if rest.endswith(b"]") else None
+        position -= len(tail)
+    return None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic_core import to_json
 
 from service.api import examples
 from service.api.exchange import Exchange, Reply
 from service.api.media import require_json
-from service.api.numbers import read_document, read_rows
+from service.api.numbers import read_arrays, read_document
 from service.api.problems import validate
-from service.errors import InvalidInput, TooLarge
 from service.lane import Lane
 from service.registry import Registry
 from service.schemas import SequencesEnvelope, SequencesRequest, SequencesResponse
@@ -50,15 +49,14 @@ class ClassifySequences:
         given = document.pop("sequences", None)
         name = validate(SequencesEnvelope, document).model
         model: Sequences = self._registry.find(name, "sequences")
-        results = model.classify([*self._sequences(given)])
+        settings = self._settings
+        sequences = read_arrays(
+            given,
+            "sequences",
+            most=settings.max_client_batch_size,
+            max_rows=settings.max_points,
+            max_columns=settings.max_dimension,
+        )
+        results = model.classify(sequences)
         data = [{"index": index, **result} for index, result in enumerate(results)]
         return to_json({"id": request_id, "model": name, "data": data})
-
-    def _sequences(self, given: object) -> list[Any]:
-        if not isinstance(given, list) or not given:
-            raise InvalidInput("sequences should be an array of sequences of points", param="sequences")
-        if len(given) > self._settings.max_client_batch_size:
-            limit = self._settings.max_client_batch_size
-            raise TooLarge(f"more than {limit} sequences (MAX_CLIENT_BATCH_SIZE)", param="sequences")
-        limits = {"max_rows": self._settings.max_points, "max_columns": self._settings.max_dimension}
-        return [read_rows(each, f"sequences[{index}]", **limits) for index, each in enumerate(given)]

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from service.api.documents import write_document
 from service.api.exchange import Exchange
 from service.api.media import JSON, NPY, body_type
-from service.api.numbers import WHOLE, Array, read_document, read_npy, read_rows, write_document
+from service.api.numbers import WHOLE, Array, read_document, read_npy, read_rows
 from service.api.problems import parse
 from service.bundle import read_bundle
 from service.errors import BundleError, InputError

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from service.api.numbers import WHOLE, read_document, read_npy, read_rows, write_document
+from service.api.documents import write_document
+from service.api.numbers import WHOLE, read_document, read_npy, read_rows
 from service.bundle import read_bundle
 from service.errors import InvalidInput, MalformedInput
 from service.runtime import Runtime

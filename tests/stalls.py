@@ -1,0 +1,81 @@
+"""A server that watches how long its event loop is held up: `python tests/stalls.py`; SIGUSR1 makes it tell.
+
+Two things can hold the loop: what it does itself, and another thread that keeps the interpreter's lock. Both
+are counted in CPU time of the thread that does it, so that a busy machine changes nothing. A step of another
+thread is what happens between two events of its profile; it held the loop only if the loop, which wants to
+tick every millisecond, hardly ticked meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+from service.app import Service, create_app
+from service.server import begin, greet, listen, run
+from service.settings import load_settings
+
+TICK_S = 0.001
+FEW = 2  # ticks come in between a step's end and this thread's being asked: the lock is let go there
+
+
+class Watch:
+    """The longest turn of the loop and the longest step of other threads since it was last asked."""
+
+    def __init__(self) -> None:
+        self._ticks = 0
+        self._turn_began = 0.0
+        self._steps = threading.local()
+        self.turn_s = 0.0
+        self.step: tuple[float, str] = (0.0, "")
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called in the loop, before other threads are made."""
+        threading.setprofile(self._on_event)
+        loop.add_signal_handler(signal.SIGUSR1, self._tell)
+        self._turn_began = time.thread_time()
+        self._tick(loop)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = time.thread_time()
+        self.turn_s = max(self.turn_s, now - self._turn_began)
+        self._turn_began = now
+        self._ticks += 1
+        loop.call_later(TICK_S, self._tick, loop)
+
+    def _on_event(self, frame: FrameType, event: str, arg: Any) -> None:
+        steps = self._steps
+        spent_s = time.thread_time() - getattr(steps, "began", float("inf"))
+        if spent_s > self.step[0] and self._ticks - steps.ticks <= FEW:
+            what = getattr(arg, "__qualname__", "") if event.startswith("c_") else ""
+            self.step = (spent_s, f"{frame.f_code.co_qualname} {frame.f_lineno} {event} {what}")
+        steps.ticks = self._ticks
+        steps.began = time.thread_time()
+
+    def _tell(self) -> None:
+        found = {"turn_s": self.turn_s, "step_s": self.step[0], "step": self.step[1]}
+        print(json.dumps(found), flush=True)  # noqa: T201
+        self.turn_s, self.step = 0.0, (0.0, "")
+
+
+def main() -> int:
+    settings = load_settings()
+    begin(settings)
+    listener: socket.socket = listen(settings)
+
+    def started(service: Service) -> None:
+        Watch().start(asyncio.get_running_loop())
+        greet(settings, listener.getsockname()[1], service)
+
+    return run(create_app(settings), listener, started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
