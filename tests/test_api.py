@@ -74,10 +74,17 @@ def test_classify_answers_one_text_with_its_exact_reason(client: httpx.Client) -
     assert answer["usage"] == {"texts": 1, "tokens": 5}
     (one,) = answer["data"]
     assert (one["index"], one["label"], one["truncated"]) == (0, "positive", False)
-    assert [leader["word"] for leader in one["leaders"]] == ["superb"] or one["leaders"][0]["spans"]
-    total = one["bias"] + sum(cluster["contribution"] for cluster in one["clusters"])
-    assert total == pytest.approx(one["logit"], abs=1e-4)
-    assert one["probs"]["positive"] == pytest.approx(1 / (1 + np.exp(-one["logit"])), abs=1e-6)
+    # Weights: the 2, two films 1 each, superb 1; superb is at 4 along the readout, the others at 0.
+    assert one["leaders"] == [
+        {"word": "superb", "cluster": 0, "since_layer": 0, "followers": 0, "contribution": 0.8,
+         "spans": [[10, 16]]},
+        {"word": "the", "cluster": 1, "since_layer": 0, "followers": 1, "contribution": 0, "spans": [[0, 3]]},
+    ]  # fmt: skip
+    assert [(cluster["words"], cluster["contribution"]) for cluster in one["clusters"]] == [
+        (["superb"], 0.8), (["the", "film"], 0),
+    ]  # fmt: skip
+    assert (one["bias"], one["logit"]) == (0.5, 1.3)
+    assert one["probs"]["positive"] == one["score"] == pytest.approx(1 / (1 + np.exp(-1.3)), abs=1e-6)
 
 
 def test_classify_answers_a_list_as_it_answers_its_texts_alone(client: httpx.Client) -> None:

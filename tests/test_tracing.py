@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -10,9 +12,6 @@ from pathlib import Path
 import pytest
 from bundles import write_sentiment
 from server import serving
-
-from service.errors import ConfigurationError
-from service.tracing import Tracer
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -80,13 +79,13 @@ def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, tmp_p
     assert "GET (none)" in spans
 
 
-def test_tracer_without_opentelemetry_is_a_setting_that_cannot_be_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import sys
-
-    for name in [name for name in sys.modules if name.startswith("opentelemetry.exporter")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(ConfigurationError, match="hardmax\\[tracing\\]"):
-        Tracer.to("http://127.0.0.1:1")
+def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['opentelemetry.exporter'] = None  # as where the extra is not installed\n"
+        "from service.cli import main\n"
+        "sys.exit(main(['serve', '--port', '0', '--otlp-endpoint', 'http://127.0.0.1:1']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
+    line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install 'hardmax[tracing]'\n"
+    assert (ended.returncode, ended.stderr) == (2, line)
