@@ -75,14 +75,16 @@ fuzz: $(VENV)/.test  ## parsers against CASES (100,000) nearly right inputs
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 
 # Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
-bench: $(VENV)/.test  ## measure everything beside its peers (half an hour) and write docs/benchmarks.md
+bench: $(VENV)/.test  ## measure everything beside its peers (over an hour), write docs/benchmarks.md
 	$(BIN)/python -m benchmarks.texts --data $(DATA)/aclImdb_train.tar.gz
 	$(BIN)/python -m benchmarks.faithfulness --data $(DATA)/aclImdb_train.tar.gz
 	$(BIN)/python -m benchmarks.clouds
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.sizing
 	$(BIN)/python -m benchmarks.report
+	$(BIN)/python -m benchmarks.figures
 
 soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
 	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
