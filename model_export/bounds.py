@@ -81,6 +81,29 @@ def Bounds(v, E):
 
 
 @script(domain)
+def Outside(v, E, limit):
+    """What the probes E [e,d] say of the best key outside each argmax set, one tile of v [g,t,d] at a time.
+
+    A probe that scores less than limit [g,t] is no member for sure.  ->  the best such score [g,t] (-inf:
+    there is none), and whether a probe is outside for all queries of a tile, bool [g,e].
+    """
+    Et = op.Transpose(E, perm=[1, 0])
+    last = op.Constant(value_ints=[1])
+    lowest = op.CastLike(op.Constant(value_float=float("-inf")), E)
+
+    @graph()
+    def Tile(g: INT64, go: BOOL):
+        scores = op.MatMul(op.Gather(v, g, axis=0), Et)
+        edge = op.Unsqueeze(op.Gather(limit, g, axis=0), last)
+        second = op.ReduceMax(op.Where(scores < edge, scores, lowest), last, keepdims=0)
+        nearest = op.ReduceMax(scores - edge, op.Constant(value_ints=[0]), keepdims=0)
+        return op.Identity(go), second, nearest < op.CastLike(0, nearest)
+
+    second, outside = op.Loop(op.Squeeze(op.Shape(v, start=0, end=1)), op.Constant(value=TRUE), body=Tile)
+    return second, outside
+
+
+@script(domain)
 def Reachable(image, eps, e, e_image, e_rho, K, rho, slack, fuzz):
     """Keys that may come within `slack` of the best for a direction of some cone.  ->  bool [n]
 

@@ -57,7 +57,7 @@ def Settled(first, size, ties, since):
 
 
 @script(domain)
-def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, reach, eps):
+def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, guard, gaps, eps):
     """Condition (b) for the rows with several members: the argmax set of the mean c_i is C_i.
 
     ->  the smallest gap seen from a mean, or -1 where a set changes. Sets are compared as sorted pairs.
@@ -68,7 +68,7 @@ def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, reach, eps):
     hint = op.Gather(first, tied)
     image = op.MatMul(mean, A)
     _, _, _, gap, again = CloudAttention(
-        mean, image, Norm(image, mean), hint, Z, Y, rho, w, A, tau, reach, eps
+        mean, image, Norm(image, mean), hint, Z, Y, rho, w, A, tau, guard, gaps, eps
     )
     n = op.Shape(size)
     row, member = op.Split(ties, num_outputs=2, axis=0)
@@ -85,7 +85,7 @@ def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, reach, eps):
 
 
 @script(domain)
-def Layer(Z, w, since, hint, clear, k, A, tau, guard, reach, eps):
+def Layer(Z, w, since, hint, clear, k, A, tau, guard, gaps, eps):
     """Attention at layer k, the leaders known by then, and whether the certificate holds.
 
     ->  c, first, size, ties and the smallest gap as in StreamingAttention; since int64 [n], the first layer
@@ -95,8 +95,7 @@ def Layer(Z, w, since, hint, clear, k, A, tau, guard, reach, eps):
     """
     Y = op.MatMul(Z, A)
     rho = Norm(Y, Z)
-    reach = op.Max(reach, guard)
-    c, first, size, gap, ties = CloudAttention(Z, Y, rho, hint, Z, Y, rho, w, A, tau, reach, eps)
+    c, first, size, gap, ties = CloudAttention(Z, Y, rho, hint, Z, Y, rho, w, A, tau, guard, gaps, eps)
     self = op.Range(op.Constant(value_int=0), op.Squeeze(op.Shape(size)), op.Constant(value_int=1))
     leads = op.And(size == op.Constant(value_int=1), first == self)
     since = op.Where(op.And(leads, since < op.Constant(value_int=0)), k, since)
@@ -106,7 +105,7 @@ def Layer(Z, w, since, hint, clear, k, A, tau, guard, reach, eps):
     promising = op.And(All(settled), clear)
     several = op.ReduceMax(size, keepdims=0) > op.Constant(value_int=1)
     if op.And(promising, several):
-        mean_gap = StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, reach, eps)
+        mean_gap = StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, guard, gaps, eps)
     else:
         mean_gap = op.CastLike(op.Constant(value_float=float("inf")), margin)
     certified = op.And(promising, mean_gap > guard)
@@ -116,7 +115,7 @@ def Layer(Z, w, since, hint, clear, k, A, tau, guard, reach, eps):
 
 @script(domain)
 def Dynamics(
-    points, leading, offered, hints, unblurred, layer, weights, layers, last, A, alpha, tau, guard, reach,
+    points, leading, offered, hints, unblurred, layer, weights, layers, last, A, alpha, tau, guard, gaps,
     tolerance, eps,
 ):  # fmt: skip
     """Up to `layers` layers from layer `layer`, until the certificate holds, nothing moves, or layer `last`.
@@ -142,7 +141,7 @@ def Dynamics(
     ):  # fmt: skip
         w = op.Where(key, weights, op.CastLike(0, weights))
         c, first, size, ties, gap, since_now, settled, clear_now, holds, scale = Layer(
-            Z, w, since, hint, clear, k, A, tau, guard, reach, eps
+            Z, w, since, hint, clear, k, A, tau, guard, gaps, eps
         )
         way = c - Z
         distance = op.Squeeze(Norm(op.MatMul(way, A), way), op.Constant(value_ints=[1]))
@@ -175,7 +174,7 @@ def build_dynamics(dtype: str = "float64") -> ModelProto:
     }  # fmt: skip
     inputs = {
         **state, "weights": (real, [n]), "layers": (whole, []), "last": (whole, []), "A": (real, [d, d]),
-        "alpha": (real, []), "tie_tolerance": (real, []), "guard": (real, []), "reach": (real, []),
+        "alpha": (real, []), "tie_tolerance": (real, []), "guard": (real, []), "gaps": (flag, []),
         "tolerance": (real, []),
     }  # fmt: skip
     outputs = {

@@ -22,7 +22,7 @@ from onnxscript import BOOL, FLOAT, INT64, graph, script
 from onnxscript import opset20 as op
 
 from model_export.attention import domain
-from model_export.bounds import TRUE, Bounds, Candidates, Cones, Extremes, Longest, Unit
+from model_export.bounds import TRUE, WIDE, Bounds, Candidates, Cones, Extremes, Longest, Outside, Unit
 from model_export.decision import Decide
 from model_export.matrix import MatrixAttention
 
@@ -35,11 +35,12 @@ PAIRS: Any = INT64[2, None]
 
 
 @script(domain)
-def Screen(v, runs, first_rho, scale, slack):
+def Screen(v, runs, first_rho, scale, slack, gaps):
     """Pairs (query, run) that may hold a key within `slack` of the query's best, by float32 scores.
 
     v [t,d] directions, runs [r,RUN,d] keys in decreasing norm  ->  two int64 [P]. Blocks of runs are scored
     until even the longest key of the next, of A-norm first_rho [blocks], is shorter than every best so far.
+    With `gaps` all are, and the runs that may hold the best key of the others are named too.
     Float32 scores are off by at most (d + 3) 2^-23 |v| |k|, so twice that is added to the slack.
     """
     d = op.Shape(runs, start=2, end=3)
@@ -62,15 +63,21 @@ def Screen(v, runs, first_rho, scale, slack):
         tops = op.ReduceMax(op.Reshape(scores, shape), last, keepdims=0)  # [t, each]
         best = op.Max(best, op.ReduceMax(tops, op.Constant(value_ints=[1]), keepdims=0))
         following = op.Gather(ahead, op.Min(b + op.Constant(value_int=1), final))
-        more = following >= op.ReduceMin(best, keepdims=0) - slack32
+        more = op.Or(gaps, following >= op.ReduceMin(best, keepdims=0) - slack32)
         return op.Squeeze(more), best, tops
 
     nothing = op.Expand(op.Constant(value_float=float("-inf")), t)
     best, tops = op.Loop(
         op.Squeeze(blocks), op.Constant(value=TRUE), nothing, body=Block
     )  # [blocks, t, each]
-    hit = tops >= op.Unsqueeze(best - slack32, op.Constant(value_ints=[0, 2]))
-    block, query, run = op.Split(op.NonZero(hit), num_outputs=3, axis=0)
+    sides = op.Constant(value_ints=[0, 2])
+    hit = tops >= op.Unsqueeze(best - slack32, sides)
+    if gaps:
+        others = op.Where(hit, op.Constant(value_float=float("-inf")), tops)
+        named = tops >= op.ReduceMax(others, sides) - slack32
+    else:
+        named = op.Identity(hit)
+    block, query, run = op.Split(op.NonZero(named), num_outputs=3, axis=0)
     flat = op.Constant(value_ints=[-1])
     return op.Reshape(query, flat), op.Reshape(block * each + run, flat)
 
@@ -129,13 +136,14 @@ def Tiles(x, rows, count):
 
 
 @script(domain)
-def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
+def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
     """Hardmax attention of queries Q [q,d] (images QY) to keys Z [n,d] (images Y, A-norms rho, weights w).
 
     hint int64 [q] names a key per query that is thought to be good. tau is the tie tolerance, eps the unit
-    rounding of the type, both scalars; keys within `reach` (relative, as tau) of the best are looked at.
+    rounding of the type, both scalars; keys within `reach` (relative, as tau) of the best are looked at, and
+    with `gaps`, bool, the best key outside C_i wherever it is.
     ->  c [q,d] weighted mean over C_i; first int64 [q] and size int64 [q] of C_i; gap [q], the relative
-    distance from the best score to the best outside C_i, which is exact where it is below `reach`; ties int64
+    distance from the best score to the best outside C_i, exact with `gaps` or below `reach`; ties int64
     [2,M], the pairs (i, member) of all C_i with several members.
     """
     one = op.Constant(value_ints=[1])
@@ -184,15 +192,32 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
     Yt = Tiles(QY, rows, tiles)
     norm = Tiles(op.Squeeze(length, one), rows, tiles)
     image, spread = Cones(Tiles(u, rows, tiles), vt)
-    top = op.ArgMax(op.MatMul(image, op.Transpose(E, perm=[1, 0])), axis=1, keepdims=0)
-    least_h = op.ReduceMin(Tiles(h, rows, tiles), one, keepdims=0)
-
     terms = op.CastLike(d + op.Constant(value_int=3), Z)
     rounding = op.Squeeze(op.CastLike(16, Z) * terms * eps * Longest(X))
     slack = (tau + reach) * scale + rounding * Longest(v)
     fuzz = rounding * Longest(Y)
+
+    # Each tile is seen from its best probe; for gaps, from its best that is outside all of its sets.
+    ahead = op.MatMul(image, op.Transpose(E, perm=[1, 0]))  # [tiles, e]
+    ht = Tiles(h, rows, tiles)
+    wide = op.CastLike(WIDE, E)
+
+    @graph()
+    def Others():
+        second, outside = Outside(vt, E, ht - slack)
+        lowest = op.CastLike(op.Constant(value_float=float("-inf")), E)
+        seen = op.Where(outside, ahead, lowest)
+        blind = op.ReduceMax(seen, one) == lowest
+        return second, op.ArgMax(seen, axis=1, keepdims=0), op.Where(blind, wide, spread)
+
+    @graph()
+    def Best():
+        return op.Identity(ht), op.ArgMax(ahead, axis=1, keepdims=0), op.Identity(spread)
+
+    floor, top, width = op.If(gaps, then_branch=Others, else_branch=Best)
+    least_h = op.ReduceMin(floor, one, keepdims=0)
     found = Candidates(
-        image, spread, op.Gather(E, top), op.Gather(E_image, top), op.Gather(E_rho, top),
+        image, width, op.Gather(E, top), op.Gather(E_image, top), op.Gather(E_rho, top),
         op.ReduceMin(least_h, keepdims=0), X, rho, slack, fuzz,
     )  # fmt: skip
     _, decreasing = op.TopK(op.Squeeze(op.Gather(rho, found), one), op.Shape(found))
@@ -204,11 +229,11 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
         at = op.Reshape(i, one)
         e = op.Gather(top, at)
         keep = Candidates(
-            op.Gather(image, at), op.Gather(spread, at), op.Gather(E, e), op.Gather(E_image, e),
+            op.Gather(image, at), op.Gather(width, at), op.Gather(E, e), op.Gather(E_image, e),
             op.Gather(E_rho, e), op.Gather(least_h, i), K, K_rho, slack, fuzz,
         )  # fmt: skip
         runs, places, first_rho = Runs(op.Gather(K, keep), op.Gather(found, keep), op.Gather(K_rho, keep))
-        query, run = Screen(op.Gather(vt, i), runs, first_rho, scale, slack)
+        query, run = Screen(op.Gather(vt, i), runs, first_rho, scale, slack, gaps)
         unit = op.Gather(norm, i) * scale
         c, first, size, gap, sets = Refine(
             op.Gather(Yt, i), tau * unit, query, run, runs, places, op.Shape(keep), w, Z
@@ -234,7 +259,7 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps):
 
 
 @script(domain)
-def CloudAttention(Q, QY, length, hint, Z, Y, rho, w, A, tau, reach, eps):
+def CloudAttention(Q, QY, length, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
     """Attention of Q (of A-norms length [q,1]) to Z, the faster way; all else as StreamingAttention."""
 
     @graph()
@@ -244,7 +269,7 @@ def CloudAttention(Q, QY, length, hint, Z, Y, rho, w, A, tau, reach, eps):
 
     @graph()
     def Streaming():
-        c, first, size, gap, ties = StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, eps)
+        c, first, size, gap, ties = StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, gaps, eps)
         return c, first, size, gap, ties
 
     few = op.Size(hint) * op.Size(w) <= op.Constant(value_int=FEW)

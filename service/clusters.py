@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,38 @@ class Cluster:
     size: int
 
 
+class Ragged(Sequence[Ints]):
+    """Rows of different lengths in one array: a million small ones would take long to make, and to free."""
+
+    def __init__(self, flat: Ints, lengths: Ints) -> None:
+        self.flat = flat
+        self._ends = np.cumsum(lengths)
+        self.lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, index: int) -> Ints: ...
+    @overload
+    def __getitem__(self, index: slice) -> Ragged: ...
+    def __getitem__(self, index: int | slice) -> Ints | Ragged:
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self))[index])
+        end = self._ends[index]
+        return self.flat[end - self.lengths[index] : end]
+
+    def __iter__(self) -> Iterator[Ints]:
+        return map(self.__getitem__, range(len(self)))
+
+    def take(self, rows: Ints) -> Ragged:
+        """These rows, in this order."""
+        lengths = self.lengths[rows]
+        row = np.repeat(np.arange(len(rows)), lengths)
+        within = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
+        return Ragged(self.flat[(self._ends - self.lengths)[rows][row] + within], lengths)
+
+
 @dataclass(frozen=True)
 class Leaders(Iterable[Leader]):
     """Every given point that leads, by index. A twin leads where its twin does, and is listed on its own."""
@@ -57,7 +89,7 @@ class Leaders(Iterable[Leader]):
 class Clusters(Iterable[Cluster]):
     """Tokens with one limit: the followers of one leader, or those drawn between leaders that tie."""
 
-    leaders: tuple[Ints, ...]  # the points each cluster is drawn to
+    leaders: Ragged  # the points each cluster is drawn to, in order
     tie: npt.NDArray[np.bool_]  # [c] between several leaders
     limit: Floats  # [c,d]
     size: Ints  # [c] points, twins counted
@@ -86,18 +118,21 @@ def read_clusters(cloud: Cloud, first: Ints, size: Ints, ties: Ints, target: Flo
     first and size describe each distinct token's set C_i, ties lists the pairs (i, member) of those with
     several, target is the mean over C_i.
     """
-    sets, name = argmax_sets(first, size, ties)
-    given = _Twins(cloud)
-    leaders = [np.sort(np.concatenate([given.of(i) for i in members])) for members in sets]
-    tie = np.array([len(members) > 1 for members in sets])
-    order = np.array(sorted(range(len(sets)), key=lambda c: (tie[c], leaders[c][0], leaders[c].tolist())))
+    sets, someone, name = argmax_sets(first, size, ties)
+    twins = Ragged(np.argsort(cloud.place, kind="stable"), cloud.counts).take(sets.flat)
+    owner = np.repeat(np.repeat(np.arange(len(sets)), sets.lengths), twins.lengths)
+    leaders = Ragged(twins.flat[np.lexsort((twins.flat, owner))], np.bincount(owner))
+    tie = sets.lengths > 1
+    single = np.flatnonzero(~tie)
+    several = sorted(np.flatnonzero(tie).tolist(), key=lambda c: leaders[c].tolist())
+    earliest = leaders.flat[np.cumsum(leaders.lengths) - leaders.lengths]
+    order = np.concatenate([single[np.argsort(earliest[single])], np.array(several, np.int64)])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    _, someone = np.unique(name, return_index=True)
     assignment = rank[name][cloud.place]
     return (
         Clusters(
-            leaders=tuple(leaders[c] for c in order),
+            leaders=leaders.take(order),
             tie=tie[order],
             limit=cloud.restore(target[someone[order]]),
             size=np.bincount(assignment, minlength=len(order)),
@@ -106,20 +141,20 @@ def read_clusters(cloud: Cloud, first: Ints, size: Ints, ties: Ints, target: Flo
     )
 
 
-def argmax_sets(first: Ints, size: Ints, ties: Ints) -> tuple[list[Ints], Ints]:
-    """The different sets C_i, each sorted, and which of them each distinct token has."""
-    order = np.lexsort((ties[1], ties[0]))
-    row, member = ties[:, order]
+def argmax_sets(first: Ints, size: Ints, ties: Ints) -> tuple[Ragged, Ints, Ints]:
+    """The different sets C_i, each in order; a distinct token that has each, and which of them each has."""
+    _, member = ties[:, np.lexsort((ties[1], ties[0]))]
     tied = np.flatnonzero(size > 1)
-    bounds = np.searchsorted(row, np.append(tied, len(size)))
+    rows = Ragged(member, size[tied])
     known: dict[bytes, int] = {}
     key = first.copy()  # a single member names the set; sets of several are numbered after all tokens
-    for i, start, stop in zip(tied.tolist(), bounds[:-1], bounds[1:], strict=True):
-        key[i] = len(first) + known.setdefault(member[start:stop].tobytes(), len(known))
-    several = [np.frombuffer(members, np.int64) for members in known]
-    keys, name = np.unique(key, return_inverse=True)
-    sets = [np.array([k]) if k < len(first) else several[k - len(first)] for k in keys.tolist()]
-    return sets, name
+    for i, members in zip(tied.tolist(), rows, strict=True):
+        key[i] = len(first) + known.setdefault(members.tobytes(), len(known))
+    keys, someone, name = np.unique(key, return_index=True, return_inverse=True)
+    alone = keys[keys < len(first)]
+    several = rows.take(np.searchsorted(tied, someone[len(alone) :]))
+    lengths = np.concatenate([np.ones_like(alone), several.lengths])
+    return Ragged(np.concatenate([alone, several.flat]), lengths), someone, name
 
 
 def polytope_vertices(leaders: Leaders) -> Ints:
@@ -134,15 +169,3 @@ def polytope_vertices(leaders: Leaders) -> Ints:
         x, y = (leaders.point[one] - leaders.point[one].mean(axis=0)).T
         one = one[np.argsort(np.arctan2(y, x))]
     return leaders.index[one]
-
-
-class _Twins:
-    """The given points of each distinct one."""
-
-    def __init__(self, cloud: Cloud) -> None:
-        self._order = np.argsort(cloud.place, kind="stable")
-        self._ends = np.cumsum(cloud.counts)
-        self._counts = cloud.counts
-
-    def of(self, i: int) -> Ints:
-        return self._order[self._ends[i] - self._counts[i] : self._ends[i]]

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from service.cloud import Cloud, Floats, Ints, check_size, prepare
 from service.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
 from service.errors import BundleError, InvalidInput, TooLarge
 from service.runtime import Runtime, Session
+from service.trajectory import Recorder, Trajectory, check_trajectory
 
 CHUNK_S = 0.1  # a chunk of layers aims at this, so that a run can be followed and cancelled
 SMALL = 2048  # up to so many points the graph compares all pairs, and every layer knows its margin
-REACHES = (1e-4, 1e-2, 2.5)  # of larger ones, tried in turn; relative scores differ by at most 2
 
 STATE = ("points", "since", "key", "hint", "clear", "layer")
 FOUND = ("target", "size", "ties", "certified", "margin", "movement", "finished")
@@ -65,13 +65,6 @@ class Progress:
     movement: float  # of the farthest token in the next layer, relative to the longest
 
 
-class Trajectory(NamedTuple):
-    """The points at the layers that were kept."""
-
-    layers: Ints  # [t]
-    points: Floats  # [t,n,d]
-
-
 @dataclass(frozen=True)
 class Result:
     """The answer of POST /dynamics, as arrays over the points as they were given."""
@@ -82,7 +75,9 @@ class Result:
     status: Literal["certified", "converged", "max_layers"]
     layers: int
     certified_layer: int | None
-    margin: float | None
+    margin: (
+        float | None
+    )  # smallest relative distance from a best score to the best outside C_i; None: no such
     leaders: Leaders
     clusters: Clusters
     assignment: Ints  # [n]
@@ -95,9 +90,10 @@ class Result:
 class Dynamics:
     """A loaded dynamics bundle."""
 
-    def __init__(self, session: Session, limits: Limits | None = None) -> None:
+    def __init__(self, session: Session, limits: Limits | None = None, chunk_s: float = CHUNK_S) -> None:
         self.session = session
         self._limits = limits or Limits()
+        self._chunk_s = chunk_s
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, limits: Limits | None = None) -> Dynamics:
@@ -116,19 +112,29 @@ class Dynamics:
             n, d = points.shape
             check_size(n, d, self._limits.max_points, self._limits.max_dimension)
             check_memory(n, d, parameters, self._limits)
-        return Run(
-            self.session, prepare(points, parameters.A, parameters.tie_tolerance), parameters, self._limits
-        )
+        cloud = prepare(points, parameters.A, parameters.tie_tolerance)
+        recorder = None
+        if "trajectory" in parameters.include:
+            recorder = Recorder(cloud, parameters.trajectory_every, self._limits.max_bytes)
+        return Run(self.session, cloud, parameters, recorder, self._chunk_s)
 
 
 class Run(Iterator[Progress]):
-    """One cloud on its way: each `next` computes a chunk of layers, and `result` is there after the last."""
+    """One cloud on its way: each `next` works for about `chunk_s`, and `result` is there after the last."""
 
-    def __init__(self, session: Session, cloud: Cloud, parameters: Parameters, limits: Limits) -> None:
+    def __init__(
+        self,
+        session: Session,
+        cloud: Cloud,
+        parameters: Parameters,
+        recorder: Recorder | None,
+        chunk_s: float,
+    ) -> None:
         self._session = session
         self._cloud = cloud
         self._parameters = parameters
-        self._limits = limits
+        self._recorder = recorder
+        self._chunk_s = chunk_s
         m = len(cloud.points)
         self._state: dict[str, np.ndarray[Any, Any]] = {
             "points": cloud.points,
@@ -140,24 +146,42 @@ class Run(Iterator[Progress]):
         }
         self._found: dict[str, np.ndarray[Any, Any]] = {}
         self._chunk = 1
-        self._reach = REACHES[-1] if m <= SMALL else 0.0
-        self._kept: list[tuple[int, Floats]] = []
+        self._gaps = m <= SMALL
+        self._reached = 0
+        self._began = 0.0
         self._result: Result | None = None
-        self._keep()
+        self._work = self._steps()
 
     def __next__(self) -> Progress:
-        if self._result is not None:
-            raise StopIteration
-        began = time.perf_counter()
-        self._advance(self._chunk_size())
-        seconds = time.perf_counter() - began
-        self._chunk = (
-            max(1, self._chunk // 2) if seconds > CHUNK_S else self._chunk * (1 + (2 * seconds < CHUNK_S))
-        )
+        self._began = time.perf_counter()
+        next(self._work)
+        leaders = int((self._state["since"] >= 0).sum())
+        return Progress(self._reached, leaders, float(self._found["movement"]))
+
+    def _steps(self) -> Iterator[None]:
+        """All work there is; whoever iterates may leave, or be late, at every yield."""
         self._keep()
-        if self._found["finished"]:
-            self._result = self._finish()
-        return Progress(self._layer, int((self._state["since"] >= 0).sum()), float(self._found["movement"]))
+        while True:
+            self._run_chunk()
+            if self._found["finished"]:
+                break
+            yield
+        yield from self._finish()
+        yield
+
+    def _late(self) -> bool:
+        return time.perf_counter() - self._began >= self._chunk_s
+
+    def _run_chunk(self) -> None:
+        self._advance(self._chunk_size())
+        seconds = time.perf_counter() - self._began
+        self._chunk = (
+            max(1, self._chunk // 2)
+            if seconds > self._chunk_s
+            else self._chunk * (1 + (2 * seconds < self._chunk_s))
+        )
+        self._reached = self._layer
+        self._keep()
 
     @property
     def result(self) -> Result:
@@ -172,10 +196,7 @@ class Run(Iterator[Progress]):
 
     def _chunk_size(self) -> int:
         """Layers to run now; a trajectory stops at each layer that it keeps."""
-        if "trajectory" not in self._parameters.include:
-            return self._chunk
-        every = self._parameters.trajectory_every
-        return min(self._chunk, every - self._layer % every)
+        return min(self._chunk, self._recorder.ahead(self._layer)) if self._recorder else self._chunk
 
     def _advance(self, layers: int) -> None:
         """Let the graph run, and take over its state and findings."""
@@ -184,7 +205,6 @@ class Run(Iterator[Progress]):
             "alpha": parameters.alpha,
             "tie_tolerance": parameters.tie_tolerance,
             "guard": cloud.guard,
-            "reach": self._reach,
             "tolerance": -1.0 if parameters.stop == "never" else parameters.tolerance,
         }
         feeds = {
@@ -192,6 +212,7 @@ class Run(Iterator[Progress]):
             **{name: np.array(value, np.float64) for name, value in scalars.items()},
             "weights": cloud.counts.astype(np.float64),
             "A": cloud.form,
+            "gaps": np.array(self._gaps),
             "layers": np.array(layers),
             "last": np.array(parameters.max_layers),
         }
@@ -201,29 +222,36 @@ class Run(Iterator[Progress]):
         self._found = {name: found[name] for name in FOUND}
 
     def _keep(self) -> None:
-        """Remember this layer's points where the trajectory wants them."""
-        if "trajectory" in self._parameters.include and self._layer % self._parameters.trajectory_every == 0:
-            self._remember(self._layer, self._state["points"])
+        if self._recorder:
+            self._recorder.keep(self._layer, self._state["points"])
 
-    def _remember(self, layer: int, points: Floats) -> None:
-        if not self._kept or self._kept[-1][0] < layer:
-            self._kept.append((layer, points))
-        check_trajectory(len(self._kept), len(self._cloud.place), points.shape[1], self._limits)
+    def _finish(self) -> Iterator[None]:
+        """Find the margin, and go on in closed form where more layers are wanted; then read the answer."""
+        layers, margin = self._layer, None
+        if self._found["certified"]:
+            if not self._gaps:
+                if self._late():
+                    yield
+                self._gaps = True
+                self._advance(1)  # the same layer once more
+            margin = float(self._found["margin"])
+            layers += self._layers_left()
+        if self._recorder:
+            for layer in self._recorder.write(layers, self._at):
+                self._reached = max(self._reached, layer)
+                if self._late():
+                    yield
+        self._result = self._read(layers, margin)
 
-    def _finish(self) -> Result:
-        """Read the argmax sets of the last layer, and go on in closed form where more layers are wanted."""
+    def _read(self, layers: int, margin: float | None) -> Result:
+        """Leaders and clusters from the argmax sets of the last layer."""
         cloud, parameters = self._cloud, self._parameters
         certified = self._layer if self._found["certified"] else None
-        margin = self._margin() if certified is not None else None
-        since, points, layers = self._state["since"], self._state["points"], self._layer
-        if certified is not None:
-            layers += self._layers_left()
-            points = self._at(layers)
-        trajectory = self._trajectory(layers) if "trajectory" in parameters.include else None
+        points = self._at(layers)
         clusters, assignment = read_clusters(
             cloud, self._state["hint"], self._found["size"], self._found["ties"], self._found["target"]
         )
-        leaders = read_leaders(cloud, since, points, assignment, clusters)
+        leaders = read_leaders(cloud, self._state["since"], points, assignment, clusters)
         converged = parameters.stop != "never" and self._found["movement"] <= parameters.tolerance
         return Result(
             n=len(cloud.place),
@@ -232,14 +260,14 @@ class Run(Iterator[Progress]):
             status="certified" if certified is not None else "converged" if converged else "max_layers",
             layers=layers,
             certified_layer=certified,
-            margin=margin,
+            margin=margin if margin is not None and math.isfinite(margin) else None,
             leaders=leaders,
             clusters=clusters,
             assignment=assignment,
             limits=clusters.limit[assignment],
             points=cloud.restore(points)[cloud.place],
             vertices=polytope_vertices(leaders),
-            trajectory=trajectory,
+            trajectory=self._recorder.trajectory if self._recorder else None,
         )
 
     def _layers_left(self) -> int:
@@ -257,35 +285,13 @@ class Run(Iterator[Progress]):
         return min(rest, math.ceil(halvings))
 
     def _at(self, layer: int) -> Floats:
-        """The points at a layer after the certificate: c + (1 + alpha)^-m (z - c)."""
+        """The points at this layer or, once certified, a later one: c + (1 + alpha)^-m (z - c)."""
         points: Floats = self._state["points"]
+        if layer == self._layer:
+            return points
         target: Floats = self._found["target"]
         shrink = math.exp(-(layer - self._layer) * math.log1p(self._parameters.alpha))
         return points + (1 - shrink) * (target - points)
-
-    def _trajectory(self, layers: int) -> Trajectory:
-        every = self._parameters.trajectory_every
-        for layer in range(self._layer // every * every + every, layers, every):
-            self._remember(layer, self._at(layer))
-        if layers > self._layer:
-            self._remember(layers, self._at(layers))
-        self._remember(layers, self._state["points"])
-        points = np.stack([self._cloud.restore(points)[self._cloud.place] for _, points in self._kept])
-        return Trajectory(np.array([layer for layer, _ in self._kept]), points)
-
-    def _margin(self) -> float | None:
-        """The smallest relative distance, over all tokens, from the best score to the best outside C_i.
-
-        The graph knows it where it is below the `reach` it was given: in a large cloud it nearly always is.
-        None: nobody is outside.
-        """
-        for reach in REACHES:
-            if self._found["margin"] < self._reach:
-                break
-            self._reach = max(reach, self._reach)
-            self._advance(1)
-        margin = float(self._found["margin"])
-        return margin if math.isfinite(margin) else None
 
 
 def check_parameters(parameters: Parameters, limits: Limits) -> None:
@@ -320,13 +326,5 @@ def check_memory(n: int, d: int, parameters: Parameters, limits: Limits) -> None
         problem = f"{n} points in {d} dimensions need {wanted:.1f} GiB, the limit is {allowed:.1f} GiB"
         raise TooLarge(problem, param="points")
     if parameters.stop == "never" and "trajectory" in parameters.include:
-        check_trajectory(parameters.max_layers // parameters.trajectory_every + 1, n, d, limits)
-
-
-def check_trajectory(layers: int, n: int, d: int, limits: Limits) -> None:
-    if 16 * layers * n * d > limits.max_bytes:
-        problem = (
-            f"a trajectory of {layers} layers of {n} points needs more than "
-            f"{limits.max_bytes / 2**30:.1f} GiB; raise trajectory_every"
-        )
-        raise TooLarge(problem, param="trajectory_every")
+        layers = parameters.max_layers // parameters.trajectory_every + 1
+        check_trajectory(layers, n, d, limits.max_bytes)

@@ -262,8 +262,7 @@ def test_dynamics_margin_is_the_smallest_relative_gap(dynamics: Dynamics) -> Non
     assert run(dynamics, [[1.0, 2.0]]).margin is None
 
 
-def test_dynamics_margin_of_a_large_cloud_is_found_in_steps_of_reach(dynamics: Dynamics) -> None:
-    """Above 2048 points gaps are looked for below 0.01 first; here the smallest is larger."""
+def test_dynamics_margin_of_a_large_cloud_is_found_however_large_it_is(dynamics: Dynamics) -> None:
     turn = np.linspace(0.2, 0.3, 3000)
     Z = np.concatenate([[[1.0, 0.0]], 0.1 * np.stack([np.cos(turn), np.sin(turn)], axis=1)])
     result = run(dynamics, Z)
@@ -334,6 +333,27 @@ def test_dynamics_trajectory_keeps_every_so_many_layers_and_the_last(dynamics: D
     np.testing.assert_array_equal(kept.points[0], TRIANGLE)
 
 
+def test_run_writes_a_long_trajectory_in_steps_that_a_caller_may_leave(dynamics: Dynamics) -> None:
+    """Certified at layer 1; the other 499 layers are arithmetic, and as many chances to stop."""
+    restless = Dynamics(dynamics.session, chunk_s=0.0)
+    options = Parameters(
+        alpha=0.5, stop="never", max_layers=500, include=frozenset({"trajectory"}), trajectory_every=2
+    )
+    left = restless.start(TRIANGLE, options)
+    reached = [next(left).layer for _ in range(100)]
+    assert reached[:2] == [1, 1]  # the certificate; then what was kept is written out
+    assert reached[2:] == list(range(2, 198, 2))
+    with pytest.raises(RuntimeError, match="not over"):
+        _ = left.result
+    stayed, at_once = restless.start(TRIANGLE, options), dynamics.start(TRIANGLE, options)
+    assert [progress.layer for progress in stayed][-2:] == [500, 500]
+    assert len(list(at_once)) < 20
+    assert stayed.result.trajectory is not None
+    assert at_once.result.trajectory is not None
+    assert stayed.result.trajectory.layers.tolist() == list(range(0, 501, 2))
+    np.testing.assert_array_equal(stayed.result.trajectory.points, at_once.result.trajectory.points)
+
+
 def test_run_reports_progress_and_has_no_result_before_its_end(dynamics: Dynamics) -> None:
     steps: Run = dynamics.start(EMERGING, replace(Parameters(), alpha=0.5))
     with pytest.raises(RuntimeError, match="not over"):
@@ -389,7 +409,7 @@ def test_dynamics_gives_the_same_on_both_sides_of_the_size_that_parts_the_ways(
             "points": points, "since": np.full(n, -1), "key": key, "hint": np.arange(n),
             "weights": np.ones(n), "A": np.eye(d), "clear": np.array(True),
             "layer": np.array(0), "layers": np.array(layers), "last": np.array(20),
-            "alpha": np.array(0.7), "tolerance": np.array(-1.0), "reach": np.array(2.5),
+            "alpha": np.array(0.7), "tolerance": np.array(-1.0), "gaps": np.array(True),
             "tie_tolerance": np.array(tie_tolerance), "guard": np.array(max(tie_tolerance, 1e-14)),
         }  # fmt: skip
         out = dynamics.session.run(feeds, [f"{name}_out" for name in names])
