@@ -13,7 +13,6 @@ import hashlib
 import json
 from pathlib import Path
 
-import numpy as np
 import onnxscript
 from onnx import ModelProto, TensorProto
 from onnx.helper import (
@@ -23,7 +22,6 @@ from onnx.helper import (
     make_opsetid,
     make_tensor,
     make_tensor_value_info,
-    np_dtype_to_tensor_dtype,
 )
 from onnxscript import BOOL, INT64, graph, script
 from onnxscript import opset20 as op
@@ -35,7 +33,7 @@ from model_export.streaming import PAIRS, CloudAttention
 NAME = "dynamics"
 CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byte
 IR_VERSION = 10
-UNIT_ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24}
+UNIT_ROUNDING = 2.0**-53
 
 
 @script(domain)
@@ -164,9 +162,9 @@ def Dynamics(
     return Z, since, key, first, clear, k, c, size, ties, certified, gap, movement, finished
 
 
-def build_dynamics(dtype: str = "float64") -> ModelProto:
-    """The graph for float64 or float32 points; what its inputs and outputs mean stands at `Dynamics`."""
-    real = np_dtype_to_tensor_dtype(np.dtype(dtype))
+def build_dynamics() -> ModelProto:
+    """The graph, in float64; what its inputs and outputs mean stands at `Dynamics`."""
+    real = TensorProto.DOUBLE
     flag, whole, n, d = TensorProto.BOOL, TensorProto.INT64, "n", "d"
     state = {
         "points": (real, [n, d]), "since": (whole, [n]), "key": (flag, [n]), "hint": (whole, [n]),
@@ -193,7 +191,7 @@ def build_dynamics(dtype: str = "float64") -> ModelProto:
         "dynamics",
         [make_tensor_value_info(name, *spec) for name, spec in inputs.items()],
         [make_tensor_value_info(f"{name}_out", *spec) for name, spec in outputs.items()],
-        initializer=[make_tensor("eps", real, [], [UNIT_ROUNDING[dtype]])],
+        initializer=[make_tensor("eps", real, [], [UNIT_ROUNDING])],
     )
     functions = [Dynamics.to_function_proto(), *Dynamics.to_model_proto().functions]
     versions = [make_opsetid("", OPSET), make_opsetid(DOMAIN, VERSION)]
@@ -202,7 +200,7 @@ def build_dynamics(dtype: str = "float64") -> ModelProto:
 
 
 def write_bundle(models_dir: Path) -> Path:
-    """Put the float64 graph and its card where the service looks for bundles."""
+    """Put the graph and its card where the service looks for bundles."""
     model = build_dynamics().SerializeToString()
     folder = models_dir / NAME
     folder.mkdir(parents=True, exist_ok=True)
