@@ -71,7 +71,7 @@ sbom: $(VENV)/.dev  ## docs/sbom.json and docs/licences.md from what is pinned
 	$(BIN)/python -m supply.sbom
 
 CASES ?= 100000
-fuzz: $(VENV)/.test  ## parsers against CASES (100,000) nearly right inputs
+fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right inputs, and more by coverage
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 
 # Each program installs its peers on first use, outside this tree, and says in the report which it could not have.

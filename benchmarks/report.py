@@ -14,7 +14,7 @@ from benchmarks.plots import draw
 from benchmarks.record import RESULTS, read_results
 
 DOCS = Path(__file__).parents[1] / "docs"
-ORDER = ("texts", "clouds", "http", "faithfulness", "scale", "startup", "sizing", "soak", "faults")
+ORDER = ("texts", "clouds", "http", "faithfulness", "scale", "startup", "sizing", "soak", "faults", "fuzz")
 CLOSE = 1.05  # a difference below 5 % on a shared machine is none
 
 Table = dict[str, Any]

@@ -1,7 +1,8 @@
-"""`python -m tests.fuzz --cases 100000`: so many cases shared among all targets, counted.
+"""`python -m tests.fuzz --cases 100000`: everything that reads what strangers send, asked the nearly right.
 
-A failure is printed by hypothesis with the smallest input that shows it; the run goes on with the others
-and ends with 1.
+So many cases are shared among the targets of targets.py; a tenth as many go to each again by coverage
+(guided.py), and some hundreds to each operation of the running service (document.py). A failure is printed,
+the run goes on with the others and ends with 1. A run of 100,000 cases or more is kept in results/fuzz.json.
 """
 
 from __future__ import annotations
@@ -11,34 +12,91 @@ import sys
 import time
 import traceback
 
+from benchmarks.environments import fetched
+from benchmarks.record import Record, Table
+from tests.fuzz.document import ask_operations
+from tests.fuzz.guided import fuzz_all
 from tests.fuzz.runner import run
 from tests.fuzz.targets import TARGETS
+from tests.server import serving
+
+KEPT = 100_000
+
+
+class Count:
+    """Cases and failures of all parts, as they are printed and recorded."""
+
+    def __init__(self) -> None:
+        self.cases = 0
+        self.failed = 0
+
+    def add(self, table: Table, name: str, cases: int, accepted: int, failure: str, seconds: float) -> None:
+        self.cases += cases
+        self.failed += bool(failure)
+        figures = {"cases": cases, "accepted": accepted, "failures": int(bool(failure))}
+        for subject, figure in figures.items():
+            table.add(subject, {"input": name}, [figure])
+        print(
+            f"{name:48} {cases:8} cases {accepted:8} accepted {seconds:7.1f} s  {failure or 'ok'}", flush=True
+        )
+
+
+def fuzz_readers(table: Table, count: Count, share: int) -> None:
+    for target in TARGETS:
+        began = time.perf_counter()
+        counts, failure = {"accepted": 0, "refused": 0}, ""
+        try:
+            run(target, share, counts)
+        except Exception:
+            traceback.print_exc()
+            failure = "FAILED"
+        seconds = time.perf_counter() - began
+        count.add(table, target.name, sum(counts.values()), counts["accepted"], failure, seconds)
+
+
+def fuzz_guided(record: Record, table: Table, count: Count, runs: int) -> None:
+    if refused := fetched("fuzz", room="tests"):
+        record.note(f"Fuzzing led by coverage was left out: {refused}")
+        return
+    began = time.perf_counter()
+    for found in fuzz_all(runs):
+        now = time.perf_counter()
+        count.add(table, found.target, found.runs, found.accepted, found.failure, now - began)
+        began = now
+
+
+def fuzz_service(table: Table, count: Count, cases: int) -> None:
+    failures: list[str] = []
+    with serving(max_points=2000, max_layers=200, log_level="error") as server:
+        began = time.perf_counter()
+        for label, statuses in ask_operations(server.url, "sentiment", cases, failures, repeatable=False):
+            now = time.perf_counter()
+            count.add(table, label, statuses.total(), statuses[200], "; ".join(failures), now - began)
+            failures.clear()
+            began = now
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=100_000)
-    arguments = parser.parse_args()
-    share = -(-arguments.cases // len(TARGETS))
-    total = failures = 0
-    for target in TARGETS:
-        began = time.perf_counter()
-        counts = {"accepted": 0, "refused": 0}
-        try:
-            run(target, share, counts)
-            verdict = "ok"
-        except Exception:
-            traceback.print_exc()
-            verdict, failures = "FAILED", failures + 1
-        cases = sum(counts.values())
-        total += cases
-        seconds = time.perf_counter() - began
-        print(
-            f"{target.name:20} {cases:8} cases {counts['accepted']:8} accepted {seconds:7.1f} s  {verdict}",
-            flush=True,
-        )
-    print(f"{'all':20} {total:8} cases, {failures} targets failed")
-    return 1 if failures else 0
+    parser.add_argument("--cases", type=int, default=KEPT)
+    cases = parser.parse_args().cases
+    record = Record("fuzz", "Fuzzing", ["hypothesis", "schemathesis", "numpy"])
+    count = Count()
+    readers = record.table("readers", "Readers and writers, by hypothesis", unit="", better="neither")
+    guided = record.table("guided", "Readers again, led by coverage (atheris)", unit="", better="neither")
+    service = record.table(
+        "service", "The running service, from its own document (schemathesis)", unit="", better="neither"
+    )
+    fuzz_readers(readers, count, -(-cases // len(TARGETS)))
+    fuzz_guided(record, guided, count, cases // 10)
+    fuzz_service(service, count, max(25, cases // 400))
+    total = record.table("total", "All", unit="", better="neither")
+    total.add("cases", {}, [count.cases])
+    total.add("with a failure", {}, [count.failed])
+    print(f"{count.cases:,} cases; {count.failed} of the parts above have a failure")
+    if cases >= KEPT:
+        print(record.write())
+    return 1 if count.failed else 0
 
 
 if __name__ == "__main__":
