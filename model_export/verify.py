@@ -96,7 +96,7 @@ def stored_weights(bundle: Bundle) -> Weights:
     held = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     return Weights(
         embedding=held["E"].astype(np.float32) * held["scale"].astype(np.float32),
-        word_weights=held["w"].astype(np.float32),
+        word_weights=held["w"].reshape(-1).astype(np.float32),
         readout=held["v"][:, 0].copy(),
         bias=float(held["b"]),
         alpha=float(held["alpha"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -25,6 +26,7 @@ from model_export.tokens import tokenizer_of
 from model_export.verify import stored_weights, verify
 from service.bundle import read_bundle
 from service.errors import InvalidInput, MalformedInput, NotFound
+from service.runtime import Runtime
 
 META = {
     "name": "small",
@@ -128,6 +130,48 @@ def test_verify_finds_all_three_implementations_agreed(tmp_path: Path) -> None:
     assert found.texts == 60
     assert found.undecidable < found.sets / 100
     assert found.different_sets == found.different_labels == 0
+
+
+def grid_weights(words: int, dimension: int, layers: int) -> Weights:
+    """Tokens on a grid of integers: scores tie by the dozen, and float32 is exact."""
+    rng = np.random.default_rng(dimension)
+    side = 5 if dimension > 2 else 17
+    every = np.array(list(itertools.product(range(-side, side + 1), repeat=dimension)), np.float32)
+    chosen = rng.permutation(every[np.abs(every).max(axis=1) > 0])[:words]
+    weights = random_weights(words + 2, dimension, alpha=1.0, layers=layers)
+    weights.embedding[2:] = chosen
+    return weights
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+@pytest.mark.parametrize("kind", ["grid 2", "grid 3", "random 2", "random 12"])
+def test_long_texts_attend_to_the_tokens_that_the_definition_names(
+    tmp_path: Path, kind: str, layers: int
+) -> None:
+    dimension = int(kind.split()[1])
+    if kind.startswith("grid"):
+        weights = grid_weights(1000, dimension, layers)
+    else:
+        weights = random_weights(1002, dimension, layers=layers)
+    names = ["".join(letters) for letters in itertools.product("abcdefghij", repeat=3)]
+    session = Runtime("cpu", 1).open(write_sentiment(tmp_path, weights, names).model)
+    rng = np.random.default_rng(1)
+    tokens, counts = np.zeros((4, 700), np.int64), np.zeros((4, 700), np.float32)
+    for row, size in enumerate((700, 431, 97, 3)):
+        tokens[row, :size] = np.sort(rng.choice(np.arange(2, 1002), size, replace=False))
+        counts[row, :size] = rng.integers(1, 4, size)
+    feeds = {"tokens": tokens, "counts": counts, "detail": np.array(True)}
+    target, size, end, trajectory, members = session.run(
+        feeds, ("target", "size", "end", "trajectory", "members")
+    )
+    real = counts > 0
+    np.testing.assert_array_equal(size[real], members.sum(axis=2)[real])
+    single = real & (size == 1)
+    np.testing.assert_array_equal(target[single], members.argmax(axis=2)[single])
+    several = np.nonzero(real & (size > 1))
+    np.testing.assert_array_equal(target[several], several[1])
+    assert several[0].size or kind != "grid 3"
+    np.testing.assert_allclose(end[real], trajectory[-1][real], atol=2e-6 * np.abs(end).max())
 
 
 def test_verify_notices_a_graph_that_computes_something_else(tmp_path: Path) -> None:
