@@ -12,7 +12,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from benchmarks.load import CHUNKED, is_complete, unchunk
-from tests.soak.mix import OVERLOADED, Question
+from tests.soak.mix import REFUSALS, Question
+from tests.wire import find_fault
 
 PATIENCE_S = 70.0
 
@@ -63,37 +64,71 @@ class Crowd:
         await asyncio.gather(*(self._call_until(end, tally) for _ in range(self._size)))
         return tally
 
+    async def rush(self, times: int, leaving: float, within_s: float) -> Tally:
+        """Everybody at once, each `times` in a row; a share `leaving` hangs up at some moment `within_s`."""
+        tally = Tally()
+
+        async def call() -> None:
+            line = _Line(self._port, tally)
+            for _ in range(times):
+                leaves = self._rng.random() < leaving
+                await line.ask(self._question(), self._rng.uniform(0, within_s) if leaves else None)
+            line.hang_up()
+
+        await asyncio.gather(*(call() for _ in range(self._size)))
+        return tally
+
+    def _question(self) -> Question:
+        [questions] = self._rng.choices(self._kinds, self._shares)
+        return self._rng.choice(questions)
+
     async def _call_until(self, end: float, tally: Tally) -> None:
-        connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        line = _Line(self._port, tally)
         while time.perf_counter() < end:
             if self._gap:
                 mine, self._next = self._next, max(self._next, time.perf_counter() - 1) + self._gap
                 await asyncio.sleep(max(0.0, mine - time.perf_counter()))
-            [questions] = self._rng.choices(self._kinds, self._shares)
-            question = self._rng.choice(questions)
-            try:
-                connection = connection or await asyncio.open_connection("127.0.0.1", self._port)
-                keep = await asyncio.wait_for(_ask(*connection, question, tally), PATIENCE_S)
-            except (OSError, EOFError, TimeoutError) as failure:
-                tally.broken.append(f"{question.kind}: {failure!r}")
-                keep = False
-            if not keep and connection:
-                connection[1].close()
-                connection = None
-        if connection:
-            connection[1].close()
+            question = self._question()
+            await line.ask(question, 0.001 if question.leaves else None)
+        line.hang_up()
 
 
-async def _ask(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, question: Question, tally: Tally
-) -> bool:
-    """One question on a connection; whether the connection can be used again."""
-    began = time.perf_counter()
-    writer.write(question.request)
-    if question.leaves:
-        await asyncio.sleep(0.001)
-        tally.left += 1
-        return False
+class _Line:
+    """A caller's connection, made anew when it broke or was hung up."""
+
+    def __init__(self, port: int, tally: Tally) -> None:
+        self._port = port
+        self._tally = tally
+        self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, question: Question, leave_after_s: float | None) -> None:
+        """One question, and what came back; or the caller hangs up if nothing has come by then."""
+        patience_s = PATIENCE_S if leave_after_s is None else leave_after_s
+        began = time.perf_counter()
+        try:
+            self._open = self._open or await asyncio.open_connection("127.0.0.1", self._port)
+            reader, writer = self._open
+            writer.write(question.request)
+            head, body = await asyncio.wait_for(_read(reader), patience_s)
+        except (OSError, EOFError, TimeoutError) as failure:
+            if leave_after_s is not None and isinstance(failure, TimeoutError):
+                self._tally.left += 1
+            else:
+                self._tally.broken.append(f"{question.kind}: {failure!r}")
+            self.hang_up()
+            return
+        _count(question, head, body, time.perf_counter() - began, self._tally)
+        if b"connection: close" in head.lower():
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        if self._open:
+            self._open[1].close()
+            self._open = None
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Head and content of an answer."""
     answer = b""
     while not is_complete(answer):
         piece = await reader.read(1 << 18)
@@ -101,19 +136,16 @@ async def _ask(
             raise EOFError(f"the connection ended after {len(answer)} bytes")
         answer += piece
     head, _, body = answer.partition(b"\r\n\r\n")
-    _count(
-        question, head, unchunk(body) if CHUNKED.search(head) else body, time.perf_counter() - began, tally
-    )
-    return b"connection: close" not in head.lower()
+    return head, unchunk(body) if CHUNKED.search(head) else body
 
 
 def _count(question: Question, head: bytes, body: bytes, seconds: float, tally: Tally) -> None:
     status = int(head[9:12])
     tally.answers[question.kind, status] += 1
-    if status == OVERLOADED:
+    if status >= 400 and (fault := find_fault(status, head, body, protocol=question.protocol)):
+        tally.wrong.append(f"{question.kind}: {fault}")
+    elif status in REFUSALS:
         tally.refused += 1
-        if b"retry-after:" not in head.lower():
-            tally.wrong.append(f"{question.kind}: 429 without Retry-After")
     elif status not in question.statuses:
         tally.wrong.append(f"{question.kind}: {status} {body[:200]!r}")
     else:
