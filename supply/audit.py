@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from supply import rules, sbom
+from supply import assets, rules, sbom
 from supply.packages import ROOT, closure, read_declared
 
 
@@ -26,6 +26,7 @@ def audit(root: Path = ROOT) -> tuple[list[str], str]:
         *rules.unhashed(lock, constraints, runtime),
         *rules.refused_licences(everything.values()),
         *rules.loose_sources(constraints, declared),
+        *assets.unnamed(root),
         *sbom.outdated(root),
     ]
     return wrong, f"supply: {len(everything)} packages pinned and licensed, {len(runtime)} of them hashed"

@@ -9,10 +9,11 @@ import json
 import sys
 import tomllib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from supply.assets import LICENCE, Asset, read_assets
 from supply.packages import ROOT, Package, closure, read_declared
 from supply.rules import runtime_roots
 
@@ -42,10 +43,11 @@ def _documents(root: Path) -> dict[Path, str]:
     declared = read_declared(root)
     runtime = closure(runtime_roots(declared))
     everything = closure(declared.of(*declared.extras))
-    bill = bill_of_materials(runtime, read_models(root / "service" / "models"), _version(root))
+    assets = read_assets(root)
+    bill = bill_of_materials(runtime, read_models(root / "service" / "models"), _version(root), assets)
     return {
         SBOM: json.dumps(bill, indent=1) + "\n",
-        LICENCES: licence_list(runtime, everything),
+        LICENCES: licence_list(runtime, everything, assets),
     }
 
 
@@ -59,15 +61,25 @@ def read_models(folder: Path) -> list[dict[str, Any]]:
 
 
 def bill_of_materials(
-    packages: Mapping[str, Package], models: list[dict[str, Any]], version: str
+    packages: Mapping[str, Package],
+    models: list[dict[str, Any]],
+    version: str,
+    assets: Sequence[Asset] = (),
 ) -> dict[str, Any]:
-    """The service, its libraries and its models as CycloneDX 1.6."""
+    """The service, its libraries, its models and the page's fonts as CycloneDX 1.6."""
     roots = sorted(packages.keys() - {need for package in packages.values() for need in package.needs})
     content = {
         "metadata": {"component": {"type": "application", "bom-ref": OURS, "name": OURS, "version": version}},
-        "components": [*map(_library, packages.values()), *map(_model, models)],
+        "components": [*map(_library, packages.values()), *map(_model, models), *map(_file, assets)],
         "dependencies": [
-            {"ref": OURS, "dependsOn": [*map(_ref, map(packages.get, roots)), *map(_model_ref, models)]},
+            {
+                "ref": OURS,
+                "dependsOn": [
+                    *map(_ref, map(packages.get, roots)),
+                    *map(_model_ref, models),
+                    *map(_file_ref, assets),
+                ],
+            },
             *(
                 {"ref": _ref(package), "dependsOn": [_ref(packages[need]) for need in package.needs]}
                 for package in packages.values()
@@ -106,6 +118,17 @@ def _model(card: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _file(asset: Asset) -> dict[str, Any]:
+    return {
+        "type": "file",
+        "bom-ref": _file_ref(asset),
+        "name": asset.path,
+        "hashes": [{"alg": "SHA-256", "content": asset.sha256}],
+        "licenses": [{"expression": LICENCE}],
+        "copyright": asset.owner,
+    }
+
+
 def _ref(package: Package | None) -> str:
     return f"pkg:pypi/{package.name}@{package.version}" if package else ""
 
@@ -114,8 +137,14 @@ def _model_ref(card: Mapping[str, Any]) -> str:
     return f"model:{card['name']}"
 
 
-def licence_list(runtime: Mapping[str, Package], everything: Mapping[str, Package]) -> str:
-    """A table for people: what a running service holds, then what building and testing need besides."""
+def _file_ref(asset: Asset) -> str:
+    return f"file:{asset.path}"
+
+
+def licence_list(
+    runtime: Mapping[str, Package], everything: Mapping[str, Package], assets: Sequence[Asset] = ()
+) -> str:
+    """Tables for people: what a running service holds, then what building and testing need besides."""
     besides = {name: package for name, package in everything.items() if name not in runtime}
     return "\n".join(
         [
@@ -126,6 +155,15 @@ def licence_list(runtime: Mapping[str, Package], everything: Mapping[str, Packag
             "## In a running service",
             "",
             *_rows(runtime),
+            "",
+            "## Files of the page",
+            "",
+            "Fonts, as subsets; all other files of the page were written for it. The models' licences are in",
+            "their cards and in the [bill of materials](sbom.json).",
+            "",
+            "| file | of | licence |",
+            "|---|---|---|",
+            *(f"| {asset.path} | {asset.owner} | {LICENCE} |" for asset in assets),
             "",
             "## For training, export, tests and development only",
             "",

@@ -20,6 +20,7 @@ from service.settings import Settings, load_settings
 from service.tokens import Words
 
 ROOT = Path(__file__).parents[1]
+SECURITY = (ROOT / "SECURITY.md").read_text()
 
 
 class Failing(Sentiment):
@@ -56,8 +57,17 @@ def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_
     assert answer.json()["error"]["request_id"] == answer.headers["x-request-id"]
 
 
+def test_every_claim_of_security_names_the_test_that_shows_it() -> None:
+    rows = [line for line in SECURITY.splitlines() if line.startswith("| ") and not line.startswith("| -")]
+    claims = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    claims = [claim for claim in claims if claim[-1] != "shown by"]
+    unshown = [claim[0] for claim in claims if not re.search(r"`test_\w+`", claim[-1])]
+    assert len(claims) >= 15
+    assert unshown == ["who can set the environment or flags"], "the operator, who may do everything"
+
+
 def test_every_test_that_security_names_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)`", (ROOT / "SECURITY.md").read_text()))
+    named = set(re.findall(r"`(test_\w+)`", SECURITY))
     trees = [ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("test_*.py")]
     here = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     assert len(named) > 20

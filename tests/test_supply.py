@@ -10,6 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from supply import rules
+from supply.assets import Asset, read_assets, unnamed
 from supply.licences import licence_of, refused
 from supply.packages import Declared, Package, closure, read_hashes, read_pins, unpinned_lines
 from supply.sbom import bill_of_materials, licence_list
@@ -151,3 +152,19 @@ def test_licence_list_separates_the_service_from_the_workshop() -> None:
     assert "| a | 1.0 | MIT |" in running
     assert "| b | 1.0 | 0BSD |" in besides
     assert "| a |" not in besides
+
+
+def test_fonts_are_named_with_owner_and_digest_and_a_stranger_is_found(tmp_path: Path) -> None:
+    fonts = tmp_path / "service" / "web" / "fonts"
+    fonts.mkdir(parents=True)
+    (fonts / "OFL.txt").write_text("a.woff2, b.woff2: Copyright 2020 The A Authors\n\nThis: is no font.\n")
+    for name in ("a.woff2", "b.woff2", "c.woff2"):
+        (fonts / name).write_bytes(b"")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    owner = "Copyright 2020 The A Authors"
+    a, b = (Asset(f"service/web/fonts/{name}.woff2", owner, empty) for name in "ab")
+    assert read_assets(tmp_path) == [a, b]
+    assert list(unnamed(tmp_path)) == ["service/web/fonts/c.woff2 is named in no notice: whose is it?"]
+    assert f"| {a.path} | {owner} | OFL-1.1 |" in licence_list({}, {}, [a, b])
+    [file, _] = bill_of_materials({}, [], "1", [a, b])["components"]
+    assert (file["type"], file["copyright"], file["hashes"][0]["content"]) == ("file", owner, empty)
