@@ -80,7 +80,7 @@ class Ours:
             **{name: np.array(value) for name, value in {"layer": 0, "layers": 1, "last": 9}.items()},
             **{
                 name: np.array(value)
-                for name, value in {"alpha": 1.0, "tolerance": -1.0, "gaps": False}.items()
+                for name, value in {"alpha": 1.0, "tolerance": -1.0, "reach": 0.0}.items()
             },
             **{name: np.array(1e-12) for name in ("tie_tolerance", "guard")},
         }

@@ -55,7 +55,7 @@ def Settled(first, size, ties, since):
 
 
 @script(domain)
-def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, guard, gaps, eps):
+def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, guard, reach, eps):
     """Condition (b) for the rows with several members: the argmax set of the mean c_i is C_i.
 
     ->  the smallest gap seen from a mean, or -1 where a set changes. Sets are compared as sorted pairs.
@@ -66,7 +66,7 @@ def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, guard, gaps, eps):
     hint = op.Gather(first, tied)
     image = op.MatMul(mean, A)
     _, _, _, gap, again = CloudAttention(
-        mean, image, Norm(image, mean), hint, Z, Y, rho, w, A, tau, guard, gaps, eps
+        mean, image, Norm(image, mean), hint, Z, Y, rho, w, A, tau, guard, reach, eps
     )
     n = op.Shape(size)
     row, member = op.Split(ties, num_outputs=2, axis=0)
@@ -83,7 +83,7 @@ def StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, guard, gaps, eps):
 
 
 @script(domain)
-def Layer(Z, w, since, hint, clear, k, A, tau, guard, gaps, eps):
+def Layer(Z, w, since, hint, clear, k, A, tau, guard, reach, eps):
     """Attention at layer k, the leaders known by then, and whether the certificate holds.
 
     ->  c, first, size, ties and the smallest gap as in StreamingAttention; since int64 [n], the first layer
@@ -93,7 +93,7 @@ def Layer(Z, w, since, hint, clear, k, A, tau, guard, gaps, eps):
     """
     Y = op.MatMul(Z, A)
     rho = Norm(Y, Z)
-    c, first, size, gap, ties = CloudAttention(Z, Y, rho, hint, Z, Y, rho, w, A, tau, guard, gaps, eps)
+    c, first, size, gap, ties = CloudAttention(Z, Y, rho, hint, Z, Y, rho, w, A, tau, guard, reach, eps)
     self = op.Range(op.Constant(value_int=0), op.Squeeze(op.Shape(size)), op.Constant(value_int=1))
     leads = op.And(size == op.Constant(value_int=1), first == self)
     since = op.Where(op.And(leads, since < op.Constant(value_int=0)), k, since)
@@ -103,7 +103,7 @@ def Layer(Z, w, since, hint, clear, k, A, tau, guard, gaps, eps):
     promising = op.And(All(settled), clear)
     several = op.ReduceMax(size, keepdims=0) > op.Constant(value_int=1)
     if op.And(promising, several):
-        mean_gap = StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, guard, gaps, eps)
+        mean_gap = StableGap(c, size, first, ties, Z, Y, rho, w, A, tau, guard, reach, eps)
     else:
         mean_gap = op.CastLike(op.Constant(value_float=float("inf")), margin)
     certified = op.And(promising, mean_gap > guard)
@@ -113,7 +113,7 @@ def Layer(Z, w, since, hint, clear, k, A, tau, guard, gaps, eps):
 
 @script(domain)
 def Dynamics(
-    points, leading, offered, hints, unblurred, layer, weights, layers, last, A, alpha, tau, guard, gaps,
+    points, leading, offered, hints, unblurred, layer, weights, layers, last, A, alpha, tau, guard, reach,
     tolerance, eps,
 ):  # fmt: skip
     """Up to `layers` layers from layer `layer`, until the certificate holds, nothing moves, or layer `last`.
@@ -139,7 +139,7 @@ def Dynamics(
     ):  # fmt: skip
         w = op.Where(key, weights, op.CastLike(0, weights))
         c, first, size, ties, gap, since_now, settled, clear_now, holds, scale = Layer(
-            Z, w, since, hint, clear, k, A, tau, guard, gaps, eps
+            Z, w, since, hint, clear, k, A, tau, guard, reach, eps
         )
         way = c - Z
         distance = op.Squeeze(Norm(op.MatMul(way, A), way), op.Constant(value_ints=[1]))
@@ -172,7 +172,7 @@ def build_dynamics() -> ModelProto:
     }  # fmt: skip
     inputs = {
         **state, "weights": (real, [n]), "layers": (whole, []), "last": (whole, []), "A": (real, [d, d]),
-        "alpha": (real, []), "tie_tolerance": (real, []), "guard": (real, []), "gaps": (flag, []),
+        "alpha": (real, []), "tie_tolerance": (real, []), "guard": (real, []), "reach": (real, []),
         "tolerance": (real, []),
     }  # fmt: skip
     outputs = {

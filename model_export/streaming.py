@@ -30,17 +30,18 @@ TILE = 1024  # queries that are bounded and screened together (up to 8 times as 
 PROBES = 64  # keys of largest norm that give every query a first bound (up to 16 times as many in space)
 RUN = 32  # keys that are screened as one; half as many where they have so many coordinates
 BLOCK = 64  # runs screened at a time
+NEAR = 1e-2  # a reach up to which keys are looked for below the best; wider, below the best outside
 FEW = 2048 * 2048  # pairs up to which all scores at once are faster
 PAIRS: Any = INT64[2, None]
 
 
 @script(domain)
-def Screen(v, runs, first_rho, scale, slack, gaps):
+def Screen(v, runs, first_rho, scale, slack, depth):
     """Pairs (query, run) that may hold a key within `slack` of the query's best, by float32 scores.
 
     v [t,d] directions, runs [r,RUN,d] keys in decreasing norm  ->  two int64 [P]. Blocks of runs are scored
     until even the longest key of the next, of A-norm first_rho [blocks], is shorter than every best so far.
-    With `gaps` all are, and the runs that may hold the best key of the others are named too.
+    With a `depth` above the slack, runs are named too that may hold the best other key of those so deep.
     Float32 scores are off by at most (d + 3) 2^-23 |v| |k|, so twice that is added to the slack.
     """
     d = op.Shape(runs, start=2, end=3)
@@ -54,6 +55,7 @@ def Screen(v, runs, first_rho, scale, slack, gaps):
     last = op.Constant(value_ints=[2])
     rounding = op.Cast(d + op.Constant(value_int=3), to=FLOAT.dtype) * op.Constant(value_float=2.0**-22)
     slack32 = rounding * Longest(directions) * Longest(keys) + op.Cast(slack / scale, to=FLOAT.dtype)
+    depth32 = slack32 + op.Cast((depth - slack) / scale, to=FLOAT.dtype)
     ahead = op.Cast(first_rho / scale, to=FLOAT.dtype)
     final = op.Squeeze(blocks) - op.Constant(value_int=1)
 
@@ -63,7 +65,7 @@ def Screen(v, runs, first_rho, scale, slack, gaps):
         tops = op.ReduceMax(op.Reshape(scores, shape), last, keepdims=0)  # [t, each]
         best = op.Max(best, op.ReduceMax(tops, op.Constant(value_ints=[1]), keepdims=0))
         following = op.Gather(ahead, op.Min(b + op.Constant(value_int=1), final))
-        more = op.Or(gaps, following >= op.ReduceMin(best, keepdims=0) - slack32)
+        more = following >= op.ReduceMin(best, keepdims=0) - depth32
         return op.Squeeze(more), best, tops
 
     nothing = op.Expand(op.Constant(value_float=float("-inf")), t)
@@ -72,7 +74,7 @@ def Screen(v, runs, first_rho, scale, slack, gaps):
     )  # [blocks, t, each]
     sides = op.Constant(value_ints=[0, 2])
     hit = tops >= op.Unsqueeze(best - slack32, sides)
-    if gaps:
+    if depth > slack:
         others = op.Where(hit, op.Constant(value_float=float("-inf")), tops)
         named = tops >= op.ReduceMax(others, sides) - slack32
     else:
@@ -136,14 +138,14 @@ def Tiles(x, rows, count):
 
 
 @script(domain)
-def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
+def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, guard, reach, eps):
     """Hardmax attention of queries Q [q,d] (images QY) to keys Z [n,d] (images Y, A-norms rho, weights w).
 
     hint int64 [q] names a key per query that is thought to be good. tau is the tie tolerance, eps the unit
-    rounding of the type, both scalars; keys within `reach` (relative, as tau) of the best are looked at, and
-    with `gaps`, bool, the best key outside C_i wherever it is.
+    rounding of the type; keys within `guard` (relative, as tau) of the best are looked at, and the best key
+    outside C_i if it is within `reach`; all scalars.
     ->  c [q,d] weighted mean over C_i; first int64 [q] and size int64 [q] of C_i; gap [q], the relative
-    distance from the best score to the best outside C_i, exact with `gaps` or below `reach`; ties int64
+    distance from the best score to the best outside C_i, exact below guard and reach; ties int64
     [2,M], the pairs (i, member) of all C_i with several members.
     """
     one = op.Constant(value_ints=[1])
@@ -194,10 +196,14 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
     image, spread = Cones(Tiles(u, rows, tiles), vt)
     terms = op.CastLike(d + op.Constant(value_int=3), Z)
     rounding = op.Squeeze(op.CastLike(16, Z) * terms * eps * Longest(X))
-    slack = (tau + reach) * scale + rounding * Longest(v)
+    slack = (tau + guard) * scale + rounding * Longest(v)
+    far = reach > op.CastLike(NEAR, reach)
+    endless = op.CastLike(op.Constant(value_float=float("inf")), Z)
+    depth = op.Where(far, endless, slack + reach * scale)
+    slope = op.Where(far, slack, depth)
     fuzz = rounding * Longest(Y)
 
-    # Each tile is seen from its best probe; for gaps, from its best that is outside all of its sets.
+    # Each tile is seen from its best probe; for wide gaps, from its best that is outside all of its sets.
     ahead = op.MatMul(image, op.Transpose(E, perm=[1, 0]))  # [tiles, e]
     ht = Tiles(h, rows, tiles)
     wide = op.CastLike(WIDE, E)
@@ -214,11 +220,11 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
     def Best():
         return op.Identity(ht), op.ArgMax(ahead, axis=1, keepdims=0), op.Identity(spread)
 
-    floor, top, width = op.If(gaps, then_branch=Others, else_branch=Best)
+    floor, top, width = op.If(far, then_branch=Others, else_branch=Best)
     least_h = op.ReduceMin(floor, one, keepdims=0)
     found = Candidates(
         image, width, op.Gather(E, top), op.Gather(E_image, top), op.Gather(E_rho, top),
-        op.ReduceMin(least_h, keepdims=0), X, rho, slack, fuzz,
+        op.ReduceMin(least_h, keepdims=0), X, rho, slope, fuzz,
     )  # fmt: skip
     _, decreasing = op.TopK(op.Squeeze(op.Gather(rho, found), one), op.Shape(found))
     found = op.Gather(found, decreasing)
@@ -230,10 +236,10 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
         e = op.Gather(top, at)
         keep = Candidates(
             op.Gather(image, at), op.Gather(width, at), op.Gather(E, e), op.Gather(E_image, e),
-            op.Gather(E_rho, e), op.Gather(least_h, i), K, K_rho, slack, fuzz,
+            op.Gather(E_rho, e), op.Gather(least_h, i), K, K_rho, slope, fuzz,
         )  # fmt: skip
         runs, places, first_rho = Runs(op.Gather(K, keep), op.Gather(found, keep), op.Gather(K_rho, keep))
-        query, run = Screen(op.Gather(vt, i), runs, first_rho, scale, slack, gaps)
+        query, run = Screen(op.Gather(vt, i), runs, first_rho, scale, slack, depth)
         unit = op.Gather(norm, i) * scale
         c, first, size, gap, sets = Refine(
             op.Gather(Yt, i), tau * unit, query, run, runs, places, op.Shape(keep), w, Z
@@ -259,7 +265,7 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
 
 
 @script(domain)
-def CloudAttention(Q, QY, length, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
+def CloudAttention(Q, QY, length, hint, Z, Y, rho, w, A, tau, guard, reach, eps):
     """Attention of Q (of A-norms length [q,1]) to Z, the faster way; all else as StreamingAttention."""
 
     @graph()
@@ -269,7 +275,7 @@ def CloudAttention(Q, QY, length, hint, Z, Y, rho, w, A, tau, reach, gaps, eps):
 
     @graph()
     def Streaming():
-        c, first, size, gap, ties = StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, reach, gaps, eps)
+        c, first, size, gap, ties = StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, guard, reach, eps)
         return c, first, size, gap, ties
 
     few = op.Size(hint) * op.Size(w) <= op.Constant(value_int=FEW)

@@ -25,6 +25,7 @@ from service.errors import BundleError, InvalidInput, TooLarge
 from service.runtime import Runtime, Session
 from service.trajectory import Recorder, Trajectory, check_trajectory
 
+WIDEST = 2.5  # relative scores differ by at most 2
 CHUNK_S = 0.1  # a chunk of layers aims at this, so that a run can be followed and cancelled
 SMALL = 2048  # up to so many points the graph compares all pairs, and every layer knows its margin
 
@@ -146,7 +147,7 @@ class Run(Iterator[Progress]):
         }
         self._found: dict[str, np.ndarray[Any, Any]] = {}
         self._chunk = 1
-        self._gaps = m <= SMALL
+        self._reach = 0.0
         self._reached = 0
         self._began = 0.0
         self._result: Result | None = None
@@ -205,6 +206,7 @@ class Run(Iterator[Progress]):
             "alpha": parameters.alpha,
             "tie_tolerance": parameters.tie_tolerance,
             "guard": cloud.guard,
+            "reach": self._reach,
             "tolerance": -1.0 if parameters.stop == "never" else parameters.tolerance,
         }
         feeds = {
@@ -212,7 +214,6 @@ class Run(Iterator[Progress]):
             **{name: np.array(value, np.float64) for name, value in scalars.items()},
             "weights": cloud.counts.astype(np.float64),
             "A": cloud.form,
-            "gaps": np.array(self._gaps),
             "layers": np.array(layers),
             "last": np.array(parameters.max_layers),
         }
@@ -229,12 +230,13 @@ class Run(Iterator[Progress]):
         """Find the margin, and go on in closed form where more layers are wanted; then read the answer."""
         layers, margin = self._layer, None
         if self._found["certified"]:
-            if not self._gaps:
+            margin = float(self._found["margin"])
+            if len(self._cloud.points) > SMALL:
                 if self._late():
                     yield
-                self._gaps = True
+                self._reach = min(margin, WIDEST)  # some gap is this wide: what is farther does not matter
                 self._advance(1)  # the same layer once more
-            margin = float(self._found["margin"])
+                margin = min(margin, float(self._found["margin"]))
             layers += self._layers_left()
         if self._recorder:
             for layer in self._recorder.write(layers, self._at):

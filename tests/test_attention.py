@@ -55,17 +55,17 @@ def DenseLayer(Z, A, w, tau, alpha):
 
 
 @script(domain)
-def StreamingLayer(Z, A, w, tau, alpha, reach, exact, eps):
+def StreamingLayer(Z, A, w, tau, alpha, reach, eps):
     _, _, rho = Unit(Z, A)
     hint = op.Range(op.Constant(value_int=0), op.Squeeze(op.Shape(w)), op.Constant(value_int=1))
     Y = op.MatMul(Z, A)
-    gaps = exact > op.CastLike(0, exact)
-    c, first, size, gap, ties = StreamingAttention(Z, Y, hint, Z, Y, rho, w, A, tau, reach, gaps, eps)
+    nothing = op.CastLike(0, tau)
+    c, first, size, gap, ties = StreamingAttention(Z, Y, hint, Z, Y, rho, w, A, tau, nothing, reach, eps)
     return Step(Z, c, alpha), first, size, gap, ties
 
 
 @script(domain)
-def MatrixLayer(Z, A, w, tau, alpha, reach, exact, eps):
+def MatrixLayer(Z, A, w, tau, alpha, reach, eps):
     Y = op.MatMul(Z, A)
     rho = Norm(Y, Z)
     c, first, size, gap, ties = MatrixAttention(Y, rho, Z, rho, w, tau)
@@ -115,7 +115,7 @@ class Graphs:
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self._dense = open_function(DenseLayer, "Z A w tau alpha", DENSE, kind)
         self._clouds = {
-            way: open_function(layer, "Z A w tau alpha reach exact eps", CLOUD, kind)
+            way: open_function(layer, "Z A w tau alpha reach eps", CLOUD, kind)
             for way, layer in zip(WAYS, (StreamingLayer, MatrixLayer), strict=True)
         }
 
@@ -132,14 +132,13 @@ class Graphs:
         tau: float,
         w: Floats | None = None,
         reach: float = 0.0,
-        exact: bool = False,
         alpha: float = 1.0,
     ) -> tuple[dict[str, Any], npt.NDArray[np.bool_]]:
         """The outputs, and the argmax sets they name as a matrix."""
         feeds = {"Z": Z, "A": A, "w": np.ones(len(Z)) if w is None else w, "tau": tau, "alpha": alpha}
         found = self._run(
             self._clouds[way],
-            {**feeds, "reach": reach, "exact": exact, "eps": np.finfo(self.dtype).eps / 2},
+            {**feeds, "reach": reach, "eps": np.finfo(self.dtype).eps / 2},
             CLOUD,
         )
         C = np.zeros((len(Z), len(Z)), np.bool_)
@@ -264,7 +263,7 @@ def test_streaming_attention_finds_every_gap_of_hard_clouds_where_asked(graphs: 
     C = reference.argmax_sets(Z, tau=1e-12)
     gap = scores.max(axis=1) - np.where(C, -np.inf, scores).max(axis=1)
     gap /= reference.norms(Z) * reference.norms(Z).max()
-    found, sets = graphs.cloud("streaming", Z, np.eye(Z.shape[1]), 1e-12, exact=True)
+    found, sets = graphs.cloud("streaming", Z, np.eye(Z.shape[1]), 1e-12, reach=2.5)
     assert (sets == C).all()
     np.testing.assert_allclose(found["gap"], gap, rtol=0, atol=1e-13)
 
@@ -371,7 +370,7 @@ def test_cloud_attention_of_one_and_of_many_runs_names_its_sets_and_gaps(
     scores = Z @ Z.T
     rest = np.where(C, -np.inf, scores).max(axis=1)
     gap = (scores.max(axis=1) - rest) / (reference.norms(Z) * reference.norms(Z).max())
-    found, sets = graphs.cloud(way, Z, np.eye(2), 1e-12, exact=True)
+    found, sets = graphs.cloud(way, Z, np.eye(2), 1e-12, reach=2.5)
     assert (sets == C).all()
     np.testing.assert_allclose(found["gap"], gap, rtol=0, atol=1e-13)
 

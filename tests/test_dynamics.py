@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -271,6 +274,18 @@ def test_dynamics_margin_of_a_large_cloud_is_found_however_large_it_is(dynamics:
     assert result.margin > 0.01
 
 
+@pytest.mark.parametrize(("cloud", "d"), [("sphere", 64), ("clustered", 64)])
+def test_dynamics_finds_wide_margins_in_little_memory(cloud: str, d: int) -> None:
+    """In a process of its own: looking at all pairs of 4000 points in 64 dimensions would take gigabytes."""
+    command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, "4000", str(d)]
+    answer = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]
+    )
+    _, peak_gib, status, *_ = answer.stdout.split()
+    assert status == "certified"
+    assert float(peak_gib) < 0.4
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_dynamics_margin_of_a_large_cloud_is_its_smallest_gap_and_not_one_seen_by_chance(
     dynamics: Dynamics, seed: int
@@ -409,7 +424,7 @@ def test_dynamics_gives_the_same_on_both_sides_of_the_size_that_parts_the_ways(
             "points": points, "since": np.full(n, -1), "key": key, "hint": np.arange(n),
             "weights": np.ones(n), "A": np.eye(d), "clear": np.array(True),
             "layer": np.array(0), "layers": np.array(layers), "last": np.array(20),
-            "alpha": np.array(0.7), "tolerance": np.array(-1.0), "gaps": np.array(True),
+            "alpha": np.array(0.7), "tolerance": np.array(-1.0), "reach": np.array(2.5),
             "tie_tolerance": np.array(tie_tolerance), "guard": np.array(max(tie_tolerance, 1e-14)),
         }  # fmt: skip
         out = dynamics.session.run(feeds, [f"{name}_out" for name in names])
