@@ -8,7 +8,8 @@ stopped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from service.errors import Overloaded
 
 T = TypeVar("T")
+STEP_S = 0.1  # what makes many pieces stops so often to look whether it should go on
 
 
 class Place:
@@ -30,6 +32,24 @@ class Place:
         ended = asyncio.get_running_loop().run_in_executor(self._pool, work)
         self.step_ends = ended
         return await asyncio.shield(ended)
+
+    async def collect(self, pieces: Iterator[T]) -> list[T]:
+        """All that an iterator makes in the lane's thread; every so often there is room to stop."""
+        collected: list[T] = []
+        while some := await self.step(lambda: _some(pieces)):
+            collected += some
+        return collected
+
+
+def _some(pieces: Iterator[T]) -> list[T]:
+    """As many as are made in about `STEP_S`; none when there are no more."""
+    some: list[T] = []
+    end = time.perf_counter() + STEP_S
+    for piece in pieces:
+        some.append(piece)
+        if time.perf_counter() > end:
+            break
+    return some
 
 
 class Lane:

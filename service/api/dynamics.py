@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -77,7 +77,7 @@ class Dynamic:
             while await place.step(lambda: next(run, None)) is not None:
                 pass
             form = npz if answer_as == NPZ else pieces
-            parts = await place.step(lambda: form(exchange.text_id, run.result, parameters.include))
+            parts = await place.collect(form(exchange.text_id, run.result, parameters.include))
         if sum(map(len, parts)) <= WHOLE:
             return Reply(b"".join(parts), media_type=answer_as.encode())
         return Reply(_each(parts), media_type=answer_as.encode())
@@ -123,7 +123,8 @@ class Dynamic:
             try:
                 while (progress := await place.step(lambda: next(run, None))) is not None:
                     yield to_json({"progress": progress}) + b"\n"
-                parts = await place.step(lambda: pieces(exchange.text_id, run.result, parameters.include))
+                written = pieces(exchange.text_id, run.result, parameters.include)
+                parts = await place.collect(written)
                 for part in parts[:-1]:
                     yield part
                 yield parts[-1] + b"\n"
@@ -186,12 +187,12 @@ def answer(result: Result, include: Sequence[str] = ("assignment",)) -> dict[str
     return document
 
 
-def pieces(request_id: str, result: Result, include: Sequence[str]) -> list[bytes]:
+def pieces(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
     """The answer as JSON text in pieces, so that no step of writing it holds up others."""
-    return list(write_document({"id": request_id, **answer(result, include)}))
+    yield from write_document({"id": request_id, **answer(result, include)})
 
 
-def npz(request_id: str, result: Result, include: Sequence[str]) -> list[bytes]:
+def npz(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
     """The answer's arrays as `numpy.savez` writes them, and its summary as JSON in the array `summary`."""
     document = answer(result, ())
     summary = {name: value for name, value in document.items() if not isinstance(value, Records)}
@@ -213,7 +214,7 @@ def npz(request_id: str, result: Result, include: Sequence[str]) -> list[bytes]:
     stream = io.BytesIO()
     np.savez(stream, **arrays)
     stream.seek(0)
-    return list(iter(lambda: stream.read(WHOLE), b""))
+    yield from iter(lambda: stream.read(WHOLE), b"")
 
 
 def _from_query(query: bytes) -> DynamicsParameters:
