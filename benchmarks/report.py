@@ -148,6 +148,9 @@ def _share(table: Table, found: dict[str, dict[str, Any]]) -> str:
 
 
 def say_case(case: CaseKey) -> str:
+    """Names and values; a name that stands alone before words says nothing."""
+    if len(case) == 1 and isinstance(case[0][1], str):
+        return case[0][1]
     return ", ".join(
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in case
     )

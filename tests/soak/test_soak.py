@@ -17,7 +17,7 @@ from tests.soak.mix import prepare
 from tests.soak.watch import Sample, Watch
 
 MINUTES = float(os.environ.get("MINUTES", "10"))
-CALLERS = 96
+CALLERS = 256  # enough that waiting for answers does not keep them from asking at twice the rate
 PLACES = 32  # MAX_CONCURRENT_REQUESTS
 CAPACITY_S = 8.0
 P99_BOUND_S = 5.0
