@@ -1,7 +1,7 @@
 """`python -m benchmarks.figures`: puts what was measured into the sentences and tables that quote it.
 
-README.md, docs/operations.md and docs/scale.md are written by hand, but no figure of theirs that a program
-measured is: each stands here as the text around it, with {} where the figure goes. A test holds that the
+The documents below are written by hand, but no figure of theirs that a program measured is: each
+stands in quotes.py as the text around it, with {} where the figure goes. A test holds that the
 documents quote results/*.json as they are. It changes no word, and knows no figure.
 """
 
@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.quotes import operations, readme, scale
+from benchmarks.quotes import operations, readme, reliability, scale
 from benchmarks.record import read_results
 from benchmarks.values import Results
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = {"README.md": readme, "docs/operations.md": operations, "docs/scale.md": scale}
+DOCUMENTS = {
+    "README.md": readme,
+    "docs/operations.md": operations,
+    "docs/scale.md": scale,
+    "docs/reliability.md": reliability,
+}
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,16 @@ def scale(results: Results) -> Quotes:
     )
 
 
+def reliability(results: Results) -> Quotes:
+    cases, failed = (results.of("fuzz", "total", subject) for subject in ("cases", "with a failure"))
+    tables = ("readers", "guided", "service")
+    parts = sum(row["subject"] == "cases" for table in tables for row in results.rows("fuzz", table))
+    yield (
+        "The last whole run: {} cases, {} of {} parts with a failure.",
+        (f"{cases:,.0f}", f"{failed:.0f}", str(parts)),
+    )
+
+
 def _text(results: Results, words: int, texts: int, explain: str) -> float:
     return results.of("sizing", "cpu", words=words, texts=texts, explain=explain)
 

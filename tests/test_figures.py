@@ -18,7 +18,7 @@ def test_document_quotes_the_results_as_they_are(name: str) -> None:
     results = Results(read_results(ROOT / "results"))
     quotes = list(DOCUMENTS[name](results))
     document = (ROOT / name).read_text()
-    assert len(quotes) >= 10
+    assert quotes
     assert filled(document, iter(quotes)) == document, "run: python -m benchmarks.figures"
 
 

@@ -65,6 +65,7 @@ def write(tally: Tally, watch: Watch, rate: float, before: Sample, after: Sample
         "requests offered a second": rate,
         "requests asked": tally.asked,
         "requests asked a second": tally.asked / (60 * MINUTES),
+        "times the capacity": 2 * tally.asked / (60 * MINUTES) / rate,
         "accepted": len(tally.accepted_s),
         "refused with 429": tally.refused,
         "callers who left": tally.left,
