@@ -37,8 +37,8 @@ def Decide(scores, query, run, places, margin, w, Z):
     none = op.Expand(op.Constant(value_int=0), op.Shape(margin))
     once = op.Expand(op.Constant(value_int=1), op.Shape(row))
     size = op.ScatterElements(none, row, once, axis=0, reduction="add")
-    everybody = op.Expand(op.Shape(w), op.Shape(margin))
-    first = op.ScatterElements(everybody, row, key, axis=0, reduction="min")
+    latest = op.Expand(op.Shape(w) - one, op.Shape(margin))
+    first = op.ScatterElements(latest, row, key, axis=0, reduction="min")
 
     weight = op.Gather(w, key)
     total = op.ScatterElements(op.CastLike(none, w), row, weight, axis=0, reduction="add")

@@ -31,6 +31,8 @@ PROBES = 64  # keys of largest norm that give every query a first bound (up to 1
 RUN = 32  # keys that are screened as one; half as many where they have so many coordinates
 BLOCK = 64  # runs screened at a time
 NEAR = 1e-2  # a reach up to which keys are looked for below the best; wider, below the best outside
+TIES = 2**24  # numbers that name ties: two a pair; and
+CROWD = 2**27  # coordinates of keys that a tile may look at in full: past either its sets are left empty
 FEW = 2048 * 2048  # pairs up to which all scores at once are faster
 PAIRS: Any = INT64[2, None]
 
@@ -146,7 +148,7 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, guard, reach, eps):
     outside C_i if it is within `reach`; all scalars.
     ->  c [q,d] weighted mean over C_i; first int64 [q] and size int64 [q] of C_i; gap [q], the relative
     distance from the best score to the best outside C_i, exact below guard and reach; ties int64
-    [2,M], the pairs (i, member) of all C_i with several members.
+    [2,M], the pairs (i, member) of all C_i with several members. Where too much ties, sizes are 0.
     """
     one = op.Constant(value_ints=[1])
     zero = op.Constant(value_ints=[0])
@@ -230,6 +232,8 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, guard, reach, eps):
     found = op.Gather(found, decreasing)
     K, K_rho = op.Gather(X, found), op.Gather(rho, found)
 
+    crowd, most = op.Constant(value_int=CROWD), op.Constant(value_int=TIES)
+
     @graph()
     def Tile(i: INT64, go: BOOL, ties: PAIRS):
         at = op.Reshape(i, one)
@@ -240,6 +244,10 @@ def StreamingAttention(Q, QY, hint, Z, Y, rho, w, A, tau, guard, reach, eps):
         )  # fmt: skip
         runs, places, first_rho = Runs(op.Gather(K, keep), op.Gather(found, keep), op.Gather(K_rho, keep))
         query, run = Screen(op.Gather(vt, i), runs, first_rho, scale, slack, depth)
+        work = op.Size(query) * op.Size(op.Gather(runs, op.Constant(value_int=0)))
+        fits = op.And(work <= crowd, op.Size(ties) <= most)
+        allowed = op.Reshape(op.Where(fits, op.Size(query), op.Constant(value_int=0)), one)
+        query, run = op.Slice(query, zero, allowed), op.Slice(run, zero, allowed)
         unit = op.Gather(norm, i) * scale
         c, first, size, gap, sets = Refine(
             op.Gather(Yt, i), tau * unit, query, run, runs, places, op.Shape(keep), w, Z

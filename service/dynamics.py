@@ -221,6 +221,11 @@ class Run(Iterator[Progress]):
         found = dict(zip(names, self._session.run(feeds, [f"{name}_out" for name in names]), strict=True))
         self._state = {name: found[name] for name in STATE}
         self._found = {name: found[name] for name in FOUND}
+        if not self._found["size"].all():
+            raise TooLarge(
+                "too many points tie: choose a smaller tie_tolerance, or move the cloud nearer to the origin",
+                param="points",
+            )
 
     def _keep(self) -> None:
         if self._recorder:

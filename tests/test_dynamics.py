@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
 from service.dynamics import Dynamics, Parameters, Run
+from service.errors import TooLarge
 
 alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
 seeds = st.integers(0, 2**32 - 1)
@@ -284,6 +285,13 @@ def test_dynamics_finds_wide_margins_in_little_memory(cloud: str, d: int) -> Non
     _, peak_gib, status, *_ = answer.stdout.split()
     assert status == "certified"
     assert float(peak_gib) < 0.4
+
+
+def test_dynamics_refuses_a_large_cloud_in_which_everybody_ties(dynamics: Dynamics) -> None:
+    """So far from the origin that no two scores differ by more than the tolerance: n^2 ties."""
+    Z = np.random.default_rng(0).standard_normal((5000, 2)) + 1e14
+    with pytest.raises(TooLarge, match="too many points tie"):
+        run(dynamics, Z)
 
 
 @pytest.mark.parametrize("seed", range(3))
