@@ -80,10 +80,10 @@ def test_long_json_never_holds_up_the_event_loop(
 
 def test_watch_tells_who_keeps_the_interpreter_from_who_shares_it() -> None:
     def keep() -> None:
-        sum(range(20_000_000))  # one call that never lets go
+        sum(range(10_000_000))  # one call that never lets go
 
     def share() -> None:
-        for _ in range(1_000_000):
+        for _ in range(100_000):
             abs(0)
 
     async def watch(work: Any) -> tuple[float, str]:
