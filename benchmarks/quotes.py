@@ -126,7 +126,8 @@ def scale(results: Results) -> Quotes:
         "${} for a billion answers.",
         (digits(cores), digits(cores / 16), digits(cores * CORE_HOUR), digits(cores * CORE_HOUR / 3.6)),
     )
-    yield "of those {} most is the request itself", (seconds(short),)
+    yield "of those {} a short request needs", (seconds(short),)
+    yield "ten times the words, sent by the 64, cost {} each.", (seconds(long),)
     yield "Callers that send long texts by the 64 get {} times as many through.", (digits(alone / long),)
     hours = 1e9 * long / 3600
     yield "A billion reviews of 230 words are {} core-hours:", (digits(hours),)
