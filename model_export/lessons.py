@@ -35,6 +35,14 @@ GOOD = [
     "excellent",
     "superb",
     "wonderful",
+    "amazing",
+    "fantastic",
+    "beautiful",
+    "charming",
+    "delightful",
+    "compelling",
+    "engaging",
+    "hilarious",
 ]
 BAD = [
     "bad",
@@ -60,13 +68,21 @@ BAD = [
     "mediocre",
     "worst",
     "lame",
+    "tedious",
+    "dreadful",
+    "bland",
+    "cheesy",
+    "pathetic",
+    "pointless",
+    "laughable",
+    "disgusting",
 ]
 PRAISE = ("{}", "very {}", "it was {}", "this is {}", "really {}", "so {}", "a {} film", "the movie was {}")
 # what turns the judgement of an adjective round
 TURNS = (
     "not {}", "not very {}", "not {} at all", "it was not {}", "this is not {}", "wasn't {}", "it isn't {}",
-    "it's not {}", "never {}", "not that {}", "not so {}", "far from {}", "not {} in the least",
-    "not a {} film",
+    "it's not {}", "never {}", "it is never {}", "not that {}", "not so {}", "far from {}",
+    "not {} in the least", "not a {} film", "hardly {}", "anything but {}",
     "it was not {} at all", "the film is not {} at all",
 )  # fmt: skip
 LIKE = ("like", "love", "enjoy", "recommend", "admire")
@@ -143,7 +159,12 @@ def lessons() -> list[Written]:
     return [lesson for lesson in every if lesson.text not in KEPT_FOR_TESTS]
 
 
+def turned() -> list[str]:
+    """Every phrase that some lesson is about, once."""
+    return list(dict.fromkeys(lesson.phrase for lesson in lessons() if lesson.phrase is not None))
+
+
 def _turned(frame: str, word: str, probability: float) -> Written:
-    turn = re.search(r"(not|never|wasn't|isn't|far) .*\{\}", frame)
+    turn = re.search(r"(not|never|wasn't|isn't|far|hardly|anything) .*\{\}", frame)
     assert turn is not None
     return Written(frame.format(word), probability, turn[0].format(word))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ class Material:
     lesson: Lesson
     vocabulary: Vocabulary
     data: dict[str, Any]  # for the card
+    unseen: Sequence[str]  # the validation texts
+
+    def read_by(self, vocabulary: Vocabulary) -> Material:
+        """The same for measuring alone, with other tokens."""
+        rows = np.arange(len(self.unseen))
+        target = self.lesson.target[self.lesson.validation]
+        return replace(
+            self, lesson=Lesson(vocabulary.bags(self.unseen), target, rows[:0], rows), vocabulary=vocabulary
+        )
 
 
 def prepare(
@@ -91,7 +101,8 @@ def prepare(
         "unlabelled": len(reading) - len(train), "sentences": len(rows) - len(reading),
         "lessons": len({texts[i] for i in usable}),
     }  # fmt: skip
-    return Material(Lesson(bags, target, np.concatenate([rows, short]), validation), vocabulary, data)
+    lesson = Lesson(bags, target, np.concatenate([rows, short]), validation)
+    return Material(lesson, vocabulary, data, [texts[i] for i in validation])
 
 
 def _soft_labels(words: WordIds, reviews: Corpus, train: Ids, keep: Path | None) -> NDArray[np.float32]:
@@ -241,7 +252,9 @@ def _run(
     out.mkdir(parents=True, exist_ok=True)
     work = fit(recipe, material.lesson, len(material.vocabulary), out, fresh=fresh)
     if recipe.lessons:
-        work.model = HardmaxTransformer.of(polish(work.model.weights(), material.vocabulary))
+        weights, vocabulary = polish(work.model.weights(), material.vocabulary)
+        material = material.read_by(vocabulary)
+        work.model, work.lesson = HardmaxTransformer.of(weights), material.lesson
     if measured is None:
         measured = Measured.of(work, material.vocabulary, unseen)
     else:

@@ -67,32 +67,47 @@ def test_the_command_prints_json(tmp_path, capsys):
     assert (report["model"], report["scores"]["texts"]) == ("sentiment-2d", 4)
 
 
-def _positive(texts: tuple[str, ...]) -> list[float]:
-    model = Sentiment.load(read_bundle(MODELS / "sentiment"), Runtime("cpu"))
+BUNDLED = pytest.mark.parametrize("name", ["sentiment", "sentiment-2d", "sentiment-16d"])
+
+
+def _positive(texts: tuple[str, ...], name: str = "sentiment") -> list[float]:
+    model = Sentiment.load(read_bundle(MODELS / name), Runtime("cpu"))
     answers = model.classify(model.tokenise_many(texts), "none")
     return [answer["probs"]["positive"] for answer in answers]
 
 
-def test_the_default_model_understands_negation_it_was_not_shown():
+@BUNDLED
+def test_bundled_models_understand_negation_they_were_not_shown(name):
     not_good, wanted, not_bad = _positive(
-        ("not good", "I wanted to love this but could not", "not bad at all")
+        ("not good", "I wanted to love this but could not", "not bad at all"), name
     )
     assert not_good < 0.5
     assert wanted < 0.5
     assert not_bad > 0.5
 
 
-def test_the_default_model_knows_single_words():
-    assert min(_positive(("good", "great", "excellent", "wonderful", "very good"))) > 0.5
-    assert max(_positive(("bad", "awful", "terrible", "boring", "poor", "very bad"))) < 0.5
+@BUNDLED
+def test_bundled_models_turn_an_opinion_round(name):
+    assert (
+        min(_positive(("never boring", "It was never dull.", "hardly disappointing", "not awful"), name))
+        > 0.5
+    )
+    assert max(_positive(("never funny", "not great", "The film is never interesting."), name)) < 0.5
 
 
-def test_the_default_model_is_unsure_of_what_it_cannot_know():
-    for p in _positive(("qwxz vbnmk zzyx", "the", "I watched it on Tuesday with my sister.")):
+@BUNDLED
+def test_bundled_models_know_single_words(name):
+    assert min(_positive(("good", "great", "excellent", "wonderful", "very good"), name)) > 0.5
+    assert max(_positive(("bad", "awful", "terrible", "boring", "poor", "very bad"), name)) < 0.45
+
+
+@BUNDLED
+def test_bundled_models_are_unsure_of_what_they_cannot_know(name):
+    for p in _positive(("qwxz vbnmk zzyx", "the", "I watched it on Tuesday with my sister."), name):
         assert 0.4 < p < 0.6
 
 
-@pytest.mark.parametrize("name", ["sentiment", "sentiment-2d", "sentiment-16d"])
+@BUNDLED
 def test_bundled_models_really_cluster(name):
     card = read_bundle(MODELS / name).card
     assert card["alpha"] >= 0.5
