@@ -98,9 +98,10 @@ def _apart(rows: NDArray[np.float32], longest: NDArray[np.float32]) -> NDArray[n
     """Nearly the same rows, but no two alike: phrases of one meaning end in one place, and tokens may not."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     noise = np.random.default_rng(1).standard_normal(rows.shape) * APART / rows.shape[1] ** 0.5
-    rows = (rows + length * noise).astype(np.float32)
-    shrink = np.minimum(1.0, longest[:, None] / np.linalg.norm(rows, axis=1, keepdims=True))
-    return (rows * shrink).astype(np.float32)
+    near: NDArray[np.float32] = (rows + length * noise).astype(np.float32)
+    too_long = np.linalg.norm(near, axis=1, keepdims=True) / longest[:, None]
+    near /= np.maximum(1.0, too_long)
+    return near
 
 
 def _turns(words: list[str]) -> bool:

@@ -8,14 +8,15 @@ import torch
 from model_export.fit import logits
 from model_export.model import HardmaxTransformer, Shape, Weights
 from model_export.polish import polish
+from model_export.rows import store
 from model_export.tokens import Vocabulary
 
 WORDS = ["it", "was", "not", "at", "all", "bad", "dull", "good", "the", "film"]
 
 
-def model_of(vocabulary: Vocabulary) -> Weights:
+def model_of(vocabulary: Vocabulary, dimension: int = 4) -> Weights:
     torch.manual_seed(0)
-    return HardmaxTransformer(Shape(len(vocabulary), 4, pseudo_weight=5.0)).weights()
+    return HardmaxTransformer(Shape(len(vocabulary), dimension, pseudo_weight=5.0)).weights()
 
 
 def test_polish_moves_only_rows_that_turn_an_opinion_round():
@@ -57,3 +58,10 @@ def test_polish_leaves_a_model_without_such_phrases_alone():
     vocabulary = Vocabulary.of(["it", "was", "the", "film", "good"])
     weights = model_of(vocabulary)
     assert polish(weights, vocabulary) == (weights, vocabulary)
+
+
+def test_polish_puts_no_two_phrases_in_one_place():
+    vocabulary = Vocabulary.of([*WORDS, "never", "hardly", "so", "that", "very", "great", "excellent"])
+    polished, _wider = polish(model_of(vocabulary, 16), vocabulary)
+    stored = store(polished).apply(polished).embedding[2:]  # in eight bits a number
+    assert len(np.unique(stored, axis=0)) == len(stored)
