@@ -76,7 +76,7 @@ class Explained:
         return found
 
     def review(self, text: str) -> Review:
-        read_words = self.model.tokenise(text).found.spelling
+        read_words = self.model.tokenise(text).places.found.spelling
         words = tuple(read_words[i] for i in range(len(read_words)))
         p = float(self.positive([" ".join(words)])[0])
         return Review(words, 1 if p > 0.5 else -1, max(p, 1 - p))

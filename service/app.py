@@ -20,7 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__, schemas
 from service.api import problems
-from service.api.classify import How, is_brief, run_texts
+from service.api.classify import How, run_texts
+from service.api.express import Express
 from service.api.gate import Gate
 from service.api.inflight import Capacity, InFlight
 from service.api.keys import Keys
@@ -46,6 +47,7 @@ DESCRIPTION = """Inference for hardmax transformers: every answer comes with its
 QUEUED_BATCHES = 64  # batches' worth of tokens that may wait
 CLOUDS_WAITING = 16
 SAMPLE_S = 0.25
+YOUNG = 10_000  # new objects before the garbage collector looks at them: a batch's answers are gone by then
 STUCK_AFTER_S = 120.0
 
 
@@ -70,12 +72,20 @@ class Service:
             bound=QUEUED_BATCHES * settings.max_batch_tokens,
             report=self._batch_ran,
             failed=self.failed.set,
-            inline=is_brief,
         )
         self.clouds = Lane("clouds", width=1, depth=CLOUDS_WAITING)
         quiet = settings.log_level in ("warning", "error")
         self.access = AccessLog(None if quiet else sys.stderr, settings.log_format)
         self.tracer = Tracer.to(settings.otlp_endpoint) if settings.otlp_endpoint else None
+        self.express = Express(
+            self.registry,
+            settings,
+            self.keys,
+            self.inflight,
+            self.metrics,
+            self.access,
+            is_open=self.tracer is None,  # it keeps no account of the stages of a request
+        )
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -175,7 +185,7 @@ class Service:
         while True:
             await asyncio.sleep(SAMPLE_S)
             self.metrics.sample(
-                in_flight=len(self.inflight),
+                in_flight=len(self.inflight) + len(self.express),
                 body_bytes=self.inflight.body_bytes,
                 texts_waiting=self.texts.depth,
                 clouds_waiting=self.clouds.waiting,
@@ -283,6 +293,7 @@ def settle_memory() -> None:
     gc.unfreeze()  # models that were replaced may go
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG)
 
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:

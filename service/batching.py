@@ -2,7 +2,6 @@
 
 A call brings items of known size. Whenever the runner - one thread - is free it is handed what waits at
 that moment: there is no timer, so a call at rest is run at once and under load batches grow by themselves.
-A batch that `inline` says is done sooner than a thread wakes is run on the loop itself.
 
 * Items run together when their calls have the same `key` and their sizes are alike (padding stays below a
   factor of two), up to `budget` padded tokens.
@@ -159,7 +158,6 @@ class Batcher(Generic[Item, Result]):
         bound: int,
         report: Callable[[BatchReport], None] = lambda report: None,
         failed: Callable[[], None] = lambda: None,
-        inline: Callable[[Any, int, int], bool] = lambda key, longest, tokens: False,
     ) -> None:
         self.budget = budget
         self.bound = bound
@@ -167,7 +165,6 @@ class Batcher(Generic[Item, Result]):
         self._tokens = 0
         self._report = report
         self._failed = failed
-        self._inline = inline
         self._calls: deque[Call[Item, Result]] = deque()
         self._running: Batch[Item, Result] | None = None
         self._runner = Runner(run, self._from_runner, self._runner_died)
@@ -219,24 +216,8 @@ class Batcher(Generic[Item, Result]):
         self._called = False
         batch = self._take()
         self._running = batch
-        if batch is None:
-            return
-        if self._inline(batch.key, batch.tokens // len(batch.items), batch.tokens):
-            self._run_inline(batch)
-        else:
+        if batch is not None:
             self._runner.give(batch)
-
-    def _run_inline(self, batch: Batch[Item, Result]) -> None:
-        """Run it here and now: a handful of short items is done before a thread would have woken."""
-        assert self._loop is not None
-        started = time.perf_counter()
-        results = self._runner.results(batch)
-        ran_s = time.perf_counter() - started
-        self._running = None
-        if self._calls:
-            self._called = True
-            self._loop.call_soon(self._gather, 0)  # and let the loop breathe in between
-        self._answer(batch, results, ran_s)
 
     def _take(self) -> Batch[Item, Result] | None:
         """The first call's next item and all that may run with it, one item of each call in turn."""

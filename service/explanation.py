@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -122,40 +123,41 @@ def describe(
     clusters: Clusters,
     ties: Ties,
     names: Array,
-    spans: Callable[[int, int], list[list[int]]],
+    spans: Callable[[int, int], list[tuple[int, int]]],
 ) -> list[dict[str, Any]]:
     """For every text its `leaders` and `clusters`. names [B, N]; spans(b, i) are a token's places."""
     width = outputs.width
     flat = names.ravel()
     words = flat[clusters.members].tolist()
     since = outputs.since.ravel()[clusters.root].tolist()
-    end = np.cumsum(clusters.size).tolist()
+    rows = list(zip(clusters.root, clusters.size, clusters.share, clusters.contribution, since, strict=True))
     answers = []
-    for b in range(len(outputs.counts)):
-        first, last = clusters.start[b], clusters.start[b + 1]
-        leaders, groups = [], []
-        for k in range(first, last):
-            root, size = clusters.root[k], clusters.size[k]
+    end = 0
+    for b, (first, last) in enumerate(pairwise(clusters.start)):
+        leaders: list[dict[str, Any]] = []
+        groups: list[dict[str, Any]] = []
+        for number, (root, size, share, contribution, since_layer) in enumerate(rows[first:last]):
+            group = words[end : end + size]
+            end += size
             tied = ties.get(root)
-            group = words[end[k] - size : end[k]]
             groups.append(
                 {
-                    "id": k - first,
+                    "id": number,
                     "kind": "leader" if tied is None else "tie",
-                    "leaders": [group[0]] if tied is None else [flat[leader] for leader in tied],
+                    "leaders": group[:1] if tied is None else [flat[leader] for leader in tied],
                     "words": group,
-                    "share": clusters.share[k],
-                    "contribution": clusters.contribution[k],
+                    "share": share,
+                    "contribution": contribution,
                 }
             )
             if tied is None:
                 leaders.append(
                     {
                         "word": group[0],
-                        "cluster": k - first,
-                        "since_layer": since[k],
+                        "cluster": number,
+                        "since_layer": since_layer,
                         "followers": size - 1,
-                        "contribution": clusters.contribution[k],
+                        "contribution": contribution,
                         "spans": spans(b, root - b * width),
                     }
                 )

@@ -1,8 +1,9 @@
-"""Giving memory back to the system. Knows the C library's allocator, and nothing of what was allocated."""
+"""Giving memory back to the system: what Python and the C library keep. Knows not what was allocated."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Callable
 
 
@@ -16,4 +17,9 @@ def find_trim() -> Callable[[], None]:
         malloc_trim = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError):  # musl, macOS
         return lambda: None
-    return lambda: malloc_trim(0)
+
+    def trim() -> None:
+        gc.collect()  # a request that was cut short is a cycle, with its body in it
+        malloc_trim(0)
+
+    return trim

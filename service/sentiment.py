@@ -20,7 +20,7 @@ from service.bundle import Bundle
 from service.errors import BundleError, InvalidInput
 from service.explanation import DECIMALS, Clusters, Outputs, cluster, describe, follow, resolve_tie
 from service.runtime import Runtime, Session
-from service.tokens import Spans, Tokens, Words
+from service.tokens import Tokens, Words
 
 Explain = Literal["none", "leaders", "full"]
 Array = NDArray[Any]
@@ -149,12 +149,11 @@ class Sentiment:
         ties = self._resolve_ties(feeds, outputs, root)
         clusters = cluster(outputs, root)
         names = self._tokens.names[feeds.tokens]
-        spans = [self._tokens.spans(words) for words in feeds.words]
-        found = describe(outputs, clusters, ties, names, lambda b, i: spans[b].of(i))
+        found = describe(outputs, clusters, ties, names, lambda b, i: feeds.words[b].spans(i))
         for b, (answer, explanation) in enumerate(zip(answers, found, strict=True)):
             answer |= explanation
             if explain == "full":
-                answer["words"] = _words(b, feeds.words[b], spans[b], names[b], clusters, values)
+                answer["words"] = _words(b, feeds.words[b], names[b], clusters, values)
 
     def _resolve_ties(self, feeds: Batch, outputs: Outputs, root: Array) -> dict[int, tuple[int, ...]]:
         """Ties are rare: the texts that have some run once more, for the members of every C_i."""
@@ -170,7 +169,7 @@ class Sentiment:
     def _trace(self, feeds: Batch, answers: list[dict[str, Any]]) -> None:
         (layers,) = self._infer(feeds, ("trajectory",), detail=True)
         for b, (answer, words) in enumerate(zip(answers, feeds.words, strict=True)):
-            answer["trajectory"] = _rounded(layers[:, b, _reading_order(words)])
+            answer["trajectory"] = _rounded(layers[:, b, words.reading_order()])
 
 
 def _pad(batch: Sequence[Words]) -> Batch:
@@ -187,7 +186,6 @@ def _pad(batch: Sequence[Words]) -> Batch:
 def _words(
     b: int,
     words: Words,
-    spans: Spans,
     names: Array,
     clusters: Clusters,
     values: Mapping[str, Array],
@@ -200,21 +198,15 @@ def _words(
     return [
         {
             "text": names[i],
-            "spans": spans.of(i),
+            "spans": words.spans(i),
             "cluster": int(clusters.number[b * width + i]) - clusters.start[b],
             "leader": bool(leads[i]),
             "contribution": contribution[i],
             "start": start[i],
             "end": end[i],
         }
-        for i in _reading_order(words)
+        for i in words.reading_order()
     ]
-
-
-def _reading_order(words: Words) -> list[int]:
-    """Tokens by their first occurrence; of those that begin together the one of smaller id."""
-    order: list[int] = np.argsort(words.at[words.first[:-1]], kind="stable").tolist()
-    return order
 
 
 def _rounded(values: Array) -> Any:

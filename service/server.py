@@ -19,10 +19,10 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service import __version__
 from service.app import App, Service, create_app
+from service.connection import Connection
 from service.errors import BundleError, ConfigurationError, HardmaxError
 from service.logs import configure
 from service.settings import Settings
@@ -94,7 +94,7 @@ def run(app: App, listener: socket.socket, started: Callable[[Service], None]) -
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=Protocol,
+        http=Connection,
         ws="none",
         lifespan="off",  # driven by `live`, so that what fails at the start is told in one line
         access_log=False,
@@ -161,16 +161,6 @@ class Server(uvicorn.Server):
         await self._service.failed.wait()
         await asyncio.sleep(LAST_WORDS_S)  # who waited is told, and a probe may see red
         self.should_exit = True
-
-
-class Protocol(HttpToolsProtocol):
-    """uvicorn's, but that what is not HTTP is answered in our error shape too."""
-
-    def send_400_response(self, msg: str) -> None:
-        body = b'{"error": {"type": "malformed_input", "message": "the request is not HTTP", "param": null}}'
-        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
-        self.transport.write(head % len(body) + b"connection: close\r\n\r\n" + body)
-        self.transport.close()
 
 
 def greet(settings: Settings, port: int, service: Service) -> None:

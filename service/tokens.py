@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -27,6 +28,21 @@ _PLACE_BITS = 22  # of a place in a row of words; with a token and a text above 
 FEW_WORDS = 64
 
 
+class Places:
+    """Where the tokens of texts that were read together are: from word `begin` to word `last`."""
+
+    def __init__(self, begin: Ints, last: Ints, found: Found) -> None:
+        self.begin = begin
+        self._last = last
+        self.found = found
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """The same in characters of each text, made once for all of them."""
+        begin, end = self.found.start[self.begin], self.found.end[self._last]
+        return list(zip(begin.tolist(), end.tolist(), strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
     """One text, ready for the model: its distinct tokens with multiplicities, and how to find them again."""
@@ -36,28 +52,22 @@ class Words:
     tokens: int  # words that were read
     unknown: int  # those of them that the model does not know
     truncated: bool
-    first: list[int]  # [n + 1]; occurrences of token i: at[first[i]:first[i + 1]]
-    at: Ints  # the word where each occurrence begins
-    found: Found  # the words of all texts that were read together
+    first: list[int]  # [n + 1]; places of token i: those from first[i] to first[i + 1]
+    places: Places
 
     @property
     def length(self) -> int:
         """Distinct tokens: what batches are measured in."""
         return len(self.ids)
 
+    def spans(self, i: int) -> list[tuple[int, int]]:
+        """Every place of token i, in order; a phrase is one span over its words."""
+        return self.places.spans[self.first[i] : self.first[i + 1]]
 
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """Where the tokens of one text are."""
-
-    first: list[int]
-    begin: list[int]
-    end: list[int]
-
-    def of(self, i: int) -> list[list[int]]:
-        """Every place of the text's token i, in order; a phrase is one span over its words."""
-        a, b = self.first[i] - self.first[0], self.first[i + 1] - self.first[0]
-        return [list(span) for span in zip(self.begin[a:b], self.end[a:b], strict=True)]
+    def reading_order(self) -> list[int]:
+        """Tokens by their first occurrence; of those that begin together the one of smaller id."""
+        order: list[int] = np.argsort(self.places.begin[self.first[:-1]], kind="stable").tolist()
+        return order
 
 
 class Tokens:
@@ -103,11 +113,6 @@ class Tokens:
             return [self._short_bag(found)]
         return self._bags(found, sizes)
 
-    def spans(self, words: Words) -> Spans:
-        at = words.at[words.first[0] : words.first[-1]]
-        last = at + np.repeat(self._width[words.ids] - 1, np.diff(words.first))
-        return Spans(words.first, words.found.start[at].tolist(), words.found.end[last].tolist())
-
     def _short_bag(self, found: Found) -> Words:
         """The same as `_bags` for one short text, where a dictionary is faster than arrays are to start."""
         words = [found.spelling[i] for i in range(len(found.spelling))]
@@ -121,8 +126,9 @@ class Tokens:
                 if token := self._ids.get(" ".join(words[place : place + width]), PAD):
                     places.setdefault(token, []).append(place)
         ids = sorted(places)
-        at = [place for token in ids for place in places[token]]
+        at = np.array([place for token in ids for place in places[token]], np.int64)
         counts = [len(places[token]) for token in ids]
+        last = at + np.repeat(self._width[ids] - 1, counts) if ids else at
         return Words(
             ids=np.array(ids, np.int64),
             counts=np.array(counts, np.float32),
@@ -130,8 +136,7 @@ class Tokens:
             unknown=unknown,
             truncated=False,
             first=list(accumulate(counts, initial=0)),
-            at=np.array(at, np.int64),
-            found=found,
+            places=Places(at, last, found),
         )
 
     def _bags(self, found: Found, sizes: Ints) -> list[Words]:
@@ -151,6 +156,7 @@ class Tokens:
         key = ((text[at] << _BITS | np.concatenate((ids[known], phrase))) << _PLACE_BITS) | at
         key.sort()
         token, at = key >> _PLACE_BITS, key & ((1 << _PLACE_BITS) - 1)
+        places = Places(at, at + self._width[token & ((1 << _BITS) - 1)] - 1, found)
         edge = np.flatnonzero(np.concatenate(([True], token[1:] != token[:-1], [True])))
         edge = edge if len(token) else np.zeros(1, np.int64)
         distinct, counts = token[edge[:-1]], np.diff(edge).astype(np.float32)
@@ -160,7 +166,7 @@ class Tokens:
         distinct &= (1 << _BITS) - 1
         edges: list[int] = edge.tolist()
         return [
-            Words(distinct[a:b], counts[a:b], *fact, edges[a : b + 1], at, found)
+            Words(distinct[a:b], counts[a:b], *fact, edges[a : b + 1], places)
             for a, b, fact in zip(bounds[:-1], bounds[1:], facts, strict=True)
         ]
 

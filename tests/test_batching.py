@@ -292,35 +292,3 @@ def test_batcher_serves_a_thousand_mixed_callers_with_random_cancellations_right
         batcher.stop()
 
     run(work())
-
-
-def test_batcher_runs_brief_batches_on_the_loop_and_the_others_in_the_thread() -> None:
-    async def work() -> None:
-        ran: list[tuple[list[int], bool]] = []
-
-        def double(key: str, items: Sequence[int]) -> list[int]:
-            ran.append((list(items), threading.current_thread() is threading.main_thread()))
-            if 13 in items:
-                raise InvalidInput("unlucky")
-            return [2 * item for item in items]
-
-        batcher: Batcher[int, int] = Batcher(
-            double,
-            budget=100,
-            bound=10_000,
-            inline=lambda key, longest, tokens: key == "brief" and tokens <= 20,
-        )
-        batcher.start()
-        calls = [batcher.submit("brief", [(n, 5)]) for n in range(6)]
-        assert await asyncio.gather(*calls) == [[0], [2], [4], [6], [8], [10]]
-        assert await batcher.submit("brief", [(7, 5)]) == [14]
-        assert await batcher.submit("long", [(8, 5)]) == [16]
-        unlucky, lucky = await asyncio.gather(
-            batcher.submit("brief", [(13, 5)]), batcher.submit("brief", [(14, 5)])
-        )
-        assert (type(unlucky[0]), lucky) == (InvalidInput, [28])
-        assert ran[:3] == [([0, 1, 2, 3, 4, 5], False), ([7], True), ([8], False)]
-        assert batcher.depth == 0
-        batcher.stop()
-
-    run(work())

@@ -61,9 +61,9 @@ def test_sentiment_leaders_and_clusters_are_those_found_by_hand(plane: Sentiment
             "since_layer": 0,
             "followers": 1,
             "contribution": pytest.approx((4 + 3.25) / 5),
-            "spans": [[4, 10]],
+            "spans": [(4, 10)],
         },
-        {"word": "the", "cluster": 1, "since_layer": 0, "followers": 1, "contribution": 0, "spans": [[0, 3]]},
+        {"word": "the", "cluster": 1, "since_layer": 0, "followers": 1, "contribution": 0, "spans": [(0, 3)]},
     ]
     assert found["clusters"] == [
         {
@@ -89,8 +89,8 @@ def test_sentiment_words_are_in_reading_order_with_places_and_spans(plane: Senti
     found = answer(plane, "Superb. Not good, superb!", explain="full", trajectory=True)
     assert [word["text"] for word in found["words"]] == ["superb", "not", "not good", "good"]
     superb, no, not_good, good = found["words"]
-    assert superb["spans"] == [[0, 6], [18, 24]]
-    assert not_good["spans"] == [[8, 16]]
+    assert superb["spans"] == [(0, 6), (18, 24)]
+    assert not_good["spans"] == [(8, 16)]
     assert (good["start"], good["end"], good["leader"]) == ([1, 0], [3.25, 0], False)
     assert (not_good["start"], not_good["leader"], not_good["cluster"]) == ([-2, 1], True, no["cluster"])
     assert found["clusters"][good["cluster"]]["leaders"] == ["superb"]

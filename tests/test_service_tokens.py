@@ -56,19 +56,19 @@ def test_tokens_read_together_are_those_read_alone() -> None:
         assert together.tokens == alone.tokens
         assert together.unknown == alone.unknown
         for i in range(alone.length):
-            assert TOKENS.spans(together).of(i) == TOKENS.spans(alone).of(i)
+            assert together.spans(i) == alone.spans(i)
 
 
 def test_tokens_spans_cover_words_and_phrases() -> None:
     text = "Waste OF\ntime, the waste"
     (words,) = TOKENS.read([text])
-    found = {TOKENS.names[id_]: TOKENS.spans(words).of(i) for i, id_ in enumerate(words.ids)}
+    found = {TOKENS.names[id_]: words.spans(i) for i, id_ in enumerate(words.ids)}
     assert found == {
-        "waste": [[0, 5], [19, 24]],
-        "of": [[6, 8]],
-        "time": [[9, 13]],
-        "the": [[15, 18]],
-        "waste of time": [[0, 13]],
+        "waste": [(0, 5), (19, 24)],
+        "of": [(6, 8)],
+        "time": [(9, 13)],
+        "the": [(15, 18)],
+        "waste of time": [(0, 13)],
     }
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic_core import to_json
+import orjson
 
 from service.api import examples
 from service.api.exchange import Exchange, Reply
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 REQUEST = examples.body(examples.CLASSIFY)
 ANSWER = examples.answer(examples.CLASSIFIED)
-BRIEF_TEXT, BRIEF_BATCH = 128, 2048  # tokens
+BRIEF = 128  # tokens
 CHARS_A_TOKEN = 3  # a word has five characters and a space, and is often part of a phrase that is a token too
 
 
@@ -38,13 +38,9 @@ class How(NamedTuple):
     budget: int  # padded tokens of one inference
 
 
-def is_brief(how: How, longest: int, tokens: int) -> bool:
-    """Whether a run takes a few milliseconds at most, so that the event loop may do it itself.
-
-    Measured: for 32 short texts the thread, its wake-ups and the fight for the interpreter cost as much
-    again as the inference.
-    """
-    return longest <= BRIEF_TEXT and tokens <= BRIEF_BATCH and how.explain != "full"
+def is_brief(how: How, tokens: int) -> bool:
+    """Whether it takes less than a millisecond, so that the event loop may do it itself."""
+    return tokens <= BRIEF and how.explain != "full"
 
 
 def size_of(text: str) -> int:
@@ -94,23 +90,29 @@ class Classify:
     async def __call__(self, exchange: Exchange) -> Reply:
         require_json(exchange)
         request = parse(ClassifyRequest, await exchange.read(self._payload))
-        if request.trajectory and request.explain != "full":
-            raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
-        name = request.model or self._settings.default_model
-        model = self._registry.find(name, "sentiment")
-        given = request.input
-        texts = [given] if isinstance(given, str) else given
-        check_texts(texts, self._settings, "input", single=given is not texts)
-        how = How(
-            model, request.explain, request.trajectory, request.truncate, self._settings.max_batch_tokens
-        )
+        model, how, texts = choose(request, self._registry, self._settings)
         began = time.perf_counter()
         results = await self._texts.submit(how, [(text, size_of(text)) for text in texts])
         exchange.stages.append(("queue and inference", began, time.perf_counter()))
-        answer = _answer(exchange.text_id, name, results, single=given is not texts)
+        answer = answer_of(exchange.text_id, model, results, single=texts is not request.input)
         if len(texts) > 64 or request.trajectory:
-            return Reply(await asyncio.to_thread(to_json, answer))
-        return Reply(to_json(answer))
+            return Reply(await asyncio.to_thread(orjson.dumps, answer))
+        return Reply(orjson.dumps(answer))
+
+
+def choose(
+    request: ClassifyRequest, registry: Registry, settings: Settings
+) -> tuple[str, How, Sequence[str]]:
+    """The name of the model that is asked, how it is to run, and the texts."""
+    if request.trajectory and request.explain != "full":
+        raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
+    name = request.model or settings.default_model
+    model = registry.find(name, "sentiment")
+    given = request.input
+    texts = [given] if isinstance(given, str) else given
+    check_texts(texts, settings, "input", single=given is not texts)
+    how = How(model, request.explain, request.trajectory, request.truncate, settings.max_batch_tokens)
+    return name, how, texts
 
 
 def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
@@ -130,7 +132,7 @@ def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single:
             raise TooLarge(problem, param=_place(param, index, single))
 
 
-def _answer(
+def answer_of(
     request_id: str, model: str, results: Sequence[dict[str, Any] | Exception], *, single: bool
 ) -> dict[str, Any]:
     data: list[dict[str, Any]] = []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 
 from starlette.types import Message, Receive, Scope, Send
@@ -79,10 +80,9 @@ class Exchange:
         "status",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, timeout_s: float, new_id: Callable[[], bytes]) -> None:
+    def __init__(self, scope: Scope, receive: Receive, timeout_s: float) -> None:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = self.headers.get(b"x-request-id")
-        self.id = given if given is not None and SANE_ID(given) else new_id()
+        self.id = request_id(self.headers)
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
@@ -159,15 +159,26 @@ class Exchange:
             self._task.uncancel()
 
     async def close(self) -> None:
-        """Nobody watches any more."""
+        """Nobody watches any more; what it held may go now, not only when garbage is collected."""
         if self._watcher is not None:
             self._watcher.cancel()
             with suppress(asyncio.CancelledError):
                 await self._watcher
+        self._receive, self.hold, self._task = _nobody, _unbounded, None
 
 
 def _unbounded(size: int) -> None:
     pass
+
+
+async def _nobody() -> Message:
+    return {"type": "http.disconnect"}
+
+
+def request_id(headers: Mapping[bytes, bytes]) -> bytes:
+    """The name that the caller gave the request, if it is a sane one, or a new one."""
+    given = headers.get(b"x-request-id")
+    return given if given is not None and SANE_ID(given) else b"%024x" % random.getrandbits(96)
 
 
 def _over(limit: int) -> TooLarge:

@@ -7,7 +7,6 @@ The edge where an unforeseen exception ends. Knows no route by name, only which 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Collection
 
@@ -53,16 +52,12 @@ class Gate:
         self._access = access
         self._tracer = tracer
         self._timeout_s = timeout_s
-        self._random = random.Random()  # for names, not for secrets
-
-    def _new_id(self) -> bytes:
-        return b"%024x" % self._random.getrandbits(96)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = scope["exchange"] = Exchange(scope, receive, self._timeout_s, self._new_id)
+        exchange = scope["exchange"] = Exchange(scope, receive, self._timeout_s)
 
         async def send_dressed(message: Message) -> None:
             if message["type"] == "http.response.start":

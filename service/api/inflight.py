@@ -40,9 +40,13 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._held)
 
+    def is_full(self, besides: int = 0) -> bool:
+        """Whether there is no place for one more, where `besides` requests are worked on elsewhere."""
+        return len(self._held) + besides >= self._capacity.requests
+
     def enter(self, exchange: Exchange) -> None:
         """Take a place, and room for the body: before it is read, or as it comes where no length is told."""
-        if len(self._held) >= self._capacity.requests:
+        if self.is_full():
             raise Overloaded("too many requests at once (MAX_CONCURRENT_REQUESTS); try again shortly")
         self._held[exchange] = 0
         announced = exchange.headers.get(b"content-length")

@@ -13,7 +13,7 @@ from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
-from pydantic_core import to_json
+import orjson
 
 from service import __version__
 from service.api import examples
@@ -103,7 +103,7 @@ class Protocol:
 
     async def server(self, exchange: Exchange) -> Reply:
         return Reply(
-            to_json({"name": "hardmax", "version": __version__, "extensions": ["binary_tensor_data"]})
+            orjson.dumps({"name": "hardmax", "version": __version__, "extensions": ["binary_tensor_data"]})
         )
 
     async def live(self, exchange: Exchange) -> Reply:
@@ -128,7 +128,7 @@ class Protocol:
             "inputs": inputs,
             "outputs": outputs if text else [],
         }
-        return Reply(to_json(metadata))
+        return Reply(orjson.dumps(metadata))
 
     async def model_ready(self, exchange: Exchange) -> Reply:
         self._entry(exchange)
@@ -260,7 +260,7 @@ def _answer(
     head: dict[str, Any] = {"model_name": entry.name, "model_version": entry.version[:12], "outputs": outputs}
     if request.id is not None:
         head["id"] = request.id
-    text = to_json(head)
+    text = orjson.dumps(head)
     if not tensors:
         return Reply(text)
     headers = (NO_STORE, (HEADER_LENGTH, b"%d" % len(text)))
