@@ -84,7 +84,7 @@ class Service:
             self.inflight,
             self.metrics,
             self.access,
-            is_open=self.tracer is None,  # it keeps no account of the stages of a request
+            self._express_is_open,
         )
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
@@ -93,6 +93,10 @@ class Service:
 
     def _batch_ran(self, report: BatchReport) -> None:
         self.metrics.batch_ran(report.items, report.tokens, report.waited_s, report.ran_s)
+
+    def _express_is_open(self) -> bool:
+        """Not for traced requests, whose stages it does not tell, and not once inference is dead."""
+        return self.tracer is None and not self.failed.is_set()
 
     async def start(self) -> None:
         await asyncio.to_thread(self._load)

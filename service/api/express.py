@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -74,8 +74,7 @@ class Express:
         inflight: InFlight,
         metrics: Metrics,
         access: AccessLog,
-        *,
-        is_open: bool,
+        is_open: Callable[[], bool],
     ) -> None:
         self._registry = registry
         self._settings = settings
@@ -92,7 +91,7 @@ class Express:
 
     def offer(self, headers: Mapping[bytes, bytes], body: bytes, caller: Caller) -> bool:
         """Take the request: `caller` will be answered or handed over. False if it is not for this lane."""
-        if not self._is_open or len(body) > LONGEST_BODY or not self._admits(headers):
+        if not self._is_open() or len(body) > LONGEST_BODY or not self._admits(headers):
             return False
         began = time.perf_counter()
         try:
