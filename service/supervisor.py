@@ -67,6 +67,7 @@ class Supervisor:
         while self._workers:
             if self._stopping and deadline == float("inf"):
                 deadline = time.monotonic() + self._settings.shutdown_grace_s + 5
+                self._stop()
             self._sleep(min(1.0, max(0.0, deadline - time.monotonic())))
             codes += self._bury()
             if time.monotonic() >= deadline:
@@ -77,10 +78,9 @@ class Supervisor:
         if number == signal.SIGHUP:
             self._pass_on(signal.SIGHUP)
         else:
-            self._stop()
+            self._stopping = True  # no more here: a worker may be starting at this moment
 
     def _stop(self) -> None:
-        self._stopping = True
         self._listener.close()  # once the workers close it too, who comes is refused instead of kept waiting
         self._pass_on(signal.SIGTERM)
 
@@ -117,7 +117,7 @@ class Supervisor:
                 codes.append(0 if code == -signal.SIGTERM else code)  # it had not begun to serve
             elif code == MISCONFIGURED:
                 codes.append(code)
-                self._stop()
+                self._stopping = True
             else:
                 self._replace(place, process, started)
         return codes
@@ -125,8 +125,9 @@ class Supervisor:
     def _replace(self, place: int, process: BaseProcess, started: float) -> None:
         log.warning("worker %s ended with %s; starting another", process.pid, process.exitcode)
         if time.monotonic() - started < YOUNG_S:
-            time.sleep(PAUSE_S)
-        self._start(place)
+            wait([self._wake_up], timeout=PAUSE_S)
+        if not self._stopping:
+            self._start(place)
 
 
 def _live(work: Work, settings: Settings, listener: socket.socket, greeting: bool) -> None:

@@ -103,6 +103,17 @@ def test_request_over_the_grace_is_refused_and_the_server_still_ends(models: Pat
             assert connection.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
+def test_stop_while_a_dead_worker_waits_to_be_replaced_is_a_clean_stop(models: Path) -> None:
+    with serving(models, default_model="tiny", workers=2) as server:
+        eventually(lambda: len(server.workers) == 2)
+        server.workers[0].kill()  # young: its place stays empty for a second
+        eventually(lambda: "starting another" in server.output)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 5
+        assert "Traceback" not in server.output
+
+
 def test_killed_worker_comes_back_and_the_others_go_on(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2) as server:
         eventually(lambda: len(server.workers) == 2)
