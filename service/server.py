@@ -34,6 +34,9 @@ KEEP_ALIVE_S = (
 )
 LAST_WORDS_S = 0.5
 BACKLOG = 2048
+# New connections that a turn of the loop lets in. subtle: libuv accepts one a turn and listening descriptor,
+# so a burst of callers at a busy server would wait for as many turns as they are.
+ACCEPTS = 16
 FAILED = 1
 
 
@@ -109,7 +112,7 @@ def run(app: App, listener: socket.socket, started: Callable[[Service], None]) -
     async def live() -> None:
         async with app.router.lifespan_context(app):
             started(service)
-            await server.serve(sockets=[listener])
+            await server.serve(sockets=[listener, *(listener.dup() for _ in range(1, ACCEPTS))])
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(live())
