@@ -5,7 +5,6 @@ Everything is looked up for all texts of a call at once. Knows nothing of models
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from service.errors import BundleError, InvalidInput, TooLarge
@@ -76,8 +76,9 @@ class Tokens:
     def __init__(self, tokenizer: str, max_length: int) -> None:
         """From the content of a tokenizer.json; `max_length` words of a text are read."""
         try:
-            self._reader = WordReader(tokenizer)
-            ids: dict[str, int] = json.loads(tokenizer)["model"]["vocab"]
+            definition = orjson.loads(tokenizer)
+            self._reader = WordReader(definition)
+            ids: dict[str, int] = definition["model"]["vocab"]
             names = sorted(ids, key=ids.__getitem__)
         except Exception as damage:  # the tokenizers library raises no other
             raise BundleError(f"tokenizer.json cannot be read: {damage}", param="tokenizer.json") from damage
@@ -185,15 +186,18 @@ class Tokens:
 def _phrases(names: list[str], ids: dict[str, int]) -> Lookup:
     keys, tokens = [], []
     for token, name in enumerate(names):
-        if " " not in name:
-            continue
         words = name.split(" ")
-        if len(words) > LONGEST_PHRASE or any(word not in ids for word in words):
+        if len(words) == 1:
+            continue
+        key = 0
+        try:
+            for word in words:
+                key = key << _BITS | ids[word]
+        except KeyError:
+            key = -1
+        if key < 0 or len(words) > LONGEST_PHRASE:
             problem = f"the phrase {name!r} is not of two or three words of the vocabulary"
             raise BundleError(problem, param="tokenizer.json")
-        key = 0
-        for word in words:
-            key = key << _BITS | ids[word]
         keys.append(key)
         tokens.append(token)
     return Lookup(np.array(keys, np.uint64), np.array(tokens, np.int64))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,11 +90,10 @@ class Spelling:
 class WordReader:
     """Thread-safe: nothing changes but a cache of characters."""
 
-    def __init__(self, tokenizer: str) -> None:
-        """From the content of a tokenizer.json."""
-        pipeline = json.loads(tokenizer)
-        pipeline["model"]["vocab"] = {"[UNK]": 0}
-        pipeline["added_tokens"] = []
+    def __init__(self, tokenizer: Mapping[str, Any]) -> None:
+        """From a tokenizer.json, parsed; of its vocabulary nothing is used."""
+        without_words = {**tokenizer["model"], "vocab": {"[UNK]": 0}}
+        pipeline = {**tokenizer, "model": without_words, "added_tokens": []}
         self._definition = Tokenizer.from_str(json.dumps(pipeline))
         self._is_known = all(pipeline[part] == known for part, known in _KNOWN.items())
         self._fold = _Fold(self._definition)

@@ -13,7 +13,7 @@ from model_export.tokens import tokenizer_of
 from service.words import WordReader, find_words
 
 DEFINITION = tokenizer_of(["good"])
-READER = WordReader(DEFINITION.to_str())
+READER = WordReader(json.loads(DEFINITION.to_str()))
 PIECES = st.sampled_from(
     [
         *(
@@ -119,5 +119,5 @@ def test_reader_spans_are_offsets_into_the_text_as_sent() -> None:
 def test_reader_follows_another_pipeline() -> None:
     pipeline = json.loads(DEFINITION.to_str())
     pipeline["pre_tokenizer"] = {"type": "WhitespaceSplit"}
-    reader = WordReader(Tokenizer.from_str(json.dumps(pipeline)).to_str())
+    reader = WordReader(json.loads(Tokenizer.from_str(json.dumps(pipeline)).to_str()))
     assert words_read(["So-so, really!"], reader) == [(["so-so,", "really!"], [(0, 6), (7, 14)])]

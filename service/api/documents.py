@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import orjson
+from pydantic_core import to_json
 
 NUMBERS = 16_384  # rendered in one call: a millisecond or two
 OBJECTS = 2048
@@ -46,7 +46,7 @@ def write_document(document: dict[str, Any]) -> Iterator[bytes]:
     """An object whose members may be long: arrays, records, and lists or objects that hold some."""
     opening = b"{"
     for name, value in document.items():
-        yield opening + orjson.dumps(name) + b":"
+        yield opening + to_json(name) + b":"
         yield from _write(value)
         opening = b","
     yield b"}" if document else b"{}"
@@ -62,7 +62,7 @@ def _write_blocks(blocks: Iterator[list[Any]]) -> Iterator[bytes]:
     """One list out of several."""
     opening = b"["
     for block in blocks:
-        yield opening + orjson.dumps(block)[1:-1]
+        yield opening + to_json(block, inf_nan_mode="null")[1:-1]
         opening = b","
     yield b"]" if opening == b"," else b"[]"
 
@@ -80,4 +80,4 @@ def _write(value: Any) -> Iterator[bytes]:
             yield from write_rows(each)
         yield b"]"
     else:
-        yield orjson.dumps(value)
+        yield to_json(value, inf_nan_mode="null")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 import numpy as np
-import orjson
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from service.api import examples
 from service.api.documents import Records, write_document
@@ -122,7 +122,7 @@ class Dynamic:
             body = b""
             try:
                 while (progress := await place.step(lambda: next(run, None))) is not None:
-                    yield orjson.dumps({"progress": progress}) + b"\n"
+                    yield to_json({"progress": progress}) + b"\n"
                 written = pieces(exchange.text_id, run.result, parameters.include)
                 parts = await place.collect(written)
                 for part in parts[:-1]:
@@ -201,7 +201,7 @@ def npz(request_id: str, result: Result, include: Sequence[str]) -> Iterator[byt
         "since_layer": result.leaders.since_layer,
         "cluster_limits": result.clusters.limit,
         "cluster_sizes": result.clusters.size,
-        "summary": np.array(orjson.dumps({"id": request_id, **summary}).decode()),
+        "summary": np.array(to_json({"id": request_id, **summary}).decode()),
     }
     if "assignment" in include:
         arrays["assignment"] = result.assignment
@@ -252,4 +252,4 @@ def _last_words(failure: HardmaxError, exchange: Exchange) -> bytes:
     status, kind = status_of(failure)
     message = failure.message if status != 500 else "the service failed on this request"
     error = {"type": kind, "message": message, "param": failure.param, "request_id": exchange.text_id}
-    return orjson.dumps({"error": error}) + b"\n"
+    return to_json({"error": error}) + b"\n"

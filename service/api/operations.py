@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
+from pydantic_core import to_json
 
 from service.api.exchange import Exchange, Reply
 from service.errors import NotFound, NotReady
@@ -87,13 +87,13 @@ class Cards:
         self._default_model = default_model
 
     async def list(self, exchange: Exchange) -> Reply:
-        return Reply(orjson.dumps({"models": [self._card(entry) for entry in self._entries().values()]}))
+        return Reply(to_json({"models": [self._card(entry) for entry in self._entries().values()]}))
 
     async def one(self, exchange: Exchange) -> Reply:
         entry = self._entries().get(exchange.parameters["name"])
         if entry is None:
             raise NotFound("no model has this name", param="name")
-        return Reply(orjson.dumps(self._card(entry)))
+        return Reply(to_json(self._card(entry)))
 
     def _card(self, entry: Entry) -> dict[str, Any]:
         return {

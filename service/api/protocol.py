@@ -13,7 +13,7 @@ from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
-import orjson
+from pydantic_core import to_json
 
 from service import __version__
 from service.api import examples
@@ -103,7 +103,7 @@ class Protocol:
 
     async def server(self, exchange: Exchange) -> Reply:
         return Reply(
-            orjson.dumps({"name": "hardmax", "version": __version__, "extensions": ["binary_tensor_data"]})
+            to_json({"name": "hardmax", "version": __version__, "extensions": ["binary_tensor_data"]})
         )
 
     async def live(self, exchange: Exchange) -> Reply:
@@ -128,7 +128,7 @@ class Protocol:
             "inputs": inputs,
             "outputs": outputs if text else [],
         }
-        return Reply(orjson.dumps(metadata))
+        return Reply(to_json(metadata))
 
     async def model_ready(self, exchange: Exchange) -> Reply:
         self._entry(exchange)
@@ -260,7 +260,7 @@ def _answer(
     head: dict[str, Any] = {"model_name": entry.name, "model_version": entry.version[:12], "outputs": outputs}
     if request.id is not None:
         head["id"] = request.id
-    text = orjson.dumps(head)
+    text = to_json(head)
     if not tensors:
         return Reply(text)
     headers = (NO_STORE, (HEADER_LENGTH, b"%d" % len(text)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import orjson
+from pydantic_core import to_json
 
 from service.api import examples
 from service.api.exchange import Exchange, Reply
@@ -59,4 +59,4 @@ class ClassifySequences:
         )
         results = model.classify(sequences)
         data = [{"index": index, **result} for index, result in enumerate(results)]
-        return orjson.dumps({"id": request_id, "model": name, "data": data})
+        return to_json({"id": request_id, "model": name, "data": data})

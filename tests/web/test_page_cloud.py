@@ -98,6 +98,7 @@ def test_keyboard_alone_builds_and_moves_a_cloud(visit: Visit) -> None:
     moved = "start => !document.getElementById('points').value.endsWith(start)"
     page.wait_for_function(moved, arg=f"{start[0]:g}, {start[1]:g}")
     assert points(page)[-1][0] > start[0]
+    page.wait_for_load_state("networkidle")  # the moved cloud has been run, and its end announced
     page.keyboard.press(",")
     expect(page.locator("#live")).to_have_text(re.compile(r"Point 8 at "))
 
