@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -67,7 +68,7 @@ class Service:
         self.provider = settings.provider
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
         self.texts: Batcher[str, dict[str, Any]] = Batcher(
-            run_texts,
+            partial(run_texts, tokenised=self.metrics.tokenise.observe),
             budget=settings.max_batch_tokens,
             bound=QUEUED_BATCHES * settings.max_batch_tokens,
             report=self._batch_ran,

@@ -43,8 +43,8 @@ class Metrics:
             "hardmax_failures", "Requests refused or failed.", ["reason"], registry=registry
         )
         self._stages = Histogram(
-            "hardmax_stage_duration_seconds", "Where the time of texts goes.", ["stage"],
-            registry=registry, buckets=STAGE_S,
+            "hardmax_stage_duration_seconds", "Where the time of texts goes; inference includes tokenise.",
+            ["stage"], registry=registry, buckets=STAGE_S,
         )  # fmt: skip
         self._batch_items = Histogram(
             "hardmax_batch_size", "Texts that ran together.", registry=registry, buckets=BATCH_ITEMS
@@ -65,6 +65,7 @@ class Metrics:
         self._refused = Counter("hardmax_bundles_refused", "Bundles not loaded.", registry=registry)
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.queue_wait = self._stages.labels("queue")
+        self.tokenise = self._stages.labels("tokenise")
         self.inference = self._stages.labels("inference")
         self._waiting = {lane: self._queue.labels(lane) for lane in ("texts", "clouds")}
         if MULTIPROCESS_DIR not in os.environ:

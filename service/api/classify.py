@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -48,10 +48,14 @@ def size_of(text: str) -> int:
     return len(text) // CHARS_A_TOKEN + 1
 
 
-def run_texts(how: How, texts: Sequence[str]) -> list[dict[str, Any] | Exception]:
+def run_texts(
+    how: How, texts: Sequence[str], tokenised: Callable[[float], None] = lambda seconds: None
+) -> list[dict[str, Any] | Exception]:
     """What the batcher's runner calls: one inference, or several where texts are longer than they looked."""
     results: list[dict[str, Any] | Exception] = []
+    started = time.perf_counter()
     words = how.model.tokenise_many(texts)
+    tokenised(time.perf_counter() - started)
     begin = 0
     while begin < len(words):
         end = begin + 1

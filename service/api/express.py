@@ -150,7 +150,7 @@ class Express:
         texts = [text for ticket in batch for text in ticket.texts]
         started = time.perf_counter()
         try:
-            results = run_texts(batch[0].how, texts)
+            results = run_texts(batch[0].how, texts, self._metrics.tokenise.observe)
         except BaseException:  # the edge of a worker loop: the batcher finds out whose fault it is, or dies
             log.warning("a run of %d texts failed; handed over", len(texts), exc_info=True)
             for ticket in batch:
