@@ -1,7 +1,8 @@
 """Serving: one process, or several that share a socket. Knows uvicorn, signals and exit codes.
 
 SIGTERM and SIGINT: not ready at once, a moment longer answering with `Connection: close`, then no new
-connections; what was accepted is finished within SHUTDOWN_GRACE_S; exit 0. SIGHUP: keys and models are read
+connections, and a moment for those accepted last to ask; what was asked is finished within SHUTDOWN_GRACE_S;
+exit 0. SIGHUP: keys and models are read
 again. A dead inference thread: what waits is refused, exit 1, so that whoever supervises starts a new
 process.
 """
@@ -14,6 +15,7 @@ import math
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any
@@ -29,6 +31,7 @@ from service.settings import Settings
 from service.supervisor import MISCONFIGURED, supervise
 
 LAME_DUCK_S = 0.3  # connections already on their way to us are still answered
+TURN_S = 0.01
 KEEP_ALIVE_S = (
     75  # longer than the proxies before us keep theirs: they close first, so no request meets a closing one
 )
@@ -156,9 +159,23 @@ class Server(uvicorn.Server):
         self._service.drain()
         if not self.force_exit:
             await asyncio.sleep(LAME_DUCK_S)
+            await self._hear_the_last(sockets or [])
         await super().shutdown(sockets)
         if self.server_state.tasks:  # cancelled when the grace was over: they say so, then end
             await asyncio.wait(self.server_state.tasks, timeout=LAST_WORDS_S)
+
+    async def _hear_the_last(self, sockets: list[socket.socket]) -> None:
+        """Close the door; who just came in may still say what for. uvicorn would hang up on them."""
+        for server in self.servers:
+            server.close()
+        for each in sockets:
+            each.close()
+        deadline = time.monotonic() + LAME_DUCK_S
+        await asyncio.sleep(TURN_S)  # those accepted in this very turn become connections
+        while time.monotonic() < deadline and any(
+            connection.cycle is None for connection in self.server_state.connections
+        ):
+            await asyncio.sleep(TURN_S)
 
     async def _leave_when_failed(self) -> None:
         await self._service.failed.wait()

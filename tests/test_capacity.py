@@ -17,6 +17,7 @@ from wire import NPY, announce, chunked, connect, read_status, whole
 
 MB = 1_000_000
 HELD = "hardmax_request_body_bytes"
+GIVEN_BACK_S = 1.0  # the patrol that gives memory back goes round twenty times
 
 
 def gauge(client: httpx.Client, name: str) -> float:
@@ -134,17 +135,21 @@ def attack(server: Server) -> None:
 
 
 def test_hostile_bodies_leave_no_trace_in_memory(server: Server) -> None:
+    """After the first attacks, which start threads and their heaps, one more leaves nothing: not one body."""
     process = psutil.Process(server.process.pid)
     with server.client() as client:
         assert client.post("/classify", json={"input": "superb"}).status_code == 200
         files = process.num_fds()
-        attack(server)  # what is loaded at the first use stays
-        time.sleep(0.5)
-        memory, threads = process.memory_info().rss, process.num_threads()
-        for _ in range(3):
+
+        def attack_leaves() -> tuple[int, int]:
+            memory, threads = process.memory_info().rss, process.num_threads()
             attack(server)
-        eventually(lambda: process.memory_info().rss < memory + 12 * MB)
+            eventually(lambda: gauge(client, HELD) == 0)
+            time.sleep(GIVEN_BACK_S)
+            return process.memory_info().rss - memory, process.num_threads() - threads
+
+        attacks = (attack_leaves() for _ in range(12))
+        assert any(memory < MB and threads <= 0 for memory, threads in attacks), "it grows with every attack"
         eventually(lambda: process.num_fds() <= files)
-        assert process.num_threads() <= threads
-        eventually(lambda: gauge(client, "hardmax_requests_in_flight") == gauge(client, HELD) == 0)
+        eventually(lambda: gauge(client, "hardmax_requests_in_flight") == 0)
         assert client.post("/classify", json={"input": "superb"}).json()["data"][0]["label"] == "positive"

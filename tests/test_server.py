@@ -74,6 +74,26 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
     assert set(statuses) == {200}
 
 
+def test_who_was_let_in_just_before_the_door_closed_is_still_heard(models: Path) -> None:
+    body = b'{"input": "superb"}'
+    request = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    let_in: list[socket.socket] = []
+    with serving(models, default_model="tiny") as server:
+        server.process.send_signal(signal.SIGTERM)
+        with pytest.raises(ConnectionError):
+            while True:
+                let_in.append(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+                time.sleep(0.05)
+        for caller in let_in[-3:-1]:  # the last of all may have come as the door closed
+            caller.sendall(request)
+            answer = caller.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"\r\nconnection: close\r\n" in answer
+        assert server.process.wait(10) == 0
+    for caller in let_in:
+        caller.close()
+
+
 def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
     body = b'{"input": "superb"}'
     head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d"
