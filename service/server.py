@@ -110,12 +110,12 @@ def run(app: App, listener: socket.socket, started: Callable[[Service], None]) -
         timeout_graceful_shutdown=math.ceil(service.settings.shutdown_grace_s),
         proxy_headers=False,
     )
-    server = Server(config, service)
+    server = Server(config, service, listener)
 
     async def live() -> None:
         async with app.router.lifespan_context(app):
             started(service)
-            await server.serve(sockets=[listener, *(listener.dup() for _ in range(1, ACCEPTS))])
+            await server.serve(sockets=[listener.dup() for _ in range(ACCEPTS)])
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(live())
@@ -125,9 +125,10 @@ def run(app: App, listener: socket.socket, started: Callable[[Service], None]) -
 class Server(uvicorn.Server):
     """uvicorn's, but that it leaves slowly, reloads on SIGHUP, and goes when inference is dead."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, listener: socket.socket) -> None:
         super().__init__(config)
         self._service = service
+        self._listener = listener
         self._errands: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
@@ -159,17 +160,30 @@ class Server(uvicorn.Server):
         self._service.drain()
         if not self.force_exit:
             await asyncio.sleep(LAME_DUCK_S)
-            await self._hear_the_last(sockets or [])
+            await self._close_door()
+            await self._hear_the_last()
         await super().shutdown(sockets)
         if self.server_state.tasks:  # cancelled when the grace was over: they say so, then end
             await asyncio.wait(self.server_state.tasks, timeout=LAST_WORDS_S)
 
-    async def _hear_the_last(self, sockets: list[socket.socket]) -> None:
-        """Close the door; who just came in may still say what for. uvicorn would hang up on them."""
+    async def _close_door(self) -> None:
+        """Who is on the doorstep still comes in: closing a listener resets whom the kernel let queue there."""
         for server in self.servers:
             server.close()
-        for each in sockets:
-            each.close()
+        queued: list[socket.socket] = []
+        with contextlib.suppress(OSError):  # until nobody is left, or there are no more descriptors
+            while True:
+                queued.append(self._listener.accept()[0])
+        self._listener.close()
+        for each in queued:
+            each.setblocking(False)
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, each)
+
+    def _connection(self) -> Connection:
+        return Connection(self.config, self.server_state, self.lifespan.state)
+
+    async def _hear_the_last(self) -> None:
+        """Who just came in may say what for; uvicorn would hang up on them."""
         deadline = time.monotonic() + LAME_DUCK_S
         await asyncio.sleep(TURN_S)  # those accepted in this very turn become connections
         while time.monotonic() < deadline and any(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -74,24 +75,37 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
     assert set(statuses) == {200}
 
 
-def test_who_was_let_in_just_before_the_door_closed_is_still_heard(models: Path) -> None:
+def ask_as_the_door_closes(server: Server) -> tuple[float, bytes]:
+    """Of the last caller who was let in: how long it kept silent, and its answer."""
     body = b'{"input": "superb"}'
     request = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-    let_in: list[socket.socket] = []
-    with serving(models, default_model="tiny") as server:
-        server.process.send_signal(signal.SIGTERM)
-        with pytest.raises(ConnectionError):
+    with server.client() as client:
+        assert label(client) == "positive"  # it serves: before that, a signal ends it at once
+    server.process.send_signal(signal.SIGTERM)
+    with contextlib.ExitStack() as callers:
+        came: list[tuple[float, socket.socket]] = []
+        with contextlib.suppress(ConnectionError):
             while True:
-                let_in.append(socket.create_connection(("127.0.0.1", server.port), timeout=10))
-                time.sleep(0.05)
-        for caller in let_in[-3:-1]:  # the last of all may have come as the door closed
-            caller.sendall(request)
-            answer = caller.recv(65536)
-            assert answer.startswith(b"HTTP/1.1 200 ")
-            assert b"\r\nconnection: close\r\n" in answer
-        assert server.process.wait(10) == 0
-    for caller in let_in:
-        caller.close()
+                caller = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                came.append((time.monotonic(), callers.enter_context(caller)))
+                time.sleep(0.02)
+        began, last = came[-2]  # one more may have come in the moment it closed, and was not let in
+        silent = time.monotonic() - began
+        with contextlib.suppress(ConnectionError):
+            last.sendall(request)
+            return silent, last.recv(65536)
+        return silent, b""
+
+
+def test_who_was_let_in_just_before_the_door_closed_is_still_heard(models: Path) -> None:
+    for _ in range(5):
+        with serving(models, default_model="tiny") as server:
+            silent, answer = ask_as_the_door_closes(server)
+            assert server.process.wait(10) == 0
+        if silent < 0.15:  # half of the time there is; on a busy machine the caller may be late
+            break
+    assert answer.startswith(b"HTTP/1.1 200 "), f"not heard after {silent:.3f} s of silence"
+    assert b"\r\nconnection: close\r\n" in answer
 
 
 def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
