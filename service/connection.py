@@ -36,6 +36,10 @@ class Connection(HttpToolsProtocol):
         self._reading = False
         self._held: Held | None = None
 
+    def is_silent(self) -> bool:
+        """Nothing was asked yet."""
+        return self.cycle is None
+
     def data_received(self, data: bytes) -> None:
         self._reading = True
         super().data_received(data)

@@ -167,7 +167,7 @@ class Server(uvicorn.Server):
             await asyncio.wait(self.server_state.tasks, timeout=LAST_WORDS_S)
 
     async def _close_door(self) -> None:
-        """Who is on the doorstep still comes in: closing a listener resets whom the kernel let queue there."""
+        """Who is on the doorstep comes in: closing a listener resets whom the kernel let queue there."""
         for server in self.servers:
             server.close()
         queued: list[socket.socket] = []
@@ -187,7 +187,7 @@ class Server(uvicorn.Server):
         deadline = time.monotonic() + LAME_DUCK_S
         await asyncio.sleep(TURN_S)  # those accepted in this very turn become connections
         while time.monotonic() < deadline and any(
-            connection.cycle is None for connection in self.server_state.connections
+            isinstance(each, Connection) and each.is_silent() for each in self.server_state.connections
         ):
             await asyncio.sleep(TURN_S)
 
