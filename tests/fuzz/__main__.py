@@ -69,8 +69,9 @@ def fuzz_service(table: Table, count: Count, cases: int) -> None:
     failures: list[str] = []
     with serving(max_points=2000, max_layers=200, log_level="error") as server:
         began = time.perf_counter()
-        for label, statuses in ask_operations(server.url, "sentiment", cases, failures, repeatable=False):
+        for label, answers in ask_operations(server.url, cases, failures, repeatable=False):
             now = time.perf_counter()
+            statuses = answers.statuses
             count.add(table, label, statuses.total(), statuses[200], "; ".join(failures), now - began)
             failures.clear()
             began = now
