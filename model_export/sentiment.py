@@ -41,6 +41,18 @@ BASE = 1 << 14  # more than a text has tokens; twice as much is exact in float32
 MANY, KEYS = 256, 96  # texts of more tokens look at so many keys first; measured on reviews
 Array = NDArray[Any]
 _FLOAT, _INT64, _BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+
+
+def _number(value: float, kind: int = _FLOAT) -> onnx.TensorProto:
+    """A constant of shape [1,1,1].
+
+    subtle: on [B,N,1] ONNX Runtime takes a number without a shape 30 times as long.
+    """
+    return onnx.helper.make_tensor("", kind, [1, 1, 1], [value])
+
+
+NOBODY, FIRST, SECOND = _number(-1, _INT64), _number(0, _INT64), _number(1, _INT64)
+BELOW_BASE, ONE = _number(BASE - 1), _number(1)
 SIGNATURE: dict[str, tuple[int, list[str]]] = {
     "tokens": (_INT64, ["B", "N"]),
     "counts": (_FLOAT, ["B", "N"]),
@@ -65,8 +77,8 @@ def Marks(counts):
     count = op.Unsqueeze(counts, op.Constant(value_ints=[-1]))
     real = op.Sign(count)
     nth = op.CumSum(real, op.Constant(value_int=1)) * real  # 1, 2, ..
-    place = op.Cast(nth - op.CastLike(1, nth), to=7)
-    return count, real, place, nth + real * op.CastLike(BASE - 1, nth)
+    place = op.Cast(nth - op.Constant(value=ONE), to=7)
+    return count, real, place, nth + real * op.Constant(value=BELOW_BASE)
 
 
 @script(domain)
@@ -122,8 +134,9 @@ def Pull(sums, Z, A, count, real, place, tag):
     `sums` are Winner's: one product with a vector says whom each token attends to; the means of several are
     only formed where there are some.
     subtle: the mean over a single member is that member, bit by bit, so that a leader is pulled by exactly 0.
+    Padding has member -1, which is the last token: padding too, so that it is pulled by 0 as well.
     """
-    member = (sums - op.CastLike(BASE, sums)) * real
+    member = (sums - op.Constant(value=BELOW_BASE)) * real - op.Constant(value=ONE)
     if op.ReduceMax(member, keepdims=0) < op.CastLike(BASE, member):
         target = op.Cast(member, to=7)
         size = op.Cast(real, to=7)
@@ -156,7 +169,7 @@ def TwoLayers(Z0, A, count, real, place, tag, alpha, depth):
     Who follows a leader keeps its reach: z_k' = (1 - gamma) z_k + gamma z_l, and a score with l is no more
     than the best, for leaders do not move. So what could not win before it moved cannot win after.
     """
-    step = real * Shrink(alpha, op.CastLike(1, alpha))
+    step = Shrink(alpha, op.CastLike(1, alpha))
     many = op.Shape(Z0, start=1, end=2) > op.Constant(value_int=MANY)
     # subtle: Cast, because the type of what a function returns is not known inside a branch
     if many:
@@ -178,8 +191,8 @@ def TwoLayers(Z0, A, count, real, place, tag, alpha, depth):
         sums1_, _best = Winner(Image(Z1, A), Z1, tag)
         sums1 = op.Cast(sums1_, to=1)
     pull1, size, target, second = Pull(sums1, Z1, A, count, real, place, tag)
-    one = op.Constant(value_int=1)
-    since = op.Where(first, op.Constant(value_int=0), op.Where(second, one, -one))
+    later = op.Where(second, op.Constant(value=SECOND), op.Constant(value=NOBODY))
+    since = op.Where(first, op.Constant(value=FIRST), later)
     return Z1 + step * pull1, size, target, since
 
 
@@ -211,7 +224,7 @@ def Layers(Z0, A, count, real, place, tag, alpha, depth):
         )
         certified = op.ReduceMin(op.Cast(led, to=6), axes, keepdims=1) > op.CastLike(0, op.Cast(led, to=6))
         step = op.Where(certified, left, op.Min(left, op.CastLike(1, left)))
-        Z = Z + real * Shrink(alpha, step) * pull
+        Z = Z + Shrink(alpha, step) * pull
         left = left - step
         layer = layer + op.Constant(value_int=1)
         going = op.ReduceMax(left, keepdims=0) > op.CastLike(0, left)
@@ -228,7 +241,7 @@ def EveryLayer(Z0, A, count, real, place, tag, alpha, depth):
     trajectory = op.Unsqueeze(Z, zero)
     exact = op.CastLike(0, Z0)
     members = ArgmaxSets(Y, Norm(Y, Z), Y, Z, weights, exact)
-    step = real * Shrink(alpha, op.CastLike(1, alpha))
+    step = Shrink(alpha, op.CastLike(1, alpha))
     for _ in range(depth):
         Y = op.MatMul(Z, A)
         members = ArgmaxSets(Y, Norm(Y, Z), Y, Z, weights, exact)
@@ -265,7 +278,7 @@ def Sentiment(tokens, counts, detail, E, scale, w, A, v, b, pseudo_weight, alpha
     members = op.Identity(last)
     column = op.Constant(value_ints=[-1])
     size = op.Squeeze(sizes, column)
-    target = op.Squeeze(targets, column)
+    target = op.Squeeze(op.Max(targets, op.Constant(value=FIRST)), column)  # of padding 0 again
     since = op.Squeeze(layers, column)
     return logit, contribution, target, size, since, start, end, trajectory, members
 
@@ -282,7 +295,7 @@ def to_onnx(weights: Weights, rows: Rows) -> onnx.ModelProto:
         "v": np.asarray(weights.readout, np.float32)[:, None],
         "b": np.array(weights.bias, np.float32),
         "pseudo_weight": np.array(weights.pseudo_weight, np.float32),
-        "alpha": np.array(weights.alpha, np.float32),
+        "alpha": np.array([[[weights.alpha]]], np.float32),
         "depth": np.array([weights.layers], np.float32),
     }
     proto = settle(Sentiment.to_model_proto(ir_version=IR_VERSION))

@@ -99,7 +99,7 @@ def stored_weights(bundle: Bundle) -> Weights:
         word_weights=held["w"].reshape(-1).astype(np.float32),
         readout=held["v"][:, 0].copy(),
         bias=float(held["b"]),
-        alpha=float(held["alpha"]),
+        alpha=held["alpha"].item(),
         layers=int(held["depth"][0]),
         pseudo_weight=float(held["pseudo_weight"]),
         metric=held["A"].copy(),
