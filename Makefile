@@ -96,7 +96,7 @@ models: $(VENV)/.test  ## train and export the bundled models again, from the da
 	$(BIN)/hardmax-export train --recipe bundled --everything --data $(DATA)/aclImdb_train.tar.gz \
 	  --sst2 $(DATA)/sst2 --out runs
 	$(BIN)/hardmax-export export runs/sentiment runs/sentiment-2d runs/sentiment-16d --out service/models
-	$(BIN)/python -m model_export.dynamics
+	$(BIN)/hardmax-export dynamics
 
 format: $(VENV)/.dev  ## put the code in the house's format
 	$(BIN)/ruff check --fix .

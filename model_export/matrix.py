@@ -57,8 +57,9 @@ def MatrixAttention(QY, length, Z, rho, w, tau):
     width = op.Shape(scores, start=2, end=3)
     flat = op.Reshape(scores, op.Concat(op.Constant(value_ints=[-1]), width, axis=0))
     tops = op.ReduceMax(scores, two, keepdims=0)  # [q,R]
-    unit = length * op.ReduceMax(op.Gather(rho, live), keepdims=0)
-    margin = tau * unit
+    # subtle: numbers are [1,1], for on [q,1] ONNX Runtime takes one without that shape 30 times as long.
+    unit = length * op.ReduceMax(op.Gather(rho, live), keepdims=1)
+    margin = op.Unsqueeze(tau, op.Constant(value_ints=[0, 1])) * unit
 
     # Nearly always nobody ties: the two best scores of every query say so, and name the single member.
     top, run = op.TopK(tops, two)
@@ -72,7 +73,7 @@ def MatrixAttention(QY, length, Z, rho, w, tau):
 
     @graph()
     def Single():
-        first = op.Gather(live, op.Squeeze(run * width + slot, one))
+        first = op.Gather(live, op.Squeeze(run, one) * width + op.Squeeze(slot, one))
         size = op.Expand(op.Constant(value_int=1), op.Shape(first))
         gap = op.Squeeze((best - runner) / unit, one)
         ties = op.Expand(op.Constant(value_int=0), op.Constant(value_ints=[2, 0]))
