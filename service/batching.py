@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from service.errors import NotReady, Overloaded
+from service.gathering import Gathering
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SIZE = operator.itemgetter(2)
-TOGETHER = 32  # calls that are enough for a run
 SMALL = 6  # items of up to 2^6 tokens are all alike: a run's fixed cost outweighs their padding
 
 
@@ -170,7 +170,7 @@ class Batcher(Generic[Item, Result]):
         self._runner = Runner(run, self._from_runner, self._runner_died)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dead = False
-        self._called = False
+        self._gathering = Gathering(self._calls, self._next)
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -197,23 +197,12 @@ class Batcher(Generic[Item, Result]):
         self._calls.append(call)
         self._tokens += tokens
         self.depth += len(items)
-        if self._running is None and not self._called:
-            # Not at once: calls that the loop brings in the same round run together.
-            self._called = True
-            self._loop.call_soon(self._gather, 0)
+        if self._running is None:
+            self._gathering.call()  # not at once: calls that the loop brings in the same round run together
         return await call.future
-
-    def _gather(self, seen: int) -> None:
-        """Run what waits, once a round of the loop has brought nothing more (or enough)."""
-        assert self._loop is not None
-        if seen < len(self._calls) < TOGETHER:
-            self._loop.call_soon(self._gather, len(self._calls))
-        else:
-            self._next()
 
     def _next(self) -> None:
         """Hand the runner what waits, if anything does."""
-        self._called = False
         batch = self._take()
         self._running = batch
         if batch is not None:

@@ -8,7 +8,6 @@ handed over to the gate, which knows how to refuse.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import deque
@@ -24,6 +23,7 @@ from service.api.inflight import InFlight
 from service.api.keys import Keys
 from service.api.problems import STATUS
 from service.errors import Cancelled, HardmaxError, Unauthorized
+from service.gathering import Gathering
 from service.logs import AccessLog
 from service.metrics import Metrics
 from service.registry import Registry
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 METHOD, PATH = "POST", "/classify"
 LONGEST_BODY = 4096  # bytes
-TOGETHER = 32  # requests that are enough for a run
 RUN_TOKENS = 2048  # of one run: a few milliseconds, in which the loop does nothing else
 # Headers that ask for something this lane does not do.
 UNUSUAL = frozenset((b"origin", b"content-encoding", b"transfer-encoding", b"expect", b"traceparent"))
@@ -84,7 +83,7 @@ class Express:
         self._access = access
         self._is_open = is_open
         self._waiting: deque[Ticket] = deque()
-        self._called = False
+        self._gathering = Gathering(self._waiting, self._next)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -104,9 +103,7 @@ class Express:
             return False
         single = texts is not request.input
         self._waiting.append(Ticket(caller, request_id(headers), model, how, texts, single, tokens, began))
-        if not self._called:
-            self._called = True
-            asyncio.get_running_loop().call_soon(self._gather, 0)
+        self._gathering.call()
         return True
 
     def _admits(self, headers: Mapping[bytes, bytes]) -> bool:
@@ -119,15 +116,11 @@ class Express:
                 return False
         return not self._inflight.draining and not self._inflight.is_full(besides=len(self._waiting))
 
-    def _gather(self, seen: int) -> None:
-        """Run what waits once a round of the loop has brought nothing more, or enough."""
-        if seen < len(self._waiting) < TOGETHER:
-            asyncio.get_running_loop().call_soon(self._gather, len(self._waiting))
-            return
+    def _next(self) -> None:
+        """Run what waits, or the first of it: the loop breathes before the rest."""
         batch = self._take()
-        self._called = bool(self._waiting)
-        if self._called:
-            asyncio.get_running_loop().call_soon(self._gather, 0)  # and let the loop breathe in between
+        if self._waiting:
+            self._gathering.call()
         self._run(batch)
 
     def _take(self) -> list[Ticket]:
