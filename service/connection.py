@@ -1,18 +1,20 @@
 """One HTTP connection: uvicorn's, but that it shows short requests to the express lane first.
 
-A request that came whole is offered before uvicorn makes a task for it. What the lane does not take, or hands
-over later, and everything that came in pieces starts as it always would. What is not HTTP at all is answered
-in our error shape. The only module that knows the inside of uvicorn.
+A request is offered before uvicorn makes a task for it, as soon as its body is there: many clients send it
+right behind the head. What is not there within a moment, and what the lane does not take or hands over later,
+starts as it always would. What is not HTTP at all is answered in our error shape. The only module that knows
+the inside of uvicorn.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.api.exchange import JSON, NO_STORE, Header
-from service.api.express import METHOD, PATH, Express
+from service.api.express import LONGEST_BODY, METHOD, PATH, Express
 from service.api.gate import CLOSE, SECURITY
 
 
@@ -27,14 +29,18 @@ BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\n" + _lines(
 )
 
 
+PATIENCE_S = 0.005  # for a body that is still on its way
+
+
 class Connection(HttpToolsProtocol):
-    """While data is read, `held` is the request that has not started yet."""
+    """`held` is the request that has not started yet."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._express: Express = self.config.app.state.service.express  # type: ignore[union-attr]
         self._reading = False
         self._held: Held | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     def is_silent(self) -> bool:
         """Nothing was asked yet."""
@@ -44,9 +50,16 @@ class Connection(HttpToolsProtocol):
         self._reading = True
         super().data_received(data)
         self._reading = False
-        if self._held is not None:  # the rest of it has yet to come
-            held, self._held = self._held, None
-            held.hand_over()
+        if self._held is None or self._patience is not None:
+            return
+        if self.expect_100_continue or not self._held.is_short():
+            self._give_up()
+        else:
+            self._patience = self.loop.call_later(PATIENCE_S, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._give_up()  # the gate takes note of who left
+        super().connection_lost(exc)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         scope = cycle.scope
@@ -61,11 +74,22 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        if self._held is None:
+        held = self._let_go()
+        if held is None:
             return
-        held, self._held = self._held, None
         if self.flow.write_paused or not self._express.offer(held.headers(), bytes(held.cycle.body), held):
             held.hand_over()
+
+    def _give_up(self) -> None:
+        if (held := self._let_go()) is not None:
+            held.hand_over()
+
+    def _let_go(self) -> Held | None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        held, self._held = self._held, None
+        return held
 
     def send_400_response(self, msg: str) -> None:
         self.transport.write(BAD_REQUEST + b"\r\n" + NOT_HTTP)
@@ -73,7 +97,7 @@ class Connection(HttpToolsProtocol):
 
 
 class Held:
-    """A request that came whole and has no task: an `express.Caller`."""
+    """A request that has no task: an `express.Caller`."""
 
     __slots__ = ("app", "connection", "cycle")
 
@@ -84,6 +108,11 @@ class Held:
 
     def headers(self) -> dict[bytes, bytes]:
         return dict(self.cycle.scope["headers"])
+
+    def is_short(self) -> bool:
+        """It says so itself."""
+        announced = self.headers().get(b"content-length", b"")
+        return len(announced) <= 4 and announced.isdigit() and int(announced) <= LONGEST_BODY
 
     def answer(self, request_id: bytes, body: bytes) -> bool:
         """What `cycle.send` does with the two messages of an answer, in one write."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import socket
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +14,8 @@ from typing import Any
 
 import pytest
 from bundles import write_sentiment
-from server import Server, serving
-from wire import connect, is_express, read_answer, whole
+from server import Server, eventually, serving
+from wire import announce, connect, is_express, read_answer, whole
 
 from benchmarks.load import is_complete
 from service.api.express import RUN_TOKENS, Express
@@ -104,6 +107,33 @@ def test_express_answers_pipelined_requests_in_their_order(server: Server) -> No
     with server.client() as client:
         wanted = [client.post("/classify", json={"input": text}).json()["data"] for text in texts]
     assert [answer["data"] for answer in answers] == wanted
+
+
+def test_express_waits_a_moment_for_the_body(server: Server) -> None:
+    """As most clients in Python send: the head, then the body."""
+    head, _, body = whole(b'{"input": "superb"}').partition(b"\r\n\r\n")
+    taken = 0
+    with connect(server.port) as caller:
+        caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(20):
+            caller.sendall(head + b"\r\n\r\n")
+            time.sleep(0.0005)
+            caller.sendall(body)
+            taken += is_express(read_answer(caller)[0])
+    assert taken > 0  # all, where the machine is not late
+
+
+def test_caller_who_leaves_before_the_body_is_taken_note_of(server: Server) -> None:
+    def left() -> float:
+        text = client.get("/metrics").text
+        line = r'^hardmax_requests_total{method="POST",route="/classify",status="499"} (\S+)$'
+        return float((re.findall(line, text, re.MULTILINE) or [0])[0])
+
+    with server.client() as client:
+        before = left()
+        with connect(server.port) as caller:
+            caller.sendall(announce(100))
+        eventually(lambda: left() == before + 1)
 
 
 def test_request_in_pieces_is_answered_by_the_gate(server: Server) -> None:
