@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -18,15 +17,17 @@ class EchoServer:
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
-        self.loop = asyncio.new_event_loop()
         self.port = 0
 
     async def serve(self, started: threading.Event) -> None:
+        self.loop, self.stopped = asyncio.get_running_loop(), asyncio.Event()
         server = await asyncio.start_server(self.talk, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         started.set()
         async with server:
             await self.stopped.wait()
+            while talks := asyncio.all_tasks() - {asyncio.current_task()}:  # callers have left: they end
+                await asyncio.wait(talks)
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -40,25 +41,13 @@ class EchoServer:
         except asyncio.IncompleteReadError:
             pass
         finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    def run(self, started: threading.Event) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.stopped = asyncio.Event()
-        self.loop.run_until_complete(self.serve(started))
-        pending = asyncio.all_tasks(self.loop)
-        for task in pending:
-            task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        self.loop.close()
+            writer.transport.abort()  # who asked may have left without reading: nothing to wait for
 
 
 @pytest.fixture
 def echo() -> Iterator[EchoServer]:
     server, started = EchoServer(), threading.Event()
-    thread = threading.Thread(target=server.run, args=(started,))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(started)))
     thread.start()
     started.wait(5)
     yield server
