@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from service.cloud import merge
 from service.errors import DeadlineExceeded, InferenceError, InvalidInput, NotFound, TooLarge
 
 Floats = NDArray[np.float64]
@@ -168,7 +169,7 @@ class _Wish:
         self.z = points / np.linalg.norm(points, axis=1).max()
         self.q = self.z[self.token] / np.linalg.norm(self.z[self.token], axis=1, keepdims=True)
         # Identical points are one token: a leader's twin is no rival. They are told by their bits.
-        self._kind = np.unique(points + 0.0, axis=0, return_inverse=True)[1].reshape(-1)
+        self._kind = merge(points + 0.0)[1]
 
     def gaps(self, A: Floats) -> Gaps:
         """Of every wanted token its smallest gaps, over all rivals."""

@@ -96,7 +96,7 @@ HOSTILE = {  # of two megabytes each, which is all that the server takes
     "1e400 after many rows": (cloud(b"[" + ROWS + b"[1,1e400]]"), 422),
     "a short row after many": (cloud(b"[" + ROWS + b"[1]]"), 422),
     "a broken row after many": (cloud(b"[" + ROWS + b"[1,]]"), 400),
-    "points in deep arrays": (cloud(DEEP), 400),
+    "points in deep arrays": (cloud(DEEP), 413),
     "points twice": (cloud(b"[" + ROWS + b'[1,2]], "points": [[1,2]]'), 422),
     "points that are a text": (cloud(b'"' + LONG + b'"'), 422),
     "an npy header that lies": (whole(b"\x93NUMPY\x01\x00\xff\xff" + LONG, "/dynamics", NPY), 400),

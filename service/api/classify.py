@@ -12,7 +12,8 @@ import orjson
 from service.api import examples
 from service.api.exchange import Exchange, Reply
 from service.api.media import require_json
-from service.api.problems import parse
+from service.api.numbers import WHOLE
+from service.api.texts import TextReader
 from service.batching import Batcher
 from service.errors import InvalidInput, TooLarge
 from service.registry import Registry
@@ -90,11 +91,17 @@ class Classify:
         self._texts = texts
         self._settings = settings
         self._payload = settings.payload_limit_bytes
+        self._reader = TextReader(settings)
 
     async def __call__(self, exchange: Exchange) -> Reply:
         require_json(exchange)
-        request = parse(ClassifyRequest, await exchange.read(self._payload))
-        model, how, texts = choose(request, self._registry, self._settings)
+        body = await exchange.read(self._payload)
+        request = await self._reader.read(ClassifyRequest, body)
+        if len(body) <= WHOLE:
+            model, how, texts = choose(request, self._registry, self._settings)
+        else:  # to see that a text is not blank may mean to read it to its end
+            model, how, texts = await asyncio.to_thread(choose, request, self._registry, self._settings)
+        del body  # the run may take long
         began = time.perf_counter()
         results = await self._texts.submit(how, [(text, size_of(text)) for text in texts])
         exchange.stages.append(("queue and inference", began, time.perf_counter()))

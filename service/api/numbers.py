@@ -23,11 +23,14 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 WHOLE = 128 * 1024  # bytes of JSON parsed in one call: about a millisecond
 PIECE = 64 * 1024
-SKELETON = 2 * 1024 * 1024  # what may remain of a document beside its long array
+SKELETON = 2 * 1024 * 1024  # what may remain of a document beside its long array: a matrix A is the most
+PARTS = 100_000  # arrays, objects and members in it: they, not their bytes, are what takes time
+MEMBERS = 64  # among which the long array is looked for
+ROW = 1024 * 1024  # of one row
 
-_MEMBER = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+"((?:[^"\\]|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+')
-_SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*+"|[^\[\]{},"]++')
-_FLAT = re.compile(rb'\[(?:[^\[\]{}"]|"(?:[^"\\]|\\.)*+")*+\]')
+_MEMBER = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+:[ \t\r\n]*+')
+_SCALAR = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\[\]{},"]++')
+_FLAT = re.compile(rb'\[(?:[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+")*+\]')
 _NUMBERS = re.compile(rb"[-+0-9eE.,\[\] \t\r\nNaInfity]*+")
 _ROW_END = re.compile(rb"\][ \t\r\n]*+,")
 
@@ -35,14 +38,17 @@ _ROW_END = re.compile(rb"\][ \t\r\n]*+,")
 def read_document(body: bytes, field: str) -> dict[str, Any]:
     """The JSON object in `body`. Where `field` is a long array of rows it is left to be parsed in pieces."""
     if len(body) <= WHOLE:
-        return _object(_parse(body))
+        return as_object(parse_json(body))
     span = _find(body, field.encode())
     start, end = span or (0, 0)
-    if len(body) - (end - start) > SKELETON:
+    beside = len(body) - (end - start)
+    skeleton = body[:start] + b'"\\u0000"' + body[end:] if span and beside <= SKELETON else body
+    if beside > SKELETON or skeleton.count(b"[") + skeleton.count(b"{") + skeleton.count(b":") > PARTS:
+        parse_piece(body[:WHOLE], beginning=True)  # it may be no JSON at all, and that is said first
         raise InvalidInput(f"{field} should be an array of numbers, and little beside it", param=field)
     if span is None:
-        return _object(_parse(body))
-    document = _object(_parse(body[:start] + b'"\\u0000"' + body[end:]))
+        return as_object(parse_json(body))
+    document = as_object(parse_piece(skeleton))
     if document[field] != "\0":  # a second member of that name took its place
         raise InvalidInput(f"{field} is given twice", param=field)
     document[field] = _Pieces(body, start, end)
@@ -60,15 +66,18 @@ class _Pieces:
     def _texts(self) -> Iterator[bytes]:
         position = self._start
         while position < self._end:
-            cut = _ROW_END.search(self._body, position + PIECE, self._end)
+            window = min(self._end, position + PIECE + ROW)
+            cut = _ROW_END.search(self._body, position + PIECE, window)
             stop, after = (cut.start() + 1, cut.end()) if cut else (self._end, self._end)
+            if stop - position > PIECE + ROW:
+                raise TooLarge("a row is over a megabyte of JSON")
             yield self._body[position:stop]
             position = after
 
     def rows(self) -> Iterator[Any]:
         """Some rows at a time."""
         for text in self._texts():
-            yield _parse(b"[" + text + b"]")
+            yield parse_piece(b"[" + text + b"]")
 
     def arrays(self, param: str) -> Iterator[tuple[Any, bool]]:
         """Some arrays of rows at a time, and whether the first of them continues the last one before."""
@@ -79,7 +88,7 @@ class _Pieces:
                 raise InvalidInput(f"{param} should be an array of arrays of points", param=param)
             if deep < 0:
                 raise MalformedInput("the body is not JSON: there are brackets too many")
-            yield _parse(b"[" * (1 + inside) + text + b"]" * (1 + deep)), bool(inside)
+            yield parse_piece(b"[" * (1 + inside) + text + b"]" * (1 + deep)), bool(inside)
             inside = deep
         if inside:
             raise MalformedInput("the body is not JSON: an array has no end")
@@ -210,14 +219,25 @@ def read_npy(body: bytes, param: str, *, max_rows: int, max_columns: int) -> Arr
     return array
 
 
-def _parse(text: bytes) -> Any:
+def parse_json(text: bytes) -> Any:
     try:
         return from_json(text, allow_inf_nan=True)
     except ValueError as invalid:
         raise MalformedInput(f"the body is not JSON: {str(invalid)[:200]}") from None
 
 
-def _object(document: Any) -> dict[str, Any]:
+def parse_piece(text: bytes, *, beginning: bool = False) -> Any:
+    """The same for a piece of a body, or for its beginning. Where in it something is wrong tells nobody."""
+    try:
+        return from_json(text, allow_inf_nan=True)
+    except ValueError as invalid:
+        what = str(invalid).partition(" at line ")[0]
+        if beginning and what.startswith("EOF "):
+            return from_json(text, allow_inf_nan=True, allow_partial=True)
+        raise MalformedInput(f"the body is not JSON: {what[:200]}") from None
+
+
+def as_object(document: Any) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InvalidInput("the body should be an object")
     return document
@@ -226,7 +246,10 @@ def _object(document: Any) -> dict[str, Any]:
 def _find(body: bytes, field: bytes) -> tuple[int, int] | None:
     """Where the array that is the member `field` of the document begins and ends, if it is easily seen."""
     position = 0
-    while member := _MEMBER.match(body, position, position + SKELETON):
+    for _ in range(MEMBERS):
+        member = _MEMBER.match(body, position, position + SKELETON)
+        if member is None:
+            return None
         start = member.end()
         if member.group(1) == field:
             return _numbers(body, start) if body[start : start + 1] == b"[" else None

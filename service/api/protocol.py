@@ -7,6 +7,7 @@ Content-Length` tells the length.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +21,8 @@ from service.api import examples
 from service.api.classify import How, check_texts, size_of
 from service.api.exchange import NO_STORE, Exchange, Reply
 from service.api.media import BINARY, JSON, body_type
-from service.api.problems import parse
+from service.api.numbers import WHOLE
+from service.api.texts import TextReader
 from service.batching import Batcher
 from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, TooLarge
 from service.registry import Entry, Registry
@@ -29,6 +31,7 @@ from service.settings import Settings
 
 HEADER_LENGTH = b"inference-header-content-length"
 INPUT = "text"
+DIMENSIONS = 32  # of a tensor: as many as numpy and Triton's clients have
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 REQUEST = examples.body(examples.INFER, **{BINARY: _BINARY})
 ANSWER = examples.answer(examples.INFERRED, **{BINARY: _BINARY})
@@ -100,6 +103,7 @@ class Protocol:
         self._texts = texts
         self._settings = settings
         self._life = life
+        self._reader = TextReader(settings)
 
     async def server(self, exchange: Exchange) -> Reply:
         return Reply(
@@ -138,10 +142,11 @@ class Protocol:
         kind = body_type(exchange, JSON, BINARY)
         entry = self._entry(exchange)
         body = await exchange.read(self._settings.payload_limit_bytes)
-        request, tensors = _split(exchange, body, kind)
+        document, tensors = _split(exchange, body, kind)
+        request = await self._reader.read(InferRequest, document)
         if entry.kind != "sentiment":
             raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
-        texts, shape = self._texts_of(request, tensors)
+        texts, shape = await self._texts_of(request, tensors)
         wanted = _wanted(request)
         how = How(entry.model, "none", False, True, self._settings.max_batch_tokens)
         results = await self._texts.submit(how, [(text, size_of(text)) for text in texts])
@@ -159,11 +164,13 @@ class Protocol:
             raise NotFound("no model has this name and version")
         return entry
 
-    def _texts_of(self, request: InferRequest, tensors: bytes) -> tuple[list[str], list[int]]:
+    async def _texts_of(self, request: InferRequest, tensors: memoryview) -> tuple[list[str], list[int]]:
         """The texts in the request's one input."""
         if [tensor.name for tensor in request.inputs] != [INPUT] or request.inputs[0].datatype != "BYTES":
             raise InvalidInput('expected one input, "text", of datatype BYTES')
         tensor = request.inputs[0]
+        if len(tensor.shape) > DIMENSIONS:
+            raise InvalidInput(f"the shape has more than {DIMENSIONS} dimensions")
         count = int(np.prod(tensor.shape, dtype=object))
         if not 1 <= count <= self._settings.max_client_batch_size:
             limit = self._settings.max_client_batch_size
@@ -172,26 +179,29 @@ class Protocol:
         if size is None:
             texts = _flatten(tensor.data)
         elif size == len(tensors):
-            texts = _read_bytes(tensors)
+            texts = await self._reader.read_elements(tensors, count)
         else:
             raise MalformedInput("binary_data_size is not the size of the data that follow")
         if len(texts) != count:
             raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-        check_texts(texts, self._settings, INPUT, single=False)
+        if sum(map(len, texts)) <= WHOLE:
+            check_texts(texts, self._settings, INPUT, single=False)
+        else:
+            await asyncio.to_thread(check_texts, texts, self._settings, INPUT, single=False)
         return texts, tensor.shape
 
 
-def _split(exchange: Exchange, body: bytes, kind: str) -> tuple[InferRequest, bytes]:
+def _split(exchange: Exchange, body: bytes, kind: str) -> tuple[bytes, memoryview]:
     """The JSON part of a body, and the tensors behind it."""
     given = exchange.headers.get(HEADER_LENGTH)
     if given is None:
         if kind == BINARY:
             raise MalformedInput("an octet stream needs Inference-Header-Content-Length")
-        return parse(InferRequest, body), b""
+        return body, memoryview(b"")
     if not given.isdigit() or len(given) > 12 or int(given) > len(body):
         raise MalformedInput("Inference-Header-Content-Length is not the length of the JSON part")
     length = int(given)
-    return parse(InferRequest, body[:length]), body[length:]
+    return body[:length], memoryview(body)[length:]
 
 
 def _flatten(data: object) -> list[str]:
@@ -205,25 +215,6 @@ def _flatten(data: object) -> list[str]:
             waiting.extend(reversed(value))
         else:
             raise InvalidInput('data of "text" should be strings')
-    return texts
-
-
-def _read_bytes(tensors: bytes) -> list[str]:
-    """BYTES elements: each its length in four bytes, little endian, and as many bytes of UTF-8."""
-    texts = []
-    position = 0
-    while position < len(tensors):
-        if position + 4 > len(tensors):
-            raise MalformedInput("the BYTES tensor ends within a length")
-        (length,) = struct.unpack_from("<I", tensors, position)
-        position += 4
-        if position + length > len(tensors):
-            raise MalformedInput("the BYTES tensor ends within an element")
-        try:
-            texts.append(tensors[position : position + length].decode("utf-8"))
-        except UnicodeDecodeError:
-            raise MalformedInput("an element of the BYTES tensor is not UTF-8") from None
-        position += length
     return texts
 
 
