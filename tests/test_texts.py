@@ -15,12 +15,13 @@ from server import Server, serving
 from test_api import write_models
 from test_stalls import stall_of
 
-from service.api.numbers import WHOLE
+from service.api.classify import write_blocks
+from service.api.numbers import PIECE, WHOLE
 from service.api.problems import parse
 from service.api.texts import TextReader
 from service.errors import HardmaxError, InputError, InvalidInput, MalformedInput, TooLarge
 from service.schemas import ClassifyRequest, InferRequest
-from service.settings import Settings
+from service.settings import BUNDLED_MODELS, Settings
 
 PROMISED_S = 0.05
 MB = 1_000_000
@@ -172,6 +173,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def bundled() -> Iterator[Server]:
+    with serving(BUNDLED_MODELS, command=(stalls.__file__,), intra_op_threads=1, log_level="error") as server:
+        yield server
+
+
 def filled(before: bytes, unit: bytes, after: bytes, size: int = 63 * MB) -> Callable[[], bytes]:
     """So much of a unit and commas that the body is as large as it may be."""
     return lambda: before + (unit + b",") * (size // (len(unit) + 1)) + unit + after
@@ -241,3 +248,29 @@ def test_shape_of_many_dimensions_is_refused_unmultiplied(server: Server) -> Non
     with httpx.Client(base_url=server.url, trust_env=False) as client:
         answer = client.post(INFER, json={"inputs": [tensor]})
     assert (answer.status_code, answer.json()["error"]) == (422, "the shape has more than 32 dimensions")
+
+
+@pytest.mark.parametrize(("count", "pieces"), [(1, 1), (31, 1), (32, 1), (33, 2), (1000, 32)])
+def test_answer_in_blocks_is_the_answer(count: int, pieces: int) -> None:
+    data = [{"index": i, "label": "positive", "words": [{"text": "a" * 2000}]} for i in range(count)]
+    answer = {"id": "me", "usage": {"texts": count}, "data": data}
+    expected = json.dumps(answer)
+    blocks = asyncio.run(write_blocks(answer))
+    assert json.loads(b"".join(blocks)) == json.loads(expected)
+    assert max(map(len, blocks)) < 2 * PIECE
+    assert len(blocks) == pieces
+    assert not any(each["words"] for each in data)  # let go of
+
+
+def test_long_answer_never_holds_up_the_event_loop(bundled: Server) -> None:
+    """All words of thirty long texts: 37 MB."""
+    spelt = json.loads((BUNDLED_MODELS / "sentiment" / "tokenizer.json").read_text())["model"]["vocab"]
+    words = [word for word in spelt if word.isalpha()]
+    texts = [" ".join(random.Random(i).choices(words, k=2000)) for i in range(30)]
+    body = json.dumps({"input": texts, "explain": "full"}).encode()
+    with bundled.client(headers={"content-type": "application/json"}) as client:
+        stall = stall_of(bundled, client, "/classify", body, 200)
+        answer = client.post("/classify", content=body)
+    assert stall["turn_s"] < PROMISED_S, stall
+    assert [each["index"] for each in answer.json()["data"]] == list(range(30))
+    assert len(answer.content) > 30 * MB

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from service.api import examples
+from service.api.documents import each_in_turn
 from service.api.exchange import Exchange, Reply
 from service.api.media import require_json
-from service.api.numbers import WHOLE
+from service.api.numbers import PIECE, WHOLE
 from service.api.texts import TextReader
 from service.batching import Batcher
 from service.errors import InvalidInput, TooLarge
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 REQUEST = examples.body(examples.CLASSIFY)
 ANSWER = examples.answer(examples.CLASSIFIED)
 BRIEF = 128  # tokens
+AT_ONCE = 2048  # tokens whose answer is written in one step
 CHARS_A_TOKEN = 3  # a word has five characters and a space, and is often part of a phrase that is a token too
 
 
@@ -106,9 +108,10 @@ class Classify:
         results = await self._texts.submit(how, [(text, size_of(text)) for text in texts])
         exchange.stages.append(("queue and inference", began, time.perf_counter()))
         answer = answer_of(exchange.text_id, model, results, single=texts is not request.input)
-        if len(texts) > 64 or request.trajectory:
-            return Reply(await asyncio.to_thread(orjson.dumps, answer))
-        return Reply(orjson.dumps(answer))
+        if answer["usage"]["tokens"] <= AT_ONCE:
+            return Reply(orjson.dumps(answer))
+        blocks = await write_blocks(answer)
+        return Reply(blocks[0] if len(blocks) == 1 else each_in_turn(blocks))
 
 
 def choose(
@@ -160,6 +163,28 @@ def answer_of(
         "usage": {"texts": len(data), "tokens": tokens},
         "data": data,
     }
+
+
+async def write_blocks(answer: dict[str, Any]) -> list[bytes]:
+    """The answer text by text, each let go of once it is written: others have their turn in between.
+
+    Writing all words of a hundred long texts in one step takes a second, and so does freeing them.
+    """
+    data = answer.pop("data")
+    blocks: list[bytes] = []
+    block = orjson.dumps(answer)[:-1] + b',"data":['
+    for entry in data:
+        block += orjson.dumps(entry) + b","
+        for part in entry.values():
+            if isinstance(part, list):
+                part.clear()
+        if len(block) > PIECE:
+            blocks.append(block)
+            block = b""
+            await asyncio.sleep(0)
+    if not block:
+        block = blocks.pop()
+    return [*blocks, block[:-1] + b"]}"]
 
 
 def _place(param: str, index: int, single: bool) -> str:

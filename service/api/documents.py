@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -56,6 +57,13 @@ def write_rows(rows: Numbers) -> Iterator[bytes]:
     """The rows of an array. What is not finite becomes null."""
     step = max(1, NUMBERS * len(rows) // max(1, rows.size))
     return _write_blocks(rows[start : start + step].tolist() for start in range(0, len(rows), step))
+
+
+async def each_in_turn(parts: list[bytes]) -> AsyncGenerator[bytes]:
+    """What a reply streams; others have their turn, even where the caller takes all at once."""
+    for part in parts:
+        yield part
+        await asyncio.sleep(0)
 
 
 def _write_blocks(blocks: Iterator[list[Any]]) -> Iterator[bytes]:

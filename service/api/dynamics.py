@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from service.api import examples
-from service.api.documents import Records, write_document
+from service.api.documents import Records, each_in_turn, write_document
 from service.api.exchange import Exchange, Reply
 from service.api.media import JSON, NDJSON, NPY, NPZ, body_type, wanted
 from service.api.numbers import WHOLE, read_document, read_npy, read_rows
@@ -80,7 +80,7 @@ class Dynamic:
             parts = await place.collect(form(exchange.text_id, run.result, parameters.include))
         if sum(map(len, parts)) <= WHOLE:
             return Reply(b"".join(parts), media_type=answer_as.encode())
-        return Reply(_each(parts), media_type=answer_as.encode())
+        return Reply(each_in_turn(parts), media_type=answer_as.encode())
 
     def _start(self, model: Dynamics, body: bytes, kind: str, query: bytes) -> tuple[Run, DynamicsParameters]:
         """Read and check a request, in the lane's thread."""
@@ -239,12 +239,6 @@ def _from_query(query: bytes) -> DynamicsParameters:
 
 def _matrix(text: str) -> Any:
     return read_document(b'{"A":' + text.encode() + b"}", "A").get("A")
-
-
-async def _each(parts: list[bytes]) -> AsyncGenerator[bytes]:
-    for part in parts:
-        yield part
-        await asyncio.sleep(0)  # others have their turn, even where the caller takes all at once
 
 
 def _last_words(failure: HardmaxError, exchange: Exchange) -> bytes:
