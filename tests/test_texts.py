@@ -95,6 +95,7 @@ def test_long_infer_request_is_read_as_json_reads_it() -> None:
         (b'{"input": "' + b"a" * 150_000 + b'\\ud800"}', MalformedInput, None),
         (b'{"input": "' + b"a" * 150_000 + b'\xff"}', MalformedInput, None),
         (b'{"input": "' + b"a" * 150_000 + b'\x00"}', MalformedInput, None),
+        (b'{"input": ["\x000", "' + b"a" * 150_000 + b'"]}', MalformedInput, None),
         (b'{"input": "a\xff", "model": "' + b"a" * 150_000 + b'"}', MalformedInput, None),
         (b'{"input": "' + b"a" * 150_000 + b'"} "', MalformedInput, None),
         (b'{"input": "' + b"a" * 150_000 + b'" "b"}', MalformedInput, None),

@@ -86,7 +86,7 @@ class TextReader:
 
 
 class Lifting:
-    """One long document on its way: `steps` until there are no more, then the `result`."""
+    """One long document on its way: `steps` until there are no more, then `document`, which is `checked`."""
 
     def __init__(self, body: bytes, most: int, longest: int) -> None:
         self._body = body
