@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections.abc import Iterator
 from itertools import chain
 from tokenize import TokenError
@@ -23,6 +24,9 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 WHOLE = 128 * 1024  # bytes of JSON parsed in one call: about a millisecond
 PIECE = 64 * 1024
+# After each: within a piece numpy lets go of the lock, too briefly for a waiting thread to take it, but the
+# thread's claim to get it after five milliseconds starts anew. Without a pause it waits for the last piece.
+PAUSE_S = 1e-4
 SKELETON = 2 * 1024 * 1024  # what may remain of a document beside its long array: a matrix A is the most
 PARTS = 100_000  # arrays, objects and members in it: they, not their bytes, are what takes time
 MEMBERS = 64  # among which the long array is looked for
@@ -73,6 +77,7 @@ class _Pieces:
                 raise TooLarge("a row is over a megabyte of JSON")
             yield self._body[position:stop]
             position = after
+            time.sleep(PAUSE_S)
 
     def rows(self) -> Iterator[Any]:
         """Some rows at a time."""
