@@ -36,9 +36,12 @@ class Watch:
         self.turn_s = 0.0
         self.step: tuple[float, str] = (0.0, "")
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Called in the loop, before other threads are made."""
+    def follow(self) -> None:
+        """Called before other threads are made."""
         threading.setprofile(self._on_event)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Called in the loop."""
         loop.add_signal_handler(signal.SIGUSR1, self._tell)
         self._turn_began = time.thread_time()
         self._tick(loop)
@@ -69,9 +72,11 @@ def main() -> int:
     settings = load_settings()
     begin(settings)
     listener: socket.socket = listen(settings)
+    watch = Watch()
+    watch.follow()
 
     def started(service: Service) -> None:
-        Watch().start(asyncio.get_running_loop())
+        watch.start(asyncio.get_running_loop())
         greet(settings, listener.getsockname()[1], service)
 
     return run(create_app(settings), listener, started)

@@ -138,6 +138,7 @@ def test_watch_tells_who_keeps_the_interpreter_from_who_shares_it() -> None:
 
     async def watch(work: Any) -> tuple[float, str]:
         watch = stalls.Watch()
+        watch.follow()
         watch.start(asyncio.get_running_loop())
         thread = threading.Thread(target=work)
         thread.start()
