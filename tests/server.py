@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,9 +35,12 @@ class Server:
 
     @property
     def workers(self) -> list[psutil.Process]:
-        """The processes of a server that has several."""
-        children = psutil.Process(self.process.pid).children()
-        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        """The living processes of a server that has several."""
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with suppress(psutil.NoSuchProcess):  # ZombieProcess is one: dead, and nobody has buried it yet
+                found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+        return found
 
     @property
     def output(self) -> str:
@@ -52,17 +55,21 @@ class Server:
         return self.process.wait(timeout_s)
 
 
+def environ(**settings: object) -> dict[str, str]:
+    """Our own environment with these settings, and no others of the service."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
+    return ours | {f"HARDMAX_{name.upper()}": str(value) for name, value in settings.items()}
+
+
 @contextmanager
 def serving(
     models_dir: Path | None = None, *, command: Sequence[str] = SERVE, **settings: object
 ) -> Iterator[Server]:
     """A ready server with the given settings (`max_points=5` is HARDMAX_MAX_POINTS), ended at exit."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
     given = {"port": 0, **({"models_dir": models_dir} if models_dir else {}), **settings}
-    environ |= {f"HARDMAX_{name.upper()}": str(value) for name, value in given.items()}
     process = subprocess.Popen(
         [sys.executable, *command],
-        env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=environ(**given), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     server = Server(process)
     reader = threading.Thread(target=_read, args=(server,), daemon=True)

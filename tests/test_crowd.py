@@ -13,14 +13,13 @@ from test_api import write_models
 
 from service.settings import BUNDLED_MODELS
 from tests.soak.crowd import Crowd, Tally
-from tests.soak.mix import Question, prepare
+from tests.soak.mix import Mix, prepare
 from tests.soak.watch import Watch
 
 CALLERS = 1000
 KINDS = {
     "short text", "long text", "whole explanation", "batch of texts", "tensor of texts", "cloud", "sequences",
 }  # fmt: skip
-Mix = list[tuple[float, list[Question]]]
 
 
 @pytest.fixture(scope="module")

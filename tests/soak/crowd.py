@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from benchmarks.load import CHUNKED, is_complete, unchunk
-from tests.soak.mix import REFUSALS, Question
+from tests.soak.mix import REFUSALS, Mix, Question
 from tests.wire import find_fault
 
 PATIENCE_S = 70.0
@@ -46,9 +46,7 @@ class Tally:
 class Crowd:
     """`size` callers; `per_second` bounds how often they ask together, None: as fast as they can."""
 
-    def __init__(
-        self, port: int, mix: list[tuple[float, list[Question]]], size: int, per_second: float | None = None
-    ) -> None:
+    def __init__(self, port: int, mix: Mix, size: int, per_second: float | None = None) -> None:
         self._port = port
         self._shares = [share for share, _ in mix]
         self._kinds = [questions for _, questions in mix]

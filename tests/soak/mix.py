@@ -37,8 +37,11 @@ class Question:
     protocol: bool = False  # the Open Inference Protocol, whose refusals look different
 
 
-def prepare(seed: int = 0, models_dir: Path = BUNDLED_MODELS) -> list[tuple[float, list[Question]]]:
-    """Shares and the questions of each kind, to the models there; to those of sequences if there are any."""
+Mix = list[tuple[float, list[Question]]]  # shares, and the questions of each kind
+
+
+def prepare(seed: int = 0, models_dir: Path = BUNDLED_MODELS) -> Mix:
+    """Questions to the models that are there; to those of sequences if there are any."""
     rng = random.Random(seed)
     with Local(Settings(models_dir=models_dir)) as local:
         short = _texts(local, "short text", reviews(22, 256), "leaders")

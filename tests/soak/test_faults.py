@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import signal
 import socket
@@ -13,28 +12,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-import psutil
 import pytest
 
 from benchmarks.load import ask, post
 from benchmarks.servers import free_port
 from service.settings import BUNDLED_MODELS
-from tests.server import Server, serving
+from tests.server import Server, environ, eventually, serving
 from tests.soak import chronicle as faults
 from tests.soak.chronicle import Chronicle
 from tests.soak.crowd import Crowd, Tally
-from tests.soak.mix import Question, prepare
+from tests.soak.mix import Mix, prepare
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 
 SERVE = [sys.executable, "-m", "service.cli", "serve"]
 REQUEST = post("/classify", b'{"input": "a superb film"}')
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
-Mix = list[tuple[float, list[Question]]]
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +50,10 @@ def models(tmp_path: Path) -> Path:
     return Path(shutil.copytree(BUNDLED_MODELS, tmp_path / "models"))
 
 
-def workers(server: Server) -> list[psutil.Process]:
-    """The living ones; the dead whom nobody has buried yet have no command line."""
-    found = []
-    for child in psutil.Process(server.process.pid).children():
-        with suppress(psutil.NoSuchProcess):  # ZombieProcess is one
-            found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
-    return found
-
-
-def clean_environ() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
-
-
-def eventually(condition: Callable[[], bool], within_s: float = 30) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
+def cut(models: Path, name: str) -> None:
+    """The file of a model loses its end."""
+    graph = models / name / "model.onnx"
+    graph.write_bytes(graph.read_bytes()[:-100])
 
 
 def crowd_during(server: Server, mix: Mix, fault: Callable[[], None], seconds: float = 10) -> Tally:
@@ -92,50 +74,51 @@ def whole(server: Server) -> bool:
     return status == 200 and b"hardmax_ready 2.0" in page
 
 
-def killed(server: Server, mix: Mix, victims: Callable[[], list[psutil.Process]]) -> tuple[Tally, float]:
-    """The crowd around the death of some workers, and how long until both places were filled again."""
-    eventually(lambda: whole(server))
-    times: list[float] = []
-
-    def fault() -> None:
-        dying = victims()
-        for each in dying:
-            each.kill()
-        began = time.monotonic()
-        eventually(lambda: len(workers(server)) == 2 and not any(each.is_running() for each in dying))
-        eventually(lambda: whole(server))
-        times.append(time.monotonic() - began)
-
-    tally = crowd_during(server, mix, fault)
-    return tally, times[0]
-
-
-def test_killed_worker_breaks_only_its_own_connections(mix: Mix, chronicle: Chronicle) -> None:
+@pytest.mark.parametrize(
+    ("victims", "fault", "happened"),
+    [
+        (
+            1,
+            faults.KILLED,
+            "the supervisor started another, the other worker went on; callers saw a reset at once",
+        ),
+        (
+            2,
+            faults.ALL_KILLED,
+            "what was on the way was lost; who came meanwhile waited at the socket for the new workers",
+        ),
+    ],
+    ids=["one", "both"],
+)
+def test_killed_workers_cost_only_what_was_on_the_way(
+    victims: int, fault: str, happened: str, mix: Mix, chronicle: Chronicle
+) -> None:
+    whole_after_s = 0.0
     with serving(workers=2, log_level="error") as server:
-        tally, whole_after_s = killed(server, mix, lambda: workers(server)[:1])
+
+        def kill() -> None:
+            nonlocal whole_after_s
+            dying = server.workers[:victims]
+            for each in dying:
+                each.kill()
+            began = time.monotonic()
+            eventually(lambda: len(server.workers) == 2 and not any(each.is_running() for each in dying))
+            eventually(lambda: whole(server))
+            whole_after_s = time.monotonic() - began
+
+        eventually(lambda: whole(server))
+        tally = crowd_during(server, mix, kill)
         assert tally.wrong == []
         assert len(tally.broken) <= 16, "at most what each caller had on the way"
         assert len(tally.accepted_s) > 50
         assert server.stop() == 0
-    happened = "the supervisor started another, the other worker went on; callers saw a reset at once"
-    chronicle.tell(faults.KILLED, happened, tally, whole_after_s)
-
-
-def test_killing_all_workers_at_once_costs_what_was_on_the_way(mix: Mix, chronicle: Chronicle) -> None:
-    with serving(workers=2, log_level="error") as server:
-        tally, whole_after_s = killed(server, mix, lambda: workers(server))
-        assert tally.wrong == []
-        assert len(tally.broken) <= 16, "who comes meanwhile waits at the socket, which the supervisor holds"
-        assert len(tally.accepted_s) > 50
-        assert server.stop() == 0
-    happened = "what was on the way was lost; who came meanwhile waited at the socket for the new workers"
-    chronicle.tell(faults.ALL_KILLED, happened, tally, whole_after_s)
+    chronicle.tell(fault, happened, tally, whole_after_s)
 
 
 def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix, chronicle: Chronicle) -> None:
     with serving(workers=2, log_level="error") as server:
         eventually(lambda: whole(server))
-        victim = workers(server)[0]
+        victim = server.workers[0]
 
         def fault() -> None:
             victim.suspend()
@@ -153,7 +136,7 @@ def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix, chron
 def test_stopped_worker_cannot_hold_up_the_end(chronicle: Chronicle) -> None:
     with serving(workers=2, log_level="error", shutdown_grace_s=2) as server:
         eventually(lambda: whole(server))
-        family = workers(server)
+        family = server.workers
         family[0].suspend()
         began = time.monotonic()
         code = server.stop()
@@ -171,7 +154,7 @@ def test_full_disk_for_logs_stops_no_request(mix: Mix, chronicle: Chronicle) -> 
     port = free_port()
     with open("/dev/full", "wb") as full:
         process = subprocess.Popen([*SERVE, "--port", str(port), "--log-level", "debug"],
-                                   env=clean_environ(), stdout=full, stderr=full)  # fmt: skip
+                                   env=environ(), stdout=full, stderr=full)  # fmt: skip
     try:
         eventually(lambda: process.poll() is not None or _answers(port))
         assert process.poll() is None, f"it ended with {process.returncode}"
@@ -194,10 +177,9 @@ def _answers(port: int) -> bool:
 
 
 def test_corrupt_bundle_stops_the_start_and_says_why(models: Path, chronicle: Chronicle) -> None:
-    graph = models / "sentiment" / "model.onnx"
-    graph.write_bytes(graph.read_bytes()[:-100])
+    cut(models, "sentiment")
     command = [*SERVE, "--port", "0", "--models-dir", str(models)]
-    ended = subprocess.run(command, env=clean_environ(), capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, env=environ(), capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert "model.onnx is not the file its card describes" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -210,9 +192,8 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
     with serving(models, log_level="warning") as server:
 
         def fault() -> None:
-            for name in ("sentiment", "dynamics"):
-                graph = models / name / "model.onnx"
-                graph.write_bytes(graph.read_bytes()[:-100])
+            cut(models, "sentiment")
+            cut(models, "dynamics")
             server.process.send_signal(signal.SIGHUP)
 
         tally = crowd_during(server, mix, fault)
