@@ -76,7 +76,7 @@ def _put(names: dict[str, str], case: Any) -> None:
     for place, name in {"name": model, "version": names["version"]}.items():
         if place in case.path_parameters:
             case.path_parameters[place] = name
-    if isinstance(case.body, dict) and "model" in case.body:
+    if model and isinstance(case.body, dict) and "model" in case.body:
         case.body["model"] = model
 
 
