@@ -206,17 +206,18 @@ class _Fold(dict[str, str]):
         self._definition = definition
 
     def __missing__(self, character: str) -> str:
-        self[character] = _single(self._definition.normalizer.normalize_str(character))
+        self[character] = self._single(self._definition.normalizer.normalize_str(character))
         return self[character]
 
-
-def _single(normal: str) -> str:
-    if len(normal) != 1:
-        return _FOREIGN
-    if normal.isascii():
-        return normal
-    part_of_words = normal.isalnum() or unicodedata.category(normal).startswith("M")
-    return _FOREIGN if part_of_words else "|"
+    def _single(self, normal: str) -> str:
+        if len(normal) != 1:
+            return _FOREIGN
+        if normal.isascii():
+            return normal
+        # subtle: the definition may know a later Unicode than Python, which has no category for its letters.
+        combines = unicodedata.category(normal) in ("Mn", "Mc", "Me", "Cn")
+        is_word = bool(self._definition.pre_tokenizer.pre_tokenize_str(normal))
+        return _FOREIGN if combines or is_word or normal.isalnum() else "|"
 
 
 def _blank(tag: re.Match[str]) -> str:

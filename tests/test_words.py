@@ -82,6 +82,7 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text(max_size=4
 @example("I do n't <br /><BR>like it 's <b>über</b> Été…")
 @example("<br")
 @example("a<b n't> 's")
+@example("\U00013460")  # a letter since Unicode 16
 def test_reader_reads_what_the_definition_reads(text: str) -> None:
     assert words_read([text]) == [words_by_definition(text)]
 
