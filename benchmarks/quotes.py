@@ -71,6 +71,8 @@ def _requests(results: Results) -> Quotes:
     for name, subject in SERVERS:
         rate = results.of("http", "leaders-throughput", subject, **busy)
         yield f"| {name} | {{}} | {{}} |", (f"{rate:,.0f}", _times(ours / rate))
+    labels, floor = (results.of("http", "none-throughput", subject, **busy) for subject in ("ours", "floor"))
+    yield "labels without a reason come at {} of its rate", (digits(labels / floor),)
     alone = results.of("http", "leaders-p50", workers=1, connections=1)
     ready = results.of("startup", "ready", workers=1)
     memory = results.of("startup", "memory", workers=1, when="ready")
