@@ -1,15 +1,15 @@
-"""From argmax sets to leaders and clusters; knows nothing of layers, ONNX or the wire."""
+"""From argmax sets to leaders and clusters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from service.cloud import Cloud, Floats, Ints
+from service.clouds.points import Cloud, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,15 @@ def read_leaders(cloud: Cloud, since: Ints, points: Floats, assignment: Ints, cl
     return Leaders(index, since[place], cloud.restore(points[place]), followers, cluster)
 
 
-def read_clusters(cloud: Cloud, first: Ints, size: Ints, ties: Ints, target: Floats) -> tuple[Clusters, Ints]:
+def read_clusters(
+    cloud: Cloud, first: Ints, row: Ints, size: Ints, member: Ints, targets: Callable[[Ints], Floats]
+) -> tuple[Clusters, Ints]:
     """Clusters by argmax sets, single ones first, each kind by its first leader; every point's cluster.
 
-    first and size describe each distinct token's set C_i, ties lists the pairs (i, member) of those with
-    several, target is the mean over C_i.
+    first is the first member of each distinct token's set. Sets of several are those of the tokens `row`,
+    with `size` members each, all in `member`. `targets` gives the mean over the set of each of some tokens.
     """
-    sets, someone, name = argmax_sets(first, size, ties)
+    sets, someone, name = argmax_sets(first, row, Ragged(member, size))
     twins = Ragged(np.argsort(cloud.place, kind="stable"), cloud.counts).take(sets.flat)
     owner = np.repeat(np.repeat(np.arange(len(sets)), sets.lengths), twins.lengths)
     leaders = Ragged(twins.flat[np.lexsort((twins.flat, owner))], np.bincount(owner))
@@ -134,27 +136,30 @@ def read_clusters(cloud: Cloud, first: Ints, size: Ints, ties: Ints, target: Flo
         Clusters(
             leaders=leaders.take(order),
             tie=tie[order],
-            limit=cloud.restore(target[someone[order]]),
+            limit=cloud.restore(targets(someone[order])),
             size=np.bincount(assignment, minlength=len(order)),
         ),
         assignment,
     )
 
 
-def argmax_sets(first: Ints, size: Ints, ties: Ints) -> tuple[Ragged, Ints, Ints]:
-    """The different sets C_i, each in order; a distinct token that has each, and which of them each has."""
-    _, member = ties[:, np.lexsort((ties[1], ties[0]))]
-    tied = np.flatnonzero(size > 1)
-    rows = Ragged(member, size[tied])
+def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, Ints]:
+    """The different argmax sets; a distinct token that has each, and which of them each token has."""
     known: dict[bytes, int] = {}
     key = first.copy()  # a single member names the set; sets of several are numbered after all tokens
-    for i, members in zip(tied.tolist(), rows, strict=True):
+    for i, members in zip(row.tolist(), several, strict=True):
         key[i] = len(first) + known.setdefault(members.tobytes(), len(known))
-    keys, someone, name = np.unique(key, return_index=True, return_inverse=True)
+    there = np.zeros(len(first) + len(known), np.int64)
+    there[key] = 1
+    keys = np.flatnonzero(there)
+    someone = np.empty(len(there), np.int64)
+    someone[key[::-1]] = np.arange(len(key) - 1, -1, -1)
+    someone = someone[keys]
+    name = (np.cumsum(there) - 1)[key]
     alone = keys[keys < len(first)]
-    several = rows.take(np.searchsorted(tied, someone[len(alone) :]))
-    lengths = np.concatenate([np.ones_like(alone), several.lengths])
-    return Ragged(np.concatenate([alone, several.flat]), lengths), someone, name
+    rest = several.take(np.searchsorted(row, someone[len(alone) :]))
+    lengths = np.concatenate([np.ones_like(alone), rest.lengths])
+    return Ragged(np.concatenate([alone, rest.flat]), lengths), someone, name
 
 
 def polytope_vertices(leaders: Leaders) -> Ints:

@@ -1,6 +1,6 @@
-"""A cloud of points made ready for the dynamics: checked, twins merged, scaled and put in a fast order.
+"""A cloud of points made ready for the dynamics: checked, twins merged, scaled by a power of two.
 
-`Cloud.restore` and indexing by `Cloud.place` undo it all; it knows nothing of layers or of ONNX.
+`Cloud.restore` and indexing by `Cloud.place` undo it all.
 """
 
 from __future__ import annotations
@@ -14,44 +14,53 @@ from service.errors import InvalidInput, TooLarge
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 EPS = float(np.finfo(np.float64).eps) / 2
-LARGEST_GUARD = 1e-3  # a relative gap that a form so ill-conditioned blurs is no gap
+FARTHEST = 400  # clouds are scaled where their largest entry is not within 2^-400 .. 2^400
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """Distinct points, neighbours side by side, scaled by a power of two: the largest entry is about 1."""
+    """Distinct points, scaled by a power of two where they are very large or very small."""
 
     points: Floats  # [m,d] distinct
     counts: Ints  # [m] how many given points each one stands for
     first: Ints  # [m] the first of them
     place: Ints  # [n] where each given point went
     exponent: int  # points were multiplied by 2^-exponent, exactly
-    form: Floats  # [d,d] A, multiplied by a power of two
-    guard: float  # relative gap below which rounding could decide an argmax
+    form: Floats | None  # [d,d] A, multiplied by a power of two; None: the identity
 
     def restore(self, points: Floats) -> Floats:
         """Points of this cloud in the units they were given in."""
-        return np.ldexp(points, self.exponent)
+        return np.ldexp(points, self.exponent) if self.exponent else points
 
 
-def prepare(points: Floats, form: Floats | None, tie_tolerance: float) -> Cloud:
+def prepare(points: Floats, form: Floats | None) -> Cloud:
     """The cloud of `points` under the form A, or an `InvalidInput` that names what is wrong and where."""
     points = check_points(points)
-    d = points.shape[1]
-    A = np.eye(d) if form is None else check_form(form, d)
-    guard = max(tie_tolerance, rounding(A))
+    A = None if form is None else check_form(form, points.shape[1])
     exponent = int(np.frexp(np.abs(points).max())[1])
+    if abs(exponent) <= FARTHEST:
+        exponent = 0
+    else:
+        points = _scaled(points, exponent)
+    first, place = merge(points)
+    distinct = points if len(first) == len(points) else points[first]
+    return Cloud(distinct, np.bincount(place), first, place, exponent, A)
+
+
+def _scaled(points: Floats, exponent: int) -> Floats:
+    """Points times 2^-exponent, where that is exact."""
     scaled = np.ldexp(points, -exponent)
-    _check_span(points, _lengths(scaled, A), guard)
-    first, place = merge(scaled)
-    order = direction_order(scaled[first], A)
-    first = first[order]
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    place = back[place]
-    return Cloud(scaled[first], np.bincount(place), first, place, exponent, A, guard)
+    lost = (np.ldexp(scaled, exponent) != points).any(axis=1)
+    if lost.any():
+        place = f"points[{int(lost.argmax())}]"
+        raise InvalidInput(
+            f"{place} has entries too small beside those of others: double precision cannot hold both",
+            param=place,
+        )
+    return scaled
 
 
 def check_points(points: Floats) -> Floats:
@@ -93,20 +102,10 @@ def check_form(form: Floats, d: int) -> Floats:
         raise InvalidInput(f"A is not symmetric: A[{i}][{j}] differs from A[{j}][{i}]", param="A")
     A = (A + A.T) / 2
     least, largest = np.linalg.eigvalsh(A)[[0, -1]]
-    if least <= d * EPS * largest:
+    if least <= 4 * d * EPS * largest:
         raise InvalidInput(f"A is not positive definite: its smallest eigenvalue is {least / largest:.3g} "
                            "times its largest", param="A")  # fmt: skip
-    if rounding(A) > LARGEST_GUARD:
-        raise InvalidInput(
-            f"A is too ill-conditioned ({largest / least:.1g}) for double precision", param="A"
-        )
     return A
-
-
-def rounding(A: Floats) -> float:
-    """A bound on the rounding of a score <Ax, y>, relative to |x|_A |y|_A: grows with the condition of A."""
-    eigenvalues = np.linalg.eigvalsh(A)
-    return float(8 * len(A) * EPS * eigenvalues[-1] / eigenvalues[0])
 
 
 def merge(points: Floats) -> tuple[Ints, Ints]:
@@ -121,6 +120,9 @@ def merge(points: Floats) -> tuple[Ints, Ints]:
     ) + np.uint64(1)
     mixed = (bits ^ (bits >> np.uint64(29))) * odd
     codes = (mixed ^ (mixed >> np.uint64(32))).sum(axis=1, dtype=np.uint64)
+    in_order = np.sort(codes)
+    if (in_order[1:] != in_order[:-1]).all():
+        return np.arange(len(points)), np.arange(len(points))
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
     if not np.array_equal(bits[first][place], bits):
         _, first, place = np.unique(bits, axis=0, return_index=True, return_inverse=True)
@@ -129,41 +131,6 @@ def merge(points: Floats) -> tuple[Ints, Ints]:
     back = np.empty_like(rank)
     back[rank] = np.arange(len(rank))
     return first[rank], back[place]
-
-
-def direction_order(points: Floats, A: Floats) -> Ints:
-    """An order in which neighbours look the same way, in up to three dimensions; only speed depends on it."""
-    n, d = points.shape
-    if d > 3 or n < 2048:
-        return np.arange(n)
-    x = points @ np.linalg.cholesky(A)
-    if d == 1:
-        return np.argsort(x[:, 0], kind="stable")
-    turn = np.arctan2(x[:, 1], x[:, 0])
-    if d == 2:
-        return np.argsort(turn, kind="stable")
-    height = np.argsort(np.argsort(x[:, 2] / np.linalg.norm(x, axis=1)))
-    return np.lexsort((turn, height * 8 // n))  # eight slices of equally many points, each by angle
-
-
-def _lengths(points: Floats, A: Floats) -> Floats:
-    """A-norms, each row scaled on its own so that nothing underflows."""
-    largest = np.abs(points).max(axis=1, keepdims=True)
-    rows = points / largest
-    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows @ A, rows)) * largest[:, 0]
-    return lengths
-
-
-def _check_span(points: Floats, lengths: Floats, guard: float) -> None:
-    """A point shorter than what rounding does to the longest one would be decided by that rounding."""
-    shortest = int(lengths.argmin())
-    if lengths[shortest] < 1e3 * guard * lengths.max():
-        ratio = lengths[shortest] / lengths.max()
-        raise InvalidInput(
-            f"points[{shortest}] is {ratio:.1g} times as long as the longest point: ties within "
-            f"{guard:.1g} cannot be told apart over such a span",
-            param=f"points[{shortest}]",
-        )
 
 
 def check_size(n: int, d: int, max_points: int, max_dimension: int) -> None:

@@ -1,4 +1,4 @@
-"""The layers of a run that are kept: every so many, and the last. Knows not how layers are computed."""
+"""The layers of a run that are kept: every so many, and the last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.cloud import Cloud, Floats, Ints
+from service.clouds.points import Cloud, Floats, Ints
 from service.errors import TooLarge
 
 

@@ -1,0 +1,1 @@
+"""Hardmax attention, written once, as ONNX functions of the domain `hardmax`."""

@@ -1,0 +1,99 @@
+"""The definition of the dynamics, beside the paper: what engines, graphs, tests and figures must agree with.
+
+Arrays may hold floats, or fractions (`exactly`): then every line below is exact. Rows of Z are distinct
+tokens, w says how often each is repeated, A is the form (None: the identity), tau the tie tolerance. Nothing
+here is fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any  # of floats or of fractions
+
+
+def exactly(numbers: Any) -> Array:
+    """The same numbers as fractions."""
+    array = np.asarray(numbers)
+    return np.array([Fraction(x) for x in array.ravel().tolist()], object).reshape(array.shape)
+
+
+def scores(Q: Array, Z: Array, A: Array | None = None) -> Array:
+    """<A q_i, z_j>"""
+    return Q @ Z.T if A is None else Q @ A @ Z.T
+
+
+def norms(Z: Array, A: Array | None = None) -> Array:
+    """|z_i|_A, in floats."""
+    Z, A = Z.astype(float), None if A is None else A.astype(float)
+    return np.sqrt(np.einsum("ij,ij->i", Z if A is None else Z @ A, Z))
+
+
+def argmax_sets(Z: Array, A: Array | None = None, tau: float = 0, queries: Array | None = None) -> Array:
+    """C_i = {j : <A z_i, z_j> >= max_l <A z_i, z_l> - tau |z_i|_A max_l |z_l|_A}  ->  bool [q,n]"""
+    Q = Z if queries is None else queries
+    S = scores(Q, Z, A)
+    slack = tau * norms(Q, A)[:, None] * norms(Z, A).max() if tau else 0
+    return (S.max(axis=1, keepdims=True) - slack <= S).astype(bool)
+
+
+def means(C: Array, Z: Array, w: Array | None = None) -> Array:
+    """c_i, the weighted mean over C_i; a single member is itself to the bit."""
+    shares = np.where(C, 1 if w is None else w, 0 * Z[0, 0])
+    return (shares / shares.sum(axis=1, keepdims=True)) @ Z
+
+
+def step(Z: Array, c: Array, alpha: Any) -> Array:
+    """z + gamma (c - z), gamma = alpha / (1 + alpha)"""
+    return Z + alpha / (1 + alpha) * (c - Z)
+
+
+def layer(Z: Array, alpha: Any, A: Array | None = None, tau: float = 0, w: Array | None = None) -> Array:
+    return step(Z, means(argmax_sets(Z, A, tau), Z, w), alpha)
+
+
+def certified(Z: Array, C: Array, A: Array | None = None, w: Array | None = None) -> bool:
+    """Whether all members of all C_i lead, and the argmax set of each mean c_i is C_i (docs/theory.md, 3)."""
+    leads = C.diagonal() & (C.sum(axis=1) == 1)
+    tied = C.sum(axis=1) > 1
+    again = argmax_sets(Z, A, queries=means(C, Z, w)[tied]) if tied.any() else C[tied]
+    return bool(leads[C.any(axis=0)].all() and (again == C[tied]).all())
+
+
+def margin(Z: Array, C: Array, A: Array | None = None) -> float:
+    """The smallest distance from a best score to the best outside, relative to |z_i|_A max_l |z_l|_A."""
+    S = scores(Z, Z, A)
+    gap = S.max(axis=1) - np.where(C, -np.inf, S).max(axis=1)
+    return float((gap / (norms(Z, A) * norms(Z, A).max())).min())
+
+
+@dataclass(frozen=True)
+class Run:
+    """A cloud after its last layer."""
+
+    certified_layer: int | None
+    C: Array  # argmax sets of the last layer
+    points: Array
+    targets: Array
+    since: list[int]  # first layer with C_i = {i}, or -1
+
+    @property
+    def sets(self) -> list[frozenset[int]]:
+        return [frozenset(np.flatnonzero(row).tolist()) for row in self.C]
+
+
+def run(Z: Array, alpha: Any, layers: int, A: Array | None = None, w: Array | None = None) -> Run:
+    """Up to so many layers, ended by the certificate."""
+    since = np.full(len(Z), -1)
+    for k in range(layers + 1):
+        C = argmax_sets(Z, A)
+        c = means(C, Z, w)
+        since[(since < 0) & C.diagonal() & (C.sum(axis=1) == 1)] = k
+        if (proved := certified(Z, C, A, w)) or k == layers:
+            break
+        Z = step(Z, c, alpha)
+    return Run(k if proved else None, C, Z, c, since.tolist())

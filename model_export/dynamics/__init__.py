@@ -1,0 +1,1 @@
+"""The graph that runs clouds of points to their certified limits."""

@@ -1,0 +1,80 @@
+"""Writes dynamics.onnx: the scores of many queries and keys, screened (model_export/attention/screen.py).
+
+    hardmax-export dynamics --out service/models
+
+The graph is generic in the number of queries and keys and in their dimension. The
+service feeds it (service/clouds/candidates.py), proves what it leaves out and decides the rest.
+"""
+
+import argparse
+import hashlib
+import json
+from pathlib import Path
+
+import onnxscript
+from onnx import ModelProto, TensorProto
+from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
+
+from model_export.attention.functions import DOMAIN, OPSET, VERSION
+from model_export.attention.screen import RUN, Screen
+
+NAME = "dynamics"
+CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byte
+IR_VERSION = 10
+
+
+def build_dynamics() -> ModelProto:
+    """The graph, in float32; what its inputs and outputs mean stands at `Screen`."""
+    real, whole = TensorProto.FLOAT, TensorProto.INT64
+    inputs = {
+        "queries": (real, ["q", "d"]),
+        "keys": (real, ["k", "d"]),
+        "best": (real, ["q"]),
+        "slack": (real, ["q"]),
+    }
+    outputs = {"best_out": (real, ["q"]), "runs": (whole, ["p"]), "scores": (real, ["p", RUN])}
+    network = make_graph(
+        [make_node("Screen", [*inputs], [*outputs], domain=DOMAIN, name="screen")],
+        NAME,
+        [make_tensor_value_info(name, *spec) for name, spec in inputs.items()],
+        [make_tensor_value_info(name, *spec) for name, spec in outputs.items()],
+    )
+    return make_model(
+        network,
+        functions=[Screen.to_function_proto()],
+        opset_imports=[make_opsetid("", OPSET), make_opsetid(DOMAIN, VERSION)],
+        ir_version=IR_VERSION,
+    )
+
+
+def write_bundle(models_dir: Path) -> Path:
+    """Put the graph and its card where the service looks for bundles."""
+    model = build_dynamics().SerializeToString()
+    folder = models_dir / NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.onnx").write_bytes(model)
+    (folder / "card.json").write_text(json.dumps(card(model), indent=2) + "\n")
+    return folder
+
+
+def card(model: bytes) -> dict[str, object]:
+    """What the bundle says of itself."""
+    return {
+        "format": 2,
+        "name": NAME,
+        "kind": "dynamics",
+        "description": "Hardmax attention on a cloud of points, run until their limits are certain.",
+        "licence": "Apache-2.0",
+        "created": CREATED,
+        "model_sha256": hashlib.sha256(model).hexdigest(),
+        "versions": {"onnx_opset": OPSET, "onnxscript": onnxscript.__version__},
+    }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, default=Path("service/models"), help="folder of bundles")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    print(write_bundle(arguments.out))
+    return 0

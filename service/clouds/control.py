@@ -1,0 +1,335 @@
+"""Which matrix A makes chosen tokens lead: the semidefinite program of docs/control.md.
+
+Token i ends at leader l(i), from layer 0 on and for ever, if <A z_i, z_l(i) - z_j> > 0 for all other j.
+That is linear in A. The A whose smallest such gap is largest is sought in floating point, with constraints
+added as they are violated. What is answered is proved in exact arithmetic: this A grants the wish, or none
+does. What cannot be proved is undecided. Knows neither HTTP nor how clouds are run: `run` is given to it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from service.clouds import semidefinite
+from service.clouds.points import check_points, merge
+from service.clouds.proof import Floats, Ints, Pairs, Steps, T, grants, groups, refutes
+from service.clouds.semidefinite import Iterate
+from service.errors import DeadlineExceeded, InvalidInput, TooLarge
+
+ENOUGH = 0.9  # of the largest gap: an A that has more of it is closer to singular
+HALF = 0.5  # of it is enough after so many
+ROUNDS = 5  # of looking for pairs that were overlooked
+ROUND = 256  # constraints added at once, of
+RIVALS = 8  # the hardest rivals of each token
+CLOSE = (1e-7, 1e-10, 1e-13)  # what is left between gap and bound when a proof of infeasibility is tried
+MAX_DIMENSION = 64  # exact elimination takes a second there, and time grows with the fifth power
+LATE = "no matrix was found within the time this request may take"
+TOO_FINE = "A is proved, but a run in double precision cannot follow it: gaps are as small as its rounding"
+OPEN = "neither an A nor a proof that there is none was found: the wish is at the edge of what is possible"
+
+
+class Leaders(Protocol):
+    @property
+    def index(self) -> Ints: ...
+    @property
+    def since_layer(self) -> Ints: ...
+
+
+class Clusters(Protocol):
+    @property
+    def leaders(self) -> Sequence[Ints]: ...
+    @property
+    def tie(self) -> Any: ...
+
+
+class Outcome(Protocol):
+    """What we read of a run: service.clouds.dynamics.Result has it."""
+
+    @property
+    def leaders(self) -> Leaders: ...
+    @property
+    def clusters(self) -> Clusters: ...
+    @property
+    def assignment(self) -> Ints: ...
+
+
+class Running(Protocol):
+    """A run on its way: `result` is there when it has been iterated to its end."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+    @property
+    def result(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Control:
+    """`feasible`: True with A, False with a certificate, None with a note when neither was proved."""
+
+    feasible: bool | None
+    A: Floats | None = None
+    margin: float | None = None  # smallest (best score - runner-up) of a wanted token, relative to A-norms
+    bound: float | None = None  # no A reaches a larger gap, in the units of docs/control.md
+    worst_pair: tuple[int, int, int] | None = None  # (token, its wanted leader, the rival in its way)
+    certificate: list[tuple[int, int, int, int]] | None = None  # (token, leader, rival, weight)
+    note: str | None = None
+    dynamics: Any | None = None
+
+
+def control(
+    points: Floats,
+    assignment: Mapping[int, int] | None,
+    leaders: Sequence[int] | None,
+    run: Callable[[Floats, Floats], Running],
+    deadline_s: float = 30.0,
+) -> Steps[Control]:
+    """An A under which tokens end as `assignment` says, or `leaders` lead; or why there is none.
+
+    Iterate it to do the work, piece by piece; `result_of` does so to the end.
+    """
+    points = check_points(points)
+    wish = yield from _prepare(points, _wanted(points, assignment, leaders))
+    found = yield from _search(wish, time.monotonic() + deadline_s)
+    if found.refuted is not None:
+        return _infeasible(found.pairs, found.refuted)
+    if found.least > 0:
+        A = wish.original(found.A)
+        if (yield from grants(points, wish.kind, wish.token, wish.leader, A)):
+            return (yield from _feasible(wish, found, A, run))
+    heaviest = found.pairs.token[found.weights.argmax()]
+    alone = yield from _search(wish.only(heaviest), time.monotonic() + deadline_s)
+    if alone.refuted is not None:
+        return _infeasible(alone.pairs, alone.refuted)
+    worst = int(found.weights.argmax())
+    return Control(None, bound=found.bound, worst_pair=_pair(found.pairs, worst), note=OPEN)
+
+
+def result_of(steps: Steps[T]) -> T:
+    """All steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _pair(pairs: Pairs, k: int) -> tuple[int, int, int]:
+    return int(pairs.token[k]), int(pairs.leader[k]), int(pairs.rival[k])
+
+
+def _infeasible(pairs: Pairs, weights: list[int]) -> Control:
+    proof = sorted((*_pair(pairs, k), weight) for k, weight in enumerate(weights) if weight)
+    heaviest = max(range(len(weights)), key=weights.__getitem__)
+    return Control(False, bound=0.0, worst_pair=_pair(pairs, heaviest), certificate=proof)
+
+
+def _feasible(
+    wish: _Wish, found: _Found, A: Floats, run: Callable[[Floats, Floats], Running]
+) -> Steps[Control]:
+    margin = yield from wish.margin(found.A)
+    proved = Control(True, A, margin, found.bound if math.isfinite(found.bound) else None)
+    try:
+        running = run(wish.points, A)
+    except InvalidInput:  # the cloud under this A is beyond what runs accept
+        return replace(proved, note=TOO_FINE)
+    for _ in running:
+        yield
+    if not _confirms(running.result, wish):
+        return replace(proved, note=TOO_FINE)
+    return replace(proved, dynamics=running.result)
+
+
+def _wanted(
+    points: Floats, assignment: Mapping[int, int] | None, leaders: Sequence[int] | None
+) -> dict[int, int]:
+    """Token -> leader; every leader also leads itself."""
+    if points.shape[1] > MAX_DIMENSION:
+        raise TooLarge(
+            f"points have {points.shape[1]} numbers; control takes {MAX_DIMENSION}", param="points"
+        )
+    param = "leaders" if assignment is None else "assignment"
+    wanted = dict(assignment) if assignment is not None else {leader: leader for leader in leaders or ()}
+    if not wanted:
+        raise InvalidInput(f"{param} asks for nothing", param=param)
+    for index in (*wanted, *wanted.values()):
+        if not 0 <= index < len(points):
+            raise InvalidInput(f"{param} names point {index} of {len(points)}", param=param)
+    for leader in set(wanted.values()):
+        if wanted.setdefault(leader, leader) != leader:
+            problem = f"point {leader} cannot lead, as assignment asks, and follow point {wanted[leader]}"
+            raise InvalidInput(problem, param=param)
+    return wanted
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """A wish, in coordinates y = z W in which the cloud's second moments are the identity.
+
+    So nothing depends on the scale of a coordinate, nor on any other linear map of the cloud. Gaps are
+    <A y_i, y_l(i) - y_j> with both vectors at length 1.
+    """
+
+    points: Floats
+    kind: Ints  # identical points are one token, and a leader's twin is no rival
+    token: Ints
+    leader: Ints
+    W: Floats  # [d, r]: of the r directions that the cloud has
+    y: Floats
+
+    def only(self, token: int) -> _Wish:
+        """The part of it that concerns one token."""
+        rows = self.token == token
+        return _Wish(self.points, self.kind, self.token[rows], self.leader[rows], self.W, self.y)
+
+    def original(self, A: Floats) -> Floats:
+        """The same form for the points, of trace d; in directions that the cloud lacks the identity."""
+        W, d = self.W, len(self.W)
+        form = W @ A @ W.T
+        if W.shape[1] < d:
+            span = np.linalg.qr(W)[0]
+            form += (np.eye(d) - span @ span.T) * (np.trace(form) / d)
+        form = form + form.T
+        scaled: Floats = form * (d / np.trace(form))
+        return scaled
+
+    def hardest(self, A: Floats) -> Steps[tuple[float, Pairs]]:
+        """The smallest gap of all, and the ROUND pairs of smallest gaps, at most RIVALS of a token."""
+        gaps, pairs = [np.empty(0)], [Pairs(*(np.empty(0, np.int64),) * 3)]
+        for leader, rows in groups(self.leader, len(self.y)):
+            apart = self.y[leader] - self.y
+            length = np.linalg.norm(apart, axis=1)
+            own = self.y[self.token[rows]] / np.linalg.norm(self.y[self.token[rows]], axis=1, keepdims=True)
+            twin = self.kind == self.kind[leader]
+            gap = (own @ A) @ (apart / np.where(twin, 1, length)[:, None]).T
+            gap[:, twin] = np.inf
+            k = min(RIVALS, gap.shape[1])
+            rival = np.argpartition(gap, k - 1, axis=1)[:, :k]
+            gap = np.take_along_axis(gap, rival, axis=1)
+            real = np.isfinite(gap)
+            gaps.append(gap[real])
+            token = np.repeat(self.token[rows], k)[real.ravel()]
+            pairs.append(Pairs(token, np.full(len(token), leader), rival[real]))
+            yield
+        gap, pair = np.concatenate(gaps), Pairs.joined(pairs)
+        order = np.argsort(gap, kind="stable")[:ROUND]
+        return float(gap.min(initial=math.inf)), pair[order]
+
+    def vectors(self, pairs: Pairs) -> tuple[Floats, Floats]:
+        """u and v of each pair's matrix."""
+        u, v = self.y[pairs.token], self.y[pairs.leader] - self.y[pairs.rival]
+        return u / np.linalg.norm(u, axis=1, keepdims=True), v / np.linalg.norm(v, axis=1, keepdims=True)
+
+    def weigh(self, pairs: Pairs, weights: Floats) -> Floats:
+        """The weights of the same matrices without their lengths: of z_token (z_leader - z_rival)'."""
+        u, v = self.y[pairs.token], self.y[pairs.leader] - self.y[pairs.rival]
+        weighed: Floats = weights / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1)
+        return weighed
+
+    def margin(self, A: Floats) -> Steps[float | None]:
+        """The certificate's margin, over the wanted tokens: gaps relative to |z_i|_A max |z|_A."""
+        lengths = np.sqrt(((self.y @ A) * self.y).sum(axis=1))
+        least = math.inf
+        for leader, rows in groups(self.leader, len(self.y)):
+            own = self.y[self.token[rows]]
+            gap = (own @ A) @ (self.y[leader] - self.y).T / lengths[self.token[rows], None]
+            gap[:, self.kind == self.kind[leader]] = np.inf
+            least = min(least, float(gap.min()))
+            yield
+        return least / float(lengths.max()) if math.isfinite(least) else None
+
+
+def _prepare(points: Floats, wanted: Mapping[int, int]) -> Steps[_Wish]:
+    scale = np.ldexp(1.0, -np.frexp(np.abs(points).max(axis=0))[1])  # each coordinate to about 1, for the SVD
+    z = points * scale
+    R: Floats = np.empty((0, z.shape[1]))
+    for start in range(0, len(z), 1 << 14):
+        R = np.asarray(np.linalg.qr(np.concatenate([R, z[start : start + (1 << 14)]]), mode="r"))
+        yield
+    _, size, rotation = np.linalg.svd(R, full_matrices=False)
+    seen = size > 1e-14 * size[0]
+    map_ = rotation[seen].T * (math.sqrt(len(z)) / size[seen])
+    token = np.array(sorted(wanted))
+    leader = np.array([wanted[i] for i in token.tolist()])
+    return _Wish(points, merge(points)[1], token, leader, scale[:, None] * map_, z @ map_)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the search ended with: A in the wish's coordinates, its smallest gap, and a bound on all gaps."""
+
+    A: Floats
+    least: float
+    bound: float
+    pairs: Pairs
+    weights: Floats
+    refuted: list[int] | None = None
+
+
+def _search(wish: _Wish, deadline: float) -> Steps[_Found]:
+    """Solve with few pairs, add those that the solution violates most, repeat until it violates none."""
+    A = np.eye(wish.y.shape[1])
+    least, pairs = yield from wish.hardest(A)
+    best = _Found(A, least, math.inf, pairs, np.ones(len(pairs)))
+    if not len(pairs):  # nobody has a rival
+        return best
+    turns = 0
+    while True:
+        try:
+            at, refuted = yield from _solve(wish, pairs, A, deadline)
+        except DeadlineExceeded:
+            if best.least > 0:  # not the largest gap, but a right answer
+                return best
+            raise
+        weights = wish.weigh(pairs, at.weights)
+        A = at.A if best.least <= 0 else (at.A + best.A) / 2  # between the two fewer pairs are overlooked
+        least, violated = yield from wish.hardest(A)
+        if least > best.least:
+            best = replace(best, A=A, least=least)
+        best = replace(best, bound=min(best.bound, at.bound), pairs=pairs, weights=weights, refuted=refuted)
+        enough, turns = 0.9 * ENOUGH if turns < ROUNDS else HALF, turns + 1
+        if refuted is not None or at.mu <= 0 or best.least >= enough * best.bound:
+            return best
+        kept = np.argsort(-at.weights)[: 4 * ROUND]
+        pairs = Pairs.joined([pairs[kept], violated])
+        A = (A + np.eye(len(A))) / 2
+
+
+def _solve(wish: _Wish, pairs: Pairs, A: Floats, deadline: float) -> Steps[tuple[Iterate, list[int] | None]]:
+    """Until mu is ENOUGH of its bound, or weights prove that none is positive, or floating point ends."""
+    u, v = wish.vectors(pairs)
+    at, close = semidefinite.begin(A, u, v), list(CLOSE)
+    while close and not at.mu > ENOUGH * at.bound > 0:
+        if time.monotonic() > deadline:
+            raise DeadlineExceeded(LATE)
+        yield
+        try:
+            further = semidefinite.step(at, u, v)
+        except np.linalg.LinAlgError:
+            further = at
+        ended = not further.bound - further.mu < at.bound - at.mu
+        at = at if ended else further
+        if at.mu <= 0 and (ended or at.bound < 0 or at.bound - at.mu < close[0]):
+            close = [] if ended else close[1:]
+            refuted = yield from refutes(wish.points, pairs, wish.weigh(pairs, at.weights))
+            if refuted is not None:
+                return at, refuted
+        elif ended:
+            break
+    return at, None
+
+
+def _confirms(outcome: Outcome, wish: _Wish) -> bool:
+    """Whether in the run every wanted leader leads from layer 0 and every wanted token is its alone."""
+    since = dict(zip(outcome.leaders.index.tolist(), outcome.leaders.since_layer.tolist(), strict=True))
+    for token, leader in zip(wish.token.tolist(), wish.leader.tolist(), strict=True):
+        cluster = int(outcome.assignment[token])
+        alone = not outcome.clusters.tie[cluster] and leader in outcome.clusters.leaders[cluster]
+        if since.get(leader) != 0 or not alone:
+            return False
+    return True

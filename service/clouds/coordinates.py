@@ -1,0 +1,93 @@
+"""Coordinates in which the form A is the identity, and a bound on the error of every score in them.
+
+With A = L L', <A z_i, z_j> is <z_i L, z_j L>. A score computed here from a query i and a key j differs from
+that of the rational numbers by at most  error_i size_j + size_i error_j  (docs/theory.md, section 5). Keys
+are taken relative to a middle of the cloud: adding one vector to all keys changes no argmax, and a cloud far
+from the origin loses no digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.clouds.points import Floats, Ints
+
+UNIT = 2.0**-53
+LEAST = 2.0**-500  # a shorter vector counts as one so long: squares of its entries may underflow
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Vectors x [n,d] with bounds: size >= |x|, and error on the distance to what x stands for; both [n]."""
+
+    x: Floats
+    size: Floats
+    error: Floats
+
+    def take(self, rows: Ints) -> Vectors:
+        return Vectors(self.x[rows], self.size[rows], self.error[rows])
+
+
+class Frame:
+    """The coordinates of one cloud."""
+
+    def __init__(self, points: Floats, form: Floats | None) -> None:
+        d = points.shape[1]
+        self.root = None if form is None else np.linalg.cholesky(form)
+        low, high = (np.array([f(column) for column in points.T]) for f in (np.min, np.max))
+        radius = float((high - low).max()) / 2
+        middle = (low + high) / 2
+        far = float(np.abs(middle).max()) > 8 * radius
+        self.middle: Floats = middle if far and radius > 0 else np.zeros(d)
+        self.rounding = 2.05 * (d + 2) * UNIT  # of a product, with the coordinates' own rounding and L's
+
+    def centred(self, points: Floats) -> tuple[Floats, Floats]:
+        """Points relative to the middle, and how far rounding moved each (as `sizes` measures)."""
+        if not self.middle.any():
+            return points.copy(), np.zeros(len(points))
+        moved = points - self.middle
+        return moved, UNIT * self.sizes(moved)
+
+    def sizes(self, vectors: Floats) -> Floats:
+        """An upper bound on the length of the image of every vector within the given absolute values."""
+        images = vectors if self.root is None else np.abs(vectors) @ np.abs(self.root)
+        sizes: Floats = np.sqrt(np.einsum("ij,ij->i", images, images)) * (1 + 2 * self.rounding) + LEAST
+        return sizes
+
+    def keys(self, centred: Floats, moved: Floats) -> Vectors:
+        """Keys at these centred positions, each known to within `moved` (as `sizes` measures)."""
+        size = self.sizes(centred) + moved
+        return Vectors(self.image(centred), size, moved + self.rounding * size)
+
+    def queries(self, centred: Floats, moved: Floats) -> Vectors:
+        """Queries from these centred positions, each scaled by a power of two to entries of about 1."""
+        points = centred + self.middle if self.middle.any() else centred
+        size = largest(points)
+        shift = -np.frexp(np.where(size > 0, size, 1.0))[1]
+        points = np.ldexp(points, shift[:, None])
+        moved = np.ldexp(moved, shift)
+        size = self.sizes(points) + moved
+        return Vectors(self.image(points), size, moved + self.rounding * size)
+
+    def lengths(self, vectors: Floats) -> Floats:
+        """A-norms."""
+        images = self.image(vectors)
+        lengths: Floats = np.sqrt(np.einsum("ij,ij->i", images, images))
+        return lengths
+
+    def image(self, vectors: Floats) -> Floats:
+        """Where vectors are in these coordinates."""
+        return vectors if self.root is None else vectors @ self.root
+
+
+def largest(vectors: Floats) -> Floats:
+    """The largest absolute value in each row; by columns, which is far faster where rows are short."""
+    if vectors.shape[1] > 8:
+        rows: Floats = np.abs(vectors).max(axis=1)
+        return rows
+    size = np.abs(vectors[:, 0])
+    for column in vectors.T[1:]:
+        np.maximum(size, np.abs(column), out=size)
+    return size

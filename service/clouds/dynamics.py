@@ -1,0 +1,251 @@
+"""Clouds of points run to their limits.
+
+    run = Dynamics.load(bundle, runtime).start(points, Parameters(alpha=0.5))
+    for progress in run: ...      # a tenth of a second each; stop iterating to cancel
+    run.result
+
+What may be asked for, what is refused, and the answer; layers.py does the work.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from service.clouds.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
+from service.clouds.layers import Layers
+from service.clouds.points import Cloud, Floats, Ints, check_size, prepare
+from service.clouds.trajectory import Recorder, Trajectory, check_trajectory
+from service.engine.bundle import Bundle
+from service.engine.runtime import Runtime, Session
+from service.errors import BundleError, InvalidInput, TooLarge
+
+CHUNK_S = 0.1  # a run stops so often to see whether it should go on
+OUTPUTS = {"best_out", "runs", "scores"}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a run may ask for; the fields of POST /dynamics."""
+
+    alpha: float = 1.0
+    A: Floats | None = None
+    max_layers: int = 1000
+    stop: Literal["certified", "converged", "never"] = "certified"
+    tolerance: float = 1e-9
+    tie_tolerance: float = 0.0
+    include: frozenset[str] = frozenset({"assignment"})
+    trajectory_every: int = 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may cost."""
+
+    max_points: int = 1_000_000
+    max_dimension: int = 256
+    max_layers: int = 100_000
+    max_bytes: int = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands after a chunk of layers."""
+
+    layer: int
+    leaders: int  # distinct tokens that lead so far
+    distance: float | None  # of the farthest token from the mean it is drawn to, relative to the longest
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of POST /dynamics, as arrays over the points as they were given."""
+
+    n: int
+    d: int
+    alpha: float
+    status: Literal["certified", "converged", "max_layers"]
+    layers: int
+    certified_layer: int | None
+    margin: (
+        float | None
+    )  # smallest relative distance from a best score to the best outside C_i; None: no such
+    leaders: Leaders
+    clusters: Clusters
+    assignment: Ints  # [n]
+    limits: Floats  # [n,d]
+    points: Floats  # [n,d] the state at layer `layers`
+    vertices: Ints  # of the limit polytope
+    trajectory: Trajectory | None
+
+
+class Dynamics:
+    """A loaded dynamics bundle."""
+
+    def __init__(self, session: Session, limits: Limits | None = None, chunk_s: float = CHUNK_S) -> None:
+        self.session = session
+        self._limits = limits or Limits()
+        self._chunk_s = chunk_s
+
+    @classmethod
+    def load(cls, bundle: Bundle, runtime: Runtime, limits: Limits | None = None) -> Dynamics:
+        """The dynamics of a bundle, or a `BundleError` where its graph has other outputs than we read."""
+        session = runtime.open(bundle.model)
+        missing = OUTPUTS - {spec.name for spec in session.outputs}
+        if missing:
+            raise BundleError(f"{bundle.name}: model.onnx has no output {min(missing)}", param="model.onnx")
+        return cls(session, limits)
+
+    def start(self, points: Floats, parameters: Parameters | None = None) -> Run:
+        """A run that has computed nothing yet; whatever is wrong with its input is said here."""
+        parameters = parameters or Parameters()
+        check_parameters(parameters, self._limits)
+        if points.ndim == 2:
+            n, d = points.shape
+            check_size(n, d, self._limits.max_points, self._limits.max_dimension)
+            check_memory(n, d, parameters, self._limits)
+        cloud = prepare(points, parameters.A)
+        recorder = None
+        if "trajectory" in parameters.include:
+            recorder = Recorder(cloud, parameters.trajectory_every, self._limits.max_bytes)
+        return Run(self.session, cloud, parameters, recorder, self._chunk_s)
+
+
+class Run(Iterator[Progress]):
+    """One cloud on its way: each `next` works for about `chunk_s`, and `result` is there after the last."""
+
+    def __init__(
+        self,
+        session: Session,
+        cloud: Cloud,
+        parameters: Parameters,
+        recorder: Recorder | None,
+        chunk_s: float,
+    ) -> None:
+        self._cloud = cloud
+        self._parameters = parameters
+        self._recorder = recorder
+        self._chunk_s = chunk_s
+        self._layers = Layers(session, cloud, parameters.alpha, parameters.tie_tolerance)
+        self._reached = 0
+        self._result: Result | None = None
+        self._work = self._steps()
+
+    def __next__(self) -> Progress:
+        until = time.perf_counter() + self._chunk_s
+        next(self._work)
+        while self._result is None and time.perf_counter() < until:
+            next(self._work)
+        leaders = int((self._layers.since >= 0).sum())
+        distance = self._layers.distance
+        return Progress(self._reached, leaders, distance if math.isfinite(distance) else None)
+
+    @property
+    def result(self) -> Result:
+        """The answer, once the run is over."""
+        if self._result is None:
+            raise RuntimeError("the run is not over: iterate it to its end first")
+        return self._result
+
+    def _steps(self) -> Iterator[None]:
+        """All work there is, in small pieces."""
+        layers, parameters = self._layers, self._parameters
+        while True:
+            yield from layers.attend()
+            self._reached = layers.layer
+            if self._recorder:
+                self._recorder.keep(layers.layer, layers.points(layers.layer))
+            if layers.certified or self._converged() or layers.layer == parameters.max_layers:
+                break
+            layers.step()
+            yield
+        margin = None
+        if layers.certified:
+            margin = yield from layers.margin()
+        last = layers.layer + self._layers_left()
+        if self._recorder:
+            for layer in self._recorder.write(last, layers.points):
+                self._reached = max(self._reached, layer)
+                yield
+        self._result = self._read(last, margin)
+        yield
+
+    def _converged(self) -> bool:
+        return self._parameters.stop != "never" and self._layers.distance <= self._parameters.tolerance
+
+    def _layers_left(self) -> int:
+        """Layers from the certificate to where this run is to stop: they need not be run."""
+        layers, parameters = self._layers, self._parameters
+        rest = parameters.max_layers - layers.layer
+        if not layers.certified or parameters.stop == "certified":
+            return 0
+        if parameters.stop == "never" or parameters.tolerance == 0 < layers.distance:
+            return rest
+        if layers.distance <= parameters.tolerance:
+            return 0
+        shrinkings = math.log(layers.distance / parameters.tolerance) / math.log1p(parameters.alpha)
+        return min(rest, math.ceil(shrinkings))
+
+    def _read(self, last: int, margin: float | None) -> Result:
+        """Leaders and clusters from the argmax sets, and the points at layer `last`."""
+        cloud, layers = self._cloud, self._layers
+        points = layers.points(last)
+        clusters, assignment = read_clusters(
+            cloud, layers.first, layers.ties.row, layers.ties.size, layers.ties.member, layers.targets
+        )
+        leaders = read_leaders(cloud, layers.since, points, assignment, clusters)
+        return Result(
+            n=len(cloud.place),
+            d=points.shape[1],
+            alpha=self._parameters.alpha,
+            status="certified" if layers.certified else "converged" if self._converged() else "max_layers",
+            layers=last,
+            certified_layer=layers.layer if layers.certified else None,
+            margin=margin,
+            leaders=leaders,
+            clusters=clusters,
+            assignment=assignment,
+            limits=clusters.limit[assignment],
+            points=cloud.restore(points)[cloud.place],
+            vertices=polytope_vertices(leaders),
+            trajectory=self._recorder.trajectory if self._recorder else None,
+        )
+
+
+def check_parameters(parameters: Parameters, limits: Limits) -> None:
+    """The ranges of what a run may ask for."""
+    for name in ("alpha", "tolerance", "tie_tolerance"):
+        if not math.isfinite(getattr(parameters, name)):
+            raise InvalidInput(f"{name} is not a finite number", param=name)
+    if parameters.alpha <= 0:
+        raise InvalidInput(f"alpha is {parameters.alpha:g}, expected more than 0", param="alpha")
+    if parameters.tolerance < 0:
+        raise InvalidInput(f"tolerance is {parameters.tolerance:g}, expected 0 or more", param="tolerance")
+    if not 0 <= parameters.tie_tolerance < 1:
+        problem = f"tie_tolerance is {parameters.tie_tolerance:g}, expected at least 0 and less than 1"
+        raise InvalidInput(problem, param="tie_tolerance")
+    for name in ("max_layers", "trajectory_every"):
+        if getattr(parameters, name) < 1:
+            raise InvalidInput(f"{name} is {getattr(parameters, name)}, expected 1 or more", param=name)
+    if parameters.stop not in ("certified", "converged", "never"):
+        raise InvalidInput(
+            f"stop is {parameters.stop!r}, expected certified, converged or never", param="stop"
+        )
+    if parameters.max_layers > limits.max_layers:
+        problem = f"max_layers is {parameters.max_layers}, the limit is {limits.max_layers} (MAX_LAYERS)"
+        raise TooLarge(problem, param="max_layers")
+
+
+def check_memory(n: int, d: int, parameters: Parameters, limits: Limits) -> None:
+    """Refuse a cloud whose run would not fit, by the arrays a layer holds: measured, rounded up."""
+    needed = 200 * n * max(d, 2) + 2**27
+    if needed > limits.max_bytes:
+        wanted, allowed = needed / 2**30, limits.max_bytes / 2**30
+        problem = f"{n} points in {d} dimensions need {wanted:.1f} GiB, the limit is {allowed:.1f} GiB"
+        raise TooLarge(problem, param="points")
+    if parameters.stop == "never" and "trajectory" in parameters.include:
+        layers = parameters.max_layers // parameters.trajectory_every + 1
+        check_trajectory(layers, n, d, limits.max_bytes)

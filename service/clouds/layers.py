@@ -1,0 +1,399 @@
+"""The layers of one cloud: argmax sets, leaders, who is settled, and the step to the next layer.
+
+A token is settled once its argmax set is proved never to change again: its members lead, and the set is also
+that of their mean (docs/theory.md, section 3). A settled token is not asked again; where it will be at any
+later layer is known. The cloud is certified when all its tokens are settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+
+import numpy as np
+
+from service.clouds.candidates import candidates
+from service.clouds.coordinates import UNIT, Frame, Vectors
+from service.clouds.decision import Exactly, Sets, decide, spans
+from service.clouds.points import Bools, Cloud, Floats, Ints
+from service.clouds.rational import Rational
+from service.clouds.sets import Found, Passed, Ties, starts
+from service.engine.runtime import Session
+
+DOUBTS = 2**18  # scores that exact arithmetic may be asked for in a layer; past it nothing is certified
+SAMPLE, FEWEST = 64, 8  # queries that give a first bound of the margin
+
+
+class Layers:
+    """A cloud at layer `layer`. `attend` finds its argmax sets; `step` goes on to the next layer."""
+
+    def __init__(self, session: Session, cloud: Cloud, alpha: float, tie_tolerance: float) -> None:
+        n, d = cloud.points.shape
+        self.cloud = cloud
+        self.layer = 0
+        self.exact = True  # whether every argmax set so far is proved
+        self.since: Ints = np.full(n, -1)
+        self.settled: Ints = np.full(n, -1)  # the layer at which a token's set became final
+        self.first: Ints = np.arange(n)  # the first member of every set
+        self.ties = Ties.none(d)  # the sets with several members
+        self.distance = math.inf  # of the farthest token from the mean over its set, relative to the longest
+        self._session = session
+        self._alpha = alpha
+        self._tie_tolerance = tie_tolerance
+        self._frame = Frame(cloud.points, cloud.form)
+        self._longest = float(self._frame.lengths(cloud.points).max())
+        self._position, self._moved = self._frame.centred(cloud.points)  # of a settled token: when it settled
+        self._now, self._now_moved = self._position, self._moved
+        self._passed: list[Passed] = []
+        self._weights: list[list[int]] = []
+        self._rational: Rational | None = None
+        self._doubts = 0
+        self._aim = self._now, self._now_moved  # the means that tokens which are not settled move to
+        self._far = 0.0  # the greatest distance of a settled token from its limit
+
+    @property
+    def certified(self) -> bool:
+        """Whether it is proved that no argmax set will change again."""
+        return self.exact and bool((self.settled >= 0).all())
+
+    @property
+    def size(self) -> Ints:
+        """How many members every argmax set has."""
+        size = np.ones(len(self.first), np.int64)
+        size[self.ties.row] = self.ties.size
+        return size
+
+    def attend(self) -> Iterator[None]:
+        """Find the argmax sets of this layer, its leaders, and who is settled."""
+        rows = np.flatnonzero(self.settled < 0)
+        self._doubts = 0
+        keys = self._frame.keys(self._now, self._now_moved)
+        queries = self._frame.queries(self._now[rows], self._now_moved[rows])
+        sets = yield from self._find(queries, keys, rows, lambda i, near: self._of_token(int(rows[i]), near))
+        self.exact &= self._tie_tolerance > 0 or bool(sets.sure.all())
+        self.first[rows] = sets.first
+        self.since[rows[sets.sure & (sets.size == 1) & (sets.first == rows)]] = self.layer
+        ties = self._mean_of_ties(rows, sets)
+        settled = (sets.size == 1) & (self.since[sets.first] >= 0) & sets.sure
+        if len(ties.row):
+            settled[sets.size > 1] = sets.sure[sets.size > 1]
+            settled[sets.size > 1] &= yield from self._stable(ties, keys, sets)
+        self._remember(rows, ties)
+        self.ties = self.ties.take(self.settled[self.ties.row] >= 0).join(ties)
+        self._measure(rows, settled)
+        self.settled[rows[settled]] = self.layer
+
+    def step(self) -> None:
+        """Move every token that is not settled by one layer."""
+        rows = np.flatnonzero(self.settled < 0)
+        if self._tie_tolerance == 0:
+            weights = np.add.reduceat(self.cloud.counts[self.ties.member], starts(self.ties.size))
+            self._weights.append(np.unique(weights).tolist() if len(self.ties.row) else [])
+        gamma = self._alpha / (1 + self._alpha)
+        target, moved = self._aim
+        before = self._position[rows]
+        sizes = self._frame.sizes(np.abs(before) + np.abs(target))
+        self._position[rows] = before + gamma * (target - before)
+        self._moved[rows] = (1 - gamma) * self._moved[rows] + gamma * moved + 8 * UNIT * sizes
+        self._far /= 1 + self._alpha
+        self.layer += 1
+        self._now, self._now_moved = self._at(self.layer)
+
+    def points(self, layer: int) -> Floats:
+        """All tokens at this layer, or at any later one once certified."""
+        if layer == 0:
+            return self.cloud.points
+        now = self._now if layer == self.layer else self._at(layer)[0]
+        return self._given(now, np.arange(len(now)))
+
+    def targets(self, rows: Ints) -> Floats:
+        """The mean over the argmax set of each of these tokens."""
+        single = ~np.isin(rows, self.ties.row)
+        return self._given(self._targets(rows)[0], np.where(single, self.first[rows], -1))
+
+    def _given(self, centred: Floats, token: Ints) -> Floats:
+        """Points where the cloud is; leaders of the first layer, to the bit, where they were given."""
+        points = centred + self._frame.middle
+        still = (token >= 0) & (self.since[token] == 0)
+        points[still] = self.cloud.points[token[still]]
+        return points
+
+    # --- where tokens are
+
+    def _at(self, layer: int) -> tuple[Floats, Floats]:
+        """Positions at this layer, and how far off they may be: settled tokens are on their way."""
+        followers = np.flatnonzero((self.settled >= 0) & (self.settled < layer) & (self.since < 0))
+        if not len(followers):
+            return self._position, self._moved
+        target, target_moved = self._settled_targets(followers)
+        left = np.exp((self.settled[followers] - layer) * math.log1p(self._alpha))
+        position, moved = self._position.copy(), self._moved.copy()
+        sizes = self._frame.sizes(np.abs(target) + np.abs(position[followers]))
+        position[followers] = target + left[:, None] * (position[followers] - target)
+        moved[followers] = left * moved[followers] + target_moved + 20 * UNIT * sizes
+        return position, moved
+
+    def _settled_targets(self, rows: Ints) -> tuple[Floats, Floats]:
+        target, moved = self._position[self.first[rows]], self._moved[self.first[rows]]
+        return self._with_means(rows, target, moved)
+
+    def _targets(self, rows: Ints) -> tuple[Floats, Floats]:
+        target, moved = self._now[self.first[rows]], self._now_moved[self.first[rows]]
+        return self._with_means(rows, target, moved)
+
+    def _with_means(self, rows: Ints, target: Floats, moved: Floats) -> tuple[Floats, Floats]:
+        if len(self.ties.row):
+            place = np.minimum(np.searchsorted(self.ties.row, rows), len(self.ties.row) - 1)
+            tied = self.ties.row[place] == rows
+            target[tied], moved[tied] = self.ties.mean[place[tied]], self.ties.moved[place[tied]]
+        return target, moved
+
+    def _mean_of_ties(self, rows: Ints, sets: Sets) -> Ties:
+        several = np.flatnonzero(sets.size > 1)
+        if not len(several):
+            return Ties.none(self._now.shape[1])
+        size = sets.size[several]
+        start = starts(size)
+        weight = self.cloud.counts[sets.member].astype(np.float64)
+        share = weight / np.repeat(np.add.reduceat(weight, start), size)
+        members = self._now[sets.member]
+        mean = np.add.reduceat(share[:, None] * members, start)
+        sizes = np.add.reduceat(share * self._frame.sizes(members), start)
+        moved = np.maximum.reduceat(self._now_moved[sets.member], start) + (size + 4) * UNIT * sizes
+        return Ties(rows[several], size, sets.member, mean, moved)
+
+    def _measure(self, rows: Ints, settled: Bools) -> None:
+        """How far the farthest token is from the mean over its set."""
+        target, moved = self._targets(rows)
+        self._aim = target[~settled], moved[~settled]
+        distance = self._frame.lengths(target - self._now[rows])
+        self._far = max(self._far, float(distance[settled].max(initial=0.0)))
+        self.distance = max(self._far, float(distance.max(initial=0.0))) / self._longest
+
+    # --- argmax sets
+
+    def _find(
+        self, queries: Vectors, keys: Vectors, own: Ints | None, exactly: Exactly
+    ) -> Generator[None, None, Sets]:
+        """The argmax sets of queries; `own`: the keys that they are themselves."""
+        tie = self._tie_tolerance * self._longest * _lengths(queries.x)
+        slack = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max())
+        live = self._live()
+        found = Found(len(queries.x))
+        if live is not None or self._frame.middle.any():
+            own = None
+        seen = keys if live is None else keys.take(live)
+        for piece in candidates(self._session, queries, seen, slack + 2 * tie, own):
+            if piece is None:
+                yield
+                continue
+            rows, pairs = piece
+            if live is not None:
+                pairs = pairs.of(live)
+
+            allowed = tie[rows] if self._tie_tolerance else None
+            found.put(rows, decide(rows, pairs, queries, keys, slack[rows], allowed, exactly))
+        return found.sets()
+
+    def _live(self) -> Ints | None:
+        """With a tie tolerance: the keys. A follower that near its limit is one with it, and is no key."""
+        if not self._tie_tolerance:
+            return None
+        followers = np.flatnonzero((self.settled >= 0) & (self.since < 0))
+        left = self._frame.lengths(self._settled_targets(followers)[0] - self._now[followers])
+        live = np.ones(len(self.first), np.bool_)
+        live[followers[left <= self._tie_tolerance * self._longest]] = False
+        return np.flatnonzero(live)
+
+    def _stable(self, ties: Ties, keys: Vectors, sets: Sets) -> Generator[None, None, Bools]:
+        """Which tied tokens keep their sets for ever: all members lead, and the mean has the same set."""
+        leads = np.logical_and.reduceat(self.since[ties.member] >= 0, starts(ties.size))
+        leading = ties.take(leads)
+        if not leads.any():
+            return leads
+        names = [part.tobytes() for part in np.split(leading.member, np.cumsum(leading.size)[:-1])]
+        _, one, which = np.unique(names, return_index=True, return_inverse=True)
+        means = self._frame.queries(leading.mean[one], leading.moved[one])
+        again = yield from self._find(
+            means, keys, None, lambda i, near: self._of_mean(leading.members(int(leading.row[one[i]])), near)
+        )
+        same = again.sure & (again.size == leading.size[one])
+        members = np.split(again.member, np.cumsum(again.size[again.size > 1])[:-1])
+        several = np.cumsum(again.size > 1) - 1
+        for i in np.flatnonzero(same):
+            same[i] = members[several[i]].tobytes() == names[one[i]]
+        stable = leads.copy()
+        stable[leads] = same[which]
+        if self._tie_tolerance:
+            place = np.flatnonzero(sets.size > 1)[leads]
+            stable[leads] &= self._stays_tied(leading, again, which, place, sets)
+        return stable
+
+    def _stays_tied(self, ties: Ties, means: Sets, which: Ints, place: Ints, sets: Sets) -> Bools:
+        """With a tie tolerance: whether scores tie on the whole way from each token to the mean of its set.
+
+        Scores are linear on the way. So members tie on all of it if at both ends they differ by no more than
+        the tolerance allows at its shortest point, and others stay out if at both ends they are behind the
+        last member.
+        """
+        start = starts(ties.size)
+        image, ends = self._frame.image, (self._now[ties.row], ties.mean)
+        tolerance = self._tie_tolerance * self._longest
+        members = image(self._now[ties.member])
+        ways = [image(end + self._frame.middle) for end in ends]
+        shortest = _distance_to_way(*ways)
+        stays = np.ones(len(ties.row), np.bool_)
+        gaps = (sets.gap[place], means.gap[which])
+        for way, gap in zip(ways, gaps, strict=True):
+            score = np.einsum("ij,ij->i", np.repeat(way, ties.size, axis=0), members)
+            spread = np.maximum.reduceat(score, start) - np.minimum.reduceat(score, start)
+            stays &= spread <= tolerance * shortest * (1 - 1e-9)
+            stays &= gap - spread / _lengths(way) > tolerance * (1 + 1e-9)
+        return stays
+
+    # --- exact arithmetic
+
+    def _of_token(self, token: int, near: Ints) -> Ints | None:
+        near = near[~self._behind(token, near)]
+        rational = self._arithmetic(len(near))
+        return rational.best(token, near) if rational else None
+
+    def _of_mean(self, members: Ints, near: Ints) -> Ints | None:
+        rational = self._arithmetic(len(near))
+        return rational.best_of_mean(members, near) if rational else None
+
+    def _behind(self, token: int, keys: Ints) -> Bools:
+        """Settled followers that cannot be in a token's set, however near their limits they are.
+
+        The way from its limit to a follower keeps its direction. Where the direction points away from the
+        query, the follower scores less than its limit, which scores at most what the best token does.
+        """
+        behind = (self.settled[keys] >= 0) & (self.since[keys] < 0)
+        if not behind.any():
+            return behind
+        followers = keys[behind]
+        limit, moved = self._settled_targets(followers)
+        sizes = self._frame.sizes(np.abs(limit) + np.abs(self._position[followers]))
+        offset = self._frame.keys(
+            self._position[followers] - limit, moved + self._moved[followers] + UNIT * sizes
+        )
+        query = self._frame.queries(self._now[[token]], self._now_moved[[token]])
+        error = query.error * offset.size + query.size * offset.error
+        behind[behind] = offset.x @ query.x[0] < -error
+        return behind
+
+    def _arithmetic(self, scores: int) -> Rational | None:
+        """Exact arithmetic for so many scores; None: that is too many, or it is too late."""
+        self._doubts += scores
+        if self._doubts > DOUBTS or not self.exact:
+            return None
+        if self._rational is None:
+            cloud = self.cloud
+            self._rational = Rational(
+                cloud.points, cloud.form, self._alpha, cloud.counts, self._members, self._weights
+            )
+        return self._rational
+
+    def _members(self, token: int, layer: int) -> Ints:
+        """The argmax set of a token at a layer that is over."""
+        if not 0 <= self.settled[token] <= layer:
+            return self._passed[layer].members(token)
+        place = int(np.searchsorted(self.ties.row, token))
+        if place < len(self.ties.row) and self.ties.row[place] == token:
+            return self.ties.members(token)
+        return self.first[[token]]
+
+    def _remember(self, rows: Ints, ties: Ties) -> None:
+        if self._tie_tolerance == 0 and self.exact:
+            first = self.first[rows].copy()
+            first[np.searchsorted(rows, ties.row)] = -1
+            last = self._passed[-1] if self._passed else None
+            if (
+                last is None
+                or len(last.row) != len(rows)
+                or len(ties.row)
+                or not np.array_equal(last.first, first)
+            ):
+                last = Passed(rows, first, ties)
+            self._passed.append(last)
+
+    # --- margin
+
+    def margin(self) -> Generator[None, None, float | None]:
+        """The smallest gap between a best score and the best outside its set, relative to |z_i| max |z|."""
+        keys = self._frame.keys(self._now, self._now_moved)
+        centred = np.concatenate([self._now, self.ties.mean])
+        moved = np.concatenate([self._now_moved, self.ties.moved])
+        queries = self._frame.queries(centred, moved)
+        owner = np.concatenate([np.arange(len(self._now)), self.ties.row])
+        lengths = _lengths(queries.x) * self._longest
+        bound = self._some_gap(queries, keys, owner, lengths)
+        least = min(bound, (yield from self._least_gap(queries, keys, owner, lengths, bound)))
+        return max(least, 0.0) if math.isfinite(least) else None
+
+    def _least_gap(
+        self, queries: Vectors, keys: Vectors, owner: Ints, lengths: Floats, bound: float
+    ) -> Generator[None, None, float]:
+        """The smallest gap, if it is less than `bound`."""
+        least = math.inf
+        slack = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max())
+        for piece in candidates(self._session, queries, keys, slack + bound * lengths):
+            if piece is None:
+                yield
+                continue
+            rows, pairs = piece
+            if len(pairs.key) == len(rows):
+                continue
+            start = np.searchsorted(pairs.query, np.arange(len(rows) + 1))
+            several = np.flatnonzero(np.diff(start) > 1)
+            if not len(several):
+                continue
+            size = np.diff(start)[several]
+            query, key = np.repeat(rows[several], size), pairs.key[spans(start[several], size)]
+            score = np.einsum("ij,ij->i", queries.x[query], keys.x[key])
+            inside = self._inside(owner[query], key)
+            best = np.maximum.reduceat(np.where(inside, score, -np.inf), starts(size))
+            rest = np.maximum.reduceat(np.where(inside, -np.inf, score), starts(size))
+            least = min(least, float(((best - rest) / lengths[rows[several]]).min()))
+        return least
+
+    def _some_gap(self, queries: Vectors, keys: Vectors, owner: Ints, lengths: Floats) -> float:
+        """The smallest gap among a few queries: no smaller than the smallest of all."""
+        few = min(len(owner), max(FEWEST, min(SAMPLE, 2**23 // len(keys.x))))
+        rows = (
+            np.random.default_rng(0).choice(len(owner), few, replace=False)
+            if few < len(owner)
+            else range(few)
+        )
+        least = math.inf
+        for i in rows:
+            score = keys.x @ queries.x[i]
+            tied = len(self.ties.row) and owner[i] in self.ties.row
+            members = self.ties.members(int(owner[i])) if tied else self.first[owner[i]]
+            best = score[members].max()
+            score[members] = -np.inf
+            least = min(least, float((best - score.max()) / lengths[i]))
+        return max(0.0, least)
+
+    def _inside(self, token: Ints, key: Ints) -> Bools:
+        """Whether each key belongs to each token's argmax set."""
+        inside: Bools = key == self.first[token]
+        if len(self.ties.row):
+            n = len(self.first)
+            codes = np.sort(np.repeat(self.ties.row, self.ties.size) * n + self.ties.member)
+            code = token * n + key
+            inside = inside | (codes[np.minimum(np.searchsorted(codes, code), len(codes) - 1)] == code)
+        return inside
+
+
+def _lengths(x: Floats) -> Floats:
+    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", x, x))
+    return lengths
+
+
+def _distance_to_way(start: Floats, end: Floats) -> Floats:
+    """The distance of the origin from each way between two points."""
+    way = end - start
+    square = np.maximum(np.einsum("ij,ij->i", way, way), np.finfo(np.float64).tiny)
+    at = np.clip(-np.einsum("ij,ij->i", start, way) / square, 0, 1)
+    return _lengths(start + at[:, None] * way)

@@ -1,0 +1,130 @@
+"""The A > 0 of trace d under which the smallest of many <A, M_k> is largest: a primal-dual method.
+
+    primal   max mu       <A, M_k> - mu = s_k >= 0        tr A = d            M_k = (u_k v_k' + v_k u_k') / 2
+    dual     min d y      Z = y I - sum w_k M_k >= 0      sum w = 1, w >= 0
+
+d y - mu = <A, Z> + sum w_k s_k is the gap: every dual point bounds every mu. An interior-point step (of
+Nesterov and Todd) is one linear system with an unknown for each constraint and none for the entries of A,
+because inner products of matrices of rank two are products of d-vectors. All of it is floating point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+SHORT = 0.95  # of the way to the boundary is gone
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """A strictly feasible pair."""
+
+    A: Floats
+    mu: float
+    slack: Floats
+    weights: Floats
+    y: float
+
+    @property
+    def bound(self) -> float:
+        """No A reaches a larger mu."""
+        return len(self.A) * self.y
+
+
+def begin(A: Floats, u: Floats, v: Floats) -> Iterate:
+    """A pair of points about as far from their boundaries as the numbers are large."""
+    gaps = _products(u, A, v)
+    slack = gaps - gaps.min() + 1
+    weights = 1 / slack / (1 / slack).sum()
+    y = float(np.linalg.eigvalsh(combine(u, v, weights))[-1]) + 1 / len(A)
+    return Iterate(A, float(gaps.min()) - 1, slack, weights, y)
+
+
+def combine(u: Floats, v: Floats, weights: Floats) -> Floats:
+    """sum of weights_k M_k."""
+    half = (u * weights[:, None]).T @ v / 2
+    total: Floats = half + half.T
+    return total
+
+
+def step(at: Iterate, u: Floats, v: Floats) -> Iterate:
+    """One step. How far a step to the optimum could go tells how much of the gap to close."""
+    newton = _Newton(at, u, v)
+    reach = min(newton.lengths(newton.direction(0.0)))
+    tau = (1 - min(1.0, reach)) ** 2 * newton.gap
+    direction = newton.direction(max(tau, 1e-3 * newton.gap))
+    return newton.move(direction, *newton.lengths(direction))
+
+
+@dataclass(frozen=True)
+class _Direction:
+    X: Floats  # of A, in scaled coordinates
+    mu: float
+    slack: Floats
+    weights: Floats
+    y: float
+    Z: Floats  # of Z, in scaled coordinates
+
+
+class _Newton:
+    """The linear system at one place, in the coordinates where A and Z are both the diagonal matrix D.
+
+    A moves by X = tau / D - y+ C + sum w+_k M_k, with the new weights w+ and y+; C is the image of I, and
+    <C, X> = 0 keeps the trace. The weights solve (G + S/w) w+ = tau (1/w - <M, 1/D>) + y+ c + dmu.
+    """
+
+    def __init__(self, at: Iterate, u: Floats, v: Floats) -> None:
+        self.at, self.u, self.v = at, u, v
+        left = np.linalg.cholesky(at.A)
+        right = np.linalg.cholesky(at.y * np.eye(len(at.A)) - combine(u, v, at.weights))
+        _, self.D, rotation = np.linalg.svd(right.T @ left)
+        self.root = left @ rotation.T / np.sqrt(self.D)
+        self.U, self.V = u @ self.root, v @ self.root
+        self.C = self.root.T @ self.root
+        self.c = _products(self.U, self.C, self.V)
+        self.gap = float(self.D @ self.D + at.weights @ at.slack) / (len(self.D) + len(u))
+        self.pull = 1 / at.weights - (self.U / self.D * self.V).sum(axis=1)
+        gram = ((self.U @ self.U.T) * (self.V @ self.V.T) + (self.U @ self.V.T) * (self.V @ self.U.T)) / 2
+        scale = np.sqrt(at.slack / at.weights)
+        gram /= np.outer(scale, scale)
+        gram[np.diag_indices_from(gram)] += 1
+        sides = np.stack([self.pull, np.ones(len(u)), self.c], axis=1) / scale[:, None]
+        self.solved = np.linalg.solve(gram, sides) / scale[:, None]
+
+    def direction(self, tau: float) -> _Direction:
+        """Towards the pair on the central path whose products are all tau."""
+        at, (pulled, ones, along) = self.at, self.solved.T
+        system = np.array([[ones.sum(), along.sum()], [self.c @ ones, self.c @ along - (self.C**2).sum()]])
+        sides = np.array([1 - tau * pulled.sum(), -tau * (np.diag(self.C) @ (1 / self.D) + self.c @ pulled)])
+        mu, y = np.linalg.solve(system, sides)
+        weights = tau * pulled + mu * ones + y * along
+        Z = y * self.C - combine(self.U, self.V, weights)
+        slack = (tau - at.slack * weights) / at.weights
+        X = np.diag(tau / self.D) - Z
+        return _Direction(X, mu, slack, weights - at.weights, y - at.y, Z - np.diag(self.D))
+
+    def lengths(self, to: _Direction) -> tuple[float, float]:
+        """How far A and the slacks, and how far Z and the weights, can go and stay positive."""
+        scale = np.sqrt(np.outer(self.D, self.D))
+        primal = min(float(np.linalg.eigvalsh(to.X / scale)[0]), float((to.slack / self.at.slack).min()))
+        dual = min(float(np.linalg.eigvalsh(to.Z / scale)[0]), float((to.weights / self.at.weights).min()))
+        return min(1.0, SHORT / max(-primal, 1e-9)), min(1.0, SHORT / max(-dual, 1e-9))
+
+    def move(self, to: _Direction, primal: float, dual: float) -> Iterate:
+        A = self.root @ (np.diag(self.D) + primal * to.X) @ self.root.T
+        A = (A + A.T) * (len(A) / 2 / np.trace(A))
+        weights = self.at.weights + dual * to.weights
+        gaps = _products(self.u, A, self.v)
+        slack = self.at.slack + primal * to.slack
+        mu = float((gaps - slack).min())  # rounding may have parted the two: this mu is true of A
+        return Iterate(A, mu, gaps - mu, weights / weights.sum(), self.at.y + dual * to.y)
+
+
+def _products(u: Floats, A: Floats, v: Floats) -> Floats:
+    """<A, M_k>."""
+    products: Floats = np.einsum("ki,ki->k", u @ A, v)
+    return products
