@@ -9,8 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from model_export.exact import Made, make
-from model_export.exact_data import make_examples
+from model_export.exact.construct import Made, make
+from model_export.exact.data import make_examples
 
 COLOURS = {"circle": "#0072b2", "square": "#d55e00", "star": "#009e73"}
 TOKENS = np.array([[-0.9, -0.4], [-0.3, 0.8], [0.2, -0.7], [0.6, 0.5], [1.0, -0.1]])

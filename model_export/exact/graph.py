@@ -1,5 +1,7 @@
-"""The exact classifier as an ONNX graph: Loops over its blocks, so that it is as small for 2,000 sequences as
-for two. Parameters are stacked, one row a block.
+"""The exact classifier as an ONNX graph: Loops over its blocks, as small for 2,000 sequences as for two.
+
+Parameters are stacked: `vectors` [L,10,D] holds U, W', v, w, q, k of each block, `numbers` [L,8] its eta,
+rho, b and zone.
 
     inputs   tokens  float [B, n, d]   a batch of sequences, padded
              mask    bool  [B, n]      which tokens are there
@@ -9,8 +11,6 @@ for two. Parameters are stacked, one row a block.
 
 Rank-one scores <q, x_i><k, x_j> are largest at the largest or at the smallest <k, x_j>, as <q, x_i> is
 positive or negative: attention costs O(n), and no n x n matrix exists.
-
-Knows nothing of how parameters were found.
 """
 # The scripts below are graphs, read from their source and generic in the float type.
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -23,30 +23,41 @@ from onnx import numpy_helper
 from onnxscript import opset20 as op
 from onnxscript import script
 
-from model_export.attention import domain
-from model_export.exact_blocks import Transformer
+from model_export.attention.functions import domain
+from model_export.exact.blocks import Transformer
 
 
 @script(domain)
-def FeedForward(x, eta, U, b, W):
-    """eta x + W relu(U x + b) for tokens in rows: x [B,n,D], U [D,3], b [3], W [3,D]."""
-    return eta * x + op.MatMul(op.Relu(op.MatMul(x, U) + b), W)
+def FeedForward(x, vectors, numbers):
+    """eta x + W relu(U x + b) for tokens in rows: x [B,n,D], U and W' [3,D], b [3]."""
+    U, W, _ = op.Split(vectors, op.Constant(value_ints=[3, 3, 4]), axis=0)
+    eta, _, b, _ = op.Split(numbers, op.Constant(value_ints=[1, 1, 3, 3]), axis=0)
+    return eta * x + op.MatMul(op.Relu(op.MatMul(x, op.Transpose(U)) + b), W)
 
 
 @script(domain)
 def MeanOver(C, y):
-    """The mean of y [B,n] over the members of each row of C bool [B,n]  ->  [B,1]."""
+    """The mean of y [B,n] over the members of each row of C bool [B,n]  ->  [B,1].
+
+    subtle: as the least of them and the mean of what is above it. So the mean of equal numbers is that
+    number, and of zeros and ones the share of ones, rounded once, however many there are.
+    """
     axis = op.Constant(value_ints=[1])
     zero = op.CastLike(0, y)
-    return op.ReduceSum(op.Where(C, y, zero), axis) / op.ReduceSum(op.CastLike(C, y), axis)
+    infinity = op.CastLike(op.Constant(value_float=float("inf")), y)
+    least = op.ReduceMin(op.Where(C, y, infinity), axis)
+    above = op.ReduceSum(op.Where(C, y - least, zero), axis)
+    return least + above / op.ReduceSum(op.CastLike(C, y), axis)
 
 
 @script(domain)
-def RankOneAttention(x, mask, rho, v, w, q, k):
+def RankOneAttention(x, mask, vectors, numbers):
     """rho x_i + v <w, mean of x_j over C_i>, C_i = argmax_j <q, x_i><k, x_j>; x [B,n,D], mask bool [B,n].
 
     Also the first token of the largest <k, x_j>: int64 [B].
     """
+    _, v, w, q, k = op.Split(vectors, op.Constant(value_ints=[6, 1, 1, 1, 1]), axis=0)
+    _, rho, _ = op.Split(numbers, op.Constant(value_ints=[1, 1, 6]), axis=0)
     axis = op.Constant(value_ints=[1])
     last = op.Constant(value_ints=[-1])
     query = op.ReduceSum(x * q, last, keepdims=0)
@@ -64,9 +75,9 @@ def RankOneAttention(x, mask, rho, v, w, q, k):
 
 
 @script(domain)
-def Room(p, mask, zone):
-    """How far the nearest of p [B,n] is from the interval (zone_0, zone_1), in units of zone_2  ->  [B]."""
-    lo, hi, unit = op.Split(zone, axis=0, num_outputs=3)
+def Room(p, mask, numbers):
+    """How far the nearest of p [B,n] is from the block's zone (lo, hi), in its unit  ->  [B]."""
+    _, lo, hi, unit = op.Split(numbers, op.Constant(value_ints=[5, 1, 1, 1]), axis=0)
     zero = op.CastLike(0, p)
     infinity = op.CastLike(op.Constant(value_float=float("inf")), p)
     away = unit * op.Relu(op.Max(lo - p, p - hi)) + zero
@@ -74,69 +85,44 @@ def Room(p, mask, zone):
 
 
 @script(domain)
-def Lift(tokens, mask, limit, embed, place):
+def Lift(tokens, mask, limit, place):
     """Tokens of R^d in R^D, and their position in the sequence along `place` (zero: order does not count).
 
-    Coordinates beyond the limit, which is far from all known tokens, are held there: no sum overflows.
+    Coordinates are held within the limit, so that nothing rounds more than known tokens may.
     """
     last = op.Constant(value_ints=[-1])
     position = op.CumSum(op.CastLike(mask, tokens), op.Constant(value_int=1)) - op.CastLike(1, tokens)
-    near = op.Clip(tokens, -limit, limit)
-    return op.MatMul(near, embed) + op.Unsqueeze(position, last) * place
+    missing = op.Shape(place) - op.Shape(tokens, start=2)
+    lifted = op.Pad(tokens, op.Concat(op.Constant(value_ints=[0, 0, 0, 0, 0]), missing, axis=0))
+    return op.Clip(lifted + op.Unsqueeze(position, last) * place, -limit, limit)
 
 
 @script()
-def ExactClassifier(
-    tokens,
-    mask,
-    limit,
-    embed,
-    place,
-    eta,
-    U,
-    b,
-    W,
-    rho,
-    v,
-    w,
-    q,
-    k,
-    attends,
-    zone,
-    unbounded,
-    nobody,
-    splitting,
-    reading,
-):
-    x = Lift(tokens, mask, limit, embed, place)
+def ExactClassifier(tokens, mask, vectors, numbers, attends, limit, place, splitting):
+    x = Lift(tokens, mask, limit, place)
     batch = op.Shape(mask, start=0, end=1)
-    room = op.Expand(unbounded, batch)
-    front = op.Expand(nobody, batch)
+    room = op.Expand(op.CastLike(op.Constant(value_float=float("inf")), tokens), batch)
+    front = op.Expand(op.Constant(value_int=-1), batch)
     for i in range(splitting):
         flag = op.Gather(x, op.Constant(value_int=1), axis=2)
-        room = op.Min(room, Room(flag, mask, op.Gather(zone, i)))
-        x = FeedForward(x, op.Gather(eta, i), op.Gather(U, i), op.Gather(b, i), op.Gather(W, i))
+        own = op.Gather(numbers, i)
+        room = op.Min(room, Room(flag, mask, own))
+        x = FeedForward(x, op.Gather(vectors, i), own)
         if op.Gather(attends, i):
-            moved, first = RankOneAttention(
-                x,
-                mask,
-                op.Gather(rho, i),
-                op.Gather(v, i),
-                op.Gather(w, i),
-                op.Gather(q, i),
-                op.Gather(k, i),
-            )
+            moved, first = RankOneAttention(x, mask, op.Gather(vectors, i), own)
         else:
             moved = op.Identity(x)
             first = op.Identity(front)
         x = op.Identity(moved)
         front = op.Identity(first)
     code = op.Gather(x, op.Constant(value_int=0), axis=2)
+    reading = op.Squeeze(op.Shape(attends)) - splitting
     for j in range(reading):
         n = splitting + j
-        room = op.Min(room, Room(code, mask, op.Gather(zone, n)))
-        y = FeedForward(x, op.Gather(eta, n), op.Gather(U, n), op.Gather(b, n), op.Gather(W, n))
-        x = op.Gather(rho, n) * y
+        own = op.Gather(numbers, n)
+        room = op.Min(room, Room(code, mask, own))
+        y = FeedForward(x, op.Gather(vectors, n), own)
+        x = op.Slice(own, op.Constant(value_ints=[1]), op.Constant(value_ints=[2])) * y  # rho, attention off
     output = op.Identity(x)
     margin = op.Identity(room)
     leader = op.Identity(front)
@@ -168,24 +154,15 @@ def to_onnx(model: Transformer, dtype: str, inputs: int, *, positions: bool) -> 
 
 
 def _parameters(model: Transformer, dtype: str, inputs: int, positions: bool) -> dict[str, np.ndarray]:
-    blocks, D = model.blocks, model.dimension
-    stacks = {
-        "eta": [block.eta for block in blocks],
-        "U": [block.U.T for block in blocks],  # transposed: a token is a row
-        "b": [block.b for block in blocks],
-        "W": [block.W.T for block in blocks],
-        "rho": [block.rho for block in blocks],
-        **{name: [getattr(block, name) for block in blocks] for name in "vwqk"},
-        "zone": [block.zone for block in blocks],
-        "limit": model.limit,
-        "embed": np.eye(inputs, D),
-        "place": np.eye(D)[inputs] if positions else np.zeros(D),
-        "unbounded": np.inf,
-    }
+    """A block's 10 D + 5 parameters, a row for each block, and beside them its zone."""
+    vectors = [[*each.U, *each.W.T, each.v, each.w, each.q, each.k] for each in model.blocks]
+    numbers = [[each.eta, each.rho, *each.b, *each.zone] for each in model.blocks]
+    place = np.eye(model.dimension)[inputs] if positions else np.zeros(model.dimension)
     return {
-        **{name: np.array(value, dtype) for name, value in stacks.items()},
-        "attends": np.array([block.attends for block in blocks]),
-        "nobody": np.array(-1, np.int64),
+        "vectors": np.array(vectors, dtype),  # [L, 10, D]
+        "numbers": np.array(numbers, dtype),  # [L, 8]
+        "attends": np.array([block.attends for block in model.blocks]),
+        "limit": np.array(model.limit, dtype),
+        "place": place.astype(dtype),
         "splitting": np.array(model.read_out, np.int64),
-        "reading": np.array(len(blocks) - model.read_out, np.int64),
     }

@@ -5,9 +5,9 @@ SA(X)_i = rho x_i + v <w, mean of x_j over C_i>, C_i = argmax_j <q, x_i><k, x_j>
 (g, f, 0, ..): g says which class its sequence is in and which token it is, f is a flag. docs/exact.md has the
 construction and its proof; the step numbers below are its. This module knows neither files nor ONNX.
 
-subtle: the numbers are chosen so that floating point does not round. All codes g lie on one grid of
-numbers (exact_layout.py), widths are powers of two: differences, flags and changes of class are exact in
-whatever order they are summed. Only the code of a token itself is rounded, once; the layout allows for it.
+subtle: the numbers are chosen so that floating point hardly rounds. All codes g lie on one grid of
+numbers (layout.py), widths are powers of two: differences, flags and changes of class are exact in
+whatever order they are summed. What is rounded, a token's code and each move by a share, the layout bounds.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from model_export.exact_data import Examples, Floats, Measures
-from model_export.exact_layout import STRAY, Cell, Code, cells_in_order, lay_out
+from model_export.exact.data import Examples, Floats, Measures
+from model_export.exact.layout import STRAY, Cell, Code, cells_in_order, lay_out, limit
 
 NOWHERE = (-np.inf, -np.inf, 1.0)
 
@@ -51,7 +51,11 @@ class Block:
         Y = self.eta * X + np.maximum(X @ self.U.T + self.b, 0) @ self.W.T
         scores = np.outer(Y @ self.q, Y @ self.k)
         members = scores == scores.max(axis=1, keepdims=True)
-        means = (members @ Y) / members.sum(axis=1, keepdims=True)
+        least = np.where(members[:, :, None], Y, np.inf).min(
+            axis=1
+        )  # the mean of equal numbers is that number
+        above = np.where(members[:, :, None], Y - least[:, None], 0).sum(axis=1)
+        means = least + above / members.sum(axis=1, keepdims=True)
         moved: Floats = self.rho * Y + np.outer(means @ self.w, self.v)
         return moved
 
@@ -87,7 +91,7 @@ def construct(examples: Examples, measures: Measures, *, seed: int = 0) -> Trans
     D = max(2, measures.tokens.shape[1], examples.outputs[0].shape[1])
     layout = lay_out(measures, seed, disjoint=examples.tokenwise)
     tree, code, start = layout.tree, layout.code, layout.start
-    build = _Blocks(D, code.scale)
+    build = _Blocks(D, code.scale * (1 - 8 * float(np.finfo(measures.tokens.dtype).eps)), 2 * layout.error)
     blocks = [build.code(code, start[0])]
     for split in tree.token_splits:
         G, shift = start[split.owner] + code.t[split.token], start[split.new] - start[split.owner]
@@ -100,14 +104,17 @@ def construct(examples: Examples, measures: Measures, *, seed: int = 0) -> Trans
     read_out = len(blocks)
     blocks += build.read_out(list(cells_in_order(layout, examples)), examples.outputs)
     splits = len(tree.token_splits) + len(tree.frequency_splits)
-    return Transformer(tuple(blocks), read_out, not examples.tokenwise, splits, code.limit(measures.tokens))
+    return Transformer(tuple(blocks), read_out, not examples.tokenwise, splits, limit(measures.tokens))
 
 
 class _Blocks:
-    """Block by block, in the dimension D; `scale` is the code's."""
+    """Block by block, in the dimension D. A token that moves by r moves its code by r / `scale` and `stray`.
 
-    def __init__(self, D: int, scale: float) -> None:
-        self.D, self.scale = D, scale
+    The latter is what rounding may do to the codes before and after: zones are wider by as much.
+    """
+
+    def __init__(self, D: int, scale: float, stray: float) -> None:
+        self.D, self.scale, self.stray = D, scale, stray
         self.e1, self.e2 = np.eye(D)[0], np.eye(D)[1]
 
     def code(self, code: Code, base: float) -> Block:
@@ -126,7 +133,7 @@ class _Blocks:
         distance = self.block(
             np.stack([e2, e1, -e1]), np.array([0, -G, G]), np.outer(e2, [-1, 1 / width, 1 / width])
         )
-        zone = (1.0, 2.0, width * self.scale)
+        zone = (1 - self.stray / width, 2 + self.stray / width, width * self.scale)
         U, b, W = np.stack([e2, -e2, -e2]), np.array([0, 2, 1]), np.outer(e2, [-1, 1, -1])
         q = 0 * e1 if uniform else e1
         return [distance, self.block(U, b, W, v=shift * e1, w=e2, q=q, k=e2, zone=zone)]
@@ -156,7 +163,7 @@ class _Blocks:
             (start, width), step = ramps[n], (y[n + 1] - y[n]) / ramps[n][1]
             b = down - np.array([floor[n], start, start + width])
             W = np.column_stack([-self.e1, step - self.e1, 2 * self.e1 - step])
-            zone = (start, floor[n + 1], self.scale)
+            zone = (start - self.stray, floor[n + 1] + self.stray, self.scale)
             blocks.append(self.block(np.stack([self.e1] * 3), b, W, zone=zone))
         return [*blocks[:-1], replace(blocks[-1], rho=1 / shrink)]
 

@@ -1,7 +1,7 @@
 """Labelled sequences for the exact construction: reading them, and what hardmax attention can tell apart.
 
 Attention without positions sees a sequence as an empirical measure: which tokens, and each one's share. So a
-data set is kept as the distinct tokens of each sequence with their multiplicities. Knows no transformer.
+data set is kept as the distinct tokens of each sequence with their multiplicities.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sequences of points to their labels, by a transformer constructed for them. A bundle of kind "sequences".
 
 Batches sequences of different lengths, and reads the graph's answer: label, margin, leader. The graph's names
-are those of model_export/exact_graph.py, which says what they mean. Knows nothing of how it was constructed.
+are those of model_export/exact/graph.py, which says what they mean.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.bundle import Bundle
+from service.engine.bundle import Bundle
+from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput
-from service.runtime import Runtime, Session
 
 Points = NDArray[np.floating[Any]]
 Label = str | int | float | bool

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from model_export.exact_data import Examples, Floats, ImpossibleData, Ints, Measures
-from model_export.exact_tree import GAP, Tree, grow
+from model_export.exact.data import Examples, Floats, ImpossibleData, Ints, Measures
+from model_export.exact.tree import GAP, Tree, grow
 
 STRAY = GAP / 4  # how far an unknown token may lie outside [0, 1], where known ones are
 
@@ -32,15 +32,15 @@ class Code:
         """A token has to move at least this far (Euclidean distance) for its t to move by 1."""
         return 1 / float(np.linalg.norm(self.u))
 
-    def limit(self, tokens: Floats) -> float:
-        """So far out that known tokens are well inside, and not so far that t loses its digits."""
-        far = self.scale * float(np.finfo(tokens.dtype).eps ** -0.5)
-        return max(4 * float(np.abs(tokens).max()), far)
+
+def limit(tokens: Floats) -> float:
+    """Coordinates beyond it are held there: it is well outside known tokens, and bounds all rounding."""
+    return 2 * float(np.abs(tokens).max()) or 1.0
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where codes lie: class c's cell begins at `start[c]`; codes are exact up to `error`."""
+    """Where codes lie: class c's cell begins at `start[c]`; `error` bounds all rounding of a code."""
 
     measures: Measures  # tokens numbered by their t
     tree: Tree
@@ -111,8 +111,9 @@ def _encode(measures: Measures, u: Floats) -> tuple[Measures, Code]:
     order = np.argsort(t)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    sizes = len(u) * (np.abs(points) @ np.abs(u)).max() + abs(p) + 4
-    error = float(np.finfo(dtype).eps / 2 * sizes)
+    # t is a sum of d products; two such sums and a constant make a code. t itself is rounded in float64.
+    sizes = limit(points) * np.abs(u).sum() + abs(p) + 2
+    error = float((len(u) + 3) * sizes * (np.finfo(dtype).eps + np.finfo(np.float64).eps))
     return _renumber(measures, rank), Code(u, p, t[order] - p, error)
 
 
@@ -123,10 +124,21 @@ def _place(measures: Measures, code: Code, disjoint: bool) -> Layout:
         tree = grow(measures, code.t, 6 * error, disjoint=disjoint)
         base, end = _cells(tree, measures)
         C = 2.0 ** float(np.ceil(np.log2(end)))
-        error = code.error + float(np.spacing(dtype.type(C)))
+        error = code.error + _rounding(tree, float(np.spacing(dtype.type(C))), float(np.finfo(dtype).eps))
         if min(tree.isolations, default=1.0) >= 6 * error:
             return Layout(measures, tree, code, C + base, error)
     raise ImpossibleData(f"{len(measures)} sequences with tokens this close need more digits than {dtype}")
+
+
+def _rounding(tree: Tree, spacing: float, eps: float) -> float:
+    """What rounding may do to a code after it was made.
+
+    Once for itself and the code it is compared with; again, and to a share, in each frequency split.
+    """
+    moves = dict.fromkeys((split.owner for split in tree.frequency_splits), 0.0)
+    for split in tree.frequency_splits:
+        moves[split.owner] += spacing + eps * split.spread
+    return 1.5 * spacing + max(moves.values(), default=0.0)
 
 
 def _cells(tree: Tree, measures: Measures) -> tuple[Floats, float]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from model_export.exact_data import Floats, ImpossibleData, Ints, Measures
+from model_export.exact.data import Floats, ImpossibleData, Ints, Measures
 
 Bools = NDArray[np.bool_]
 GAP = 0.5  # between the cells of two classes, which are 1 wide

@@ -1,0 +1,1 @@
+"""Sequences of points to labels, by transformers constructed for them."""
