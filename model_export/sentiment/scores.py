@@ -1,4 +1,4 @@
-"""How good probabilities are: accuracy, F1, log-loss, calibration. Plain numpy on arrays; knows no model."""
+"""How good probabilities are: accuracy, F1, log-loss, calibration. Plain numpy on arrays."""
 
 from __future__ import annotations
 
@@ -45,13 +45,43 @@ def score(logit: ArrayLike, truth: ArrayLike) -> Scores:
     )
 
 
+def balanced(said: ArrayLike, truth: ArrayLike) -> float:
+    """The mean over the labels of the share of their texts that are answered right."""
+    answer, y = np.asarray(said), np.asarray(truth)
+    return float(np.mean([(answer[y == label] == label).mean() for label in np.unique(y)]))
+
+
 def temperature(logit: ArrayLike, truth: ArrayLike) -> float:
-    """The factor on the logits that makes the log-loss least (Guo et al. 2017); answers stay as they are."""
-    x = np.asarray(logit, dtype=np.float64)
-    sign = np.where(np.asarray(truth) == 1, -1.0, 1.0)
-    factors = np.geomspace(0.25, 4.0, 201)
-    losses = [np.logaddexp(0.0, sign * x * factor).mean() for factor in factors]
+    """The factor on the logits that makes the log-loss least (Guo et al. 2017); answers stay as they are.
+
+    `logit` is [n], or [n, C] with `truth` the number of the right label.
+    """
+    x, y = np.asarray(logit, dtype=np.float64), np.asarray(truth).astype(np.int64)
+    if x.ndim == 1 or x.shape[1] == 1:
+        x = np.stack([np.zeros(len(x)), x.reshape(-1)], 1)
+    factors = np.geomspace(0.2, 5.0, 201)
+    losses = [-_log_softmax(x * factor)[np.arange(len(y)), y].mean() for factor in factors]
     return float(factors[int(np.argmin(losses))])
+
+
+def calibrate(
+    logit: ArrayLike, lengths: ArrayLike, truth: ArrayLike, low: int = 32, high: int = 128, least: int = 150
+) -> NDArray[np.float32]:
+    """s(n) for n = 0, 1, .., `high` tokens and more: one factor up to `low`, one from `high`, between them
+    linear in log n. A side with fewer than `least` texts takes the factor of all.
+    """
+    x, n, y = np.asarray(logit, dtype=np.float64), np.asarray(lengths), np.asarray(truth)
+    middle = (low * high) ** 0.5
+    sides = [
+        temperature(x[side], y[side]) if side.sum() >= least else temperature(x, y)
+        for side in (n < middle, n >= middle)
+    ]
+    share = np.log(np.clip(np.arange(high + 1), low, high) / low) / np.log(high / low)
+    return np.asarray(sides[0] + (sides[1] - sides[0]) * share, dtype=np.float32)
+
+
+def _log_softmax(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return x - np.logaddexp.reduce(x, axis=1, keepdims=True)
 
 
 def _calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:

@@ -1,0 +1,1 @@
+"""The sentiment model: torch, graph, export, verification, evaluation."""

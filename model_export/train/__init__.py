@@ -1,0 +1,1 @@
+"""From corpora to trained weights."""

@@ -1,0 +1,288 @@
+"""Rules that write training text from training text. Each works on any sentence; none knows a test.
+
+    negated   a judgement turned round: "not" or "never" behind a form of "be", "do not" before a verb
+    joined    two judgements: the one behind "but" counts, now counts over then, the author over others
+    rated     single rated words, alone and in small company
+    plain     sentences without a rated word that a reader of counts finds even: they are neither
+
+Texts are lists of words as the reader spells them, targets the probability of "positive".
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_export.train.material import Texts
+from service.texts.reader import SPECIAL
+
+Words = list[str]
+Example = tuple[Words, float]
+
+BE = frozenset("is was are were am be been seems looks".split())
+BLOCKS = frozenset(
+    "but and or not no never nor neither nothing nobody none hardly without although though however ,".split()
+)
+MODALS = frozenset("can could will would should must may might do does did".split())
+PRONOUNS = frozenset("i we they you he she it".split())
+ADVERBS = ("very", "really", "so", "that", "all that", "particularly", "exactly")
+DOUBTS = (
+    "i do not think",
+    "i do not believe",
+    "i would not say",
+    "i can not say that",
+    "nobody would say",
+    "no one thinks",
+)
+DETERMINERS = frozenset("the this that these those it they he she my our their i we you".split())
+DENIALS = ("it is not true that", "it is not that", "i do not agree that", "nobody can say that")
+SHORT = 14
+NO_LONGER_GOOD, NOT_BAD = 0.07, 0.68  # what a negated praise and a negated blame are worth
+
+
+def negated(rows: Iterable[Example], verbs: Mapping[str, str], rng: random.Random) -> Iterator[Example]:
+    """Short judgements with one place to negate. `verbs` are the base forms that `base_forms` finds.
+
+    Blame is turned round behind "be" alone: who "would not waste money on it" praises nothing.
+    """
+    for text, p in rows:
+        if len(text) > SHORT or 0.2 < p < 0.8 or BLOCKS & set(text):
+            continue
+        target = NO_LONGER_GOOD if p > 0.5 else NOT_BAD
+        be = [i for i, word in enumerate(text[:-1]) if word in BE]
+        modal = [i for i, word in enumerate(text[:-1]) if word in MODALS]
+        if len(be) == 1 and not modal:
+            yield [*text[: be[0] + 1], *_denial(p, rng), *text[be[0] + 1 :]], target
+        elif p > 0.5 and len(modal) == 1:
+            yield [*text[: modal[0] + 1], *_denial(p, rng), *text[modal[0] + 1 :]], target
+        elif p > 0.5 and not be:
+            yield from _not_done(text, target, verbs, rng)
+        if len(text) < 9 and rng.random() < 0.25:
+            yield [*rng.choice(DOUBTS).split(), *text], target
+
+
+def _denial(p: float, rng: random.Random) -> Words:
+    word = "never" if p > 0.5 and rng.random() < 0.15 else "not"
+    return [word, *rng.choice(ADVERBS).split()] if rng.random() < 0.2 else [word]
+
+
+def _not_done(text: Words, target: float, verbs: Mapping[str, str], rng: random.Random) -> Iterator[Example]:
+    for i in range(len(text) - 1):
+        if text[i] in PRONOUNS and (base := verbs.get(text[i + 1])):
+            past = text[i + 1] != base and not text[i + 1].endswith("s")
+            do = "did" if past else "does" if text[i] in ("he", "she", "it") else "do"
+            usual = [do, "not", base]
+            how = rng.choice(
+                (usual, usual, ["never", text[i + 1]], ["would", "not", base], ["can", "not", base])
+            )
+            yield [*text[: i + 1], *how, *text[i + 2 :]], target
+            return
+
+
+def doubly(rows: Iterable[Example], rng: random.Random) -> Iterator[Example]:
+    """What `negated` wrote, denied once more: praise again, though less surely."""
+    for text, p in rows:
+        if text[0] in DETERMINERS and "not" in text:
+            yield [*rng.choice(DENIALS).split(), *text], 0.7 if p < 0.5 else 0.3
+
+
+def base_forms(texts: Iterable[Words], least: int = 12) -> dict[str, str]:
+    """Verbs as they follow "to" and "did not", and their other regular forms."""
+    base: Counter[str] = Counter()
+    after: Counter[str] = Counter()
+    for text in texts:
+        for one, two, three in zip(text, text[1:], text[2:], strict=False):
+            if two == "not" and one in ("do", "did", "does"):
+                base[three] += 1
+            if one in ("i", "we", "they"):
+                after[two] += 1
+    verbs = {word for word, times in base.items() if times >= least and after[word] >= least // 3}
+    verbs -= (
+        BE
+        | MODALS
+        | {"not", "have", "really", "even", "just", "only", "always", "the", "so", "that", "you", "i", "it"}
+    )
+    found: dict[str, str] = {}
+    for verb in verbs:
+        stem = verb[:-1] if verb.endswith("e") else verb
+        for form in (verb, verb + "s", stem + "ed", stem + "es"):
+            found.setdefault(form, verb)
+    return found
+
+
+THEN = (
+    "i used to think",
+    "in the past",
+    "at first",
+    "years ago",
+    "it used to be that",
+    "before",
+    "last year",
+    "i once thought",
+)
+NOW = (
+    "but now",
+    "now",
+    "these days",
+    "but today",
+    "but since then",
+    "but lately",
+    "although now",
+    "but in the end",
+)
+OTHERS = (
+    "some people say",
+    "my friends think",
+    "they say",
+    "critics say",
+    "everyone says",
+    "people think",
+    "i read that",
+    "others say",
+    "my brother thinks",
+)
+AUTHOR = (
+    "but i think",
+    "but to me",
+    "but for me",
+    "i think",
+    "but i say",
+    "but in my opinion",
+    "but honestly",
+)
+
+
+def joined(rows: Sequence[Example], number: int, rng: random.Random) -> Iterator[Example]:
+    """Pairs of opposite judgements; the target leans to the one that counts."""
+    short = [(text, p) for text, p in rows if 2 < len(text) <= 10 and not 0.25 < p < 0.75]
+    short = [([w for w in text if w not in ".!?"], p) for text, p in short]
+    good, bad = [t for t, p in short if p > 0.5], [t for t, p in short if p < 0.5]
+    for _ in range(number if good and bad else 0):
+        wins = rng.random() < 0.5
+        winner, loser = rng.choice(good if wins else bad), rng.choice(bad if wins else good)
+        kind = rng.random()
+        comma = [","] if rng.random() < 0.5 else []
+        if kind < 0.4:
+            text, sure = [*loser, *comma, rng.choice(("but", "but", "yet", "however")), *winner], 0.78
+        elif kind < 0.5:
+            text, sure = (
+                [rng.choice(("although", "though", "while", "despite that")), *loser, ",", *winner],
+                0.78,
+            )
+        elif kind < 0.75:
+            text, sure = [*rng.choice(THEN).split(), *loser, *comma, *rng.choice(NOW).split(), *winner], 0.85
+        elif kind < 0.9:
+            text, sure = (
+                [*rng.choice(OTHERS).split(), *loser, *comma, *rng.choice(AUTHOR).split(), *winner],
+                0.85,
+            )
+        else:
+            text, sure = (
+                [
+                    *rng.choice(AUTHOR[3:4]).split(),
+                    *winner,
+                    *comma,
+                    "but",
+                    *rng.choice(OTHERS).split(),
+                    *loser,
+                ],
+                0.7,
+            )
+        yield [w for part in text for w in part.split()], sure if wins else 1 - sure
+
+
+FRAMES = (
+    "{}",
+    "{}",
+    "{}",
+    "it is {}",
+    "very {}",
+    "a {}",
+    "so {}",
+    "the {}",
+    "{} !",
+    "this is {}",
+    "really {}",
+    "{} {other}",
+    "{other} {}",
+    "the {other} is {}",
+    "i feel {}",
+)
+AGAINST = ("not {}", "it is not {}", "never {}", "is not {}", "was not {}", "not very {}")
+
+
+def rated(
+    ratings: Mapping[str, float],
+    known: Sequence[str],
+    other: Sequence[str],
+    rng: random.Random,
+    times: int = 2,
+) -> Iterator[Example]:
+    """Rated words in frames with words that nobody rated."""
+    ids = set(known)
+    for word, rating in ratings.items():
+        if word not in ids or abs(rating) < 0.5:
+            continue
+        p = 1 / (1 + math.exp(-1.1 * rating))
+        for _ in range(times):
+            yield rng.choice(FRAMES).format(word, other=rng.choice(other)).split(), p
+        if word.isalpha() and abs(rating) >= 1.2 and rng.random() < 0.7:
+            yield rng.choice(AGAINST).format(word).split(), 0.12 if rating > 0 else 0.62
+
+
+def plain(texts: Iterable[Words], charge: Mapping[str, float]) -> Iterator[Example]:
+    """Sentences of the texts that hold no charged word: `charge` is how far a word leans or is rated."""
+    for text in texts:
+        sentence: Words = []
+        for word in text:
+            sentence.append(word)
+            if word in ".!?":
+                even = word == "." and 5 <= len(sentence) <= 19
+                if even and all(charge.get(w, 0.0) < 0.3 for w in sentence[:-1]):
+                    yield sentence, 0.5
+                sentence = []
+
+
+RULES = ("negated", "doubly", "joined", "rated", "plain")
+SAID_IN = ("sst", "phrases", "yelp", "amazon", "tweets", "mpqa")
+
+
+def written(
+    train: Mapping[str, Texts],
+    words: Sequence[str],
+    ratings: Mapping[str, float],
+    leaning: NDArray[np.float64],
+    rng: random.Random,
+) -> dict[str, Texts]:
+    """All that the rules write, by the rule's name. `leaning` [V] is how far a word leans to a label."""
+    number = {word: i for i, word in enumerate(words)}
+    said = [
+        ([words[j] for j in train[name].text(i)], float(train[name].targets[i]))
+        for name in SAID_IN
+        for i in np.flatnonzero(train[name].lengths <= SHORT).tolist()
+    ]
+    rng.shuffle(said)
+    verbs = base_forms(text for text, _ in said)
+    others = [w for w in words[len(SPECIAL) : 6_000] if w.isalpha() and len(w) > 3 and w not in ratings]
+    charge = {w: max(abs(float(leaning[i])), abs(ratings.get(w, 0.0)) / 2) for i, w in enumerate(words)}
+    source = train["unlabelled"] if "unlabelled" in train else train["reviews"]
+    texts = ([words[j] for j in source.text(i)] for i in range(len(source)))
+    turned = list(negated(said, verbs, rng))
+    made: dict[str, list[Example]] = {
+        "negated": turned,
+        "doubly": list(doubly(turned, rng)),
+        "joined": list(joined(said, 30_000, rng)),
+        "rated": list(rated(ratings, words, others, rng)),
+        "plain": list(plain(texts, charge)),
+    }
+    return {
+        name: Texts.of(
+            [[number[w] for w in text if w in number] for text, _ in rows], [p for _, p in rows], 400
+        )
+        for name, rows in made.items()
+    }

@@ -1,0 +1,254 @@
+"""The bundled model, from the data to weights: prepare, fit a teacher, fit the model, calibrate.
+
+A run is a folder: learnt.pt, model.pt, weights.npz, words.json, meta.json, and a checkpoint while it lasts.
+What is prepared and the teacher stand beside it, for all recipes that hold rows out. A run stopped half-way
+goes on where it was. Choices are made on the split `choose`, figures on `report`. The recipe that ships
+learns from all rows: nothing is left to measure it on, so it keeps the figures and the calibration of the run
+that held rows out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model_export.sentiment.model import HardmaxTransformer, Shape, Weights
+from model_export.sentiment.reasons import alone
+from model_export.sentiment.scores import balanced, calibrate, score, sigmoid
+from model_export.train import recipes
+from model_export.train.augment import RULES
+from model_export.train.fit import Optimisation, blur_of, fit, logits
+from model_export.train.material import Ints, Texts
+from model_export.train.prepare import Prepared, prepare
+from model_export.train.recipes import SENTIMENT, Recipe
+from service.texts.reader import Lists
+
+EVEN = 0.8  # a plain sentence is kept when the teacher says no more than this
+CALIBRATED_ON = ("reviews", "sst", "amazon", "tweets")
+
+
+def train(recipe: Recipe, data: Path, out: Path) -> Weights:
+    """One recipe from data to files."""
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    shared = out if recipe.everything else out.parent
+    prepared = prepare(data, recipe, shared / "prepared.pkl")
+    anyone = np.where(prepared.reach > 0, 1.0, 0.0).astype(np.float32)
+    free = replace(prepared, reach=anyone)
+    teacher = _fitted(recipe, recipe.teacher, free, prepared.train, recipe.teaching, shared / "teacher")
+    taught = _taught(prepared, teacher, recipe)
+    model = _fitted(recipe, recipe.shape, prepared, taught, recipe.learning, out / "learnt")
+    says = sigmoid(logits(model, taught["reviews"])[:, 0]).astype(np.float32)
+    taught["leaders"] = alone(model, taught["reviews"], says)
+    model = _fitted(recipe, recipe.shape, prepared, taught, recipe.settling, out / "model", model)
+    calibration, chosen = (
+        _measured(out.parent / SENTIMENT.name) if recipe.everything else _measure(model, prepared)
+    )
+    weights = replace(model.weights(tuple(prepared.lists.words)), calibration=calibration)
+    weights.save(out / "weights.npz")
+    write_lists(prepared.lists, out / "words.json")
+    meta = {
+        "name": SENTIMENT.name, "description": recipe.description, "labels": ["negative", "positive"],
+        **chosen, "data": prepared.sizes, "recipe": asdict(recipe),
+        "seconds": round(time.monotonic() - began),
+        "licences": {"rated words": "VADER, MIT", "word vectors": "GloVe 6B, public domain (PDDL)"},
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+    }  # fmt: skip
+    (out / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+    return weights
+
+
+def _measure(model: HardmaxTransformer, prepared: Prepared) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    """The calibration and the band of "even", chosen on `choose`; the figures on `report`."""
+    choose = prepared.held["choose"]
+    answers = {name: logits(model, texts)[:, 0] for name, texts in choose.items()}
+    calibration = calibrated(choose, answers)
+    even = even_band(choose, answers, calibration)
+    return calibration, {"even": even, "figures": figures(calibration, model, prepared)}
+
+
+def _measured(run: Path) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    """The same, as the run in that folder found them."""
+    meta = json.loads((run / "meta.json").read_text(encoding="utf-8"))
+    return Weights.load(run / "weights.npz").calibration, {key: meta[key] for key in ("even", "figures")}
+
+
+def _fitted(
+    recipe: Recipe,
+    shape: Shape,
+    prepared: Prepared,
+    texts: Mapping[str, Texts],
+    how: Optimisation,
+    out: Path,
+    start: HardmaxTransformer | None = None,
+) -> HardmaxTransformer:
+    """A model fitted on what the recipe reads of `texts`, from `start` if given.
+
+    It is kept as OUT.pt, on its way as OUT.checkpoint.
+    """
+    torch.manual_seed(recipe.seed)
+    model = HardmaxTransformer(prepared.vectors, prepared.reach, shape)
+    if start is None:
+        lean(model, prepared)
+    else:
+        model.load_state_dict(start.state_dict())
+    done = out.with_suffix(".pt")
+    if done.exists():
+        model.load_state_dict(torch.load(done))
+        return model.eval()
+    whole, epochs = epochs_of(recipe, texts, how.epochs)
+    choose = prepared.held["choose"]
+
+    def measure(model: HardmaxTransformer) -> str:
+        return " ".join(f"{name} {100 * value:.1f}" for name, value in accuracies(model, choose).items())
+
+    def say(line: str) -> None:
+        print(f"{out.stem}: {line}", flush=True)
+
+    checkpoint = out.with_suffix(".checkpoint")
+    blur = blur_of(prepared.lists.words)
+    fit(
+        model,
+        whole,
+        epochs,
+        how,
+        blur,
+        measure=measure,
+        checkpoint=checkpoint,
+        say=say,
+    )
+    say(f"averaged {measure(model)}")
+    torch.save(model.state_dict(), done)
+    checkpoint.unlink()
+    return model
+
+
+@torch.no_grad()
+def lean(model: HardmaxTransformer, prepared: Prepared) -> None:
+    """Rated words start where people said."""
+    rating = torch.tensor([prepared.ratings.get(word, 0.0) for word in prepared.lists.words])
+    model.own[:, 0] = 0.4 * rating
+
+
+def epochs_of(recipe: Recipe, texts: Mapping[str, Texts], number: int) -> tuple[Texts, list[Ints]]:
+    """All texts one after the other, and which of them each epoch reads."""
+    rng = np.random.default_rng(recipe.seed)
+    names = [name for name in recipe.parts if name in texts]
+    whole, start, epochs = texts[names[0]], 0, [[np.zeros(0, np.int64)] for _ in range(number)]
+    for name in names[1:]:
+        whole = whole + texts[name]
+    for name in names:
+        size, part = len(texts[name]), recipe.parts[name]
+        for epoch in epochs:
+            some = start + rng.permutation(size)[: part.most]
+            epoch.append(np.tile(some, part.times))
+        start += size
+    return whole, [np.concatenate(epoch) for epoch in epochs]
+
+
+def _taught(prepared: Prepared, teacher: HardmaxTransformer, recipe: Recipe) -> dict[str, Texts]:
+    """Texts with targets between their labels and what the teacher says; reviews cut to what carried them."""
+    found = {}
+    for name, texts in prepared.train.items():
+        weight = 0.0 if name in RULES else 0.5 if name == "unlabelled" else recipe.opinion
+        says = sigmoid(logits(teacher, texts)[:, 0]).astype(np.float32)
+        found[name] = replace(texts, targets=(1 - weight) * texts.targets + weight * says)
+    plain = logits(teacher, found["plain"])[:, 0]
+    found["plain"] = found["plain"].take(np.flatnonzero(np.abs(plain) < EVEN))
+    found["leaders"] = alone(teacher, found["reviews"])
+    return found
+
+
+# ---- what is chosen, what is measured
+
+
+def accuracies(
+    model: HardmaxTransformer, sets: Mapping[str, Texts], layers: int | None = None
+) -> dict[str, float]:
+    """Balanced accuracy of each data set, texts of no label left out."""
+    found = {}
+    for name, texts in sets.items():
+        some = texts.take(np.flatnonzero(texts.targets != 0.5))
+        found[name] = balanced(logits(model, some, layers)[:, 0] > 0, some.targets > 0.5)
+    return found
+
+
+def calibrated(sets: Mapping[str, Texts], answers: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float32]:
+    names = [name for name in CALIBRATED_ON if name in sets]
+    targets = np.concatenate([sets[name].targets for name in names])
+    lengths = np.concatenate([sets[name].lengths for name in names])
+    sure = targets != 0.5
+    return calibrate(
+        np.concatenate([answers[name] for name in names])[sure], lengths[sure], targets[sure] > 0.5
+    )
+
+
+def even_band(
+    sets: Mapping[str, Texts], answers: Mapping[str, NDArray[np.float64]], s: NDArray[np.float32]
+) -> float:
+    """Half the band around one half that is called even: where the tweets' three labels are told best."""
+    texts = sets["tweets"]
+    p = sigmoid(s[np.minimum(texts.lengths, len(s) - 1)] * answers["tweets"])
+    truth = np.round(texts.targets * 2).astype(int)
+    best = {}
+    for half in np.arange(0.02, 0.31, 0.01):
+        said = np.where(p > 0.5 + half, 2, np.where(p < 0.5 - half, 0, 1))
+        best[round(float(half), 2)] = balanced(said, truth)
+    return max(best, key=lambda half: best[half])
+
+
+def figures(
+    calibration: NDArray[np.float32], model: HardmaxTransformer, prepared: Prepared
+) -> dict[str, Any]:
+    """Measured on `report`, once."""
+    found: dict[str, Any] = {}
+    for name, texts in prepared.held["report"].items():
+        some = texts.take(np.flatnonzero(texts.targets != 0.5))
+        answers = logits(model, some)[:, 0] * calibration[np.minimum(some.lengths, len(calibration) - 1)]
+        truth = some.targets > 0.5
+        without = balanced(logits(model, some, 0)[:, 0] > 0, truth)
+        found[name] = {
+            **score(answers, truth).as_dict(),
+            "balanced_accuracy": balanced(answers > 0, truth),
+            "without_layers": without,
+        }
+    return found
+
+
+def write_lists(lists: Lists, path: Path) -> None:
+    content = {
+        "words": list(lists.words),
+        **{k: sorted(getattr(lists, k)) for k in ("names", "sometimes", "groups")},
+    }
+    path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+# ---- command line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--recipe", nargs="+", default=["sentiment"], metavar="NAME", help=", ".join(recipes.RECIPES)
+    )
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), help="each recipe writes to OUT/NAME (default: runs)"
+    )
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+
+
+def run(arguments: argparse.Namespace) -> int:
+    torch.set_num_threads(arguments.threads)
+    for name in arguments.recipe:
+        train(recipes.recipe(name), arguments.data, arguments.out / name)
+        print((arguments.out / name / "meta.json").read_text(encoding="utf-8"))
+    return 0
