@@ -1,0 +1,60 @@
+"""How texts run together: what an inference is asked for, how large it is, and what is refused before it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from service.errors import TooLarge
+
+if TYPE_CHECKING:
+    from service.texts.sentiment import Explain, Sentiment, Spans
+
+CHARS_PER_TOKEN = 4  # a word has five characters and a blank, and marks are tokens too
+BRIEF_TEXT = 128  # tokens
+BRIEF_RUN = 2048  # tokens: a few milliseconds
+
+Answer = dict[str, Any]
+
+
+class How(NamedTuple):
+    """Texts run together when they want the same of the same model."""
+
+    model: Sentiment
+    explain: Explain
+    trajectory: bool
+    truncate: bool
+    spans: Spans
+
+
+def size_of(text: str) -> int:
+    """About how many tokens a text has: batches are planned with it before the text is read."""
+    return len(text) // CHARS_PER_TOKEN + 1
+
+
+def is_brief(how: How, longest: int, tokens: int) -> bool:
+    """Whether a run of short texts takes so little time that the event loop may do it itself."""
+    return longest <= BRIEF_TEXT and tokens <= BRIEF_RUN and how.explain != "full"
+
+
+def run_texts(
+    how: How, texts: Sequence[str], tokenised: Callable[[float], None] = lambda seconds: None
+) -> list[Answer | Exception]:
+    """What the batcher runs.
+
+    A text that is too long for a caller who does not want it cut is refused before anything is inferred.
+    """
+    started = time.perf_counter()
+    read = how.model.tokenise_many(texts)
+    tokenised(time.perf_counter() - started)
+    wanted = [tokens for tokens in read if how.truncate or not tokens.truncated]
+    found = iter(how.model.classify(wanted, how.explain, trajectory=how.trajectory, spans=how.spans))
+    problem = f"the text has more words than the model reads ({how.model.max_length}), and truncate is off"
+    return [next(found) if how.truncate or not each.truncated else TooLarge(problem) for each in read]
+
+
+def logit_of(answer: Answer) -> float:
+    """The one logit of an answer; of a model with several labels that of the label."""
+    logit = answer["logit"]
+    return float(logit[answer["label"]] if isinstance(logit, dict) else logit)

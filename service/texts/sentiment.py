@@ -1,0 +1,244 @@
+"""Texts to labels with the exact reason: read, run, add up.
+
+    logit = bias + sum of cluster contributions = bias + sum of word contributions
+
+is how the model decides, not an approximation. All of these are counted in units of 1e-7, and the logit is
+their sum: printed numbers add up to the last digit, and no answer depends on the texts that it was computed
+with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from service.engine.bundle import Bundle
+from service.engine.runtime import Runtime, Session
+from service.errors import BundleError, InvalidInput, TooLarge
+from service.texts.explanation import UNITS, Cloud, Explanation, Ints, values_of
+from service.texts.reader import ENDINGS, MARKS, MOST, SPECIAL, UNKNOWN, Lists, Reader, Tokens
+
+Explain = Literal["none", "leaders", "full"]
+Spans = Literal["codepoints", "utf16"]
+Array = NDArray[Any]
+
+PLACES = {"cpu": 1536, "cuda": 1 << 16}  # of one inference: what a core keeps in its cache
+NOTHING_KNOWN, EVEN = "nothing known", "even"
+_INPUTS = {"tokens": "int64"}
+_JUDGED = ("bias", "contribution")
+_EXPLAINED = (*_JUDGED, "target", "since")
+_FULL = (*_EXPLAINED, "states")
+_UNTOLD: Array = np.zeros((0, 0, 0), np.float32)  # the states of a text of which nobody asks for them
+
+
+class Sentiment:
+    """One model. Thread-safe."""
+
+    def __init__(self, session: Session, reader: Reader, card: Mapping[str, Any]) -> None:
+        self._session = session
+        self._reader = reader
+        self.labels = _labels(card)
+        self.max_length = int(card.get("max_length", MOST))
+        self._even = float(card.get("even", 0.0))
+        low, high = card.get("window", (0, 0))
+        self._window = int(low), int(high)
+        self._guessed = np.zeros(len(reader.words), bool)
+        self._guessed[[UNKNOWN, *range(len(SPECIAL) - len(ENDINGS), len(SPECIAL))]] = True
+        self._tells = np.array([i >= len(SPECIAL) and w not in MARKS for i, w in enumerate(reader.words)])
+
+    @classmethod
+    def load(cls, bundle: Bundle, runtime: Runtime) -> Sentiment:
+        session = runtime.open(bundle.model)
+        _check(bundle.name, session)
+        return cls(session, Reader(_lists(bundle)), bundle.card)
+
+    def tokenise(self, text: str, *, truncate: bool = True) -> Tokens:
+        return self.tokenise_many((text,), truncate=truncate)[0]
+
+    def tokenise_many(self, texts: Sequence[str], *, truncate: bool = True) -> list[Tokens]:
+        """What is read of each text. Empty text is refused, and a long one where `truncate` is off."""
+        for i, text in enumerate(texts):
+            if not text or text.isspace():
+                raise InvalidInput("the text is empty", param=f"input[{i}]")
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                problem = "the text holds half a character (a lone surrogate)"
+                raise InvalidInput(problem, param=f"input[{i}]") from None
+        found = self._reader.read_all(texts, self.max_length)
+        if not truncate:
+            for i, tokens in enumerate(found):
+                if tokens.truncated:
+                    problem = f"the text has more words than the model reads ({self.max_length})"
+                    raise TooLarge(problem, param=f"input[{i}]")
+        return found
+
+    def classify(
+        self,
+        texts: Sequence[Tokens],
+        explain: Explain = "leaders",
+        *,
+        trajectory: bool = False,
+        spans: Spans = "codepoints",
+    ) -> list[dict[str, Any]]:
+        """One answer a text. Texts of similar length run together, a few at a time."""
+        if trajectory and explain != "full":
+            raise InvalidInput('trajectory goes with "explain": "full"', param="trajectory")
+        if not texts:
+            return []
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        ordered = [texts[i] for i in order]
+        outputs = {"none": _JUDGED, "leaders": _EXPLAINED, "full": _FULL}[explain]
+        cloud = self._run(ordered, outputs)
+        found = self._judge(ordered, cloud)
+        if explain != "none":
+            explanation = Explanation(cloud, self.labels, self._reader.words, self._window, spans)
+            explanation.tell_leaders(found)
+            if explain == "full":
+                explanation.tell_words(found)
+            if trajectory:
+                explanation.tell_trajectory(found)
+        answers: list[dict[str, Any]] = [{}] * len(texts)
+        for i, answer in zip(order, found, strict=True):
+            answers[i] = answer
+        return answers
+
+    def _run(self, texts: Sequence[Tokens], outputs: Sequence[str]) -> Cloud:
+        """The graph on all texts, ascending in length; with the states too where some place ties."""
+        flat: dict[str, list[Array]] = {name: [] for name in outputs if name != "states"}
+        states: list[Array] = []  # a text [K+1, d, N]
+        start = 0
+        for some in _groups(texts, PLACES[self._session.provider]):
+            ids, there = _pad(some)
+            values = dict(zip(outputs, self._session.run({"tokens": ids}, outputs), strict=True))
+            flat["bias"].append(values["bias"].T)
+            flat["contribution"].append(values["contribution"].swapaxes(0, 1)[:, there])
+            if "target" in values:
+                target = values["target"][there]
+                if "states" not in values and target.min(initial=0) < 0:
+                    (values["states"],) = self._session.run({"tokens": ids}, ("states",))
+                size = there.sum(axis=1)
+                first = np.repeat(start + np.cumsum(size) - size, size)
+                flat["target"].append(np.where(target < 0, -1, target + first))
+                flat["since"].append(values["since"][there])
+                clouds = values.get("states")
+                states += [_UNTOLD] * len(some) if clouds is None else list(clouds.swapaxes(0, 1))
+                start += len(target)
+        whole = {name: np.concatenate(parts, axis=-1) for name, parts in flat.items()}
+        return Cloud(
+            texts=texts,
+            bias=_units(whole["bias"]),
+            contribution=_units(whole["contribution"]),
+            target=whole.get("target", np.zeros(0, np.int64)),
+            since=whole.get("since", np.zeros(0, np.int64)),
+            states=states,
+        )
+
+    def _judge(self, texts: Sequence[Tokens], cloud: Cloud) -> list[dict[str, Any]]:
+        """Label and probabilities, the part of an answer that needs no reason."""
+        units = cloud.bias + cloud.sums()  # [C, B]
+        columns = zip(
+            texts,
+            (units.T / UNITS).tolist(),
+            values_of(units, self.labels),
+            values_of(cloud.bias, self.labels),
+            cloud.count(self._guessed[cloud.ids]),
+            cloud.count(self._tells[cloud.ids]),
+            strict=True,
+        )
+        answers = []
+        for tokens, logits, logit, bias, guessed, tells in columns:
+            probs = self._probabilities(logits)
+            first, second = sorted(probs, key=probs.__getitem__, reverse=True)[:2]
+            undecided = NOTHING_KNOWN if not tells else None
+            if undecided is None and probs[first] - probs[second] < 2 * self._even:
+                undecided = EVEN
+            answers.append(
+                {
+                    "label": first,
+                    "score": probs[first],
+                    "probs": probs,
+                    "undecided": undecided,
+                    "logit": logit,
+                    "bias": bias,
+                    "tokens": len(tokens),
+                    "unknown": guessed,
+                    "truncated": tokens.truncated,
+                }
+            )
+        return answers
+
+    def _probabilities(self, logits: Sequence[float]) -> dict[str, float]:
+        """By label; the numbers as printed sum to one."""
+        if len(logits) == 1:
+            p = round((1 + math.tanh(logits[0] / 2)) / 2, 7)
+            return {self.labels[0]: round(1 - p, 7), self.labels[1]: p}
+        largest = max(logits)
+        power = [math.exp(logit - largest) for logit in logits]
+        parts = [round(UNITS * each / sum(power)) for each in power]
+        parts[parts.index(max(parts))] += UNITS - sum(parts)
+        return {label: part / UNITS for label, part in zip(self.labels, parts, strict=True)}
+
+
+def _units(values: Array) -> Ints:
+    return np.rint(values.astype(np.float64) * UNITS).astype(np.int64)
+
+
+def _groups(texts: Sequence[Tokens], most: int) -> Iterator[Sequence[Tokens]]:
+    """Consecutive texts that make up to `most` padded places; they ascend in length."""
+    begin = 0
+    while begin < len(texts):
+        end = begin + 1
+        while end < len(texts) and (end + 1 - begin) * len(texts[end]) <= most:
+            end += 1
+        yield texts[begin:end]
+        begin = end
+
+
+def _pad(texts: Sequence[Tokens]) -> tuple[Ints, NDArray[np.bool_]]:
+    """The ids [B, N], 0 behind each text, and where there are some. N is 2 at least: the graph asks for
+    it.
+    """
+    size = np.array([len(tokens) for tokens in texts])
+    there = np.arange(max(int(size.max()), 2)) < size[:, None]
+    ids = np.zeros(there.shape, np.int64)
+    ids[there] = np.concatenate([tokens.ids for tokens in texts])
+    return ids, there
+
+
+def _lists(bundle: Bundle) -> Lists:
+    try:
+        held = orjson.loads(bundle.words or "")
+        lists = Lists(**{name: held[name] for name in ("words", "names", "sometimes", "groups")})
+    except (KeyError, TypeError, ValueError) as damage:
+        raise BundleError(f"words.json cannot be read: {damage}", param="words.json") from None
+    if tuple(lists.words[: len(SPECIAL)]) != SPECIAL:
+        raise BundleError("words.json must begin with the rows that this service reads", param="words.json")
+    return lists
+
+
+def _check(name: str, session: Session) -> None:
+    """A graph that is not the one this module feeds is refused when it is loaded."""
+    inputs = {spec.name: spec.dtype for spec in session.inputs}
+    if inputs != _INPUTS:
+        raise BundleError(f"{name}: its graph takes {inputs}, expected {_INPUTS}", param="model.onnx")
+    missing = set(_FULL) - {spec.name for spec in session.outputs}
+    if missing:
+        raise BundleError(f"{name}: its graph lacks the outputs {sorted(missing)}", param="model.onnx")
+
+
+def _labels(card: Mapping[str, Any]) -> tuple[str, ...]:
+    labels = card.get("labels")
+    if (
+        not isinstance(labels, list)
+        or len(labels) < 2
+        or not all(isinstance(label, str) for label in labels)
+        or len(set(labels)) < len(labels)
+    ):
+        raise BundleError("card.json needs two labels or more; of two the negative one first", param="labels")
+    return tuple(labels)
