@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one small tree that knows no HTTP.
+"""Everything that can go wrong, as one small tree. It contains no HTTP.
 
     HardmaxError
     ├── InputError              the request is at fault
@@ -7,7 +7,8 @@
     │   ├── TooLarge                it is over a limit; the message names the limit
     │   ├── NotFound                a model or feature that is not here
     │   ├── Unauthorized            no key, or not one of ours
-    │   └── UnsupportedMediaType    a body in a language we do not speak
+    │   ├── Forbidden               a page of another site asks through a visitor's browser
+    │   └── UnsupportedMediaType    a body of a type that is not read here
     ├── CapacityError           the request is fine, the moment is not
     │   ├── Overloaded              the queue is full; `retry_after_s` says when to come back
     │   ├── NotReady                starting, draining, or the inference thread is dead
@@ -17,10 +18,12 @@
     ├── BundleError             a model bundle that breaks its contract; names the field
     └── InferenceError          the runtime failed; the cause is for the log, never for the client
 
-Raise where the fact is known. `service.api.problems` alone turns these into statuses.
+Raise where the fact is known. `service.http.problems` alone turns these into statuses.
 """
 
 from __future__ import annotations
+
+import re
 
 
 class HardmaxError(Exception):
@@ -30,6 +33,12 @@ class HardmaxError(Exception):
         super().__init__(message)
         self.message = message
         self.param = param
+
+    @property
+    def index(self) -> int | None:
+        """Which of many texts, sequences or points is at fault: 7 where `param` is input[7]."""
+        place = re.search(r"\[(\d+)\]", self.param or "")
+        return int(place[1]) if place else None
 
 
 class InputError(HardmaxError):
@@ -54,6 +63,10 @@ class NotFound(InputError):
 
 class Unauthorized(InputError):
     """No API key, or not one of ours."""
+
+
+class Forbidden(InputError):
+    """A page of another site asks through a visitor's browser."""
 
 
 class UnsupportedMediaType(InputError):

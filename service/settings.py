@@ -1,4 +1,4 @@
-"""Every knob of the service, in one frozen object; knows nothing of what the knobs turn.
+"""Every setting of the service, in one frozen object.
 
 Each field is a flag of `hardmax serve` (`--max-points`) and an environment variable (`HARDMAX_MAX_POINTS`);
 the flag wins. The description of a field is its help text and its line in the operator's manual.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BUNDLED_MODELS = Path(__file__).parent / "models"
 
 
@@ -29,8 +31,15 @@ class Settings(BaseModel):
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     workers: int = Field(1, ge=1, le=256, description="server processes that share the port")
 
-    models_dir: Path = Field(BUNDLED_MODELS, description="folder of model bundles, watched while serving")
-    default_model: str = Field("sentiment", description="model of requests that name none")
+    models_dir: Path | None = Field(
+        None, description="folder of your own model bundles, served beside the bundled ones and watched"
+    )
+    bundled_models: bool = Field(True, description="serve the bundled models too")
+    default_model: str = Field(
+        "",
+        description="model of requests that name none; default: the only sentiment model of MODELS_DIR, "
+        "or else the bundled one",
+    )
     provider: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="where models run: cuda that cannot start is an error, auto falls back to the CPU"
     )
@@ -57,6 +66,9 @@ class Settings(BaseModel):
     max_dimension: int = Field(256, ge=1, description="dimension of a cloud")
     max_layers: int = Field(100_000, ge=1, description="layers one cloud may ask for")
     request_timeout_s: float = Field(60.0, gt=0, description="seconds a request may take before 504")
+    express_lane: bool = Field(
+        True, description="answer short texts before FastAPI's machinery; the answers are the same"
+    )
     shutdown_grace_s: float = Field(
         30.0, ge=0, description="seconds accepted requests may take after SIGTERM"
     )
@@ -66,6 +78,11 @@ class Settings(BaseModel):
     public_paths: str = Field(
         "/,/health,/ready,/metrics,/docs,/openapi.json,/v2/health/live,/v2/health/ready",
         description="paths that need no key, separated by commas",
+    )
+    allowed_hosts: str = Field(
+        "",
+        description="host names this server answers to, separated by commas, or *; default: those of this "
+        "machine when HOST is one of them, otherwise any",
     )
     cors_allow_origin: str = Field(
         "", description="origins browsers may call from, separated by commas, or *"
@@ -82,12 +99,40 @@ class Settings(BaseModel):
             raise ValueError(f"{path} does not exist")
         return path
 
+    @field_validator("models_dir")
+    @classmethod
+    def _must_hold_bundles(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_dir():
+            raise ValueError(f"{path} is not a folder")
+        if path is not None and (path / "card.json").exists():
+            raise ValueError(f"{path} is itself a bundle: give the folder that holds it, {path.parent}")
+        return path
+
     @field_validator("payload_total_mb")
     @classmethod
     def _must_hold_one(cls, total: float, given: ValidationInfo) -> float:
         if total < given.data.get("payload_limit_mb", 0):
             raise ValueError("less than PAYLOAD_LIMIT_MB: not even one body would have room")
         return total
+
+    @property
+    def model_folders(self) -> list[Path]:
+        """Where bundles are; of two with the same name the later folder's is served."""
+        own = [self.models_dir] if self.models_dir else []
+        return [BUNDLED_MODELS, *own] if self.bundled_models else own
+
+    @property
+    def host_names(self) -> list[str]:
+        """What a request may be addressed to, where not any name will do."""
+        return [*LOOPBACK, *_listed(self.allowed_hosts.lower())]
+
+    @property
+    def any_host(self) -> bool:
+        return self.allowed_hosts == "*" or (not self.allowed_hosts and self.host not in LOOPBACK)
+
+    @property
+    def cors_origins(self) -> list[str]:
+        return _listed(self.cors_allow_origin)
 
     @property
     def payload_limit_bytes(self) -> int:
@@ -115,11 +160,26 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
         raise ConfigurationError(f"{name}: {problem['msg']}", param=name) from None
 
 
+def _listed(names: str) -> list[str]:
+    return [name for part in names.split(",") if (name := part.strip())]
+
+
 def available_cpus() -> int:
     """CPUs this process may really use: its affinity, cut by a cgroup quota (v2 or v1) where one is set."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _cgroup_quota(Path("/sys/fs/cgroup"))
     return max(1, min(allowed, math.ceil(quota))) if quota else allowed
+
+
+def available_memory() -> int:
+    """Bytes this process may use: the machine's, cut by a cgroup's limit (v2 or v1) where one is set."""
+    bounds = [16 * 2**30]
+    if hasattr(os, "sysconf"):
+        bounds.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            bounds.append(int((Path("/sys/fs/cgroup") / name).read_text()))
+    return min(bounds)
 
 
 def _cgroup_quota(root: Path) -> float | None:

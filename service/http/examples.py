@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from service.schemas import ErrorResponse
+
+JSON = "application/json"
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+MEANINGS = {
+    400: "Not JSON, or not UTF-8.",
+    401: "No API key, or not one of ours.",
+    403: "A page of another site asks; CORS_ALLOW_ORIGIN lists those that may.",
+    404: "No such route or model.",
+    413: "Over a limit; the message names it.",
+    415: "A media type this route does not read.",
+    422: "Well-formed but wrong; `param` says where.",
+    429: "Overloaded; Retry-After says when to come back.",
+    500: "The service failed; its log has an entry with the request id.",
+    503: "Not ready, draining, or unable to infer.",
+    504: "It took longer than a request may.",
+}
+ALL = tuple(MEANINGS)
 
 ID = "4f1c0a9e2b7d"
 
@@ -79,11 +99,16 @@ CONTROL = {"points": [[1.0, 0.2], [0.9, 0.8], [-0.6, 1.0], [0.2, -1.0]], "leader
 CONTROLLED = {
     "id": ID,
     "feasible": True,
-    "A": [[1.7371, -0.6756], [-0.6756, 0.2629]],
-    "margin": 0.3371,
+    "A": [[1.8122, -0.3716], [-0.3716, 0.1878]],
+    "margin": 0.2239,
+    "bound": 0.7909,
     "worst_pair": None,
-    "bound": 0.4349,
+    "certificate": None,
+    "note": None,
 }
+SCORES = [{"label": "positive", "score": 0.97}, {"label": "negative", "score": 0.03}]
+ENDPOINT = {"inputs": "A superb film."}
+PREDICT = {"inputs": "A superb film."}
 INFER = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["A superb film."]}]}
 INFERRED = {
     "model_name": "sentiment",
@@ -95,9 +120,10 @@ INFERRED = {
     ],
 }
 
-PROBLEMS: dict[int, tuple[str, str, str | None]] = {
+FAILURES: dict[int, tuple[str, str, str | None]] = {
     400: ("malformed_input", "the body is not JSON: EOF while parsing a value at line 1 column 0", None),
     401: ("unauthorized", "this API key is not known here", None),
+    403: ("forbidden", "pages of this site may not ask here: it is not in CORS_ALLOW_ORIGIN", None),
     404: ("not_found", "there is no such route", None),
     413: ("too_large", "more than 1024 texts (MAX_CLIENT_BATCH_SIZE)", "input"),
     415: ("unsupported_media_type", "send the body as application/json", None),
@@ -115,17 +141,26 @@ PROBLEMS: dict[int, tuple[str, str, str | None]] = {
 
 def problem(status: int, *, protocol: bool) -> dict[str, Any]:
     """An error answer, in the shape of /v2 or in ours."""
-    kind, message, param = PROBLEMS[status]
+    kind, message, param = FAILURES[status]
     if protocol:
         return {"error": message}
     return {"error": {"type": kind, "message": message, "param": param, "request_id": ID}}
 
 
-def body(example: object, **others: object) -> dict[str, Any]:
-    """What a route documents of its request beside the schema."""
-    return {"requestBody": {"content": {"application/json": {"example": example}, **others}}}
+def body(example: object, *others: str) -> dict[str, Any]:
+    """What a route documents of its request beside the schema; `others` are media types that it takes too."""
+    content = {JSON: {"example": example}, **dict.fromkeys(others, _BINARY)}
+    return {"requestBody": {"content": content, "required": True}}
 
 
-def answer(example: object, **others: object) -> dict[int | str, dict[str, Any]]:
-    """The same of its answer."""
-    return {200: {"content": {"application/json": {"example": example}, **others}}}
+def answers(
+    example: object = None, *others: str, failing: Sequence[int] = ALL, errors: type = ErrorResponse
+) -> dict[int | str, dict[str, Any]]:
+    """A route's answers, good and bad, for the document."""
+    found: dict[int | str, dict[str, Any]] = {}
+    if example is not None:
+        found[200] = {"content": {JSON: {"example": example}, **dict.fromkeys(others, _BINARY)}}
+    for status in failing:
+        shown = {JSON: {"example": problem(status, protocol=errors is not ErrorResponse)}}
+        found[status] = {"model": errors, "description": MEANINGS[status], "content": shown}
+    return found

@@ -2,7 +2,7 @@
 
 What makes JSON slow is the number of its values, and no request of legal texts has many. So a long body is
 scanned once: strings that are long, or hold an escape, are lifted out and decoded one at a time; what remains
-must be small, is parsed in one call, and gets its strings back. Knows JSON, not what the texts mean.
+must be small, is parsed in one call, and gets its strings back.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from service.api.numbers import PIECE, WHOLE, as_object, parse_piece
-from service.api.problems import parse, validate
 from service.errors import InvalidInput, MalformedInput, TooLarge
+from service.http.numbers import PIECE, WHOLE, as_object, parse_piece
+from service.http.problems import parse, validate
 from service.settings import Settings
 
 BESIDE = 64  # strings that a request may have beside its texts

@@ -1,10 +1,9 @@
-"""API keys: who may call. Knows where keys are kept and how they travel, not what they open."""
+"""API keys: who may call. It reads and compares keys; how they travel is the business of `http/auth.py`."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
 from pathlib import Path
 
 from service.errors import ConfigurationError, Unauthorized
@@ -35,17 +34,13 @@ class Keys:
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raise unless the headers carry a key of ours. Takes the same time for every wrong key."""
-        given = _given(headers)
+    def check(self, given: bytes) -> None:
+        """Raise unless this is a key of ours. Takes the same time for every wrong key."""
         if not given:
-            raise Unauthorized("an API key is needed: Authorization: Bearer KEY, or X-API-Key: KEY")
+            raise Unauthorized(
+                "an API key is needed: send the header Authorization: Bearer KEY, or X-API-Key: KEY"
+            )
         digest = hashlib.sha256(given).digest()
         matches = [hmac.compare_digest(digest, ours) for ours in self._digests]
         if not any(matches):
-            raise Unauthorized("this API key is not known here")
-
-
-def _given(headers: Mapping[bytes, bytes]) -> bytes:
-    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
-    return value.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"").strip()
+            raise Unauthorized("this API key is not one of those that may call")

@@ -1,4 +1,4 @@
-"""Long documents as JSON text, in pieces: no step holds the interpreter for long. Knows not what they say."""
+"""Long documents as JSON text, in pieces: no step holds the interpreter for long."""
 
 from __future__ import annotations
 

@@ -1,24 +1,22 @@
-"""Arrays of numbers out of JSON and npy, in pieces: no step holds the interpreter for long.
+"""Arrays of numbers out of JSON, in pieces: no step holds the interpreter for long.
 
 A cloud of 200,000 points is megabytes of JSON. Parsing them in one call would hold Python's lock, and with
 it the event loop, for as long as it takes, even from another thread. So a long array is cut at its rows and
-parsed piecewise; between the pieces the lock is free. Knows JSON and npy, not what the numbers mean.
+parsed piecewise; between the pieces the lock is free. What the numbers mean is not its business.
 """
 
 from __future__ import annotations
 
-import io
 import re
 import time
 from collections.abc import Iterator
 from itertools import chain
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 from pydantic_core import from_json
 
-from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
+from service.errors import InvalidInput, MalformedInput, TooLarge
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -187,41 +185,6 @@ def _irregular(rows: list[Any], param: str, offset: int, columns: int) -> Invali
         if len(row) != columns:
             return InvalidInput(f"{place} has {len(row)} numbers, expected {columns}", param=place)
     return InvalidInput(f"{param} should be an array of arrays of numbers", param=param)
-
-
-def read_npy(body: bytes, param: str, *, max_rows: int, max_columns: int) -> Array:
-    """What `numpy.save` wrote: a 2-d array of numbers. Its header is believed only as far as bytes follow."""
-    stream = io.BytesIO(body)
-    try:
-        version = np.lib.format.read_magic(stream)
-        read_header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
-        if read_header is None:
-            raise MalformedInput("the body is npy of a version we do not read")
-        shape, fortran, dtype = read_header(stream)
-    except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, TokenError):
-        raise MalformedInput("the body is not an npy file") from None
-    if dtype.kind not in "fiu":
-        raise UnsupportedMediaType(f"{param} should hold real numbers", param=param)
-    if len(shape) != 2 or 0 in shape:
-        raise InvalidInput(f"{param} should have two dimensions, neither of them empty", param=param)
-    if shape[0] > max_rows:
-        raise TooLarge(f"{param} has {shape[0]} rows, more than {max_rows} (MAX_POINTS)", param=param)
-    if shape[1] > max_columns:
-        raise TooLarge(
-            f"{param} has {shape[1]} columns, more than {max_columns} (MAX_DIMENSION)", param=param
-        )
-    if shape[0] * shape[1] * dtype.itemsize != len(body) - stream.tell():
-        raise MalformedInput("the body is not as long as its npy header says")
-    flat = np.frombuffer(body, dtype, offset=stream.tell())
-    array = np.ascontiguousarray(flat.reshape(shape, order="F" if fortran else "C"), dtype=np.float64)
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        place = f"{param}[{row}][{column}]"
-        raise InvalidInput(f"{place} is not a finite number", param=place)
-    return array
 
 
 def parse_json(text: bytes) -> Any:

@@ -1,1 +1,0 @@
-"""HTTP in, HTTP out: one module a resource, no logic of its own."""

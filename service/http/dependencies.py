@@ -1,0 +1,29 @@
+"""What endpoints ask for: `async def models(service: ServiceOf)`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.routing import APIRoute
+
+from service.lifecycle import Service
+
+
+async def service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+async def id_of(request: Request) -> str:
+    name: str = request.state.request_id
+    return name
+
+
+def by_name(route: APIRoute) -> str:
+    """The operation of a route in the document: what generated clients call it."""
+    return route.name
+
+
+ServiceOf = Annotated[Service, Depends(service_of)]
+RequestId = Annotated[str, Depends(id_of)]

@@ -1,0 +1,209 @@
+"""Failures as answers: the only place where an exception becomes a status.
+
+{"error": {"type": "invalid_input", "message": "...", "param": "points[3]", "request_id": "..."}}
+{"error": "..."}                                         under /v2, as the Open Inference Protocol has it
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from service.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    Forbidden,
+    HardmaxError,
+    InvalidInput,
+    MalformedInput,
+    NotFound,
+    NotReady,
+    Overloaded,
+    TooLarge,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+
+log = logging.getLogger(__name__)
+
+STATUS: dict[type[HardmaxError], tuple[int, str]] = {
+    MalformedInput: (400, "malformed_input"),
+    Unauthorized: (401, "unauthorized"),
+    Forbidden: (403, "forbidden"),
+    NotFound: (404, "not_found"),
+    TooLarge: (413, "too_large"),
+    UnsupportedMediaType: (415, "unsupported_media_type"),
+    InvalidInput: (422, "invalid_input"),
+    Overloaded: (429, "overloaded"),
+    Cancelled: (499, "cancelled"),  # nobody reads it: for logs and metrics
+    NotReady: (503, "not_ready"),
+    DeadlineExceeded: (504, "deadline_exceeded"),
+}
+TYPES = dict(STATUS.values())
+INTERNAL = (500, "internal_error")
+INTERNAL_MESSAGE = "The service failed on this request; its log has an entry with this request id."
+MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
+NAME_CHARS = 200  # of a name that the caller made up
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Refused(HTTPException):
+    """One of our errors, raised while a body arrives: there FastAPI lets only an HTTPException pass."""
+
+    def __init__(self, failure: HardmaxError) -> None:
+        super().__init__(status_of(failure)[0], failure.message)
+        self.failure = failure
+
+
+async def handle(request: Request, failure: Exception) -> Response:
+    """The exception handler of the application."""
+    return answer(failure, request.scope)
+
+
+def status_of(failure: BaseException) -> tuple[int, str]:
+    """The status and the type that a failure is answered with."""
+    for kind in type(failure).__mro__:
+        if kind in STATUS:
+            return STATUS[kind]
+    return INTERNAL
+
+
+def answer(failure: Exception, scope: Scope) -> Response:
+    """The answer to a request that failed, counted; what we did not foresee is logged and not told."""
+    if isinstance(failure, Refused):
+        failure = failure.failure
+    elif isinstance(failure, RequestValidationError):
+        failure = input_error(failure.errors())
+    headers = {"cache-control": "no-store"}
+    if isinstance(failure, HTTPException):
+        status, kind, message, param = _from_http(failure, scope)
+        headers |= {name.lower(): value for name, value in (failure.headers or {}).items()}
+    else:
+        status, kind = status_of(failure)
+        message, param = INTERNAL_MESSAGE, None
+        if status != INTERNAL[0] and isinstance(failure, HardmaxError):
+            message, param = failure.message, failure.param
+            headers |= _headers(failure)
+        else:
+            log.error("request %s failed", scope["state"]["request_id"], exc_info=failure)
+    scope["app"].state.service.metrics.failed(kind)
+    return render(scope, status, kind, message, param, headers)
+
+
+def _headers(failure: HardmaxError) -> dict[str, str]:
+    if isinstance(failure, Overloaded):
+        return {"retry-after": str(max(1, math.ceil(failure.retry_after_s)))}
+    if isinstance(failure, NotReady):
+        return {"retry-after": "1"}
+    return {"www-authenticate": "Bearer"} if isinstance(failure, Unauthorized) else {}
+
+
+def _from_http(failure: HTTPException, scope: Scope) -> tuple[int, str, str, str | None]:
+    """What the router says, or an endpoint that raises FastAPI's own exception."""
+    phrase = HTTPStatus(failure.status_code).phrase
+    kind = TYPES.get(failure.status_code, phrase.lower().replace(" ", "_"))
+    message = str(failure.detail)
+    if message == phrase and failure.status_code == 404:
+        message = "there is no such route" + _suggestion(scope)
+    elif message == phrase and failure.status_code == 405:
+        allowed = (failure.headers or {}).get("Allow", "").replace(", ", " or ")
+        message = f"this route does not answer {scope['method'][:20]}; use {allowed}"
+    return failure.status_code, kind, message, None
+
+
+def _suggestion(scope: Scope) -> str:
+    """The route that was probably meant."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))[:NAME_CHARS]
+    routes: Mapping[str, Any] = (scope["app"].openapi_schema or {}).get("paths", {})
+    known = [route for route in routes if "{" not in route]
+    near = [path.rstrip("/")] if path.rstrip("/") in known else get_close_matches(path, known, 1)
+    return f"; did you mean {near[0]}?" if near else "; GET /docs lists them"
+
+
+def render(
+    scope: Scope, status: int, kind: str, message: str, param: str | None, headers: Mapping[str, str]
+) -> Response:
+    """In the one shape, or in the protocol's."""
+    if scope["path"].removeprefix(scope.get("root_path", "")).startswith("/v2"):
+        body: object = {"error": message}
+    else:
+        error = {
+            "type": kind,
+            "message": message,
+            "param": param,
+            "request_id": scope["state"]["request_id"],
+        }
+        body = {"error": error}
+    # ASCII, so that a lone surrogate in a field's name cannot break the answer.
+    return Response(json.dumps(body).encode("ascii"), status, headers, "application/json")
+
+
+def parse(model: type[Model], body: bytes) -> Model:
+    """A request's body as `model`; what is wrong with it is said in our words and never quotes it."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as invalid:
+        raise input_error(invalid) from None
+
+
+def validate(model: type[Model], document: object) -> Model:
+    """The same for a document that is parsed already."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as invalid:
+        raise input_error(invalid) from None
+
+
+def input_error(problems: ValidationError | Sequence[Mapping[str, Any]]) -> MalformedInput | InvalidInput:
+    """What pydantic complains of, in our words. The body is never quoted, only names of fields are."""
+    if isinstance(problems, ValidationError):
+        if problems.error_count() > MANY_FAULTS:
+            return InvalidInput(f"the body is wrong in {problems.error_count()} places")
+        problems = problems.errors(include_url=False, include_input=False, include_context=False)
+    unknown = [_param(each["loc"]) for each in problems if each["type"] == "extra_forbidden"]
+    for problem in problems:
+        if problem["type"] == "missing":
+            param = _param(problem["loc"]) or None
+            sent = f"; you sent {', '.join(f'`{name}`' for name in unknown)}"[:NAME_CHARS] if unknown else ""
+            return InvalidInput(f"`{param or 'the body'}` is required{sent}", param=param)
+    # The deepest complaint: of a union it is the one about the branch that was meant.
+    problem = max(problems, key=lambda each: len(each["loc"]))
+    if problem["type"] == "json_invalid":
+        told = problem["msg"].replace("JSON decode error", "Invalid JSON")  # FastAPI's words and pydantic's
+        return MalformedInput(told[:300].replace("Invalid JSON", "the body is not JSON"))
+    param = _param(problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return InvalidInput("an unknown field", param=param[:NAME_CHARS])
+    what = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return InvalidInput(
+        f"{param or 'the body'} {what}" if what != problem["msg"] else what, param=param or None
+    )
+
+
+def _param(location: Sequence[str | int]) -> str:
+    """`("body", "input", "list[str]", 0)` is input[0]: where FastAPI looked, and which branch of a union it
+    tried, is not the caller's business."""
+    if location and location[0] in ("body", "query", "path", "header", "cookie"):
+        location = location[1:]
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif not path:
+            path = part
+        elif part not in ("str", "list[str]"):
+            path += f".{part}"
+    return path

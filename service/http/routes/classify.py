@@ -1,0 +1,140 @@
+"""POST /classify: texts in, labels and their exact reasons out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from service.engine.registry import Registry
+from service.errors import InvalidInput, TooLarge
+from service.http import examples
+from service.http.bytes_route import BytesRoute, Pieces, reply
+from service.http.dependencies import ServiceOf, by_name
+from service.http.documents import each_in_turn
+from service.http.numbers import PIECE, WHOLE
+from service.lifecycle import Service
+from service.schemas import ClassifyRequest, ClassifyResponse
+from service.settings import Settings
+from service.texts.runs import How, size_of
+
+AT_ONCE = 2048  # tokens whose answer is written in one step
+
+router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
+
+
+@router.post(
+    "/classify",
+    response_model=ClassifyResponse,
+    responses=examples.answers(examples.CLASSIFIED),
+    openapi_extra=examples.body(examples.CLASSIFY),
+    summary="Label texts, and say exactly why",
+)
+async def classify(body: ClassifyRequest, request: Request, service: ServiceOf) -> Response:
+    """`logit = bias + sum of cluster contributions = bias + sum of word contributions`: this is how the model
+    decides, not an approximation, and the numbers as printed add up. Spans are offsets into the text as
+    sent, in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by the cluster's
+    |contribution|.
+    """
+    size = len(body.input) if isinstance(body.input, str) else sum(map(len, body.input))
+    if size <= WHOLE:
+        name, how, texts = choose(body, service.registry, service.settings)
+    else:  # to see that a text is not blank may mean to read it to its end
+        name, how, texts = await asyncio.to_thread(choose, body, service.registry, service.settings)
+    answered = await answer(service, request.scope["state"], body, name, how, texts)
+    if answered["usage"]["tokens"] <= AT_ONCE:
+        return reply(orjson.dumps(answered))
+    blocks = await write_blocks(answered)
+    return reply(blocks[0]) if len(blocks) == 1 else Pieces(each_in_turn(blocks))
+
+
+async def answer(
+    service: Service, state: dict[str, Any], asked: ClassifyRequest, name: str, how: How, texts: Sequence[str]
+) -> dict[str, Any]:
+    """Queue the texts and put the results together. The request's `state` has its id and takes its stages."""
+    began = time.perf_counter()
+    results = await service.texts.submit(how, [(text, size_of(text)) for text in texts])
+    state["stages"] = [("queue and inference", began, time.perf_counter())]
+    return answer_of(state["request_id"], name, results, single=texts is not asked.input)
+
+
+def choose(
+    request: ClassifyRequest, registry: Registry, settings: Settings
+) -> tuple[str, How, Sequence[str]]:
+    """The name of the model that is asked, how it is to run, and the texts."""
+    if request.trajectory and request.explain != "full":
+        raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
+    name = request.model or settings.default_model
+    model = registry.find(name, "sentiment")
+    given = request.input
+    texts = [given] if isinstance(given, str) else given
+    check_texts(texts, settings, "input", single=given is not texts)
+    how = How(model, request.explain, request.trajectory, request.truncate, request.spans)
+    return name, how, texts
+
+
+def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
+    """Refuse what is too many, too long or empty, by name."""
+    if not texts:
+        raise InvalidInput(f"{param} is empty", param=param)
+    if len(texts) > settings.max_client_batch_size:
+        problem = f"more than {settings.max_client_batch_size} texts (MAX_CLIENT_BATCH_SIZE)"
+        raise TooLarge(problem, param=param)
+    for index, text in enumerate(texts):
+        if not text or text.isspace():
+            raise InvalidInput("the text is empty", param=_place(param, index, single))
+        if len(text) > settings.max_text_chars:
+            problem = (
+                f"the text has {len(text)} characters, more than {settings.max_text_chars} (MAX_TEXT_CHARS)"
+            )
+            raise TooLarge(problem, param=_place(param, index, single))
+
+
+def answer_of(
+    request_id: str, model: str, results: Sequence[dict[str, Any] | Exception], *, single: bool
+) -> dict[str, Any]:
+    data: list[dict[str, Any]] = []
+    for index, result in enumerate(results):
+        if isinstance(result, TooLarge):
+            raise TooLarge(result.message, param=_place("input", index, single))
+        if isinstance(result, Exception):
+            raise result
+        data.append({"index": index, **result})
+    tokens = sum([each["tokens"] for each in data])
+    return {
+        "id": request_id,
+        "model": model,
+        "usage": {"texts": len(data), "tokens": tokens},
+        "data": data,
+    }
+
+
+async def write_blocks(answer: dict[str, Any]) -> list[bytes]:
+    """The answer text by text, each let go of once it is written: others have their turn in between.
+
+    Writing all words of a hundred long texts in one step takes a second, and so does freeing them.
+    """
+    data = answer.pop("data")
+    blocks: list[bytes] = []
+    block = orjson.dumps(answer)[:-1] + b',"data":['
+    for entry in data:
+        block += orjson.dumps(entry) + b","
+        for part in entry.values():
+            if isinstance(part, list):
+                part.clear()
+        if len(block) > PIECE:
+            blocks.append(block)
+            block = b""
+            await asyncio.sleep(0)
+    if not block:
+        block = blocks.pop()
+    return [*blocks, block[:-1] + b"]}"]
+
+
+def _place(param: str, index: int, single: bool) -> str:
+    return param if single else f"{param}[{index}]"

@@ -1,0 +1,94 @@
+"""POST /control: a wish about the leaders in, the matrix A that makes it true out."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from service.errors import InvalidInput
+from service.http import examples
+from service.http.bytes_route import BytesRoute, Raw, reply
+from service.http.dependencies import RequestId, ServiceOf, by_name
+from service.http.documents import write_document
+from service.http.numbers import Array, read_document, read_rows
+from service.http.problems import validate
+from service.http.routes import dynamics
+from service.lifecycle import Service
+from service.schemas import ControlRequest, ControlResponse, ControlWish
+
+if TYPE_CHECKING:
+    from service.clouds.control import Control
+    from service.clouds.dynamics import Run
+    from service.clouds.proof import Steps
+
+SHARE = 0.8  # of the request's time: then the best that was found is the answer
+router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
+
+
+@router.post(
+    "/control",
+    response_model=ControlResponse,
+    responses=examples.answers({**examples.CONTROLLED, "dynamics": examples.RESULT}),
+    openapi_extra=examples.body(examples.CONTROL),
+    summary="Find the matrix A under which tokens end where they are wanted",
+)
+async def control(body: Raw[ControlRequest], service: ServiceOf, request_id: RequestId) -> Response:
+    """`assignment` says for each token which leader it shall end at; `leaders` only which tokens shall lead.
+    The answer is a matrix that is proved to do so, with the dynamics run under it; or a certificate that none
+    does; or, rarely, that neither could be proved (`feasible` is null).
+    """
+    async with service.clouds.place() as place:
+        work = await place.step(lambda: _start(body.content, service))
+        found = await place.follow(work)
+        parts = await place.collect(write_document({"id": request_id, **answer(found)}))
+    return reply(b"".join(parts))
+
+
+def _start(body: bytes, service: Service) -> Steps[Control]:
+    """Read and check a request, in the lane's thread."""
+    from service.clouds.control import control as solve
+
+    settings = service.settings
+    document = read_document(body, "points")
+    limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
+    points = read_rows(document.pop("points", None), "points", **limits)
+    wish = validate(ControlWish, document)
+    if (wish.assignment is None) == (wish.leaders is None):
+        raise InvalidInput("give either assignment or leaders", param="assignment")
+    assignment = None if wish.assignment is None else _by_index(wish.assignment)
+
+    def run(points: Array, A: Array) -> Run:
+        from service.clouds.dynamics import Parameters
+
+        model = service.registry.find(dynamics.MODEL, "dynamics")
+        layers = min(1000, settings.max_layers)
+        started: Run = model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
+        return started
+
+    return solve(points, assignment, wish.leaders, run, SHARE * settings.request_timeout_s)
+
+
+def answer(found: Control) -> dict[str, Any]:
+    """A solution in the words of the contract."""
+    document = {field.name: getattr(found, field.name) for field in fields(found)}
+    document = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in document.items()}
+    if found.certificate is not None:
+        names = ("token", "leader", "rival", "weight")  # weights may have more digits than a JSON number
+        terms = ((*pair, str(weight)) for *pair, weight in found.certificate)
+        document["certificate"] = [dict(zip(names, term, strict=True)) for term in terms]
+    if found.dynamics is not None:
+        document["dynamics"] = dynamics.answer(found.dynamics)
+    return document
+
+
+def _by_index(assignment: dict[str, int]) -> dict[int, int]:
+    try:
+        return {int(token): leader for token, leader in assignment.items()}
+    except ValueError:
+        raise InvalidInput(
+            "the names in assignment should be indices of points", param="assignment"
+        ) from None

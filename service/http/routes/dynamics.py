@@ -1,0 +1,254 @@
+"""POST /dynamics: a cloud in, its leaders, clusters and limits out: whole, as arrays, or line by line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from service.engine.capacity import Holding
+from service.errors import DeadlineExceeded, HardmaxError, InvalidInput, MalformedInput
+from service.http import examples
+from service.http.arrays import read_npy, write_npz
+from service.http.bytes_route import JSON, NDJSON, NPY, NPZ, BytesRoute, Pieces, Raw, reply, wanted
+from service.http.dependencies import RequestId, ServiceOf, by_name
+from service.http.documents import Records, each_in_turn, write_document
+from service.http.numbers import WHOLE, read_document, read_rows
+from service.http.problems import input_error, status_of, validate
+from service.lifecycle import Service
+from service.schemas import DynamicsParameters, DynamicsRequest, DynamicsResponse
+
+if TYPE_CHECKING:
+    from service.clouds.dynamics import Dynamics, Parameters, Result, Run
+
+MODEL = "dynamics"  # the bundle that runs clouds
+NUMBER_BYTES = 8  # of a number in an answer, at least
+
+router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
+QUERY = [
+    {
+        "name": name,
+        "in": "query",
+        "description": f"With an npy body: {field.description}",
+        "schema": {"type": "string"},
+    }
+    for name, field in DynamicsParameters.model_fields.items()
+]
+
+
+@router.post(
+    "/dynamics",
+    response_model=DynamicsResponse,
+    responses=examples.answers({"id": examples.ID, **examples.RESULT}, NPZ, NDJSON),
+    openapi_extra={**examples.body(examples.DYNAMICS, NPY), "parameters": QUERY},
+    summary="Run a cloud to its certified end",
+)
+async def dynamics(
+    body: Raw[DynamicsRequest], request: Request, service: ServiceOf, request_id: RequestId
+) -> Response:
+    """Send JSON, or the array itself as `application/x-npy` with the parameters in the query. Accept
+    `application/x-npz` for arrays, or `application/x-ndjson` for a line a chunk of layers and the result
+    last. A client that leaves stops the work.
+    """
+    answer_as = wanted(request, JSON, NPZ, NDJSON)
+    model: Dynamics = service.registry.find(MODEL, "dynamics")
+    if answer_as == NDJSON:
+        return await _stream(_lines(request, service, model, body))
+    async with service.clouds.place() as place:
+        run, parameters = await place.step(
+            lambda: _start(service, model, body, request.scope["query_string"])
+        )
+        while await place.step(lambda: next(run, None)) is not None:
+            pass
+        form = npz if answer_as == NPZ else pieces
+        holding = Holding(service.room)
+        try:
+            parts = await place.collect(form(request_id, run.result, parameters.include), holding.add)
+        except BaseException:
+            holding.give_back()
+            raise
+    if sum(map(len, parts)) <= WHOLE:
+        holding.give_back()
+        return reply(b"".join(parts), answer_as)
+    return Pieces(each_in_turn(parts), answer_as, holding.give_back)
+
+
+def _start(
+    service: Service, model: Dynamics, body: Raw[DynamicsRequest], query: bytes
+) -> tuple[Run, DynamicsParameters]:
+    """Read and check a request, in the lane's thread."""
+    settings = service.settings
+    limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
+    if body.media_type == NPY:
+        points = read_npy(body.content, "points", **limits)
+        parameters = _from_query(query)
+    else:
+        document = read_document(body.content, "points")
+        if "points" not in document:
+            raise InvalidInput("points is required", param="points")
+        points = read_rows(document.pop("points"), "points", **limits)
+        parameters = validate(DynamicsParameters, document)
+    if "max_layers" not in parameters.model_fields_set:
+        allowed = min(parameters.max_layers, settings.max_layers)
+        parameters = parameters.model_copy(update={"max_layers": allowed})
+    if parameters.stop == "never" and "trajectory" in parameters.include:
+        kept = parameters.max_layers // parameters.trajectory_every + 1
+        service.room.check_answer(NUMBER_BYTES * kept * points.size)
+    return model.start(points, as_parameters(parameters)), parameters
+
+
+async def _stream(lines: AsyncGenerator[bytes]) -> Response:
+    """The first line is computed before the status is sent: a bad request is refused, not streamed."""
+    first = await anext(lines)
+
+    async def stream() -> AsyncGenerator[bytes]:
+        async with aclosing(lines):
+            yield first
+            async for line in lines:
+                yield line
+
+    return Pieces(stream(), NDJSON)
+
+
+async def _lines(
+    request: Request, service: Service, model: Dynamics, body: Raw[DynamicsRequest]
+) -> AsyncGenerator[bytes]:
+    visit, name = request.state.visit, request.state.request_id
+    async with service.clouds.place() as place:
+        run, parameters = await place.step(
+            lambda: _start(service, model, body, request.scope["query_string"])
+        )
+        holding = Holding(service.room)
+        try:
+            while (progress := await place.step(lambda: next(run, None))) is not None:
+                yield to_json({"progress": progress}) + b"\n"
+            parts = await place.collect(pieces(name, run.result, parameters.include), holding.add)
+            for part in parts[:-1]:
+                yield part
+            yield parts[-1] + b"\n"
+        except asyncio.CancelledError:
+            if not isinstance(visit.ended_by, DeadlineExceeded):
+                raise
+            visit.resume()
+            yield _last_words(visit.ended_by, name)
+        except HardmaxError as failure:
+            yield _last_words(failure, name)
+        finally:
+            holding.give_back()
+
+
+def as_parameters(wire: DynamicsParameters) -> Parameters:
+    """The wire's parameters as the domain's."""
+    from service.clouds.dynamics import Parameters
+
+    fields = wire.model_dump()
+    fields["include"] = frozenset(wire.include)
+    if wire.A is not None:
+        fields["A"] = read_rows(wire.A, "A", max_rows=len(wire.A), max_columns=len(wire.A))
+    return Parameters(**fields)
+
+
+def answer(result: Result, include: Sequence[str] = ("assignment",)) -> dict[str, Any]:
+    """A result in the words of the contract. What may be long stays arrays: see `write_document`."""
+    leaders, clusters = result.leaders, result.clusters
+    document: dict[str, Any] = {
+        "n": result.n,
+        "d": result.d,
+        "alpha": result.alpha,
+        "status": result.status,
+        "layers": result.layers,
+        "certified_layer": result.certified_layer,
+        "margin": result.margin,
+        "leaders": Records(
+            index=leaders.index,
+            since_layer=leaders.since_layer,
+            point=leaders.point,
+            followers=leaders.followers,
+            cluster=leaders.cluster,
+        ),
+        "clusters": Records(
+            id=np.arange(len(clusters)),
+            kind=np.where(clusters.tie, "tie", "leader"),
+            leaders=clusters.leaders,
+            limit=clusters.limit,
+            size=clusters.size,
+        ),
+    }
+    if "assignment" in include:
+        document["assignment"] = result.assignment
+    if "limits" in include:
+        document["limits"] = result.limits
+    if "polytope" in include:
+        document["polytope"] = {"vertices": result.vertices}
+    if "trajectory" in include:
+        assert result.trajectory is not None
+        kept = result.trajectory
+        document["trajectory"] = {"layers": kept.layers, "points": list(kept.points)}
+    return document
+
+
+def pieces(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
+    """The answer as JSON text in pieces, so that no step of writing it holds up others."""
+    yield from write_document({"id": request_id, **answer(result, include)})
+
+
+def npz(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
+    """The answer's arrays, and its summary as JSON in the array `summary`."""
+    document = answer(result, ())
+    summary = {name: value for name, value in document.items() if not isinstance(value, Records)}
+    arrays: dict[str, Any] = {
+        "leaders": result.leaders.index,
+        "since_layer": result.leaders.since_layer,
+        "cluster_limits": result.clusters.limit,
+        "cluster_sizes": result.clusters.size,
+        "summary": np.array(to_json({"id": request_id, **summary}).decode()),
+    }
+    if "assignment" in include:
+        arrays["assignment"] = result.assignment
+    if "limits" in include:
+        arrays["limits"] = result.limits
+    if "polytope" in include:
+        arrays["vertices"] = result.vertices
+    if result.trajectory is not None:
+        arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
+    yield from write_npz(arrays)
+
+
+def _from_query(query: bytes) -> DynamicsParameters:
+    """Parameters beside an npy body: A as JSON, include separated by commas or repeated."""
+    try:
+        given = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise MalformedInput("the query is not what a URL may hold") from None
+    document: dict[str, Any] = {}
+    for name, value in given:
+        if name == "include":
+            document.setdefault(name, []).extend(part for part in value.split(",") if part)
+        elif name == "A":
+            document[name] = _matrix(value)
+        else:
+            document[name] = value
+    try:
+        return DynamicsParameters.model_validate(document, strict=False)
+    except ValidationError as invalid:
+        raise input_error(invalid) from None
+
+
+def _matrix(text: str) -> Any:
+    return read_document(b'{"A":' + text.encode() + b"}", "A").get("A")
+
+
+def _last_words(failure: HardmaxError, request_id: str) -> bytes:
+    """An error in the middle of a stream: the status is sent long ago, the last line says it."""
+    status, kind = status_of(failure)
+    message = failure.message if status != 500 else "the service failed on this request"
+    error = {"type": kind, "message": message, "param": failure.param, "request_id": request_id}
+    return to_json({"error": error}) + b"\n"

@@ -1,0 +1,122 @@
+"""What clients of other servers speak: inference endpoints at `/`, text-embeddings-inference at `/predict`.
+
+    huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000").text_classification("A superb film.")
+
+Both give label and score and no reason: that is what /classify is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from service.errors import InvalidInput, TooLarge
+from service.http import examples
+from service.http.bytes_route import BytesRoute, reply
+from service.http.dependencies import ServiceOf, by_name
+from service.http.numbers import WHOLE
+from service.http.routes.classify import check_texts
+from service.lifecycle import Service
+from service.schemas import EndpointRequest, LabelScore, PredictRequest
+from service.texts.runs import How, size_of
+
+Answer = dict[str, Any]
+
+router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["other clients"])
+ENDPOINT: dict[str, Any] = {
+    "response_model": list[list[LabelScore]],
+    "responses": examples.answers([examples.SCORES]),
+    "openapi_extra": examples.body(examples.ENDPOINT),
+}
+
+
+@router.post("/", summary="Label texts as an inference endpoint does", **ENDPOINT)
+async def endpoint(body: EndpointRequest, service: ServiceOf) -> Response:
+    """For `huggingface_hub.InferenceClient(base_url=..)` and what speaks to inference endpoints: a list of
+    labels and scores for each text, the best first, by the default model.
+    """
+    return await _endpoint(body, service, service.settings.default_model)
+
+
+@router.post("/models/{name}", summary="The same by a model of one's choice", **ENDPOINT)
+async def endpoint_of_model(body: EndpointRequest, service: ServiceOf, name: str) -> Response:
+    """The base URL of a client then ends in `/models/NAME`."""
+    return await _endpoint(body, service, name)
+
+
+@router.post(
+    "/predict",
+    response_model=list[LabelScore] | list[list[LabelScore]],
+    responses=examples.answers(examples.SCORES),
+    openapi_extra=examples.body(examples.PREDICT),
+    summary="Label texts as text-embeddings-inference does",
+)
+async def predict(body: PredictRequest, service: ServiceOf) -> Response:
+    """One text gives one list of labels and scores, the best first; several give a list of such lists."""
+    texts = _texts(body.inputs)
+    single = isinstance(body.inputs, str)
+    answers = await _classify(service, service.settings.default_model, texts, single, body.truncate)
+    ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
+    return reply(orjson.dumps(ranked[0] if single else ranked))
+
+
+async def _endpoint(body: EndpointRequest, service: Service, name: str) -> Response:
+    single = isinstance(body.inputs, str)
+    answers = await _classify(service, name, _texts(body.inputs), single, truncate=True)
+    parameters = body.parameters
+    if parameters.function_to_apply == "sigmoid" and len(answers[0]["probs"]) > 2:
+        problem = "the labels of this model exclude each other: ask for softmax or none"
+        raise InvalidInput(problem, param="parameters.function_to_apply")
+    raw = parameters.function_to_apply == "none"
+    return reply(orjson.dumps([_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]))
+
+
+def _texts(inputs: str | Sequence[str | Sequence[str]]) -> list[str]:
+    """The texts, however they are nested: text-embeddings-inference puts each in a list of its own."""
+    if isinstance(inputs, str):
+        return [inputs]
+    texts = []
+    for index, each in enumerate(inputs):
+        if not isinstance(each, str) and len(each) != 1:
+            raise InvalidInput("a pair of texts: this model reads one", param=f"inputs[{index}]")
+        texts.append(each if isinstance(each, str) else each[0])
+    return texts
+
+
+async def _classify(
+    service: Service, name: str, texts: Sequence[str], single: bool, truncate: bool
+) -> list[Answer]:
+    settings = service.settings
+    model = service.registry.find(name, "sentiment")
+    if sum(map(len, texts)) <= WHOLE:
+        check_texts(texts, settings, "inputs", single=single)
+    else:
+        await asyncio.to_thread(check_texts, texts, settings, "inputs", single=single)
+    how = How(model, "none", False, truncate, "codepoints")
+    answers: list[Answer] = []
+    for index, result in enumerate(
+        await service.texts.submit(how, [(text, size_of(text)) for text in texts])
+    ):
+        if isinstance(result, TooLarge):
+            raise TooLarge(result.message, param="inputs" if single else f"inputs[{index}]")
+        if isinstance(result, Exception):
+            raise result
+        answers.append(result)
+    return answers
+
+
+def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, str | float]]:
+    """Labels and their scores, the best first. Raw scores are those of which softmax makes the others."""
+    scores: dict[str, float] = answer["probs"]
+    if raw:
+        logit = answer["logit"]
+        if not isinstance(logit, dict):
+            logit = dict(zip(scores, (-logit / 2, logit / 2), strict=True))
+        scores = logit
+    best = sorted(scores.items(), key=lambda pair: -pair[1])[:top_k]
+    return [{"label": label, "score": score} for label, score in best]

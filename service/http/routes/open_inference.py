@@ -1,0 +1,292 @@
+"""The Open Inference Protocol (/v2), as Triton, KServe and their clients speak it.
+
+Models of kind sentiment take a BYTES tensor `text` and give `label` (BYTES), `score` and `logit` (FP32).
+Tensors travel as JSON or, with the binary tensor extension, behind the JSON of which `Inference-Header-
+Content-Length` tells the length. A version in the path must be the one that is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from service import __version__
+from service.engine.registry import Entry
+from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, TooLarge
+from service.http import examples
+from service.http.bytes_route import BINARY, JSON, NO_STORE, BytesRoute, Raw, reply
+from service.http.dependencies import ServiceOf, by_name
+from service.http.numbers import WHOLE
+from service.http.routes.classify import check_texts
+from service.http.texts import TextReader
+from service.lifecycle import Service
+from service.schemas import (
+    InferRequest,
+    InferResponse,
+    ModelMetadata,
+    ProtocolError,
+    ServerMetadata,
+    TensorMetadata,
+)
+from service.texts.runs import How, logit_of, size_of
+
+HEADER_LENGTH = "inference-header-content-length"
+INPUT = "text"
+DIMENSIONS = 32  # of a tensor: as many as numpy and Triton's clients have
+OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32"}
+VERSION = "/models/{name}/versions/{version}"
+
+
+class ProtocolRoute(BytesRoute):
+    untyped = JSON  # Triton's clients send no media type
+
+
+router = APIRouter(generate_unique_id_function=by_name, route_class=ProtocolRoute, prefix="/v2", tags=["v2"])
+
+
+def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return examples.answers(failing=statuses, errors=ProtocolError)
+
+
+ANSWERS = examples.answers(examples.INFERRED, BINARY, errors=ProtocolError)
+REQUEST = {
+    **examples.body(examples.INFER, BINARY),
+    "parameters": [
+        {
+            "name": HEADER_LENGTH,
+            "in": "header",
+            "description": "With the binary tensor extension: bytes of JSON before the tensors.",
+            "schema": {"type": "integer"},
+        }
+    ],
+}
+
+
+@router.get("", responses=failing(401), summary="Name, version and extensions of the server")
+async def server_metadata() -> ServerMetadata:
+    return ServerMetadata(name="hardmax", version=__version__, extensions=["binary_tensor_data"])
+
+
+@router.get(
+    "/health/live", response_class=Response, responses=failing(503), summary="Whether the server lives"
+)
+async def server_live(service: ServiceOf) -> Response:
+    if not service.healthy():
+        raise NotReady("the inference thread does not answer")
+    return reply(b"")
+
+
+@router.get(
+    "/health/ready",
+    response_class=Response,
+    responses=failing(503),
+    summary="Whether the server takes traffic",
+)
+async def server_ready(service: ServiceOf) -> Response:
+    if reason := service.unready():
+        raise NotReady(reason)
+    return reply(b"")
+
+
+@router.get("/models/{name}", responses=failing(401, 404, 422), summary="The tensors of a model")
+async def model_metadata(service: ServiceOf, name: str) -> ModelMetadata:
+    return _metadata(_entry(service, name))
+
+
+@router.get(
+    "/models/{name}/ready",
+    response_class=Response,
+    responses=failing(401, 404, 422, 503),
+    summary="Whether a model can infer",
+)
+async def model_ready(service: ServiceOf, name: str) -> Response:
+    _entry(service, name)
+    return await server_ready(service)
+
+
+@router.post(
+    "/models/{name}/infer",
+    response_model=InferResponse,
+    responses=ANSWERS,
+    openapi_extra=REQUEST,
+    summary="Label texts by the Open Inference Protocol",
+)
+async def infer(body: Raw[InferRequest], request: Request, service: ServiceOf, name: str) -> Response:
+    """With or without the binary tensor extension."""
+    return await _infer(_entry(service, name), body, request, service)
+
+
+@router.get(VERSION, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
+async def version_metadata(service: ServiceOf, name: str, version: str) -> ModelMetadata:
+    return _metadata(_entry(service, name, version))
+
+
+@router.get(
+    f"{VERSION}/ready",
+    response_class=Response,
+    responses=failing(401, 404, 422, 503),
+    summary="Whether a version can infer",
+)
+async def version_ready(service: ServiceOf, name: str, version: str) -> Response:
+    _entry(service, name, version)
+    return await server_ready(service)
+
+
+@router.post(
+    f"{VERSION}/infer",
+    response_model=InferResponse,
+    responses=ANSWERS,
+    openapi_extra=REQUEST,
+    summary="Label texts with a version of a model",
+)
+async def version_infer(
+    body: Raw[InferRequest], request: Request, service: ServiceOf, name: str, version: str
+) -> Response:
+    return await _infer(_entry(service, name, version), body, request, service)
+
+
+def _entry(service: Service, name: str, version: str | None = None) -> Entry:
+    entry = service.registry.entries.get(name)
+    if entry is None or (version is not None and version not in (entry.version, entry.version[:12])):
+        raise NotFound("no model has this name and version")
+    return entry
+
+
+def _metadata(entry: Entry) -> ModelMetadata:
+    reads_text = entry.kind == "sentiment"
+    inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
+    outputs = [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in OUTPUTS.items()]
+    return ModelMetadata(
+        name=entry.name,
+        versions=[entry.version[:12]],
+        platform="onnxruntime_onnx",
+        inputs=inputs if reads_text else [],
+        outputs=outputs if reads_text else [],
+    )
+
+
+async def _infer(entry: Entry, body: Raw[InferRequest], request: Request, service: Service) -> Response:
+    reader: TextReader = request.app.state.reader
+    document, tensors = _split(body, request.headers.get(HEADER_LENGTH))
+    asked = await reader.read(InferRequest, document)
+    if entry.kind != "sentiment":
+        raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
+    texts, shape = await _texts_of(service, reader, asked, tensors)
+    wanted = _wanted(asked)
+    how = How(entry.model, "none", False, True, "codepoints")
+    results = await service.texts.submit(how, [(text, size_of(text)) for text in texts])
+    answers = []
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+        answers.append(result)
+    return _answer(entry, asked, wanted, answers, shape)
+
+
+async def _texts_of(
+    service: Service, reader: TextReader, request: InferRequest, tensors: memoryview
+) -> tuple[list[str], list[int]]:
+    """The texts in the request's one input."""
+    if [tensor.name for tensor in request.inputs] != [INPUT] or request.inputs[0].datatype != "BYTES":
+        raise InvalidInput('expected one input, "text", of datatype BYTES')
+    tensor = request.inputs[0]
+    if len(tensor.shape) > DIMENSIONS:
+        raise InvalidInput(f"the shape has more than {DIMENSIONS} dimensions")
+    count = int(np.prod(tensor.shape, dtype=object))
+    if not 1 <= count <= service.settings.max_client_batch_size:
+        limit = service.settings.max_client_batch_size
+        raise TooLarge(f"expected 1 to {limit} texts (MAX_CLIENT_BATCH_SIZE)")
+    size = tensor.parameters.get("binary_data_size")
+    if size is None:
+        texts = _flatten(tensor.data)
+    elif size == len(tensors):
+        texts = await reader.read_elements(tensors, count)
+    else:
+        raise MalformedInput("binary_data_size is not the size of the data that follow")
+    if len(texts) != count:
+        raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
+    if sum(map(len, texts)) <= WHOLE:
+        check_texts(texts, service.settings, INPUT, single=False)
+    else:
+        await asyncio.to_thread(check_texts, texts, service.settings, INPUT, single=False)
+    return texts, tensor.shape
+
+
+def _split(body: Raw[InferRequest], announced: str | None) -> tuple[bytes, memoryview]:
+    """The JSON part of a body, and the tensors behind it."""
+    content = body.content
+    if announced is None:
+        if body.media_type == BINARY:
+            raise MalformedInput("an octet stream needs Inference-Header-Content-Length")
+        return content, memoryview(b"")
+    if not announced.isdecimal() or len(announced) > 12 or int(announced) > len(content):
+        raise MalformedInput("Inference-Header-Content-Length is not the length of the JSON part")
+    length = int(announced)
+    return content[:length], memoryview(content)[length:]
+
+
+def _flatten(data: object) -> list[str]:
+    texts: list[str] = []
+    waiting = [data]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
+        else:
+            raise InvalidInput('data of "text" should be strings')
+    return texts
+
+
+def _wanted(request: InferRequest) -> dict[str, bool]:
+    """Names of the outputs to give, and whether as binary."""
+    default = bool(request.parameters.get("binary_data_output", False))
+    if not request.outputs:
+        return dict.fromkeys(OUTPUTS, default)
+    for output in request.outputs:
+        if output.name not in OUTPUTS:
+            raise InvalidInput(f"there is no such output; there are {', '.join(OUTPUTS)}")
+    return {output.name: bool(output.parameters.get("binary_data", default)) for output in request.outputs}
+
+
+def _answer(
+    entry: Entry,
+    request: InferRequest,
+    wanted: dict[str, bool],
+    results: Sequence[dict[str, Any]],
+    shape: list[int],
+) -> Response:
+    outputs: list[dict[str, Any]] = []
+    tensors = b""
+    for name, binary in wanted.items():
+        values = [logit_of(result) if name == "logit" else result[name] for result in results]
+        output: dict[str, Any] = {"name": name, "datatype": OUTPUTS[name], "shape": shape}
+        if binary:
+            data = (
+                _write_bytes(list(map(str, values))) if name == "label" else np.array(values, "<f4").tobytes()
+            )
+            output["parameters"] = {"binary_data_size": len(data)}
+            tensors += data
+        else:
+            output["data"] = values
+        outputs.append(output)
+    head: dict[str, Any] = {"model_name": entry.name, "model_version": entry.version[:12], "outputs": outputs}
+    if request.id is not None:
+        head["id"] = request.id
+    text = to_json(head)
+    if not tensors:
+        return reply(text)
+    return reply(text + tensors, BINARY, {**NO_STORE, HEADER_LENGTH: str(len(text))})
+
+
+def _write_bytes(values: Sequence[str]) -> bytes:
+    parts = [value.encode() for value in values]
+    return b"".join(struct.pack("<I", len(part)) + part for part in parts)

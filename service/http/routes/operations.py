@@ -1,0 +1,97 @@
+"""What operators ask: is it alive, is it ready, what is it, what does it serve, how is it doing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from service import __version__
+from service.engine.registry import Entry
+from service.errors import NotFound, NotReady
+from service.http import examples
+from service.http.bytes_route import reply
+from service.http.dependencies import ServiceOf, by_name
+from service.lifecycle import Service
+from service.observe.metrics import CONTENT_TYPE
+from service.schemas import Health, Info, Limits, ModelCard, ModelList, Ready, RefusedBundle
+
+router = APIRouter(generate_unique_id_function=by_name, tags=["operations"])
+OPEN: dict[str, Any] = {"security": [{}]}  # by default these need no key: see PUBLIC_PATHS
+
+
+@router.get(
+    "/health",
+    responses=examples.answers(failing=(503,)),
+    openapi_extra=OPEN,
+    summary="Whether the process lives and its inference thread answers",
+)
+async def health(service: ServiceOf) -> Health:
+    if not service.healthy():
+        raise NotReady("the inference thread does not answer")
+    return Health(status="ok")
+
+
+@router.get(
+    "/ready",
+    responses=examples.answers(failing=(503,)),
+    openapi_extra=OPEN,
+    summary="Whether models are loaded and warm, and the service is not draining",
+)
+async def ready(service: ServiceOf) -> Ready:
+    if reason := service.unready():
+        raise NotReady(reason)
+    return Ready(status="ready")
+
+
+@router.get("/info", responses=examples.answers(failing=(401,)), summary="Version, provider, limits")
+async def info(service: ServiceOf) -> Info:
+    settings = service.settings
+    return Info(
+        version=__version__,
+        provider=service.provider,
+        threads=settings.intra_op_threads,
+        default_model=settings.default_model,
+        models=list(service.registry.entries),
+        refused=[RefusedBundle(name=name, reason=why) for name, why in service.registry.refused.items()],
+        limits=Limits(**{name: getattr(settings, name) for name in Limits.model_fields}),
+    )
+
+
+@router.get("/models", responses=examples.answers(failing=(401,)), summary="The cards of all models")
+async def models(service: ServiceOf) -> ModelList:
+    return ModelList(models=[_card(service, entry) for entry in service.registry.entries.values()])
+
+
+@router.get(
+    "/models/{name}", responses=examples.answers(failing=(401, 404, 422)), summary="The card of one model"
+)
+async def model(service: ServiceOf, name: str) -> ModelCard:
+    entry = service.registry.entries.get(name)
+    if entry is None:
+        raise NotFound("no model has this name", param="name")
+    return _card(service, entry)
+
+
+@router.get(
+    "/metrics",
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    openapi_extra=OPEN,
+    response_class=Response,
+    summary="Metrics for Prometheus",
+)
+async def metrics(service: ServiceOf) -> Response:
+    return reply(service.metrics.render(), CONTENT_TYPE)
+
+
+def _card(service: Service, entry: Entry) -> ModelCard:
+    """As its maker wrote it, and what this process knows of it."""
+    return ModelCard.model_validate(
+        {
+            **entry.card,
+            "default": entry.name == service.settings.default_model,
+            "version": entry.version,
+            "loaded_at": entry.loaded_at.isoformat(timespec="seconds"),
+        }
+    )

@@ -1,0 +1,225 @@
+"""The parts of one server process and their life: load, warm, watch the models, drain, stop.
+
+Built by `create_app`, started and stopped by the application's lifespan. It contains no HTTP: routes and
+middleware are given it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from service.engine.batching import Batcher, BatchReport
+from service.engine.bundle import Bundle
+from service.engine.capacity import Places, Room
+from service.engine.lane import Lane
+from service.engine.memory import find_trim
+from service.engine.registry import Entry, Loader, Registry
+from service.errors import ConfigurationError
+from service.keys import Keys
+from service.observe.logs import AccessLog
+from service.observe.metrics import Metrics
+from service.observe.tracing import Tracer
+from service.settings import Settings, available_memory
+from service.texts.runs import is_brief, run_texts
+
+if TYPE_CHECKING:
+    from service.engine.runtime import Runtime
+    from service.texts.sentiment import Explain
+
+log = logging.getLogger(__name__)
+Loaders = Callable[["Runtime", Settings], Mapping[str, Loader]]
+
+QUEUED_BATCHES = 64  # batches' worth of tokens that may wait
+CLOUDS_WAITING = 16
+FILES = "/web/{path:path}"  # the page's files need no key: they are public anyway
+SAMPLE_S = 0.25
+LARGE = 16_000_000  # bytes of bodies after which memory is given back, once no body is here
+YOUNG = 10_000  # new objects before the garbage collector looks at them: a batch's answers are gone by then
+STUCK_AFTER_S = 120.0
+
+
+class Service:
+    """What routes are given: settings, models, queues, metrics, log, traces."""
+
+    def __init__(self, settings: Settings, loaders: Loaders | None = None) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.keys = Keys(settings.api_keys, settings.api_keys_file)
+        self.public_paths = {path.strip() for path in settings.public_paths.split(",")} | {FILES}
+        self.places = Places(settings.max_concurrent_requests)  # for requests with a body, once it is whole
+        self.reading_places = Places(settings.max_concurrent_requests)  # for the others
+        self.room = Room(settings.payload_limit_bytes, settings.payload_total_bytes)
+        self.registry = Registry(settings.model_folders, {})
+        self.provider = settings.provider
+        self.draining = False  # it stops: what comes is still answered, then its connection closed
+        self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
+        self.texts: Batcher[str, dict[str, Any]] = Batcher(
+            partial(run_texts, tokenised=self.metrics.tokenise.observe),
+            budget=settings.max_batch_tokens,
+            bound=QUEUED_BATCHES * settings.max_batch_tokens,
+            brief=is_brief,
+            report=self._batch_ran,
+            failed=self.failed.set,
+        )
+        self.clouds = Lane("clouds", width=1, depth=CLOUDS_WAITING)
+        quiet = settings.log_level in ("warning", "error")
+        self.access = AccessLog(settings.log_format, quiet=quiet)
+        self.tracer = Tracer.to(settings.otlp_endpoint) if settings.otlp_endpoint else None
+        self._loaders = loaders or domain_loaders
+        self._refreshing = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._started = False
+        self._has_default = False  # whether the default model was there at the start
+
+    def _batch_ran(self, report: BatchReport) -> None:
+        self.metrics.batch_ran(report.items, report.tokens, report.waited_s, report.ran_s)
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._load)
+        self.texts.start()
+        for work in (self._observe(), self._watch_models()):
+            self._tasks.append(asyncio.get_running_loop().create_task(work))
+        settle_memory()
+        self._started = True
+
+    def _load(self) -> None:
+        # Imports onnxruntime, which printing the OpenAPI document does not need.
+        from service.engine.runtime import Runtime
+
+        runtime = Runtime(self.settings.provider, self.settings.intra_op_threads)
+        self.provider = runtime.provider
+        self.registry.loaders = self._loaders(runtime, self.settings)
+        self.registry.refresh()
+        for entry in self.registry.entries.values():
+            self.metrics.model_served(entry.name, entry.kind, entry.version, True)
+        for _ in self.registry.refused:
+            self.metrics.bundle_refused()
+        missing = self.registry.why_missing(self.settings.default_model)
+        reads_texts = any(entry.kind == "sentiment" for entry in self.registry.entries.values())
+        if missing and (reads_texts or self.settings.default_model in self.registry.refused):
+            raise ConfigurationError(f"DEFAULT_MODEL: {missing}", param="DEFAULT_MODEL")
+        self._has_default = missing is None
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        self.texts.stop()
+        self.clouds.stop()
+        await asyncio.to_thread(self.access.close)
+        if self.tracer is not None:
+            await asyncio.to_thread(self.tracer.close)
+
+    async def reload(self) -> None:
+        """Read the keys and the models again; what is broken is logged, and what was served stays."""
+        try:
+            await asyncio.to_thread(self.keys.reload)
+        except ConfigurationError as failure:
+            log.error("keys not read again: %s", failure.message)
+        await self._refresh()
+
+    async def _refresh(self) -> None:
+        async with self._refreshing:
+            before = self.registry.entries
+            refused = set(self.registry.refused.items())
+            await asyncio.to_thread(self.registry.refresh)
+            after = self.registry.entries
+        for name in before.keys() | after.keys():
+            self._count_change(before.get(name), after.get(name))
+        if before is not after:
+            settle_memory()
+        for _ in set(self.registry.refused.items()) - refused:
+            self.metrics.bundle_refused()
+
+    def _count_change(self, old: Entry | None, new: Entry | None) -> None:
+        if old is not None and (new is None or new.version != old.version):
+            self.metrics.model_served(old.name, old.kind, old.version, False)
+        if new is not None and (old is None or new.version != old.version):
+            self.metrics.model_served(new.name, new.kind, new.version, True)
+
+    async def _watch_models(self) -> None:
+        """Follow MODELS_DIR. A bundle half written is refused for a moment, and taken when it is whole."""
+        from watchfiles import awatch
+
+        while True:
+            try:
+                async for _ in awatch(*self.settings.model_folders, debounce=500, step=100):
+                    await self._refresh()
+            except Exception:  # the edge of a worker loop: whatever a bundle did, the next one is still seen
+                log.exception("MODELS_DIR could not be followed; trying again")
+                await asyncio.sleep(1)
+
+    async def _observe(self) -> None:
+        """A few times a second: the gauges, and memory that can go back to the system."""
+        trim = find_trim()
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self.metrics.sample(
+                in_flight=self.places.here,
+                body_bytes=self.room.held,
+                texts_waiting=self.texts.depth,
+                clouds_waiting=self.clouds.waiting,
+                ready=self.unready() is None,
+            )
+            if self.room.passed > LARGE and not self.room.held:
+                self.room.passed = 0
+                await asyncio.to_thread(trim)
+
+    def drain(self) -> None:
+        """From now on /ready says that no more requests should come; those that come are still answered."""
+        self.draining = True
+
+    def healthy(self) -> bool:
+        return self.texts.healthy(STUCK_AFTER_S)
+
+    def unready(self) -> str | None:
+        """Why no traffic should be sent here, or None."""
+        if self.draining:
+            return "the service is stopping"
+        if not self._started:
+            return "models are being loaded"
+        if self._has_default and (missing := self.registry.why_missing(self.settings.default_model)):
+            return f"the default model is gone: {missing}"
+        return None if self.healthy() else "the inference thread does not answer"
+
+
+def settle_memory() -> None:
+    """Vocabularies are very many objects that stay: the garbage collector need not look at them again."""
+    gc.unfreeze()  # models that were replaced may go
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG)
+
+
+def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
+    """How each kind of bundle becomes a model."""
+    from service.clouds.dynamics import Dynamics, Limits
+    from service.sequences.classifier import Sequences
+    from service.texts.sentiment import Sentiment
+
+    limits = Limits(
+        settings.max_points, settings.max_dimension, settings.max_layers, max_bytes=available_memory() // 4
+    )
+
+    def sentiment(bundle: Bundle) -> Sentiment:
+        """Loaded and run once: the first inference is slow, and no caller should wait for it."""
+        model = Sentiment.load(bundle, runtime)
+        words = model.tokenise_many(["a good film and a bad film"])
+        explains: tuple[Explain, ...] = ("none", "leaders", "full")
+        for explain in explains:
+            model.classify(words, explain)
+        return model
+
+    return {
+        "sentiment": sentiment,
+        "dynamics": lambda bundle: Dynamics.load(bundle, runtime, limits),
+        "sequences": lambda bundle: Sequences.load(bundle, runtime),
+    }
