@@ -1,7 +1,8 @@
-"""Turning many small calls into few large runs; knows no HTTP, no models and no ONNX.
+"""Turns many small calls into few large runs. It contains no HTTP, no models and no ONNX.
 
 A call brings items of known size. Whenever the runner - one thread - is free it is handed what waits at
 that moment: there is no timer, so a call at rest is run at once and under load batches grow by themselves.
+A batch that takes less time than waking the thread runs where it is, on the event loop.
 
 * Items run together when their calls have the same `key` and their sizes are alike (padding stays below a
   factor of two), up to `budget` padded tokens.
@@ -24,8 +25,8 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from service.engine.gathering import Gathering
 from service.errors import NotReady, Overloaded
-from service.gathering import Gathering
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class Batch(Generic[Item, Result]):
     key: Hashable
     places: list[tuple[Call[Item, Result], int]]
     items: list[Item]
+    longest: int  # tokens of its longest item
     tokens: int
 
 
@@ -156,6 +158,7 @@ class Batcher(Generic[Item, Result]):
         *,
         budget: int,
         bound: int,
+        brief: Callable[[Any, int, int], bool] = lambda key, longest, tokens: False,
         report: Callable[[BatchReport], None] = lambda report: None,
         failed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -163,6 +166,8 @@ class Batcher(Generic[Item, Result]):
         self.bound = bound
         self.depth = 0  # items that wait
         self._tokens = 0
+        self._run = run
+        self._brief = brief
         self._report = report
         self._failed = failed
         self._calls: deque[Call[Item, Result]] = deque()
@@ -184,6 +189,11 @@ class Batcher(Generic[Item, Result]):
         """The runner lives, and its present run has not taken suspiciously long."""
         return not self._dead and self._runner.alive() and self._runner.busy_s() < stuck_after_s
 
+    @property
+    def idle(self) -> bool:
+        """Nothing runs in the thread."""
+        return self._running is None
+
     async def submit(self, key: Hashable, items: Sequence[tuple[Item, int]]) -> list[Result | Exception]:
         """For each (item, size in tokens), in order, its result or the exception that it raised."""
         if self._loop is None or self._dead:
@@ -202,11 +212,28 @@ class Batcher(Generic[Item, Result]):
         return await call.future
 
     def _next(self) -> None:
-        """Hand the runner what waits, if anything does."""
+        """Run what waits, if anything does: here if it is brief, otherwise in the runner's thread."""
         batch = self._take()
         self._running = batch
-        if batch is not None:
+        if batch is None:
+            return
+        if self._brief(batch.key, batch.longest, batch.tokens):
+            self._run_here(batch)
+        else:
             self._runner.give(batch)
+
+    def _run_here(self, batch: Batch[Item, Result]) -> None:
+        started = time.perf_counter()
+        try:
+            results = list(self._run(batch.key, batch.items))
+        except BaseException:  # noqa: BLE001  the runner finds out whose fault it is, or dies of it
+            log.warning("a batch of %d failed on the event loop; running it again", len(batch.items))
+            self._runner.give(batch)
+            return
+        self._running = None
+        self._answer(batch, results, time.perf_counter() - started)
+        if self._calls:
+            self._gathering.call()  # the loop has a turn before the rest
 
     def _take(self) -> Batch[Item, Result] | None:
         """The first call's next item and all that may run with it, one item of each call in turn."""
@@ -214,9 +241,8 @@ class Batcher(Generic[Item, Result]):
         if not self._calls:
             return None
         group = self._calls[0].group()
-        batch: Batch[Item, Result] = Batch(group[0], [], [], 0)
+        batch: Batch[Item, Result] = Batch(group[0], [], [], 0, 0)
         aside: list[Call[Item, Result]] = []
-        longest = 0
         while self._calls:
             call = self._calls[0]
             if call.future.done():
@@ -225,9 +251,10 @@ class Batcher(Generic[Item, Result]):
                 aside.append(self._calls.popleft())
             else:
                 index, item, size = call.waiting[0]
-                longest = max(longest, size)
+                longest = max(batch.longest, size)
                 if batch.items and longest * (len(batch.items) + 1) > self.budget:
                     break
+                batch.longest = longest
                 call.waiting.popleft()
                 self._calls.popleft()
                 batch.places.append((call, index))

@@ -1,24 +1,25 @@
 """The models being served, by name: loaded from bundles, replaced and removed while requests run.
 
 Readers take a snapshot and never wait. A refresh builds the next snapshot beside it and swaps it in whole:
-who began with a model keeps it. A bundle that is broken, or that cannot be loaded, is refused with its
-reason and what was served under its name stays. Knows bundles, not what models do: a loader for each kind
-is given to it.
+a request that began with a model keeps it. Each bundle fails alone: one that is broken, or that its loader
+cannot load, is refused with its reason, and what was served under its name stays. Knows bundles, not what
+models do: a loader for each kind is given to it, and returns a model that has run once.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from service.bundle import Bundle, list_bundles, read_bundle
+from service.engine.bundle import Bundle, default_of, find_bundles, read_bundle
 from service.errors import BundleError, NotFound
+from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +36,14 @@ class Entry:
     version: str
     card: Mapping[str, Any]
     model: Any
+    folder: Path
     loaded_at: datetime
     files: Fingerprint
 
 
 class Registry:
-    def __init__(self, models_dir: Path, loaders: Mapping[str, Loader]) -> None:
-        self.models_dir = models_dir
+    def __init__(self, folders: Sequence[Path], loaders: Mapping[str, Loader]) -> None:
+        self.folders = folders
         self.loaders = loaders
         self._entries: Mapping[str, Entry] = MappingProxyType({})
         self._refused: Mapping[str, str] = MappingProxyType({})
@@ -65,19 +67,19 @@ class Registry:
             raise NotFound(problem, param="model")
         return entry.model
 
-    def load(self) -> None:
-        """Load everything; the first broken bundle is raised. For the start, where a mistake must be seen."""
-        with self._refreshing:
-            entries = {folder.name: self._load(folder) for folder in list_bundles(self.models_dir)}
-            self._entries = MappingProxyType(entries)
+    def why_missing(self, name: str) -> str | None:
+        """Why no model of that name is served, or None where one is."""
+        if name in self._entries:
+            return None
+        reason = self._refused.get(name)
+        return f"the model {name} was refused: {reason}" if reason else f"there is no model {name}"
 
     def refresh(self) -> bool:
-        """Bring the models in step with MODELS_DIR; whether anything changed. Slow: for a thread."""
+        """Bring the models in step with the folders; whether anything changed. Slow: for a thread."""
         with self._refreshing:
             entries: dict[str, Entry] = {}
             refused: dict[str, str] = {}
-            for folder in self._folders():
-                name = folder.name
+            for name, folder in self._bundles().items():
                 try:
                     entries[name] = self._keep_or_load(folder)
                 except BundleError as broken:
@@ -90,13 +92,13 @@ class Registry:
             self._entries, self._refused = MappingProxyType(entries), MappingProxyType(refused)
             return changed
 
-    def _folders(self) -> list[Path]:
+    def _bundles(self) -> dict[str, Path]:
         try:
-            return list(list_bundles(self.models_dir))
+            return find_bundles(self.folders)
         except OSError as failure:
             # The folder itself is gone for the moment (a mount being swapped): keep what we have.
             log.warning("MODELS_DIR cannot be read: %s", failure.strerror)
-            return [self.models_dir / name for name in self._entries]
+            return {name: entry.folder for name, entry in self._entries.items()}
 
     def _keep_or_load(self, folder: Path) -> Entry:
         """The entry we have if the bundle is the same, otherwise a new one."""
@@ -104,23 +106,29 @@ class Registry:
         files = fingerprint(folder)
         if old is not None and old.files == files:
             return old
-        new = self._load(folder, known=old)
-        return new
-
-    def _load(self, folder: Path, known: Entry | None = None) -> Entry:
-        files = fingerprint(folder)  # before reading: a change in between is seen by the next refresh
-        bundle = read_bundle(folder)
-        if known is not None and known.version == bundle.version:
-            return replace(known, files=files)
+        bundle = read_bundle(folder)  # after the fingerprint: a change in between is seen by the next refresh
+        if old is not None and old.version == bundle.version:
+            return replace(old, folder=folder, files=files)
         return Entry(
             name=bundle.name,
             kind=bundle.kind,
             version=bundle.version,
             card=bundle.card,
-            model=self.loaders[bundle.kind](bundle),
+            model=self._load(bundle),
+            folder=folder,
             loaded_at=datetime.now(UTC),
             files=files,
         )
+
+    def _load(self, bundle: Bundle) -> Any:
+        try:
+            return self.loaders[bundle.kind](bundle)
+        except BundleError:
+            raise
+        except Exception as failure:  # the edge of a worker loop: the other bundles are loaded
+            log.warning("bundle %s cannot be loaded", bundle.name, exc_info=True)
+            problem = f"{bundle.name} cannot be loaded: {type(failure).__name__}: {failure}"
+            raise BundleError(problem, param=bundle.name) from failure
 
     def _tell(self, entries: Mapping[str, Entry]) -> bool:
         """Log what a refresh changes; whether that is anything."""
@@ -134,6 +142,12 @@ class Registry:
             elif old[name] != new[name]:
                 log.info("model %s replaced", name)
         return old != new
+
+
+def settle_default(settings: Settings) -> Settings:
+    """The same settings with a default model. Settled once: a bundle that comes later changes no answer."""
+    named = settings.default_model or default_of(settings.models_dir)
+    return settings.model_copy(update={"default_model": named})
 
 
 def fingerprint(folder: Path) -> Fingerprint:

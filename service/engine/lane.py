@@ -1,4 +1,4 @@
-"""A bounded lane of threads for long work, kept apart from the short; knows nothing of what the work is.
+"""A bounded lane of threads for long work of any kind, so that it does not delay short work.
 
 `width` visitors work at once, `depth` more may wait; one more is told to come back. A visitor who leaves
 while a step of theirs still runs gives the place back when that step ends, not before: threads cannot be
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -33,10 +33,23 @@ class Place:
         self.step_ends = ended
         return await asyncio.shield(ended)
 
-    async def collect(self, pieces: Iterator[T]) -> list[T]:
-        """All that an iterator makes in the lane's thread; every so often there is room to stop."""
+    async def follow(self, steps: Generator[None, None, T]) -> T:
+        """What a generator returns; every `STEP_S` or so there is room to stop."""
+        while (end := await self.step(lambda: _end_of(steps))) is None:
+            pass
+        result: T = end.value
+        return result
+
+    async def collect(
+        self, pieces: Iterator[T], hold: Callable[[list[T]], None] = lambda some: None
+    ) -> list[T]:
+        """All that an iterator makes in the lane's thread; every so often there is room to stop.
+
+        What was made is shown to `hold`, which raises when it is too much to keep.
+        """
         collected: list[T] = []
         while some := await self.step(lambda: _some(pieces)):
+            hold(some)
             collected += some
         return collected
 
@@ -50,6 +63,17 @@ def _some(pieces: Iterator[T]) -> list[T]:
         if time.perf_counter() > end:
             break
     return some
+
+
+def _end_of(steps: Generator[None, None, Any]) -> StopIteration | None:
+    """Work for about `STEP_S`; the end of the work, if it comes to it. (A future must not raise it.)"""
+    late = time.perf_counter() + STEP_S
+    try:
+        while time.perf_counter() < late:
+            next(steps)
+    except StopIteration as end:
+        return end
+    return None
 
 
 class Lane:

@@ -1,4 +1,4 @@
-"""Giving memory back to the system: what Python and the C library keep. Knows not what was allocated."""
+"""Gives memory back to the system: free memory that Python and the C library keep."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The only module that knows ONNX Runtime: sessions, providers, threads. Its exceptions become ours here.
-
-It knows nothing of sentiment, clouds or HTTP; a session maps named arrays to named arrays.
-"""
+"""ONNX Runtime, imported nowhere else: sessions, providers, threads. Its exceptions become ours here."""
 
 from __future__ import annotations
 
@@ -24,7 +21,12 @@ ProviderList = list[str | tuple[str, dict[str, Any]]]
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 # Given back when idle: an arena that grows by what is asked for, not by doubling, and shrinks after a run.
-CUDA_OPTIONS = {"arena_extend_strategy": "kSameAsRequested", "cudnn_conv_algo_search": "HEURISTIC"}
+# No TF32: products of float32 keep 24 bits, which the bounds of service/clouds/candidates.py rest on.
+CUDA_OPTIONS = {
+    "arena_extend_strategy": "kSameAsRequested",
+    "cudnn_conv_algo_search": "HEURISTIC",
+    "use_tf32": "0",
+}
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 

@@ -1,4 +1,4 @@
-"""Waiting for company without a timer; knows not what gathers, nor what is done with it."""
+"""Waits, without a timer, until no more calls arrive in the present round of the event loop."""
 
 from __future__ import annotations
 

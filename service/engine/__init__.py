@@ -1,0 +1,1 @@
+"""What all models share: bundles, ONNX Runtime, the registry, batches and lanes."""

@@ -1,0 +1,148 @@
+"""Reads model bundles, the one thing that the two sides share. Does not know what models mean.
+
+    NAME/model.onnx       the graph, with the hardmax attention functions in it
+    NAME/words.json       what the model can read; kind "sentiment" only
+    NAME/card.json        name, kind, figures, licence, and the digest of the graph
+
+A bundle that breaks this contract is a `BundleError` that names the field. Only regular files of at most the
+sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in a bundle's place stops nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from service.errors import BundleError
+
+FORMAT = 2
+KINDS = ("sentiment", "dynamics", "sequences")
+BUNDLED_DEFAULT = "sentiment"
+# Bytes of a file. The largest graph that protobuf can hold is 2 GiB.
+LARGEST = {"card.json": 2**20, "model.onnx": 2**31}
+LARGEST_OTHER = 2**27
+REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "licence": str, "model_sha256": str}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One checked bundle, wholly in memory: replacing its files later does not touch it."""
+
+    name: str
+    kind: str
+    card: Mapping[str, Any]
+    model: bytes
+    words: str | None
+    version: str  # digest over all its files: two bundles are the same when their versions are
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """The bundle in `folder`, or a `BundleError` that names the file or field at fault."""
+    card = _read_card(folder / "card.json")
+    model = _read(folder / "model.onnx")
+    digest = hashlib.sha256(model).hexdigest()
+    if digest != card["model_sha256"]:
+        raise BundleError(
+            f"{folder.name}: model.onnx is not the file its card describes", param="model_sha256"
+        )
+    words = _read(folder / "words.json") if card["kind"] == "sentiment" else None
+    files = (model, words or b"", json.dumps(card, sort_keys=True).encode())
+    version = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
+    return Bundle(
+        name=card["name"],
+        kind=card["kind"],
+        card=MappingProxyType(card),
+        model=model,
+        words=None if words is None else _decode(words, folder / "words.json"),
+        version=version,
+    )
+
+
+def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
+    """Every bundle in `folders` by name; a later folder's wins. One still being written has no card yet."""
+    found = {
+        bundle.name: bundle
+        for folder in folders
+        for bundle in folder.iterdir()
+        if not bundle.name.startswith(".") and _has_card(bundle)
+    }
+    return dict(sorted(found.items()))
+
+
+def default_of(models_dir: Path | None) -> str:
+    """The default model where the settings name none: the only sentiment model of one's own
+    folder, or else the bundled one.
+    """
+    own = []
+    for name, folder in find_bundles([models_dir] if models_dir else []).items():
+        with suppress(BundleError):
+            own += [name] if _read_card(folder / "card.json")["kind"] == "sentiment" else []
+    return own[0] if len(own) == 1 else BUNDLED_DEFAULT
+
+
+def _has_card(folder: Path) -> bool:
+    """Also when it cannot be read or is no file: then `read_bundle` says why the bundle is refused."""
+    try:
+        (folder / "card.json").lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    folder = path.parent.name
+    try:
+        card = json.loads(_decode(_read(path), path))
+        orjson.dumps({"models": [card]})  # what GET /models cannot show is refused here
+    except (ValueError, RecursionError, orjson.JSONEncodeError) as invalid:
+        raise BundleError(f"{folder}/card.json is not JSON: {invalid}", param="card.json") from None
+    if not isinstance(card, dict):
+        raise BundleError(f"{folder}/card.json is not an object", param="card.json")
+    for field, kind in REQUIRED.items():
+        if type(card.get(field)) is not kind:
+            raise BundleError(f"{folder}: card.json needs {field} ({kind.__name__})", param=field)
+    if card["format"] != FORMAT:
+        problem = f"{folder}: bundle format {card['format']}, this service reads {FORMAT}"
+        raise BundleError(problem, param="format")
+    if card["kind"] not in KINDS:
+        problem = f"{folder}: kind {card['kind']!r} is none of {', '.join(KINDS)}"
+        raise BundleError(problem, param="kind")
+    if card["name"] != folder:
+        problem = f"{folder}: its card calls it {card['name']!r}; a bundle's folder bears its name"
+        raise BundleError(problem, param="name")
+    return card
+
+
+def _read(path: Path) -> bytes:
+    """The bytes of a regular file of a sane size. Opening never waits: a pipe without a writer would."""
+    where, largest = f"{path.parent.name}/{path.name}", LARGEST.get(path.name, LARGEST_OTHER)
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise BundleError(f"{where} is not a regular file", param=path.name)
+            if found.st_size > largest:
+                sizes = f"{found.st_size / 1e6:,.1f} MB; at most {largest / 1e6:,.1f} MB are read"
+                raise BundleError(f"{where} has {sizes}", param=path.name)
+            return file.read(largest)
+    except OSError as failure:
+        raise BundleError(f"{where} cannot be read: {failure.strerror}", param=path.name) from None
+
+
+def _decode(raw: bytes, path: Path) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BundleError(f"{path.parent.name}/{path.name} is not UTF-8", param=path.name) from None
