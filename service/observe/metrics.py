@@ -1,12 +1,18 @@
 """What Prometheus is told. Knows the names and labels of every metric, and nothing of what is measured.
 
-With several workers (PROMETHEUS_MULTIPROC_DIR set before this module is imported) each process writes its
-numbers to files there, and whichever worker is scraped answers for all.
+With several workers each process writes its numbers to files in one folder, and whichever worker is scraped
+answers for all. The folder is our own, inside PROMETHEUS_MULTIPROC_DIR or the system's folder for temporary
+files; nothing else there is touched.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from prometheus_client import (
     GC_COLLECTOR,
@@ -17,10 +23,14 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
+from service.errors import ConfigurationError
+
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
-CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OURS, LOCK = "hardmax-metrics-", "lock"
 
 REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 STAGE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -60,7 +70,7 @@ class Metrics:
         self._queue = self._gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["lane"])
         self._ready = self._gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
         self._models = self._gauge(
-            "hardmax_model_info", "Models served.", ["model", "kind", "version"], "max"
+            "hardmax_model_info", "Models served.", ["model", "kind", "version"], "livemax"
         )
         self._refused = Counter("hardmax_bundles_refused", "Bundles not loaded.", registry=registry)
         self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
@@ -114,11 +124,63 @@ class Metrics:
     def render(self) -> bytes:
         if MULTIPROCESS_DIR not in os.environ:
             return generate_latest(self._registry)
-        together = CollectorRegistry()
-        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        try:
+            return _render_all()
+        except FileNotFoundError:  # a worker ended, and its files were added to the others' meanwhile
+            return _render_all()
+
+
+def _render_all() -> bytes:
+    together = CollectorRegistry()
+    MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+    return generate_latest(together)
+
+
+@contextmanager
+def shared_metrics() -> Iterator[None]:
+    """A folder for the numbers of several processes, removed at the end with what they wrote there."""
+    home = Path(os.environ.get(MULTIPROCESS_DIR) or tempfile.gettempdir())
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for left_behind in home.glob(f"{OURS}*"):
+            _remove_unless_in_use(left_behind)
+        folder = Path(tempfile.mkdtemp(prefix=OURS, dir=home))
+        lock = (folder / LOCK).open("w")
+    except OSError as failure:
+        problem = f"{MULTIPROCESS_DIR}: {home} cannot be written: {failure.strerror}"
+        raise ConfigurationError(problem, param=MULTIPROCESS_DIR) from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.environ[MULTIPROCESS_DIR] = str(folder)
+        try:
+            yield
+        finally:
+            _remove(folder)
+
+
+def _remove_unless_in_use(folder: Path) -> None:
+    """One whose service was killed: nobody holds its lock any more."""
+    with suppress(OSError), (folder / LOCK).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Only what processes of ours write there; a folder that holds anything else stays."""
+    for path in (*folder.glob("*.db"), folder / LOCK):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def forget_process(pid: int) -> None:
-    """A worker has ended: its gauges no longer count, its counters do."""
+    """A worker has ended: its gauges count no more, its counters are added to those of others that ended."""
     mark_process_dead(pid)  # type: ignore[no-untyped-call]
+    folder = Path(os.environ[MULTIPROCESS_DIR])
+    for path in folder.glob(f"*_{pid}.db"):
+        ended = MmapedDict(str(folder / f"{path.name.partition('_')[0]}_ended.db"))  # type: ignore[no-untyped-call]
+        for key, value, when, _ in MmapedDict.read_all_values_from_file(str(path)):  # type: ignore[no-untyped-call]
+            before, _ = ended.read_value(key)  # type: ignore[no-untyped-call]
+            ended.write_value(key, before + value, when)  # type: ignore[no-untyped-call]
+        ended.close()  # type: ignore[no-untyped-call]
+        path.unlink()

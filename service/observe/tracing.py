@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of requests, sent to the collector at OTLP_ENDPOINT. Knows no HTTP and no models.
+"""OpenTelemetry spans of requests, sent to the collector at OTLP_ENDPOINT.
 
 A span is written down when its request is over: nothing is carried along while it runs, and a caller's
 `traceparent` makes it part of the caller's trace.
