@@ -1,0 +1,336 @@
+"""One HTTP connection: uvicorn's, with bounds on what a stranger can make it hold or wait for.
+
+    the head of a request        64 kB, 100 fields, 10 s; trailers and chunk extensions count like a head
+    the body                     1 kB a second at least; what comes after an early refusal is discarded
+    requests that are queued     8 a connection, then it is not read until some are answered
+    an answer                    read at 1 kB a second at least, or the connection is aborted
+    connections                  as many as there are descriptors for; then the longest silent one goes
+
+An offer to change the protocol (h2c, WebSocket) is ignored. Trailers are never headers. A request that is
+followed by what is not HTTP is answered, then the connection closes. Refusals have the service's error shape.
+
+The only module that knows the inside of uvicorn's HTTP protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import logging
+import secrets
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+log = logging.getLogger(__name__)
+
+LARGEST_HEAD = 65_536
+MOST_FIELDS = 100
+MOST_QUEUED = 8
+HEAD_S = 10.0
+LEAST_RATE = 1_000  # bytes a second
+BODY_S = 10.0  # the rate of a body is looked at over this time
+STALL_S = 30.0  # and that of a reader over this
+LINGER_S = 2.0
+CHECK_S = 2.5
+FULL_LOG_S = 60.0
+# Bytes that the parser is given at once: few where each may hold many requests, more within a body.
+HEAD_PIECE, BODY_PIECE = 4096, 65_536
+
+# What the next bytes belong to.
+SILENT, HEAD, BODY, DISCARD = "silent", "head", "body", "discard"
+
+OFFERS = (b"upgrade", b"http2-settings")
+
+
+class Refusal(Exception):
+    """Ends the parsing of a request that goes over a bound."""
+
+
+class State(ServerState):
+    """What the connections of a server share."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.waiting: dict[Connection, None] = {}  # those that ask nothing now, the longest silent first
+        self._told = float("-inf")
+
+    def make_room(self, newest: Connection, now: float) -> None:
+        """Close the longest silent connection, or the newest where all others are busy."""
+        if now - self._told > FULL_LOG_S:
+            self._told = now
+            log.warning("%d connections are open, the most there may be: silent ones are closed", self.most)
+        victim = next(iter(self.waiting), newest)
+        self.waiting.pop(victim, None)
+        victim.transport.abort()
+
+
+class Flow(FlowControl):
+    """uvicorn's, but that reading can be held whatever an application asks for."""
+
+    held = False
+
+    def resume_reading(self) -> None:
+        if not self.held:
+            super().resume_reading()
+
+
+class Outlet:
+    """The transport as a request's cycle sees it: writes to one that is gone are ignored."""
+
+    __slots__ = ("_write", "close", "is_closing")
+
+    def __init__(self, connection: Connection) -> None:
+        self._write = connection.transport.write
+        self.is_closing = connection.transport.is_closing
+        self.close = connection.close
+
+    def write(self, data: bytes) -> None:
+        if not self.is_closing():
+            self._write(data)
+
+
+class Connection(HttpToolsProtocol):
+    server_state: State
+    flow: Flow
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._phase = HEAD
+        self._since = self.loop.time()  # when this head or this part of a body began
+        self._heard = False
+        self._moved = False  # the parser began or ended a message, or gave a piece of a body
+        self._framing = 0  # bytes since it last did
+        self._trailers = 0
+        self._body_bytes = 0  # since `_since`
+        self._unsent: tuple[float, int] | None = None  # when an answer stopped flowing, and what was left
+        self._backlog = b""
+        self._offered = False
+        self._active: RequestResponseCycle | None = None  # what is worked on; `cycle` is what came last
+        self._check: asyncio.TimerHandle | None = None
+
+    def is_silent(self) -> bool:
+        """Nothing was asked yet."""
+        return self.cycle is None
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.flow = Flow(transport)
+        self._outlet = Outlet(self)
+        if len(self.connections) > self.server_state.most:
+            self.server_state.make_room(self, self.loop.time())
+        self.server_state.waiting[self] = None
+        self._check = self.loop.call_later(CHECK_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.server_state.waiting.pop(self, None)
+        if self._check is not None:
+            self._check.cancel()
+        self._backlog = b""
+        for cycle in (self._active, *(queued for queued, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        super().connection_lost(exc)
+
+    def close(self) -> None:
+        """Close once what was written is sent. What a client still sends is discarded for a moment.
+
+        subtle: closing with bytes unread resets the connection, and the client loses its answer.
+        """
+        if self._phase not in (BODY, DISCARD) or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._phase = DISCARD
+        self.flow.held = False
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.close)
+
+    def _look(self) -> None:
+        """Every few seconds: whether the client keeps to the least pace."""
+        self._check = self.loop.call_later(CHECK_S, self._look)
+        now = self.loop.time()
+        if self._is_stalled(now):
+            self.transport.abort()
+        elif self.flow.read_paused:  # by us
+            self._since, self._body_bytes = now, 0
+        elif self._phase == HEAD and now - self._since > HEAD_S:
+            if self._heard:
+                self._refuse(408, "deadline_exceeded", f"the head of the request took over {HEAD_S:g} s")
+            else:
+                self.transport.abort()
+        elif self._phase == BODY:
+            self._look_at_body(now)
+
+    def _look_at_body(self, now: float) -> None:
+        waited = now - self._since
+        if waited >= BODY_S:
+            if self._body_bytes < LEAST_RATE * waited:
+                sentence = f"the body came at under {LEAST_RATE} bytes a second for {BODY_S:g} s"
+                self._refuse(408, "deadline_exceeded", sentence)
+            self._since, self._body_bytes = now, 0
+
+    def _is_stalled(self, now: float) -> bool:
+        """Whether the client has stopped reading, its answer written or not."""
+        left = self.transport.get_write_buffer_size()
+        if not left or not (self.flow.write_paused or self.transport.is_closing()):
+            self._unsent = None
+            return False
+        if self._unsent is None:
+            self._unsent = now, left
+        since, before = self._unsent
+        if now - since < STALL_S:
+            return False
+        self._unsent = now, left
+        return before - left < LEAST_RATE * STALL_S
+
+    # Bytes from the client
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._heard = True
+        if self._phase == DISCARD:
+            return
+        if self._phase == SILENT:
+            self._phase, self._since = HEAD, self.loop.time()
+        self.server_state.waiting.pop(self, None)
+        self._feed(self._backlog + data if self._backlog else data)
+
+    def _feed(self, data: bytes) -> None:
+        """Parse, but for what has to wait because enough requests are queued."""
+        at = 0
+        while at < len(data) and self._phase != DISCARD and len(self.pipeline) < MOST_QUEUED:
+            piece = data[at : at + (BODY_PIECE if self._phase == BODY else HEAD_PIECE)]
+            at += self._parse(piece)
+        self._backlog = data[at:] if self._phase != DISCARD else b""
+        self.flow.held = bool(self._backlog)
+        if self._backlog:
+            self.flow.pause_reading()
+
+    def _parse(self, piece: bytes) -> int:
+        """How many bytes were taken."""
+        self._moved = False
+        taken = len(piece)
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as offer:
+            taken = offer.args[0]
+            self._ignore_offer()
+        except httptools.HttpParserError as failure:
+            if isinstance(failure.__context__, Refusal):
+                self._refuse(431, "too_large", str(failure.__context__))
+            else:
+                self._refuse(400, "malformed_input", "the request is not HTTP")
+            return taken
+        self._framing = 0 if self._moved else self._framing + taken
+        if self._framing > LARGEST_HEAD:
+            self._refuse(431, "too_large", f"the head of the request is over {LARGEST_HEAD} bytes")
+        return taken
+
+    def _ignore_offer(self) -> None:
+        """Read the head again as one without an offer, which the parser takes for the end of HTTP."""
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        self._offered = False
+        if method == b"CONNECT":
+            self._refuse(400, "malformed_input", "this is no proxy")
+            return
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version.encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                tokens = [token.strip() for token in value.split(b",")]
+                value = b", ".join(token for token in tokens if token.lower() not in OFFERS)
+            if value and name not in OFFERS:
+                lines.append(b"%b: %b" % (name, value))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parse(b"\r\n".join([*lines, b"", b""]))
+
+    def _refuse(self, status: int, kind: str, sentence: str) -> None:
+        """Answer what came before, or this with a refusal; then close."""
+        self._backlog = b""
+        cycle = self.cycle
+        is_busy = cycle is not None and not cycle.response_complete
+        if is_busy and not cycle.more_body:  # a whole request is being answered, and this comes after it
+            cycle.keep_alive = False
+            self._phase = DISCARD
+        elif is_busy and (cycle.response_started or self.pipeline):
+            self.transport.abort()
+        else:
+            self.transport.write(self._refusal(status, kind, sentence))
+            self._phase = DISCARD
+            self.close()
+
+    def _refusal(self, status: int, kind: str, sentence: str) -> bytes:
+        name = secrets.token_hex(12)
+        error = {"type": kind, "message": sentence, "param": None, "request_id": name}
+        body = json.dumps({"error": error}).encode()
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", name.encode()),
+            (b"connection", b"close"),
+        ]
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, http.HTTPStatus(status).phrase.encode(), lines, body)
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        self._moved = True
+        self._phase = HEAD
+        self._trailers = 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._phase != HEAD:
+            self._trailers += 1
+            if self._trailers > MOST_FIELDS:
+                raise Refusal(f"the request has over {MOST_FIELDS} trailers")
+            return
+        if len(self.headers) >= MOST_FIELDS:
+            raise Refusal(f"the request has over {MOST_FIELDS} header fields")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            self._offered = True
+            return
+        self._phase, self._since, self._body_bytes = BODY, self.loop.time(), 0
+        super().on_headers_complete()
+        self.cycle.transport = self._outlet  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        self._moved = True
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._offered:
+            return
+        self._moved = True
+        if self._phase != DISCARD:
+            self._phase = SILENT
+        super().on_message_complete()
+
+    # Requests and their answers
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._active = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._backlog:
+            self._feed(self._backlog)
+            self.flow.resume_reading()
+        elif self._phase == SILENT and self.cycle.response_complete and not self.transport.is_closing():
+            self.server_state.waiting[self] = None
