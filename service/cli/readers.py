@@ -1,4 +1,4 @@
-"""Reading what people keep in files: clouds from csv, npy or json, texts one a line."""
+"""Reading clouds from csv, npy or json, and sequences of points from JSON lines."""
 
 from __future__ import annotations
 
@@ -31,13 +31,28 @@ def read_cloud(path: str) -> NDArray[np.float64]:
     raise InvalidInput(f"{path}: a cloud is a .csv, .npy or .json file", param="FILE")
 
 
-def read_texts(path: str) -> list[str]:
-    """The lines of a file that are not blank; `-` reads standard input."""
-    lines = sys.stdin if path == STDIN else _read_text(path).splitlines()
-    texts = [line.rstrip("\n") for line in lines if line.strip()]
-    if not texts:
-        raise InvalidInput(f"{path} holds no text", param="--file")
-    return texts
+def read_sequences(path: str) -> tuple[list[NDArray[np.float64]], list[Any]]:
+    """The sequences of a file, a JSON line each, and the labels it gives them (None where it gives none)."""
+    lines = sys.stdin if path == STDIN else _read_text(path).split("\n")
+    sequences, labels = [], []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            entry: Any = json.loads(line)
+        except json.JSONDecodeError as invalid:
+            raise MalformedInput(f"{path}, line {number}: is not JSON: {invalid}", param="FILE") from None
+        rows, label = (
+            (entry.get("sequence"), entry.get("label")) if isinstance(entry, dict) else (entry, None)
+        )
+        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+            problem = f'{path}, line {number}: expected [[..], ..] or {{"sequence": [[..], ..]}}'
+            raise InvalidInput(problem, param="FILE")
+        sequences.append(_cloud_from_rows(rows, f"{path}, line {number}"))
+        labels.append(label)
+    if not sequences:
+        raise InvalidInput(f"{path} holds no sequences", param="FILE")
+    return sequences, labels
 
 
 def _cloud_from_npy(path: str) -> NDArray[np.float64]:

@@ -1,0 +1,1 @@
+"""The command line: parses, calls the client or the server, prints."""

@@ -1,0 +1,80 @@
+"""`hardmax dynamics` and `hardmax control`: a cloud run to its limits, and the choice of its leaders."""
+
+from __future__ import annotations
+
+import argparse
+
+from service.cli.options import Commands, add_where, open_where, show
+from service.cli.progress import Progress
+from service.cli.readers import read_cloud
+from service.cli.tables import describe_control, describe_dynamics
+from service.errors import InvalidInput
+from service.schemas import Include
+
+NOT_FOUND = 1
+DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]
+
+
+def add_commands(commands: Commands) -> None:
+    dynamics = commands.add_parser("dynamics", help="run a cloud of points to its limits")
+    _add_cloud(dynamics)
+    dynamics.add_argument("--A", metavar="FILE", help="symmetric positive definite matrix; default: identity")
+    dynamics.add_argument("--max-layers", type=int, help="default 1000")
+    dynamics.add_argument("--stop", choices=["certified", "converged", "never"], help="default: certified")
+    dynamics.add_argument("--tolerance", type=float, help="of stop converged")
+    dynamics.add_argument("--tie-tolerance", type=float, help="relative gap below which two points tie")
+    dynamics.set_defaults(run=run_dynamics)
+    control = commands.add_parser(
+        "control",
+        help="find a matrix A under which chosen points lead",
+        description="Exit code 0: a matrix is found. 1: there is none, or none could be found or refuted.",
+    )
+    _add_cloud(control)
+    control.add_argument("--leaders", required=True, help="indices of the points that shall lead: 3,5")
+    control.set_defaults(run=run_control)
+
+
+def _add_cloud(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="points: csv, npy or json; - reads csv from a pipe")
+    parser.add_argument("--alpha", type=float, default=1.0, help="step size, default 1")
+    parser.add_argument("--plot", metavar="FILE", help="draw how a plane cloud moves: png, svg, pdf")
+    add_where(parser)
+
+
+def run_dynamics(arguments: argparse.Namespace) -> int:
+    points = read_cloud(arguments.file)
+    options = ("alpha", "max_layers", "stop", "tolerance", "tie_tolerance")
+    given = {name: value for name in options if (value := getattr(arguments, name)) is not None}
+    if arguments.A:
+        given["A"] = read_cloud(arguments.A)
+    with Progress() as progress, open_where(arguments, progress) as hardmax:
+        result = hardmax.dynamics(points, include=DRAWN if arguments.plot else ["assignment"], **given)
+    if arguments.plot:
+        from service.cli.plot import plot_dynamics
+
+        plot_dynamics(result, arguments.plot)
+    show(result.model_dump(exclude_none=arguments.json), arguments.json, describe_dynamics)
+    return 0
+
+
+def run_control(arguments: argparse.Namespace) -> int:
+    points = read_cloud(arguments.file)
+    leaders = _indices(arguments.leaders)
+    with Progress() as progress, open_where(arguments, progress) as hardmax:
+        result = hardmax.control(points, leaders=leaders)
+        if arguments.plot and result.feasible:
+            from service.cli.plot import plot_control
+
+            before = hardmax.dynamics(points, alpha=arguments.alpha, include=DRAWN)
+            after = hardmax.dynamics(points, alpha=arguments.alpha, A=result.A, include=DRAWN)
+            plot_control(before, after, leaders, arguments.plot)
+    show(result.model_dump(exclude_none=arguments.json), arguments.json, describe_control)
+    return 0 if result.feasible else NOT_FOUND
+
+
+def _indices(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        problem = f"--leaders: {text!r} is not a list of indices such as 3,5"
+        raise InvalidInput(problem, param="--leaders") from None

@@ -1,0 +1,48 @@
+"""The command line: `hardmax serve | classify | dynamics | control | sequences | models | openapi`.
+
+Each group of commands is a module: it adds its parsers, reads, asks, prints. People get tables on standard
+output and progress on standard error; `--json` gives programs the API's own answer. An error is one line and
+exit code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from service import __version__
+from service.cli import clouds, sequences, serving, texts
+from service.errors import HardmaxError
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Exit codes: 0 done, 1 the answer is no, 2 an error of one line, 130 stopped."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except HardmaxError as refused:
+        print(f"hardmax: {refused.message}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hardmax", description="Transformers one can see through, served.")
+    parser.add_argument("--version", action="version", version=f"hardmax {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for group in (serving, texts, clouds, sequences):
+        group.add_commands(commands)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Pictures of plane clouds for `--plot`: the ways of the points, coloured by the cluster they end in.
+
+The colours are those of the page (service/web/page.css). It draws answers shaped like the API's, with
+assignment, trajectory, limits and polytope. Needs the extra `plot`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import service
+from service.cli.tables import counted
+from service.errors import InvalidInput, NotFound
+from service.schemas import DynamicsResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+HUES = 8  # clusters beyond these share one grey, as on the page
+MOST_WAYS = 2000  # more lines than that are a surface
+MOST_NAMES = 24  # leaders that are named
+
+
+def plot_dynamics(result: DynamicsResult, path: str) -> None:
+    """Draw one cloud's way to its limits."""
+    _require_plane(result)
+    figure = _figure(1)
+    _draw(figure.axes[0], result, _title(result))
+    _save(figure, path)
+
+
+def plot_control(before: DynamicsResult, after: DynamicsResult, leaders: Sequence[int], path: str) -> None:
+    """Draw the dynamics with A = I beside those with the matrix that was found; wanted leaders are ringed."""
+    _require_plane(before)
+    figure = _figure(2)
+    for axes, result, name in zip(figure.axes, (before, after), ("A = I", "A found"), strict=True):
+        _draw(axes, result, f"{name}: {_title(result)}", wanted=leaders)
+    _save(figure, path)
+
+
+@cache
+def palette() -> dict[str, str]:
+    """The page's colours on light paper, by their names in page.css."""
+    css = (Path(service.__file__).parent / "web" / "page.css").read_text(encoding="utf-8")
+    return dict(re.findall(r"--([a-z0-9-]+): light-dark\((#[0-9a-f]{6}),", css))
+
+
+def _draw(axes: Axes, result: DynamicsResult, title: str, wanted: Sequence[int] = ()) -> None:
+    layers, limits = np.array(result.trajectory.points if result.trajectory else []), np.array(result.limits)
+    colours = _colours(result)[np.array(result.assignment)]
+    _draw_polytope(axes, limits, result.polytope.vertices if result.polytope else [])
+    _draw_ways(axes, np.concatenate([layers, limits[None]]), colours)
+    axes.scatter(layers[0, :, 0], layers[0, :, 1], s=14, c=colours, linewidths=0, zorder=3, label="point")
+    _draw_ties(axes, result)
+    _draw_leaders(axes, result, layers[0])
+    if len(wanted):
+        ringed = layers[0][list(wanted)]
+        axes.scatter(
+            ringed[:, 0], ringed[:, 1], s=240, facecolors="none", edgecolors=palette()["accent"], zorder=6,
+            linewidths=1.4, label="wanted leader",
+        )  # fmt: skip
+    axes.set_title(title, fontsize=10, color=palette()["ink"], loc="left")
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.margins(0.12)
+    axes.set_facecolor(palette()["card"])
+    axes.tick_params(colors=palette()["soft"], labelsize=8)
+    for spine in axes.spines.values():
+        spine.set_color(palette()["line"])
+    axes.legend(frameon=False, fontsize=8, labelcolor=palette()["soft"], loc="best")
+
+
+def _colours(result: DynamicsResult) -> NDArray[np.str_]:
+    """A cluster's colour by its rank in size, as on the page."""
+    order = sorted(result.clusters, key=lambda cluster: -cluster.size)
+    colours = [""] * len(order)
+    for rank, cluster in enumerate(order):
+        colours[cluster.id] = palette()[f"hue-{rank}" if rank < HUES else "soft"]
+    return np.array(colours)
+
+
+def _draw_polytope(axes: Axes, limits: NDArray[np.float64], vertices: Sequence[int]) -> None:
+    hull = limits[_around(limits, vertices)]
+    if len(hull) >= 2:
+        closed = np.vstack([hull, hull[:1]])
+        axes.fill(closed[:, 0], closed[:, 1], color=palette()["well"], zorder=0)
+        axes.plot(
+            closed[:, 0],
+            closed[:, 1],
+            color=palette()["line"],
+            linewidth=1,
+            zorder=1,
+            label="hull of the limits",
+        )
+
+
+def _draw_ways(axes: Axes, ways: NDArray[np.float64], colours: NDArray[np.str_]) -> None:
+    if ways.shape[1] > MOST_WAYS:
+        return
+    axes.plot([], [], color=palette()["soft"], linewidth=0.8, label="way, in its cluster's colour")
+    for colour in np.unique(colours):
+        some = ways[:, colours == colour]
+        axes.plot(some[:, :, 0], some[:, :, 1], color=colour, linewidth=0.8, alpha=0.45, zorder=2)
+
+
+def _draw_ties(axes: Axes, result: DynamicsResult) -> None:
+    """What follows several at once ends where no leader stands: a ring shows where."""
+    colours = _colours(result)
+    ties = [cluster for cluster in result.clusters if cluster.kind == "tie"]
+    if ties:
+        ends = np.array([cluster.limit for cluster in ties])
+        own = [colours[cluster.id] for cluster in ties]
+        axes.scatter(
+            ends[:, 0], ends[:, 1], s=52, facecolors=palette()["card"], edgecolors=own, zorder=4,
+            label="limit of a tie",
+        )  # fmt: skip
+
+
+def _draw_leaders(axes: Axes, result: DynamicsResult, start: NDArray[np.float64]) -> None:
+    """Leaders as stars with their indices; only so many are named that names can be read."""
+    if not result.leaders:
+        return
+    colours = _colours(result)
+    places = start[[leader.index for leader in result.leaders]]
+    own = [colours[leader.cluster] for leader in result.leaders]
+    axes.scatter(
+        places[:, 0], places[:, 1], s=150, marker="*", c=own, edgecolors=palette()["card"], zorder=5,
+        linewidths=0.8, label="leader",
+    )  # fmt: skip
+    named = sorted(zip(result.leaders, places, strict=True), key=lambda pair: -pair[0].followers)
+    for leader, (x, y) in named[:MOST_NAMES]:
+        axes.annotate(
+            str(leader.index), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=8, zorder=7,
+            color=palette()["ink"],
+        )  # fmt: skip
+
+
+def _around(points: NDArray[np.float64], vertices: Sequence[int]) -> list[int]:
+    """The vertices of a convex polygon in the order in which they stand around it."""
+    if not len(vertices):
+        return []
+    chosen = points[list(vertices)]
+    x, y = (chosen - chosen.mean(axis=0)).T
+    return [vertices[i] for i in np.argsort(np.arctan2(y, x))]
+
+
+def _title(result: DynamicsResult) -> str:
+    end = f"certified at layer {result.certified_layer}" if result.status == "certified" else result.status
+    leaders = counted(len(result.leaders), "leader")
+    return f"{counted(result.n, 'point')}, alpha {result.alpha:g}: {leaders}, {end}"
+
+
+def _require_plane(result: DynamicsResult) -> None:
+    if result.d != 2:
+        raise InvalidInput(f"--plot draws points of the plane; these have {result.d} numbers", param="--plot")
+
+
+def _figure(columns: int) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise NotFound("--plot needs matplotlib: pip install 'hardmax[plot]'", param="--plot") from None
+    figure = Figure(figsize=(6.4 * columns, 5.6), layout="constrained", facecolor=palette()["paper"])
+    figure.subplots(1, columns)
+    return figure
+
+
+def _save(figure: Figure, path: str) -> None:
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as failure:  # ValueError: a format matplotlib does not write
+        raise InvalidInput(f"{path} cannot be written: {failure}", param="--plot") from None

@@ -1,0 +1,63 @@
+"""How far long work is, on one line of a terminal that rewrites itself; nothing at all elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+QUIET_S = 1.0  # work that is done by then says nothing
+EVERY_S = 0.1
+
+
+class Progress:
+    """Call it with words, or `count` what is done of how many. Leaves the line empty at the end."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._started = time.monotonic()
+        self._next = self._started + QUIET_S
+        self._dirty = False
+
+    def __call__(self, message: str) -> None:
+        now = time.monotonic()
+        if self._live and now >= self._next:
+            self._stream.write(f"\r\x1b[K{message}, {duration(now - self._started)}")
+            self._stream.flush()
+            self._next, self._dirty = now + EVERY_S, True
+
+    def count(self, done: int, total: int, unit: str) -> None:
+        """So many of so many, and the time left at the pace so far."""
+        now = time.monotonic()
+        if self._live and now >= self._next and done:
+            pace = done / (now - self._started)
+            left = duration((total - done) / pace)
+            self._stream.write(f"\r\x1b[K{done:,} of {total:,} {unit}, {pace:,.0f} per second, {left} left")
+            self._stream.flush()
+            self._next, self._dirty = now + EVERY_S, True
+
+    def clear(self) -> None:
+        if self._dirty:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._dirty = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.clear()
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 8 s, 2 min 5 s, 1 h 3 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,315 @@
+"""Files of rows that people keep texts in, read and written: csv, tsv, jsonl, json, parquet, plain lines.
+
+Every row keeps its own columns as they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from service.errors import InvalidInput, MalformedInput, NotFound
+
+STDIN = "-"
+TEXT = "text"  # the column of a file of plain lines
+TEXT_NAMES = (TEXT, "review", "sentence", "content", "comment", "message", "tweet", "body", "feedback")
+READ = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+WRITTEN = {suffix: form for suffix, form in READ.items() if form != "json"}
+SAMPLE = 200  # rows looked at to guess what a column holds
+csv.field_size_limit(2**31 - 1)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows in the order of the file. A row of jsonl may lack a column."""
+
+    source: str
+    columns: tuple[str, ...]
+    rows: list[Row]
+    arrow: Any = field(default=None, repr=False)  # a parquet file as it is, with its types
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def values(self, column: str) -> list[Any]:
+        return [row.get(column) for row in self.rows]
+
+    def sample(self, column: str) -> list[str]:
+        """The first few values that say something."""
+        found = (str(value) for row in self.rows[:SAMPLE] if (value := row.get(column)) is not None)
+        return [value for value in found if value.strip()]
+
+
+# ---------------------------------------- reading
+
+
+def read_table(path: str, *, column: str | None = None) -> Table:
+    """The rows of a file, by the end of its name; `-` is standard input.
+
+    A file of any other name is a text a line, or csv or jsonl where a `column` is asked for.
+    """
+    form = READ.get(Path(path).suffix.lower()) if path != STDIN else None
+    source = "standard input" if path == STDIN else path
+    if form == "parquet":
+        return _read_parquet(path)
+    text = _decode(_read_bytes(path), source)
+    if form is None:
+        form = "lines" if column is None else "jsonl" if text.lstrip().startswith("{") else "csv"
+    return _READERS[form](text, source)
+
+
+def find_column(
+    table: Table, wanted: str | None, names: Sequence[str] = TEXT_NAMES, flag: str = "--column"
+) -> str:
+    """The column of texts: the one wanted, one with a usual name, or the one that reads like text."""
+    have = ", ".join(table.columns)
+    if wanted is not None:
+        if wanted not in table.columns:
+            raise InvalidInput(f"{table.source} has no column {wanted!r}; it has {have}")
+        return wanted
+    usual = {normal(column): column for column in reversed(table.columns)}
+    for name in names:
+        if name in usual:
+            return usual[name]
+    lengths = {column: _mean_length(table.sample(column)) for column in table.columns}
+    longest = max(table.columns, key=lambda column: lengths[column])
+    others = [length for column, length in lengths.items() if column != longest]
+    if not others or lengths[longest] > 2 * max(others):
+        return longest
+    raise InvalidInput(f"{table.source}: which column holds the texts? Say {flag}; it has {have}")
+
+
+def normal(name: str) -> str:
+    """A column's name without its dress: "Review Text" and "review_text" are one."""
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("text") or "text"
+
+
+def _mean_length(values: Sequence[str]) -> float:
+    return sum(map(len, values)) / len(values) if values else 0.0
+
+
+def _read_bytes(path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+    except OSError as failure:
+        raise NotFound(f"{path} cannot be read: {failure.strerror or failure}") from None
+
+
+def _decode(raw: bytes, source: str) -> str:
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as invalid:
+        line = raw.count(b"\n", 0, invalid.start) + 1
+        raise MalformedInput(f"{source}, line {line}: is not UTF-8 text") from None
+
+
+def _lines(text: str, source: str) -> Table:
+    """subtle: str.splitlines would also split at characters that stand inside of texts."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return Table(source, (TEXT,), [{TEXT: line.removesuffix("\r")} for line in lines])
+
+
+def _csv(text: str, source: str) -> Table:
+    first = text.partition("\n")[0]
+    delimiter = max(",;\t|", key=lambda mark: (first.count(mark), mark == ","))
+    return _separated(text, source, delimiter)
+
+
+def _tsv(text: str, source: str) -> Table:
+    return _separated(text, source, "\t")
+
+
+def _separated(text: str, source: str, delimiter: str) -> Table:
+    try:
+        cells = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+    except csv.Error as damage:
+        raise MalformedInput(f"{source} is damaged: {damage}") from None
+    width = len(cells[0]) if cells else 0
+    if width > 1:  # in a file of one column a blank line is an empty text
+        cells = [row for row in cells if row]
+    headed = bool(cells) and _is_header(cells)
+    columns = tuple(cells[0]) if headed else tuple(f"column_{i + 1}" for i in range(width))
+    if len(set(columns)) < len(columns):
+        twice = next(name for i, name in enumerate(columns) if name in columns[:i])
+        raise InvalidInput(f"{source} has two columns {twice!r}")
+    rows = []
+    for number, row in enumerate(cells[1:] if headed else cells, 2 if headed else 1):
+        if width == 1:
+            row = [delimiter.join(row)]  # there is no other column that the rest could belong to
+        if len(row) > width:
+            problem = f"{len(row)} cells, the first has {width} (texts with {delimiter!r} need quotes)"
+            raise MalformedInput(f"{source}, row {number}: {problem}")
+        rows.append(dict(zip(columns, row + [""] * (width - len(row)), strict=True)))
+    return Table(source, columns, rows)
+
+
+def _is_header(cells: Sequence[Sequence[str]]) -> bool:
+    """Names are short, none is a number or comes again below, and a name alone is one word."""
+    first, below = cells[0], cells[1:SAMPLE]
+    if any(not name.strip() or len(name) > 64 or _is_number(name) for name in first):
+        return False
+    if any(name in {row[i] for row in below if i < len(row)} for i, name in enumerate(first)):
+        return False
+    return len(first) > 1 or " " not in first[0].strip()
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _jsonl(text: str, source: str) -> Table:
+    rows = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                rows.append(_row(json.loads(line), f"{source}, line {number}"))
+            except json.JSONDecodeError as invalid:
+                raise MalformedInput(
+                    f"{source}, line {number}: is not JSON: {invalid}", param="--file"
+                ) from None
+    return _table_of(rows, source)
+
+
+def _json(text: str, source: str) -> Table:
+    try:
+        entries = json.loads(text)
+    except json.JSONDecodeError as invalid:
+        raise MalformedInput(f"{source} is not JSON: {invalid}") from None
+    if not isinstance(entries, list):
+        raise InvalidInput(f"{source}: expected a list of objects or of texts")
+    return _table_of([_row(entry, f"{source}, entry {i}") for i, entry in enumerate(entries)], source)
+
+
+def _row(entry: Any, place: str) -> Row:
+    if isinstance(entry, dict):
+        return entry
+    if isinstance(entry, str):
+        return {TEXT: entry}
+    raise InvalidInput(f"{place}: expected an object or a text")
+
+
+def _table_of(rows: list[Row], source: str) -> Table:
+    return Table(source, tuple(dict.fromkeys(name for row in rows for name in row)), rows)
+
+
+def _read_parquet(path: str) -> Table:
+    pa, parquet = _pyarrow()
+    try:
+        table = parquet.read_table(path)
+    except FileNotFoundError:
+        raise NotFound(f"{path} cannot be read: No such file or directory") from None
+    except (pa.ArrowInvalid, OSError) as damage:
+        raise MalformedInput(f"{path} is not a parquet file: {damage}") from None
+    return Table(path, tuple(table.column_names), table.to_pylist(), table)
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise NotFound("parquet needs pyarrow: pip install pyarrow") from None
+    return pa, parquet
+
+
+_READERS = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "json": _json, "lines": _lines}
+
+
+# ---------------------------------------- writing
+
+
+def check_writable(path: str) -> None:
+    """Say before the work, not after it, that a file cannot be written."""
+    if Path(path).suffix.lower() not in WRITTEN:
+        raise InvalidInput(f"{path}: --out writes {', '.join(WRITTEN)}")
+    if WRITTEN[Path(path).suffix.lower()] == "parquet":
+        _pyarrow()
+    if not Path(path).absolute().parent.is_dir():
+        raise NotFound(f"{path} cannot be written: there is no such folder")
+
+
+def write_rows(path: str, table: Table, more: Mapping[str, str], answers: Iterable[Row]) -> None:
+    """Each row of `table` with its answer beside it: `more` names the answer's columns and their types.
+
+    The file appears when it is whole; until then whatever was there stays.
+    """
+    write = _WRITERS[WRITTEN[Path(path).suffix.lower()]]
+    place = Path(path).absolute()
+    try:
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:
+            with open(Path(folder) / place.name, "wb") as file:
+                write(file, table, more, answers)
+            os.replace(file.name, place)
+    except OSError as failure:
+        raise InvalidInput(
+            f"{path} cannot be written: {failure.strerror or failure}", param="--out"
+        ) from None
+
+
+def _write_separated(
+    delimiter: str, file: IO[bytes], table: Table, more: Mapping[str, str], answers: Iterable[Row]
+) -> None:
+    columns = [*(name for name in table.columns if name not in more), *more]
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(columns)
+    for row, answer in zip(table.rows, answers, strict=True):
+        whole = row | answer
+        writer.writerow([_cell(whole.get(name)) for name in columns])
+    text.detach()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return "; ".join(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+def _write_jsonl(file: IO[bytes], table: Table, more: Mapping[str, str], answers: Iterable[Row]) -> None:
+    for row, answer in zip(table.rows, answers, strict=True):
+        file.write(json.dumps(row | answer, ensure_ascii=False, default=str).encode() + b"\n")
+
+
+def _write_parquet(file: IO[bytes], table: Table, more: Mapping[str, str], answers: Iterable[Row]) -> None:
+    pa, parquet = _pyarrow()
+    types = {"string": pa.string(), "number": pa.float64(), "strings": pa.list_(pa.string())}
+    found = pa.Table.from_pylist(list(answers), schema=pa.schema({name: types[more[name]] for name in more}))
+    whole = table.arrow if table.arrow is not None else pa.Table.from_pylist(table.rows)
+    whole = whole.select([name for name in whole.column_names if name not in more])
+    for name in more:
+        whole = whole.append_column(name, found.column(name))
+    parquet.write_table(whole, file)
+
+
+_WRITERS: dict[str, Callable[[IO[bytes], Table, Mapping[str, str], Iterable[Row]], None]] = {
+    "csv": partial(_write_separated, ","),
+    "tsv": partial(_write_separated, "\t"),
+    "jsonl": _write_jsonl,
+    "parquet": _write_parquet,
+}

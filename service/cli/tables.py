@@ -1,0 +1,152 @@
+"""What the command line shows people: verdicts and tables, from answers shaped like the API's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+SHOWN_CLUSTERS_OF_TEXT = 8
+SHOWN_WORDS = 3
+LEAST_SHOWN = 0.0005  # what three decimals can show
+SHOWN_CLUSTERS = 20
+
+Answer = Mapping[str, Any]
+
+
+def describe_classification(text: str, result: Answer, width: int | None = None) -> Iterator[str]:
+    """The verdict, then the sum that led to it: a line a cluster, the bias, the logit.
+
+    With more than two labels the sum is that of the label that won. `width` cuts the text to a terminal's.
+    """
+    yield _headed(_verdict(result), text, width)
+    clusters: Sequence[Answer] = result.get("clusters") or ()
+    if not clusters:
+        return
+    label = result["label"]
+    leaders = {leader["cluster"]: leader for leader in result.get("leaders") or ()}
+    heaviest = sorted(clusters, key=lambda cluster: -abs(_of(cluster["contribution"], label)))
+    shown = [each for each in heaviest if abs(_of(each["contribution"], label)) >= LEAST_SHOWN]
+    for cluster in shown[:SHOWN_CLUSTERS_OF_TEXT]:
+        amount = _of(cluster["contribution"], label)
+        name, detail = _name(cluster, leaders.get(cluster["id"]))
+        yield f"  {amount:+8.3f}  {name:<32}  {detail}"
+    if rest := heaviest[len(shown[:SHOWN_CLUSTERS_OF_TEXT]) :]:
+        amount = round(sum(_of(cluster["contribution"], label) for cluster in rest), 3) + 0.0  # no -0.000
+        yield f"  {amount:+8.3f}  {counted(len(rest), 'smaller cluster')}"
+    yield f"  {_of(result['bias'], label):+8.3f}  bias"
+    whose = f" of {label}" if isinstance(result["logit"], Mapping) else ""
+    yield f"  {_of(result['logit'], label):+8.3f}  = logit{whose}"
+
+
+def describe_refusal(text: Any, reason: str, width: int | None = None) -> Iterator[str]:
+    yield _headed(f"no answer: {reason}", str(text or ""), width)
+
+
+def _verdict(result: Answer) -> str:
+    if result.get("undecided"):
+        return f"undecided: {result['undecided']}"
+    return f"{result['label']} {result['score']:.1%}"
+
+
+def _headed(verdict: str, text: str, width: int | None) -> str:
+    line = f"{verdict}  {' '.join(text.split())}".rstrip()
+    return line if width is None or len(line) <= width else f"{line[: max(width - 1, 0)].rstrip()}…"
+
+
+def _of(amount: Any, label: str) -> float:
+    """A number, or the label's own where there is one a label."""
+    return float(amount[label] if isinstance(amount, Mapping) else amount)
+
+
+def _name(cluster: Answer, leader: Answer | None) -> tuple[str, str]:
+    """A cluster by its heaviest words, and how it came about."""
+    words = list(dict.fromkeys(cluster["words"]))
+    more = " …" if max(len(words), cluster.get("size", 0)) > SHOWN_WORDS else ""
+    name = ", ".join(words[:SHOWN_WORDS]) + more
+    if cluster["kind"] == "tie" or leader is None:
+        return name, f"tie of {', '.join(cluster['leaders'])}"
+    who = "leads" if [leader["word"]] == words else f"led by {leader['word']}"
+    alone = "" if leader["followers"] else ", alone"
+    return name, f"{who} since layer {leader['since_layer']}{alone}"
+
+
+def describe_dynamics(result: Answer) -> Iterator[str]:
+    """What became of a cloud: the status with its proof, then a line a cluster."""
+    margin = "" if result.get("margin") is None else f", margin {result['margin']:.3g}"
+    end = {
+        "certified": f"certified at layer {result.get('certified_layer')}{margin}",
+        "converged": f"converged after {result['layers']} layers, without a certificate",
+        "max_layers": f"still moving after {result['layers']} layers",
+    }[result["status"]]
+    yield f"{result['n']} points in dimension {result['d']}, alpha {result['alpha']:g}: {end}"
+    yield f"{counted(len(result['leaders']), 'leader')}, {counted(len(result['clusters']), 'cluster')}"
+    rows = [("cluster", "kind", "size", "leaders", "limit")]
+    for cluster in sorted(result["clusters"], key=lambda c: -int(c["size"]))[:SHOWN_CLUSTERS]:
+        leaders = ", ".join(map(str, cluster["leaders"][:6])) + (" …" if len(cluster["leaders"]) > 6 else "")
+        limit = ", ".join(f"{x:.4g}" for x in cluster["limit"][:6]) + (
+            " …" if len(cluster["limit"]) > 6 else ""
+        )
+        rows.append((str(cluster["id"]), cluster["kind"], str(cluster["size"]), leaders, f"({limit})"))
+    yield from columns(rows)
+    if len(result["clusters"]) > SHOWN_CLUSTERS:
+        yield f"… and {len(result['clusters']) - SHOWN_CLUSTERS} smaller ones (--json lists all)"
+
+
+def describe_control(result: Answer) -> Iterator[str]:
+    """The matrix found with its proof, the pair that stands in the way, or that neither could be proved."""
+    if result["feasible"] is None:
+        yield "undecided: neither a matrix nor a proof that there is none was found"
+    elif not result["feasible"]:
+        yield "infeasible: no matrix A makes these points lead"
+        if result.get("worst_pair"):
+            token, leader, rival = result["worst_pair"]
+            yield f"  token {token} cannot prefer {leader} to {rival}"
+    else:
+        margin = "" if result.get("margin") is None else f", margin {result['margin']:.4g}"
+        yield f"feasible{margin}; A ="
+        for row in result["A"]:
+            yield "  " + "  ".join(f"{x:10.5f}" for x in row)
+    if result.get("note"):
+        yield f"  {result['note']}"
+    if result.get("dynamics"):
+        yield from describe_dynamics(result["dynamics"])
+
+
+def describe_sequences(data: Sequence[Answer], expected: Sequence[Any]) -> Iterator[str]:
+    """One line a sequence; where the file says the labels, which are otherwise and how many are right."""
+    told = any(label is not None for label in expected)
+    rows = [("sequence", "label", "margin", "leader", "in the file")[: 5 if told else 4]]
+    right = 0
+    for answer, label in zip(data, expected, strict=True):
+        right += answer["label"] == label
+        margin = "any" if answer.get("margin") is None else f"{answer['margin']:.3g}"
+        leader = "several" if answer.get("leader") is None else str(answer["leader"])
+        row = (str(answer["index"]), str(answer["label"]), margin, leader)
+        rows.append((*row, "" if label in (None, answer["label"]) else str(label)) if told else row)
+    yield from columns(rows)
+    if told:
+        yield f"{right} of {len(expected)} labels are those in the file"
+
+
+def describe_models(cards: Sequence[Answer]) -> Iterator[str]:
+    """One line a model, and what it says of itself."""
+    if not cards:
+        yield "no models here"
+        return
+    rows = [("model", "kind", "", "description")]
+    for card in cards:
+        default = "default" if card.get("default") else ""
+        rows.append((str(card["name"]), str(card["kind"]), default, str(card.get("description", ""))))
+    yield from columns(rows)
+
+
+def counted(number: int, noun: str) -> str:
+    """1 leader, 2 leaders."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Rows as aligned columns, the first one the heading."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
