@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from service.local import Local
+from hardmax import Local
 from service.schemas import DynamicsResult
 
 NX, NY, DIAMETER = 220, 64, 12

@@ -8,29 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.api.control import answer as control_answer
-from service.api.documents import Records
-from service.api.dynamics import answer as dynamics_answer
-from service.bundle import Bundle, list_bundles, read_bundle
-from service.dynamics import Dynamics, Limits, Parameters, Result
-from service.errors import InvalidInput, NotFound
-from service.runtime import Runtime
+from service.client.answers import Answer, Answers, CloudRun, DynamicsOptions
+from service.clouds.dynamics import Dynamics, Limits, Parameters, Result, Run
+from service.engine.bundle import Bundle, find_bundles, read_bundle
+from service.engine.registry import settle_default
+from service.engine.runtime import Runtime
+from service.errors import InputError, InvalidInput, NotFound
+from service.http.documents import Records
+from service.http.routes.control import answer as control_answer
+from service.http.routes.dynamics import answer as dynamics_answer
 from service.schemas import (
     Classification,
     ControlResponse,
-    DynamicsResult,
     Explain,
     ModelCard,
     SequenceLabel,
 )
-from service.sentiment import Sentiment
-from service.sequences import Sequences
+from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
+from service.texts.reader import Tokens
+from service.texts.sentiment import Sentiment
 
 TEXTS_AT_ONCE = 32
 
@@ -41,7 +44,7 @@ class Local:
     def __init__(
         self, settings: Settings | None = None, *, on_progress: Callable[[str], None] = lambda message: None
     ) -> None:
-        self._settings = settings or load_settings()
+        self._settings = settle_default(settings or load_settings())
         self._runtime = Runtime(self._settings.provider, self._settings.intra_op_threads)
         self._models: dict[str, Any] = {}
         self._on_progress = on_progress
@@ -65,27 +68,30 @@ class Local:
         explain: Explain = "leaders",
         trajectory: bool = False,
         truncate: bool = True,
-    ) -> list[Classification]:
+    ) -> Answers:
         """The sentiment of each text with its exact reason."""
-        texts = [texts] if isinstance(texts, str) else texts
-        sentiment: Sentiment = self._model(model or self._settings.default_model, "sentiment")
-        results: list[Classification] = []
-        for first in range(0, len(texts), TEXTS_AT_ONCE):
-            words = sentiment.tokenise_many(texts[first : first + TEXTS_AT_ONCE], truncate=truncate)
-            for answer in sentiment.classify(words, explain, trajectory=trajectory):
-                results.append(Classification.model_validate({"index": len(results), **answer}))
-            self._on_progress(f"{len(results)} of {len(texts)} texts")
-        return results
+        name = model or self._settings.default_model
+        sentiment: Sentiment = self._model(name, "sentiment")
+        many = [texts] if isinstance(texts, str) else texts
+        answers = Answers(name)
+        for first in range(0, len(many), TEXTS_AT_ONCE):
+            some = many[first : first + TEXTS_AT_ONCE]
+            words = _read(sentiment, some, None if isinstance(texts, str) else first, truncate=truncate)
+            found = sentiment.classify(words, explain, trajectory=trajectory)
+            for text, answer in zip(some, found, strict=True):
+                checked = Classification.model_validate({"index": 0, **answer})
+                answers.append(Answer.to(text, checked, len(answers)))
+        return answers
 
-    def dynamics(
-        self, points: Any, *, include: Sequence[str] = ("assignment",), **options: Any
-    ) -> DynamicsResult:
-        """A cloud run to its limits; options as in the API: alpha, A, max_layers, stop, ..."""
-        A = options.pop("A", None)
+    def dynamics(self, points: Any, **options: Unpack[DynamicsOptions]) -> CloudRun:
+        """A cloud run to its limits."""
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        A, include = given.pop("A", None), given.pop("include", ("assignment",))
         matrix = None if A is None else np.asarray(A, dtype=np.float64)
-        parameters = Parameters(A=matrix, include=frozenset(include), **options)
+        parameters = Parameters(A=matrix, include=frozenset(include), **given)
         result = self._run(np.asarray(points, dtype=np.float64), parameters)
-        return DynamicsResult.model_validate(_plain(dynamics_answer(result, include)))
+        answer = {"id": uuid4().hex, **_plain(dynamics_answer(result, include))}
+        return CloudRun.model_validate(answer).of(points)
 
     def control(
         self,
@@ -95,17 +101,18 @@ class Local:
         leaders: Sequence[int] | None = None,
     ) -> ControlResponse:
         """A matrix A under which the wish comes true, or why none does."""
-        from service.control import control
+        from service.clouds.control import control, result_of
 
         if (assignment is None) == (leaders is None):
             raise InvalidInput("give either assignment or leaders", param="assignment")
 
-        def run(points: NDArray[np.float64], A: NDArray[np.float64]) -> Result:
-            return self._run(points, Parameters(A=A))
+        def run(points: NDArray[np.float64], A: NDArray[np.float64]) -> Run:
+            dynamics: Dynamics = self._model("dynamics", "dynamics")
+            return dynamics.start(points, Parameters(A=A, tie_tolerance=0))
 
         cloud = np.asarray(points, dtype=np.float64)
-        found = control(cloud, assignment, leaders, run, self._settings.request_timeout_s)
-        return ControlResponse.model_validate({"id": "", **_plain(control_answer(found))})
+        found = result_of(control(cloud, assignment, leaders, run, self._settings.request_timeout_s))
+        return ControlResponse.model_validate({"id": uuid4().hex, **_plain(control_answer(found))})
 
     def classify_sequences(self, model: str, sequences: Sequence[Any]) -> list[SequenceLabel]:
         """The label, margin and leader of each sequence by an exact model."""
@@ -115,9 +122,10 @@ class Local:
         return [SequenceLabel.model_validate({"index": i, **label}) for i, label in enumerate(labels)]
 
     def models(self) -> list[ModelCard]:
-        """The cards of the models in MODELS_DIR."""
+        """The cards of the models, bundled and of MODELS_DIR."""
         default = self._settings.default_model
-        cards = (read_bundle(folder).card for folder in list_bundles(self._settings.models_dir))
+        bundles = find_bundles(self._settings.model_folders)
+        cards = (read_bundle(folder).card for folder in bundles.values())
         return [ModelCard.model_validate({**card, "default": card["name"] == default}) for card in cards]
 
     def _run(self, points: NDArray[np.float64], parameters: Parameters) -> Result:
@@ -146,10 +154,27 @@ class Local:
         return Dynamics.load(bundle, self._runtime, Limits(**limits))
 
     def _folder(self, name: str) -> Path:
-        folders = {folder.name: folder for folder in list_bundles(self._settings.models_dir)}
-        if name not in folders:
-            raise NotFound(f"no model {name!r} here; there are {', '.join(folders) or 'none'}", param="model")
-        return folders[name]
+        bundles = find_bundles(self._settings.model_folders)
+        if name not in bundles:
+            raise NotFound(f"no model {name!r} here; there are {', '.join(bundles) or 'none'}", param="model")
+        return bundles[name]
+
+
+def _read(sentiment: Sentiment, texts: Sequence[str], first: int | None, *, truncate: bool) -> list[Tokens]:
+    """The words of each text. What cannot be read is named by its place in the whole list (`first`: ours)."""
+    try:
+        return sentiment.tokenise_many(texts, truncate=truncate)
+    except InputError:
+        if first is None:
+            raise
+    read: list[Tokens] = []
+    for index, text in enumerate(texts, first):
+        try:
+            read.append(sentiment.tokenise(text, truncate=truncate))
+        except InputError as refused:
+            place = f"input[{index}]"
+            raise type(refused)(f"{place}: {refused.message}", param=place) from None
+    return read
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Clients for programs: over HTTP, or in this process without a server."""

@@ -1,0 +1,368 @@
+"""A typed client of a server: `AsyncClient` for asyncio, and `Client`, the same for programs that wait.
+
+Every call is written once, as a coroutine of `Calls`. Over a connection that blocks it never suspends, so
+`Client` runs it to its end in one step. Knows HTTP and the wire format, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import random
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack
+
+import httpx
+import numpy as np
+
+from service.client.answers import Answers, CloudRun, DynamicsOptions
+from service.errors import HardmaxError
+from service.schemas import (
+    ClassifyResponse,
+    ControlResponse,
+    Explain,
+    Info,
+    ModelCard,
+    ModelList,
+    SequenceLabel,
+    SequencesResponse,
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+HERE = "http://127.0.0.1:8000"
+RETRIED = (429, 503)
+LONGEST_PAUSE_S = 30.0
+
+
+class RemoteError(HardmaxError):
+    """An answer of the server that is no result: its status, type, message and request id.
+
+    `param` names what is at fault; of many texts, `index` says which, counted in the list as it was given.
+    """
+
+    def __init__(self, response: httpx.Response, *, first: int = 0) -> None:
+        try:
+            error = response.json()["error"]
+        except (ValueError, KeyError, TypeError):
+            error = {}
+        if not isinstance(error, dict):
+            error = {"message": str(error)}
+        message = str(error.get("message") or f"the server answered {response.status_code}")
+        super().__init__(message, param=error.get("param"))
+        self.status = response.status_code
+        self.type = str(error.get("type", "http_error"))
+        self.request_id = error.get("request_id") or response.headers.get("x-request-id")
+        if self.index is not None:
+            self._locate(first + self.index)
+
+    def _locate(self, index: int) -> None:
+        """Say which entry of the whole list it is: the server saw only a batch of it."""
+        place = str(self.param).replace(f"[{self.index}]", f"[{index}]", 1)
+        self.param = place
+        self.message = f"{place}: {self.message.removeprefix(f'{place}: ')}"
+        self.args = (self.message,)
+
+
+class ConnectionFailed(HardmaxError):
+    """No answer at all: nobody listens there, or the connection broke."""
+
+
+class Connection(Protocol):
+    """What calls need of a connection."""
+
+    async def send(self, request: httpx.Request) -> httpx.Response: ...
+    def lines(self, request: httpx.Request) -> AsyncIterator[str]: ...
+    async def pause(self, seconds: float) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Calls:
+    """Every call of the API, over any connection."""
+
+    def __init__(self, connection: Connection, url: str, api_key: str | None, retries: int) -> None:
+        self._connection = connection
+        self._base = httpx.URL(url.rstrip("/") + "/")
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._retries = retries
+
+    async def classify(
+        self,
+        texts: str | Sequence[str],
+        *,
+        model: str | None = None,
+        explain: Explain = "leaders",
+        trajectory: bool = False,
+        truncate: bool = True,
+        batch_size: int = 256,
+    ) -> Answers:
+        """The sentiment of each text with its exact reason; long lists travel in batches."""
+        options: dict[str, Any] = {"explain": explain, "trajectory": trajectory, "truncate": truncate}
+        if model is not None:
+            options["model"] = model
+        batches = [texts] if isinstance(texts, str) else _batches(texts, batch_size)
+        answers = Answers()
+        for batch in batches:
+            body = {"input": batch, **options}
+            response = await self._ask("POST", "classify", first=len(answers), json=body)
+            some = [batch] if isinstance(batch, str) else batch
+            answers.add(ClassifyResponse.model_validate_json(response.content), some)
+        return answers
+
+    async def dynamics(self, /, points: Any, **options: Unpack[DynamicsOptions]) -> CloudRun:
+        """A cloud run to its limits."""
+        response = await self._ask("POST", "dynamics", **_cloud(points, options))
+        return CloudRun.model_validate_json(response.content).of(points)
+
+    async def stream_dynamics(
+        self, points: Any, **options: Unpack[DynamicsOptions]
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """One line a chunk of layers as they are computed; the last is the result."""
+        cloud = _cloud(points, options)
+        headers = {**cloud.pop("headers", {}), "accept": "application/x-ndjson"}
+        request = self._build("POST", "dynamics", headers=headers, **cloud)
+        async for line in self._connection.lines(request):
+            yield json.loads(line)
+
+    async def classify_sequences(self, model: str, sequences: Sequence[Any]) -> list[SequenceLabel]:
+        """The label, margin and leader of each sequence by an exact model."""
+        body = {"model": model, "sequences": [np.asarray(s).tolist() for s in sequences]}
+        response = await self._ask("POST", "sequences/classify", json=body)
+        return list(SequencesResponse.model_validate_json(response.content).data)
+
+    async def control(
+        self,
+        points: Any,
+        *,
+        assignment: Mapping[int, int] | None = None,
+        leaders: Sequence[int] | None = None,
+    ) -> ControlResponse:
+        """A matrix A under which the wish comes true, or why none does."""
+        body: dict[str, Any] = {"points": np.asarray(points).tolist()}
+        if assignment is not None:
+            body["assignment"] = {str(token): leader for token, leader in assignment.items()}
+        if leaders is not None:
+            body["leaders"] = list(leaders)
+        response = await self._ask("POST", "control", json=body)
+        return ControlResponse.model_validate_json(response.content)
+
+    async def models(self) -> list[ModelCard]:
+        """The cards of the models being served."""
+        response = await self._ask("GET", "models")
+        return list(ModelList.model_validate_json(response.content).models)
+
+    async def info(self) -> Info:
+        """Version, providers and limits of the server."""
+        response = await self._ask("GET", "info")
+        return Info.model_validate_json(response.content)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _ask(self, method: str, path: str, *, first: int = 0, **options: Any) -> httpx.Response:
+        """One answer: refusals for the moment (429, 503) are tried again, after what Retry-After says."""
+        for attempt in range(self._retries + 1):
+            response = await self._connection.send(self._build(method, path, **options))
+            if response.status_code not in RETRIED or attempt == self._retries:
+                break
+            await self._connection.pause(_pause_before_retry(response, attempt))
+        if response.is_error:
+            raise RemoteError(response, first=first)
+        return response
+
+    def _build(self, method: str, path: str, **options: Any) -> httpx.Request:
+        headers = {**self._headers, **options.pop("headers", {})}
+        return httpx.Request(method, self._base.join(path), headers=headers, **options)
+
+
+class AsyncClient(Calls):
+    """Talks to one server; an asynchronous context manager that closes its connections."""
+
+    def __init__(
+        self,
+        url: str = HERE,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 60.0,
+        retries: int = 3,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        http = httpx.AsyncClient(timeout=timeout_s, transport=transport)
+        super().__init__(_Suspending(http), url, api_key, retries)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _waiting(
+    call: Callable[Concatenate[Calls, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """The same call as a method that waits for its answer."""
+
+    @wraps(call)
+    def method(self: Client, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return _finish(call(self._calls, *arguments, **options))
+
+    return method
+
+
+class Client:
+    """Talks to one server; a context manager that closes its connections."""
+
+    def __init__(
+        self,
+        url: str = HERE,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 60.0,
+        retries: int = 3,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        http = httpx.Client(timeout=timeout_s, transport=transport)
+        self._calls = Calls(_Blocking(http), url, api_key, retries)
+
+    classify = _waiting(Calls.classify)
+    dynamics = _waiting(Calls.dynamics)
+    classify_sequences = _waiting(Calls.classify_sequences)
+    control = _waiting(Calls.control)
+    models = _waiting(Calls.models)
+    info = _waiting(Calls.info)
+    close = _waiting(Calls.close)
+
+    def stream_dynamics(self, points: Any, **options: Unpack[DynamicsOptions]) -> Iterator[dict[str, Any]]:
+        """One line a chunk of layers as they are computed; the last is the result."""
+        lines = self._calls.stream_dynamics(points, **options)
+        try:
+            while True:
+                yield _finish(anext(lines))
+        except StopAsyncIteration:
+            return
+        finally:
+            _finish(lines.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Suspending:
+    """A connection of asyncio."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+        self.pause = asyncio.sleep
+        self.close = http.aclose
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        with _translated():
+            return await self._http.send(request)
+
+    async def lines(self, request: httpx.Request) -> AsyncIterator[str]:
+        with _translated():
+            response = await self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    await response.aread()
+                    raise RemoteError(response)
+                async for line in response.aiter_lines():
+                    yield line
+            finally:
+                await response.aclose()
+
+
+class _Blocking:
+    """A connection that blocks: its coroutines never suspend."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self._http = http
+
+    async def send(self, request: httpx.Request) -> httpx.Response:
+        with _translated():
+            return self._http.send(request)
+
+    async def lines(self, request: httpx.Request) -> AsyncIterator[str]:
+        with _translated():
+            response = self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    response.read()
+                    raise RemoteError(response)
+                for line in response.iter_lines():
+                    yield line
+            finally:
+                response.close()
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def close(self) -> None:
+        self._http.close()
+
+
+def _finish(call: Awaitable[T]) -> T:
+    """Run a coroutine that never suspends."""
+    try:
+        next(iter(call.__await__()))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise RuntimeError("a call over a blocking connection was suspended")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """httpx's failures to connect or to keep a connection, as ours."""
+    try:
+        yield
+    except httpx.TransportError as failure:
+        raise ConnectionFailed(f"no answer: {failure or type(failure).__name__}") from failure
+
+
+def _batches(texts: Sequence[str], size: int) -> Iterator[list[str]]:
+    for first in range(0, len(texts), size):
+        yield list(texts[first : first + size])
+
+
+def _cloud(points: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A cloud as a request's options: npy and a query, or JSON where a matrix A must come along."""
+    points = np.asarray(points, dtype=np.float64)
+    given = {name: value for name, value in options.items() if value is not None}
+    if "A" in given:
+        given["A"] = np.asarray(given["A"], dtype=np.float64).tolist()
+        return {"json": {"points": points.tolist(), **given}}
+    file = io.BytesIO()
+    np.save(file, points, allow_pickle=False)
+    headers = {"content-type": "application/x-npy"}
+    return {"content": file.getvalue(), "params": given, "headers": headers}
+
+
+def _pause_before_retry(response: httpx.Response, attempt: int) -> float:
+    """What the server asks for, or else a doubling pause; jitter keeps callers from returning in step."""
+    try:
+        asked = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        asked = 0.1 * 2**attempt
+    return min(max(asked, 0.0), LONGEST_PAUSE_S) * random.uniform(1.0, 1.25)
