@@ -12,21 +12,26 @@ from playwright.sync_api import Page, sync_playwright
 
 IMAGES = Path(__file__).parent / "images"
 SIZE = {"width": 1280, "height": 1100}
-TEXT = (
-    "I hoped for a masterpiece and got a mess. The photography is beautiful and the music is great, "
-    "but beautiful pictures cannot save a script this poor."
-)
 
 
 def show_review(page: Page) -> None:
-    page.locator("#review-model").select_option("sentiment-2d")
-    page.get_by_label("Write a review, or take one").fill(TEXT)
-    page.wait_for_timeout(1200)
+    page.locator("#ledger tr.total").wait_for()
 
 
-def show_cloud(page: Page) -> None:
+def show_reason(page: Page) -> None:
+    """A cloud at its beginning, with a point that says why it goes where it goes."""
+    page.get_by_role("button", name="Random").click()
+    page.locator("#clusters tr").first.wait_for()
+    page.get_by_role("slider", name="Layer of the cloud").fill("0")
+    page.locator("#cloud").focus()
+    for _ in range(5):
+        page.keyboard.press(".")
+    page.locator("h1:visible").click()
+
+
+def show_many(page: Page) -> None:
     page.get_by_role("button", name="10,000 points").click()
-    page.wait_for_timeout(3000)
+    page.locator("#clusters tr").first.wait_for()
     page.get_by_role("slider", name="Layer of the cloud").fill("2.5")
     page.locator("h1:visible").click()
 
@@ -37,8 +42,8 @@ def show_model(page: Page) -> None:
 
 SCENES = {
     "review": ("#review", "light", show_review),
-    "cloud": ("#cloud", "light", show_cloud),
-    "cloud-dark": ("#cloud", "dark", show_cloud),
+    "cloud": ("#cloud", "light", show_reason),
+    "cloud-dark": ("#cloud", "dark", show_many),
     "model": ("#model", "light", show_model),
 }
 
@@ -54,11 +59,11 @@ def main(url: str) -> None:
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, (path, scheme, show) in SCENES.items():
-            page = chromium.new_page(viewport=SIZE, color_scheme=scheme)  # type: ignore[arg-type]
+            page = chromium.new_page(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
             page.goto(f"{url}/{path}")
             show(page)
-            page.wait_for_timeout(400)
-            save(name, page.screenshot(full_page=name == "model"))
+            page.wait_for_timeout(800)
+            save(name, page.screenshot(full_page=name in ("review", "model")))
             page.close()
         chromium.close()
 

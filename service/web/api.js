@@ -1,7 +1,8 @@
 /* The service as the page sees it: JSON in, JSON out, failures as sentences.
    Knows the wire and the API key; nothing of what the answers mean. */
 
-const KEY = "hardmax-key";
+/** Where the key is kept, in the tab, until it is closed. */
+export const KEY = "hardmax-key";
 
 /** A failure of the service, or of the way to it, in words for people. */
 export class ApiError extends Error {
@@ -32,7 +33,8 @@ export class Api {
     const response = await send(path, request, used);
     if (response.ok) return response.json();
     const error = await readError(response);
-    if (response.status === 401 && (await this.obtainKey(used, error.message))) return this.call(path, request);
+    if (response.status === 401 && (await this.obtainKey(used, error.message)))
+      return this.call(path, request);
     throw error;
   }
 

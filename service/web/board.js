@@ -1,15 +1,21 @@
 /* Hands on the cloud: pointer, wheel and keys become placed, moved, removed and marked points.
    Knows where points stand on the picture; not what happens to them afterwards. */
 
-const NEAR = 14;
+const NEAR = 14; // pixels
+const NEAR_FINGER = 24;
 
 export class Board {
-  /** `acts`: place(x, y), move(i, x, y), remove(i), mark(i), select(i), play(), zoom(); `tool()` is the present one. */
+  /** `acts`: place(x, y), move(i, x, y), remove(i), mark(i), select(i), look(i or null), play(), zoom(), undo();
+      `tool()` is the present one. */
   constructor(canvas, landscape, acts) {
-    Object.assign(this, { canvas, landscape, acts, held: null });
+    Object.assign(this, { canvas, landscape, acts, held: null, tap: null });
     canvas.addEventListener("pointerdown", (event) => this.down(event));
     canvas.addEventListener("pointermove", (event) => this.hover(event));
-    for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => this.up());
+    canvas.addEventListener("pointerup", (event) => this.up(event));
+    canvas.addEventListener("pointercancel", () => this.drop());
+    canvas.addEventListener("pointerleave", () => this.acts.look(null));
+    // A finger on a point moves the point; anywhere else it scrolls the page.
+    canvas.addEventListener("touchstart", (event) => this.touch(event), { passive: false });
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     canvas.addEventListener("contextmenu", (event) => this.menu(event));
@@ -20,14 +26,14 @@ export class Board {
     return [event.clientX - box.left, event.clientY - box.top];
   }
 
-  /** The point under the pointer, the nearest if several, as the picture shows them now. */
-  nearest(px, py) {
+  /** The point under the pointer, the nearest if several, leaders before others, as the picture shows them now. */
+  nearest(px, py, reach = NEAR) {
     const { view, film, t } = this.landscape;
     const places = film.at(t);
-    let [best, found] = [NEAR ** 2, null];
+    let [best, found] = [reach ** 2, null];
     for (let i = 0; i < film.n; i += 1) {
       const away = (view.x(places[2 * i]) - px) ** 2 + (view.y(places[2 * i + 1]) - py) ** 2;
-      if (away <= best) [best, found] = [away, i];
+      if (away < best || (away <= best + 4 && film.since.has(i))) [best, found] = [away, i];
     }
     return found;
   }
@@ -37,27 +43,44 @@ export class Board {
     return view.world(px, py).map((x) => Number(x.toFixed(view.decimals)));
   }
 
+  touch(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const { clientX, clientY } = event.touches[0];
+    const onPoint = this.nearest(clientX - box.left, clientY - box.top, NEAR_FINGER) !== null;
+    if (onPoint && this.acts.tool() === "place") event.preventDefault();
+  }
+
   down(event) {
     if (event.button !== 0) return;
+    const finger = event.pointerType === "touch";
     const [px, py] = this.place(event);
-    const i = this.nearest(px, py);
+    const i = this.nearest(px, py, finger ? NEAR_FINGER : NEAR);
     const tool = this.acts.tool();
-    if (tool === "remove") return i !== null && this.acts.remove(i);
-    if (tool === "wish") return i !== null && this.acts.mark(i);
+    if (tool === "remove") return void (i !== null && this.acts.remove(i));
+    if (tool === "wish") return void (i !== null && this.acts.mark(i));
+    if (finger && i === null) return void (this.tap = [px, py]); // placed when the finger leaves, unless it scrolls
     this.canvas.setPointerCapture(event.pointerId);
     this.held = i ?? this.acts.place(...this.world(px, py));
     this.canvas.classList.add("held");
-    return this.acts.select(this.held);
+    this.acts.select(this.held);
   }
 
   hover(event) {
     const [px, py] = this.place(event);
-    if (this.held !== null) this.acts.move(this.held, ...this.world(px, py));
-    else this.canvas.classList.toggle("over", this.nearest(px, py) !== null);
+    if (this.held !== null) return this.acts.move(this.held, ...this.world(px, py));
+    if (event.pointerType === "touch") return undefined;
+    const i = this.nearest(px, py);
+    this.canvas.classList.toggle("over", i !== null);
+    return this.acts.look(i);
   }
 
-  up() {
-    this.held = null;
+  up(event) {
+    if (this.tap) this.acts.select(this.acts.place(...this.world(...this.place(event))));
+    this.drop();
+  }
+
+  drop() {
+    Object.assign(this, { held: null, tap: null });
     this.canvas.classList.remove("held");
   }
 
@@ -90,7 +113,8 @@ export class Board {
     const has = (act) => () => chosen !== null && act();
     const step = landscape.view.step / (shiftKey ? 2 : 10);
     const by = (dx, dy) => has(() => acts.nudge(chosen, dx * step, dy * step));
-    const add = () => acts.select(acts.place(...landscape.view.centre.map((x) => Number(x.toFixed(2)) + 0.25)));
+    const add = () =>
+      acts.select(acts.place(...landscape.view.centre.map((x) => Number(x.toFixed(2)) + 0.25)));
     const remove = has(() => acts.remove(chosen));
     const moves = { ArrowLeft: by(-1, 0), ArrowRight: by(1, 0), ArrowUp: by(0, 1), ArrowDown: by(0, -1) };
     const choose = { ",": () => acts.choose(-1), ".": () => acts.choose(1), w: has(() => acts.mark(chosen)) };

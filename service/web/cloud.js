@@ -3,7 +3,7 @@
 import { Latest, inWords } from "./api.js";
 import { Board } from "./board.js";
 import { Ellipse } from "./ellipse.js";
-import { announce, byId, el, showProblem } from "./element.js";
+import { announce, byId, calm, el, plural, showProblem } from "./element.js";
 import { Film, flat } from "./film.js";
 import { listenForPoints } from "./intake.js";
 import { Landscape } from "./landscape.js";
@@ -12,9 +12,12 @@ import { showBadge, showOutcome, verdictOf } from "./outcome.js";
 import { Picture, addExport } from "./picture.js";
 import { Player } from "./player.js";
 import { PRESETS } from "./presets.js";
+import { reasonOf, sentenceOf } from "./why.js";
 import { Wish } from "./wish.js";
 
 const EDIT_MS = 40;
+const ONE_ACT_MS = 800; // changes of one kind that follow each other faster are undone together
+const UNDONE_UP_TO = 100;
 const LINKED_UP_TO = 300;
 const LISTED_UP_TO = 2000;
 const FAR = 400; // layers; a certificate comes long before, ties of the limit would go on
@@ -31,18 +34,21 @@ export class Cloud {
       preset: null,
       seed: 1,
       told: 0,
+      past: [],
+      hovered: null,
     });
     this.landscape = new Landscape();
     this.film = new Film([], null);
     this.landscape.show(this.film);
     this.picture = new Picture(byId("cloud"), (painter) => this.landscape.draw(painter));
-    this.player = new Player(
-      byId("cloud-player"),
-      "the cloud",
-      (t) => this.moveTo(t),
-      (t) => this.describe(t),
-    );
-    this.ellipse = new Ellipse(byId("ellipse"), () => this.change());
+    this.player = new Player(byId("cloud-player"), "the cloud", {
+      onTime: (t) => this.moveTo(t),
+      describe: (t) => this.describe(t),
+    });
+    this.ellipse = new Ellipse(byId("ellipse"), {
+      before: () => this.remember("matrix"),
+      onShape: () => this.change(),
+    });
     this.board = new Board(byId("cloud"), this.landscape, this.acts());
     this.wish = new Wish(api, this);
     this.listen();
@@ -50,6 +56,13 @@ export class Cloud {
 
   listen() {
     byId("alpha").addEventListener("input", (event) => this.setAlpha(2 ** Number(event.target.value)));
+    byId("undo").addEventListener("click", () => this.undo());
+    document.addEventListener("keydown", (event) => {
+      const wanted = (event.ctrlKey || event.metaKey) && !event.shiftKey && event.key.toLowerCase() === "z";
+      if (!wanted || byId("room-cloud").hidden || event.target.matches("textarea")) return;
+      event.preventDefault();
+      this.undo();
+    });
     byId("presets").append(
       ...Object.entries(PRESETS).map(([name, { title }]) =>
         el(
@@ -74,17 +87,18 @@ export class Cloud {
   acts() {
     return {
       tool: () => document.querySelector("#tools input:checked").value,
-      place: (x, y) => this.edit((points) => points.push([x, y]) - 1),
-      move: (i, x, y) => this.edit((points) => (points[i] = [x, y])),
+      place: (x, y) => this.addPoint(x, y),
+      move: (i, x, y) => this.edit(`move ${i}`, (points) => (points[i] = [x, y])),
       nudge: (i, dx, dy) =>
-        this.edit((points) => (points[i] = [tidy(points[i][0] + dx), tidy(points[i][1] + dy)])),
+        this.edit(`move ${i}`, (points) => (points[i] = [tidy(points[i][0] + dx), tidy(points[i][1] + dy)])),
       remove: (i) => this.removePoint(i),
       mark: (i) => this.wish.mark(i),
       select: (i) => this.select(i),
+      look: (i) => this.look(i),
       choose: (step) =>
         this.points.length &&
         this.select(
-          ((this.landscape.selected ?? -step) + step + this.points.length) % this.points.length,
+          ((this.landscape.selected ?? (step > 0 ? -1 : 0)) + step + this.points.length) % this.points.length,
           true,
         ),
       play: () => this.player.toggle(),
@@ -93,7 +107,7 @@ export class Cloud {
   }
 
   /** Changes the points by hand: back to layer 0, which is where they are put. */
-  edit(change) {
+  edit(kind, change) {
     if (this.points.some((row) => row.length !== 2)) {
       showProblem(
         byId("cloud-problem"),
@@ -101,7 +115,8 @@ export class Cloud {
       );
       return null;
     }
-    this.points = [...this.points]; // films hold the array they were made of
+    this.remember(kind);
+    this.points = [...this.points]; // films and undo hold the array they were made of
     const result = change(this.points);
     this.preset = null;
     this.show(new Film(this.points, this.points.length >= this.film.n ? stale(this.film.answer) : null), 0);
@@ -109,16 +124,75 @@ export class Cloud {
     return result;
   }
 
+  /** Dragging a point that was just placed belongs to placing it. */
+  addPoint(x, y) {
+    const i = this.edit("place", (points) => points.push([x, y]) - 1);
+    this.lastKind = `move ${i}`;
+    return i;
+  }
+
   removePoint(i) {
     this.select(null);
     this.wish.clear();
-    this.edit((points) => points.splice(i, 1));
+    this.edit("remove", (points) => points.splice(i, 1));
     announce(`Point ${i} removed, ${this.points.length} left`);
+  }
+
+  /** Keeps the present state for undo, once for a run of changes of the same kind. */
+  remember(kind) {
+    const now = performance.now();
+    const goesOn = kind !== "place" && kind === this.lastKind && now - this.lastTime < ONE_ACT_MS;
+    Object.assign(this, { lastKind: kind, lastTime: now });
+    if (goesOn) return;
+    const { points, preset, seed, alpha } = this;
+    const { stretch, turn } = this.ellipse;
+    const { centre, reach } = this.landscape.view;
+    this.past = [...this.past, { points, preset, seed, alpha, stretch, turn, centre, reach }].slice(
+      -UNDONE_UP_TO,
+    );
+    byId("undo").disabled = false;
+  }
+
+  undo() {
+    const state = this.past.pop();
+    byId("undo").disabled = this.past.length === 0;
+    this.lastKind = null;
+    if (!state) return undefined;
+    const { points, preset, seed, alpha, stretch, turn, centre, reach } = state;
+    Object.assign(this, { points, preset, seed });
+    Object.assign(this.landscape.view, { centre, reach });
+    this.landscape.selected = this.hovered = null;
+    this.wish.clear();
+    this.showAlpha(alpha);
+    this.ellipse.show({ stretch, turn });
+    this.show(new Film(points, null), 0);
+    announce("Undone");
+    return this.change();
   }
 
   select(i, aloud = false) {
     this.landscape.selected = i;
-    if (aloud) announce(`Point ${i} at ${this.points[i].slice(0, 2).join(", ")}`);
+    this.explain();
+    if (aloud) announce(`Point ${i} at ${this.points[i].slice(0, 2).join(", ")}. ${byId("why").textContent}`);
+  }
+
+  look(i) {
+    if (i === this.hovered) return;
+    this.hovered = i;
+    this.explain();
+  }
+
+  /** Shows why the point that is looked at goes where it goes: on the picture, and in words. */
+  explain() {
+    const { landscape, film } = this;
+    const i = this.hovered ?? landscape.selected;
+    const known = i !== null && i < film.n;
+    const plane = film.points[0]?.length === 2;
+    landscape.alpha = this.alpha;
+    const A = plane ? matrixOf(this.ellipse) : null;
+    const t = Math.min(landscape.t, film.layers);
+    landscape.reason = known ? reasonOf(i, film.n, film.rowsAt(t), A, film.meanOf(i, t)) : null;
+    byId("why").textContent = known ? sentenceOf(landscape.reason, this.alpha) : "";
     this.picture.redraw();
   }
 
@@ -128,6 +202,7 @@ export class Cloud {
   }
 
   usePreset(name, seed) {
+    this.remember("load");
     const { alpha, points } = PRESETS[name];
     this.seed = seed;
     this.showAlpha(alpha);
@@ -135,11 +210,11 @@ export class Cloud {
     this.load(points(seed), name);
   }
 
-  /** A new cloud in place of the present one. */
+  /** A new cloud in place of the present one. It plays once by itself. */
   load(points, preset = null) {
     this.points = points;
     this.preset = preset;
-    this.landscape.selected = null;
+    this.landscape.selected = this.hovered = null;
     this.wish.clear();
     this.landscape.view.fit(flat(points), { least: 1 });
     this.show(new Film(points, null), 0);
@@ -148,14 +223,17 @@ export class Cloud {
 
   async read(rows) {
     try {
-      await this.load(await rows());
-      announce(`${this.points.length} points read`);
+      const points = await rows();
+      this.remember("load");
+      await this.load(points);
+      announce(`${plural(this.points.length, "point")} read`);
     } catch (error) {
       showProblem(byId("cloud-problem"), `These points cannot be read: ${error.message}.`);
     }
   }
 
   setAlpha(alpha) {
+    this.remember("alpha");
     this.showAlpha(alpha);
     this.change();
   }
@@ -164,7 +242,8 @@ export class Cloud {
     this.alpha = Number(alpha.toPrecision(3));
     byId("alpha").value = Math.log2(alpha);
     byId("alpha").style.setProperty("--done", (Math.log2(alpha) + 5) / 10);
-    byId("alpha-value").textContent = `${this.alpha}: ${Math.round((100 * alpha) / (1 + alpha))} % of the way`;
+    byId("alpha-value").textContent =
+      `${this.alpha}: ${Math.round((100 * alpha) / (1 + alpha))} % of the way`;
   }
 
   request() {
@@ -197,6 +276,7 @@ export class Cloud {
   answered(points, answer, rewind) {
     this.show(new Film(points, answer), rewind ? 0 : Math.min(this.player.t, this.film.layers));
     announce(verdictOf(answer).short);
+    if (rewind && !calm()) this.player.play();
     return answer;
   }
 
@@ -205,12 +285,14 @@ export class Cloud {
     this.landscape.show(film);
     const { answer } = film;
     const marks =
-      film.certified === null ? [] : [{ layer: film.certified, title: `certified at layer ${film.certified}` }];
+      film.certified === null
+        ? []
+        : [{ layer: film.certified, title: `certified at layer ${film.certified}` }];
     this.player.load(answer?.trajectory ? film.layers : 0, { at, marks });
-    if (answer && !answer.trajectory) return this.picture.redraw();
+    this.explain();
+    if (answer && !answer.trajectory) return;
     showBadge(byId("cloud-badge"), answer);
     showOutcome(film.n && answer ? answer : null, film);
-    return this.picture.redraw();
   }
 
   showPoints() {
@@ -238,17 +320,20 @@ export class Cloud {
       if (this.told < layer && t >= layer) announce(`Point ${index} becomes a leader at layer ${layer}`);
     }
     this.told = t;
-    this.picture.redraw();
+    this.explain();
   }
 
   /** A and its answer, as /control found them. */
   useMatrix(A) {
+    this.remember("wish");
     this.ellipse.show(shapeOf(A));
     return this.change();
   }
 
   fail(error) {
     showBadge(byId("cloud-badge"), null);
+    showOutcome(null, new Film([], null));
+    byId("outcome").textContent = "What is shown has not been run.";
     showProblem(byId("cloud-problem"), inWords(error));
   }
 

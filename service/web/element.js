@@ -1,4 +1,4 @@
-/* Making and finding elements; knows no room. */
+/* Making and finding elements. */
 
 export const byId = (id) => document.getElementById(id);
 

@@ -7,9 +7,9 @@ const UNIT = 26; // pixels of the unit circle's radius
 const LARGEST = 32;
 
 export class Ellipse {
-  /** `onShape({stretch, turn})` hears every change made by hand. */
-  constructor(host, onShape) {
-    Object.assign(this, { onShape, stretch: 1, turn: 0 });
+  /** `before()` and `onShape({stretch, turn})` hear every change made by hand. */
+  constructor(host, { before, onShape }) {
+    Object.assign(this, { before, onShape, stretch: 1, turn: 0 });
     this.shape = svg("ellipse", { class: "shape" });
     this.grip = svg("circle", { class: "grip", r: 8 });
     const box = `${-HALF} ${-HALF} ${2 * HALF} ${2 * HALF}`;
@@ -45,6 +45,7 @@ export class Ellipse {
   }
 
   change(shape) {
+    this.before();
     this.show(shape);
     this.onShape(shape);
   }

@@ -7,6 +7,7 @@ const LONGEST_TAIL = 14;
 export class Film {
   constructor(points, answer) {
     this.n = points.length;
+    this.points = points;
     this.answer = answer;
     this.certified = answer?.certified_layer ?? null;
     this.frames = (answer?.trajectory?.points ?? [points]).map(flat);
@@ -33,6 +34,24 @@ export class Film {
     const k = Math.min(Math.floor(t), Math.max(0, this.layers - 1));
     const [a, b, s] = [this.frames[k], this.frames[Math.min(k + 1, this.layers)], t - k];
     return s === 0 ? a : a.map((x, i) => x + s * (b[i] - x));
+  }
+
+  /** Where point j is in the last whole layer before t, in all its coordinates, as `(j) => row`. */
+  rowsAt(t) {
+    const k = Math.floor(t + 1e-9);
+    if (this.points[0]?.length === 2) return (j) => [this.frames[k][2 * j], this.frames[k][2 * j + 1]];
+    const layers = this.answer?.trajectory?.points ?? [this.points];
+    return (j) => layers[Math.min(k, layers.length - 1)][j];
+  }
+
+  /** The mean of those whom point i follows at the moment t, as the service decided it; null where it is not known. */
+  meanOf(i, t) {
+    const k = Math.floor(t + 1e-9);
+    if (this.certified !== null && k >= this.certified) return this.answer.limits?.[i] ?? null;
+    if (!this.answer?.trajectory || k >= this.answer.trajectory.points.length - 1) return null;
+    const [z, next] = [this.rowsAt(k)(i), this.rowsAt(k + 1)(i)];
+    const { alpha } = this.answer;
+    return z.map((x, c) => x + ((1 + alpha) / alpha) * (next[c] - x));
   }
 
   /** The leaders there are at the moment t. */

@@ -1,8 +1,9 @@
-/* The picture of a cloud at one moment: polytope, trails, points by cluster, leaders as stars, ties as rings.
-   Knows a film and what is marked; nothing of pointers and keys. */
+/* The picture of a cloud at one moment: polytope, trails, points by cluster, leaders as stars, ties as rings,
+   and why one point goes where it goes. Knows a film and what is marked; nothing of pointers and keys. */
 
 import { HUES, colour, hue } from "./colour.js";
-import { Viewport, drawGrid } from "./viewport.js";
+import { clip, crossing } from "./halfplane.js";
+import { Viewport, drawGrid, drawNumbers } from "./viewport.js";
 
 const TRAILS_UP_TO = 2500;
 const NUMBERS_UP_TO = 14;
@@ -10,6 +11,7 @@ const NUMBERS_UP_TO = 14;
 export class Landscape {
   constructor() {
     Object.assign(this, { view: new Viewport(), film: null, t: 0, selected: null, wished: new Set() });
+    this.reason = null; // of the point that is looked at, as why.js gives it
   }
 
   show(film) {
@@ -42,20 +44,78 @@ export class Landscape {
 
   draw(painter) {
     this.view.resize(painter.width, painter.height);
-    drawGrid(painter, this.view, { grid: colour("grid"), axis: colour("line") });
+    drawGrid(painter, this.view);
+    drawNumbers(painter, this.view);
     if (!this.film?.n) return this.drawInvitation(painter);
     const places = this.film.at(this.t);
     this.drawPolytope(painter);
+    this.drawHalfPlane(painter);
     if (this.film.n <= TRAILS_UP_TO) this.drawTrails(painter);
     this.drawFollowers(painter, places);
     this.drawLeaders(painter, places);
+    this.drawArrow(painter, places);
     this.drawMarks(painter, places);
     return undefined;
   }
 
+  /** A point looks in the direction A z. Whom it follows lies farthest that way: beyond the line there is nobody. */
+  drawHalfPlane(painter) {
+    if (this.reason?.gaze.length !== 2) return;
+    const { view, reason } = this;
+    const { gaze, best } = reason;
+    const corner = (px, py) => view.world(px, py);
+    const { width, height } = view;
+    const window = [corner(0, 0), corner(width, 0), corner(width, height), corner(0, height)];
+    const line = [...gaze, -best];
+    const toScreen = ([x, y]) => [view.x(x), view.y(y)];
+    const beyond = clip(window, line).map(toScreen);
+    if (beyond.length) painter.polygon(beyond, { fill: colour("ink"), alpha: 0.06 });
+    const edge = crossing(window, line).map(toScreen);
+    if (edge.length === 2) painter.polyline(edge, { stroke: colour("ink"), width: 1.25, alpha: 0.6 });
+    const norm = gaze[0] ** 2 + gaze[1] ** 2;
+    const foot = gaze.map((x) => (x * best) / (norm || 1));
+    painter.polyline([toScreen([0, 0]), toScreen(foot)], {
+      stroke: colour("ink"),
+      width: 1.25,
+      alpha: 0.6,
+      dash: [3, 5],
+    });
+  }
+
+  /** From where the point is to where the next layer takes it; thin from there to those it follows. */
+  drawArrow(painter, places) {
+    if (!this.reason) return;
+    const { view, reason, alpha } = this;
+    const { i, followed } = reason;
+    const [x, y] = [places[2 * i], places[2 * i + 1]];
+    const stroke = colour("ink");
+    const thin = followed
+      .slice(0, 50)
+      .flatMap((j) => [view.x(x), view.y(y), view.x(places[2 * j]), view.y(places[2 * j + 1])]);
+    painter.segments(thin, { stroke, width: 1, alpha: 0.5 });
+    const middle = [0, 1].map(
+      (c) => followed.reduce((sum, j) => sum + places[2 * j + c], 0) / followed.length,
+    );
+    const share = alpha / (1 + alpha);
+    const from = [view.x(x), view.y(y)];
+    const to = [view.x(x + share * (middle[0] - x)), view.y(y + share * (middle[1] - y))];
+    const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
+    const length = Math.hypot(dx, dy);
+    if (length < 4) return;
+    painter.polyline([from, to], { stroke, width: 2.5 });
+    const head = Math.min(9, length / 2);
+    const [u, v] = [(dx / length) * head, (dy / length) * head];
+    const back = [to[0] - u, to[1] - v];
+    painter.polygon([to, [back[0] - v / 2, back[1] + u / 2], [back[0] + v / 2, back[1] - u / 2]], {
+      fill: stroke,
+      stroke,
+      width: 1,
+    });
+  }
+
   drawInvitation(painter) {
     const style = { fill: colour("soft"), size: 15, align: "center" };
-    painter.text(painter.width / 2, painter.height / 2 - 24, "Click anywhere to place a point", style);
+    painter.text(painter.width / 2, painter.height / 2 - 24, "Place a point anywhere", style);
   }
 
   /** The convex hull of the limits: its corners are leaders. */

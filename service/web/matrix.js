@@ -1,5 +1,5 @@
 /* The matrix A of the plane, up to its scale (which changes nothing): a stretch and a turn.
-   The ellipse z'Az = 1 is long in the direction `turn`, sqrt(stretch) by 1/sqrt(stretch). Knows no picture. */
+   The ellipse z'Az = 1 is long in the direction `turn`, sqrt(stretch) by 1/sqrt(stretch). */
 
 /** The symmetric positive definite matrix of determinant 1 with that ellipse; turn in degrees. */
 export function matrixOf({ stretch, turn }) {

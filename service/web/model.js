@@ -2,11 +2,13 @@
 
 import { inWords } from "./api.js";
 import { byId, el, showProblem } from "./element.js";
+import { EXAMPLES } from "./examples.js";
+import { PRESETS } from "./presets.js";
 import { cloudSnippets, reviewSnippets, showSnippets } from "./snippets.js";
 
 const KINDS = { sentiment: "reviews", dynamics: "clouds", sequences: "sequences" };
-/** Figures set large: the first three of these that a card has. */
-const TELLING = [/test.*accuracy/, /validation.*accuracy/, /sentences.*accuracy/, /clusters$/];
+const LARGE = 3; // accuracies set large
+const COLUMNS = 4; // of a table of figures
 
 export class Model {
   /** `rooms` holds the review and the cloud whose last requests are shown as programs. */
@@ -33,30 +35,19 @@ export class Model {
   showServer({ version, provider, providers, threads, limits }) {
     const on = (provider ?? providers?.[0] ?? "").replace("ExecutionProvider", "").toUpperCase();
     const many = threads ? ` with ${threads} ${threads === 1 ? "thread" : "threads"}` : "";
-    const most = limits?.max_points ? ` Clouds of up to ${limits.max_points.toLocaleString("en")} points.` : "";
+    const most = limits?.max_points
+      ? ` Clouds of up to ${limits.max_points.toLocaleString("en")} points.`
+      : "";
     byId("model-server").textContent = `hardmax ${version} runs on ${on}${many}.${most}`;
   }
 
   showPrograms() {
     const { review, cloud } = this.rooms;
-    const text = review.request ?? {
-      input: "A superb cast and a story that stays with you.",
-      model: "sentiment",
-      explain: "leaders",
-    };
-    showSnippets(byId("snippet-review"), reviewSnippets({ ...text, explain: "leaders" }));
-    const points = cloud.points.length
-      ? cloud.request()
-      : {
-          points: [
-            [1, 1],
-            [0.5, -0.5],
-            [-1, -1],
-          ],
-          alpha: 0.5,
-          A: null,
-        };
-    showSnippets(byId("snippet-cloud"), cloudSnippets(points));
+    const asked = review.request ?? { input: EXAMPLES[0].text, model: "sentiment" };
+    showSnippets(byId("snippet-review"), reviewSnippets(asked));
+    const { points } = PRESETS.triangle;
+    const run = cloud.points.length ? cloud.request() : { points: points(), alpha: 0.5, A: null };
+    showSnippets(byId("snippet-cloud"), cloudSnippets(run));
   }
 }
 
@@ -65,12 +56,7 @@ const byUse = (a, b) => useOf(a) - useOf(b) || a.name.localeCompare(b.name);
 const useOf = (card) => (card.default ? 0 : card.kind === "sentiment" ? 1 : 2);
 
 function cardNode(card) {
-  const figures = Object.entries(flatten(card.figures ?? {}));
-  const large = TELLING.map((telling) =>
-    figures.find(([name, value]) => typeof value === "number" && telling.test(name)),
-  )
-    .filter(Boolean)
-    .slice(0, 3);
+  const { figures = {}, data = {} } = card;
   const facts = [
     ["Dimension", card.dimension],
     ["Layers", card.layers],
@@ -79,54 +65,85 @@ function cardNode(card) {
     ["Labels", card.labels?.join(", ")],
     ["Licence", card.licence],
     ["Made", card.created?.slice?.(0, 10)],
-    ...Object.entries(flatten(card.data ?? {})).map(([name, value]) => [wordsOf(name), figure(name, value)]),
+    ...scalarsOf(data).map(([name, value]) => [wordsOf(name), figure(name, value)]),
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
   return el(
     "article",
     { class: "card model-card", "data-model": card.name },
     el("h2", {}, card.name, el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
     el("p", {}, card.description),
-    large.length ? el("dl", { class: "figures" }, large.map(pair)) : null,
-    el(
-      "dl",
-      { class: "facts" },
-      facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value)))),
-    ),
-    figures.length
-      ? el(
-          "details",
-          {},
-          el("summary", {}, `All figures (${figures.length})`),
-          el("dl", { class: "facts" }, figures.map(pair)),
-        )
-      : null,
+    listOf("figures", largeOf(figures)),
+    listOf("facts", facts),
+    fold("What it was measured on", figures),
+    fold("What it was trained on", data),
   );
 }
 
-const pair = ([name, value]) => el("div", {}, el("dt", {}, wordsOf(name)), el("dd", {}, figure(name, value)));
+const isGroup = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const scalarsOf = (record) =>
+  Object.entries(record).filter(([, value]) => !isGroup(value) && !Array.isArray(value));
+const groupsOf = (record) => Object.entries(record).filter(([, value]) => isGroup(value));
 
-/** Figures may lie in groups: {imdb: {accuracy: 0.9}} is shown as "imdb accuracy". */
-function flatten(figures, before = "") {
-  return Object.fromEntries(
-    Object.entries(figures).flatMap(([name, value]) => {
-      const whole = before ? `${before}_${name}` : name;
-      if (value !== null && typeof value === "object" && !Array.isArray(value))
-        return Object.entries(flatten(value, whole));
-      return [[whole, Array.isArray(value) ? value.join(", ") : value]];
-    }),
+/** The accuracies that are set large: {reviews: {accuracy: 0.9}} gives "Reviews", "90.0 %". */
+function largeOf(figures) {
+  const found = [
+    ...groupsOf(figures).map(([name, { accuracy }]) => [name, accuracy]),
+    ...scalarsOf(figures).filter(([name]) => /accuracy$/.test(name)),
+  ];
+  const numbers = found.filter(([, value]) => typeof value === "number").slice(0, LARGE);
+  return numbers.map(([name, value]) => [
+    wordsOf(name.replace(/_?accuracy$/, "")),
+    figure("accuracy", value),
+  ]);
+}
+
+const listOf = (name, pairs) =>
+  pairs.length > 0 &&
+  el(
+    "dl",
+    { class: name },
+    pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, String(value)))),
   );
+
+/** Groups of numbers as a table that unfolds, a row a group; single figures below it. */
+function fold(title, record) {
+  const groups = groupsOf(record);
+  if (!groups.length) return null;
+  const numbers = groups.flatMap(([, group]) =>
+    scalarsOf(group).filter(([, value]) => typeof value === "number"),
+  );
+  const columns = [...new Set(numbers.map(([name]) => name))].slice(0, COLUMNS);
+  const cell = (tag, text) => el(tag, { class: "number", ...(tag === "th" && { scope: "col" }) }, text);
+  const head = el(
+    "tr",
+    {},
+    el("td", {}),
+    columns.map((name) => cell("th", wordsOf(name))),
+  );
+  const rows = groups.map(([name, group]) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, wordsOf(name)),
+      columns.map((key) => cell("td", key in group ? figure(key, group[key]) : "")),
+    ),
+  );
+  const table = el("table", { class: "clusters" }, el("thead", {}, head), el("tbody", {}, rows));
+  const region = { class: "table-scroll", tabindex: 0, role: "region", "aria-label": title };
+  return el("details", {}, el("summary", {}, title), el("div", region, table));
 }
 
 const wordsOf = (name) =>
   capital(name.replaceAll("_", " "))
     .replace(/\bimdb\b/gi, "IMDb")
-    .replace(/\bsst2?\b/gi, (s) => s.toUpperCase());
+    .replace(/\b(sst2?|mpqa|f1)\b/gi, (s) => s.toUpperCase());
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** Accuracies are shares of one and read better as per cent. */
 function figure(name, value) {
   if (typeof value !== "number") return String(value);
-  if (/accuracy|fraction|share|auc/.test(name) && value <= 1) return `${(100 * value).toFixed(1)} %`;
+  if (/accuracy|fraction|share|auc|layers|f1/.test(name) && value <= 1)
+    return `${(100 * value).toFixed(1)} %`;
   return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(3)));
 }

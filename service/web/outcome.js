@@ -6,22 +6,36 @@ import { ranksOf } from "./landscape.js";
 
 const ROWS = 40;
 
-/** "certified at layer 3, margin 0.0123" and its kin: {short, sure, long}. */
+/** What became of a cloud: {short, sure, plain, exact}; `plain` for everybody, `exact` for who wants to know it precisely. */
 export function verdictOf(answer) {
-  const { status, certified_layer: layer, margin } = answer;
+  const { status, certified_layer: layer, margin, layers } = answer;
   if (status === "certified") {
-    const safe = margin === null ? "" : `, margin ${margin.toPrecision(3)}`;
-    const long = `Certified at layer ${layer}${safe}: from here on nobody changes whom they follow, so where everybody ends is known exactly.`;
-    return { short: `Certified at layer ${layer}`, sure: true, long };
+    const when = layer ? `From layer ${layer} on` : "From the start";
+    const safe =
+      margin === null ? "" : `, margin ${margin.toPrecision(3)} (how near the closest decision came)`;
+    return {
+      short: layer ? `Settled after ${plural(layer, "layer")}` : "Settled from the start",
+      sure: true,
+      plain: `${when} nobody changes whom they follow, so where everybody ends is known exactly.`,
+      exact: `Certified at layer ${layer}${safe}.`,
+    };
   }
   if (status === "converged") {
-    const long = `Converged after ${plural(answer.layers, "layer")}: nothing moves any more, but a tie is decided only in the limit, so no certificate.`;
-    return { short: `Converged after ${plural(answer.layers, "layer")}`, sure: false, long };
+    const plain =
+      "Nothing moves any more. Some point stays between leaders, which only the limit decides, so there is no certificate.";
+    return {
+      short: `At rest after ${plural(layers, "layer")}`,
+      sure: false,
+      plain,
+      exact: `Converged after ${plural(layers, "layer")}.`,
+    };
   }
+  const plain = "It was stopped before everybody had settled.";
   return {
-    short: `Stopped at layer ${answer.layers}`,
+    short: `Stopped after ${plural(layers, "layer")}`,
     sure: false,
-    long: `Stopped after ${plural(answer.layers, "layer")} without a certificate.`,
+    plain,
+    exact: `${plural(layers, "layer")}, no certificate.`,
   };
 }
 
@@ -29,33 +43,34 @@ export function showBadge(node, answer) {
   node.hidden = !answer;
   if (!answer) return;
   const { short, sure } = verdictOf(answer);
-  const margin = answer.margin === null || !sure ? "" : `, margin ${answer.margin.toPrecision(2)}`;
-  node.replaceChildren(
-    el("span", { class: sure ? "ok" : "" }, sure ? "\u2713 " : ""),
-    el("b", {}, short),
-    margin,
-  );
+  node.replaceChildren(el("span", { class: "ok" }, sure ? "\u2713 " : ""), el("b", {}, short));
+}
+
+/** "9 points end in 4 clusters: 3 with a leader, 1 between leaders." */
+function countsOf({ n, clusters }) {
+  const ties = clusters.filter(({ kind }) => kind === "tie").length;
+  const led = clusters.length - ties;
+  const ends = n === 1 ? "ends" : "end";
+  if (!ties) return `${plural(n, "point")} ${ends} with ${plural(led, "leader")}.`;
+  return `${plural(n, "point")} ${ends} in ${plural(clusters.length, "cluster")}: ${led} with a leader, ${ties} between leaders.`;
 }
 
 /** `answer` is null while there is none: no point is placed, or it is on its way. */
 export function showOutcome(answer, film) {
-  const lines = byId("clusters");
-  if (!answer) {
-    byId("outcome").textContent = film.n ? "\u2026" : "Place a point, and see.";
-    lines.replaceChildren();
-    byId("emerging").replaceChildren();
-    return;
-  }
-  const { clusters, leaders, n } = answer;
-  const ties = clusters.filter(({ kind }) => kind === "tie").length;
-  const counts = `${plural(n, "point")}, ${plural(leaders.length, "leader")}, ${plural(clusters.length, "cluster")}${ties ? ` (${plural(ties, "tie")})` : ""}.`;
-  byId("outcome").textContent = `${verdictOf(answer).long} ${counts}`;
+  const verdict = answer && verdictOf(answer);
+  byId("outcome").textContent = answer
+    ? `${countsOf(answer)} ${verdict.plain}`
+    : film.n
+      ? "\u2026"
+      : "Place a point, and see.";
+  byId("outcome-exact").textContent = verdict?.exact ?? "";
+  const born = answer ? film.emerging.slice(0, 6) : [];
   byId("emerging").replaceChildren(
-    ...film.emerging
-      .slice(0, 6)
-      .map(({ index, layer }) => el("li", {}, star(), `Point ${index} becomes a leader at layer ${layer}.`)),
+    ...born.map(({ index, layer }) =>
+      el("li", {}, star(), `Point ${index} becomes a leader at layer ${layer}.`),
+    ),
   );
-  lines.replaceChildren(...clusterRows(answer));
+  byId("clusters").replaceChildren(...(answer ? clusterRows(answer) : []));
 }
 
 function clusterRows(answer) {
@@ -87,6 +102,9 @@ function clusterRows(answer) {
   });
   const more = ordered.length - rows.length;
   return more > 0
-    ? [...rows, el("tr", {}, el("td", { colspan: 4, class: "soft" }, `and ${plural(more, "smaller cluster")}`))]
+    ? [
+        ...rows,
+        el("tr", {}, el("td", { colspan: 4, class: "soft" }, `and ${plural(more, "smaller cluster")}`)),
+      ]
     : rows;
 }

@@ -22,7 +22,7 @@ let present = null;
 
 function loadCards() {
   cards ??= api.get("/models").then(({ models }) => models);
-  cards.catch(() => (cards = null));
+  cards.catch(() => (cards = null)); // asked again next time
   return cards;
 }
 
@@ -80,9 +80,10 @@ function switchTheme() {
 
 async function copyLink() {
   await navigator.clipboard.writeText(location.href);
-  byId("share").textContent = "Copied";
-  announce("The link is copied");
-  setTimeout(() => (byId("share").textContent = "Copy a link to this view"), 2000);
+  const missing = rooms[present].missing;
+  byId("share").textContent = missing ? `Copied, ${missing}` : "Copied";
+  announce(`The link is copied${missing ? `, ${missing}` : ""}`);
+  setTimeout(() => (byId("share").textContent = "Copy a link to this view"), 4000);
 }
 
 byId("theme").addEventListener("click", switchTheme);

@@ -1,5 +1,20 @@
 /* One way to draw, two papers: a canvas for the eye and an SVG file for keeping.
-   Everything is in CSS pixels of the picture. Knows no room and no data. */
+   Everything is in CSS pixels of the picture. */
+
+export const SANS = 'Inter, system-ui, "Helvetica Neue", Arial, sans-serif';
+export const SERIF = 'Newsreader, "Iowan Old Style", Georgia, serif';
+
+const fontOf = ({ size = 12, weight = 400, italic = false, family = SANS }) =>
+  `${italic ? "italic " : ""}${weight} ${size}px ${family}`;
+
+let ruler = null;
+
+/** How wide words are in a font {size, weight, italic, family}; the same for both papers. */
+function measure(words, font) {
+  ruler ??= document.createElement("canvas").getContext("2d");
+  ruler.font = fontOf(font);
+  return ruler.measureText(words).width;
+}
 
 const STAR = Array.from({ length: 10 }, (_, k) => {
   const radius = k % 2 ? 0.45 : 1;
@@ -13,8 +28,23 @@ const starAt = (x, y, r) => STAR.map(([u, v]) => [x + r * u, y + r * v]);
 const SPECK = 1.5;
 
 export class CanvasPainter {
-  constructor(context, width, height, family) {
-    Object.assign(this, { context, width, height, family });
+  constructor(context, width, height) {
+    Object.assign(this, { context, width, height, measure });
+  }
+
+  /** Draws into a part of the picture, enlarged: within it the painter is as wide and high as that part shows. */
+  inset({ x, y, width, height, scale }, draw) {
+    const { context, width: w, height: h } = this;
+    context.save();
+    context.beginPath();
+    context.rect(x, y, width, height);
+    context.clip();
+    context.translate(x, y);
+    context.scale(scale, scale);
+    Object.assign(this, { width: width / scale, height: height / scale });
+    draw();
+    Object.assign(this, { width: w, height: h });
+    context.restore();
   }
 
   rect(x, y, width, height, fill, alpha = 1) {
@@ -35,14 +65,14 @@ export class CanvasPainter {
   }
 
   /** `lines` holds x1, y1, x2, y2 of one stroke after another. */
-  segments(lines, { stroke, width = 1, alpha = 1 }) {
+  segments(lines, { stroke, width = 1, alpha = 1, dash = [] }) {
     const { context } = this;
     context.beginPath();
     for (let k = 0; k < lines.length; k += 4) {
       context.moveTo(lines[k], lines[k + 1]);
       context.lineTo(lines[k + 2], lines[k + 3]);
     }
-    this.finish({ stroke, width, alpha });
+    this.finish({ stroke, width, alpha, dash });
   }
 
   /** `centres` holds x, y of one dot after another. */
@@ -70,9 +100,9 @@ export class CanvasPainter {
     this.polygon(starAt(x, y, r), style);
   }
 
-  text(x, y, words, { fill, size = 12, weight = 400, align = "left", halo = null, italic = false }) {
+  text(x, y, words, { fill, align = "left", halo = null, ...font }) {
     const { context } = this;
-    context.font = `${italic ? "italic " : ""}${weight} ${size}px ${this.family}`;
+    context.font = fontOf(font);
     context.textAlign = align;
     context.textBaseline = "middle";
     if (halo) {
@@ -81,11 +111,6 @@ export class CanvasPainter {
     }
     context.fillStyle = fill;
     context.fillText(words, x, y);
-  }
-
-  measure(words, size, weight = 400) {
-    this.context.font = `${weight} ${size}px ${this.family}`;
-    return this.context.measureText(words).width;
   }
 
   trace(points, closed) {
@@ -115,8 +140,18 @@ const round = (x) => Math.round(x * 100) / 100;
 const escape = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 export class SvgPainter {
-  constructor(width, height, family) {
-    Object.assign(this, { width, height, family, parts: [] });
+  constructor(width, height) {
+    Object.assign(this, { width, height, measure, parts: [] });
+  }
+
+  inset({ x, y, width, height, scale }, draw) {
+    const { width: w, height: h } = this;
+    Object.assign(this, { width: width / scale, height: height / scale });
+    const place = `x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}"`;
+    this.parts.push(`<svg ${place} viewBox="0 0 ${round(this.width)} ${round(this.height)}">`);
+    draw();
+    this.parts.push("</svg>");
+    Object.assign(this, { width: w, height: h });
   }
 
   rect(x, y, width, height, fill, alpha = 1) {
@@ -152,18 +187,22 @@ export class SvgPainter {
     this.polygon(starAt(x, y, r), style);
   }
 
-  text(x, y, words, { fill, size = 12, weight = 400, align = "left", halo = null, italic = false }) {
+  /** A text of a given `width` keeps it whatever font the reader has. */
+  text(
+    x,
+    y,
+    words,
+    { fill, align = "left", halo = null, size = 12, weight = 400, italic = false, family, width },
+  ) {
     const anchor = { left: "start", center: "middle", right: "end" }[align];
     const font = `font-size="${size}" font-weight="${weight}"${italic ? ' font-style="italic"' : ""}`;
+    const face = family ? ` font-family="${escape(family)}"` : "";
+    const fixed = width ? ` textLength="${round(width)}" lengthAdjust="spacingAndGlyphs"` : "";
     const outline = halo
       ? ` stroke="${halo}" stroke-width="3.5" stroke-linejoin="round" paint-order="stroke"`
       : "";
     const place = `x="${round(x)}" y="${round(y)}" text-anchor="${anchor}" dominant-baseline="central"`;
-    this.parts.push(`<text ${place} ${font} fill="${fill}"${outline}>${escape(words)}</text>`);
-  }
-
-  measure(words, size) {
-    return words.length * size * 0.55;
+    this.parts.push(`<text ${place} ${font}${face}${fixed} fill="${fill}"${outline}>${escape(words)}</text>`);
   }
 
   paint({ fill, stroke, width = 1, alpha = 1, dash = [] }) {
@@ -177,7 +216,7 @@ export class SvgPainter {
   /** The finished file. */
   toString() {
     const head = `xmlns="http://www.w3.org/2000/svg" width="${this.width}" height="${this.height}"`;
-    const box = `viewBox="0 0 ${this.width} ${this.height}" font-family="${escape(this.family)}"`;
+    const box = `viewBox="0 0 ${this.width} ${this.height}" font-family="${escape(SANS)}"`;
     return `<svg ${head} ${box}>${this.parts.join("\n")}</svg>\n`;
   }
 }

@@ -5,8 +5,6 @@ import { colour } from "./colour.js";
 import { el } from "./element.js";
 import { CanvasPainter, SvgPainter } from "./painter.js";
 
-const FAMILY = 'Inter, system-ui, "Helvetica Neue", Arial, sans-serif';
-const MARGIN = 20;
 const SHARPNESS = 2;
 
 /** A canvas whose `draw(painter)` is called, once a frame at most, after `redraw()` or a change of size. */
@@ -42,7 +40,7 @@ export class Picture {
     const context = canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
-    this.draw(new CanvasPainter(context, width, height, FAMILY));
+    this.draw(new CanvasPainter(context, width, height));
   }
 }
 
@@ -51,29 +49,26 @@ export function addExport(group, name, size, draw) {
   const button = (kind, save) =>
     el("button", { type: "button", class: "quiet small", title: `Save as ${kind}`, onclick: save }, kind);
   group.append(
-    button("PNG", () => savePng(name, size(), draw)),
-    button("SVG", () => saveSvg(name, size(), draw)),
+    button("PNG", async () => download(`${name}.png`, await pngOf(size(), draw))),
+    button("SVG", () => download(`${name}.svg`, svgOf(size(), draw))),
   );
 }
 
-function saveSvg(name, { width, height }, draw) {
-  const painter = new SvgPainter(width, height, FAMILY);
+function svgOf({ width, height }, draw) {
+  const painter = new SvgPainter(width, height);
   painter.rect(0, 0, width, height, colour("card"));
   draw(painter);
-  download(`${name}.svg`, new Blob([painter.toString()], { type: "image/svg+xml" }));
+  return new Blob([painter.toString()], { type: "image/svg+xml" });
 }
 
-function savePng(name, { width, height }, draw) {
-  const canvas = el("canvas", {
-    width: (width + 2 * MARGIN) * SHARPNESS,
-    height: (height + 2 * MARGIN) * SHARPNESS,
-  });
+export function pngOf({ width, height }, draw) {
+  const canvas = el("canvas", { width: width * SHARPNESS, height: height * SHARPNESS });
   const context = canvas.getContext("2d");
-  context.fillStyle = colour("card");
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  context.setTransform(SHARPNESS, 0, 0, SHARPNESS, MARGIN * SHARPNESS, MARGIN * SHARPNESS);
-  draw(new CanvasPainter(context, width, height, FAMILY));
-  canvas.toBlob((blob) => download(`${name}.png`, blob));
+  context.scale(SHARPNESS, SHARPNESS);
+  const painter = new CanvasPainter(context, width, height);
+  painter.rect(0, 0, width, height, colour("card"));
+  draw(painter);
+  return new Promise((resolve) => canvas.toBlob(resolve));
 }
 
 function download(filename, blob) {

@@ -1,5 +1,4 @@
-/* Play, pause and slide through layers. Time is a number of layers and may lie between two;
-   knows nothing of what moves. */
+/* Play, pause and slide through layers. Time is a number of layers and may lie between two. */
 
 import { calm, el } from "./element.js";
 
@@ -8,7 +7,7 @@ const LONGEST_MS = 9000;
 
 export class Player {
   /** `onTime(t)` draws the moment t; `describe(t)` is its sentence. */
-  constructor(host, name, onTime, describe) {
+  constructor(host, name, { onTime, describe }) {
     Object.assign(this, { onTime, describe, duration: 0, t: 0, frame: null });
     this.button = el("button", {
       type: "button",
@@ -33,7 +32,9 @@ export class Player {
     this.slider.max = duration;
     this.button.disabled = this.slider.disabled = duration === 0;
     this.ticks.replaceChildren(
-      ...marks.map(({ layer, title }) => el("i", { title, vars: { "--at": duration ? layer / duration : 0 } })),
+      ...marks.map(({ layer, title }) =>
+        el("i", { title, vars: { "--at": duration ? layer / duration : 0 } }),
+      ),
     );
     this.seek(Math.min(at, duration));
   }

@@ -1,50 +1,46 @@
-/* Room 1: a review, its verdict and the exact reason. Joins the sheet, the ledger and the plane of words. */
+/* Room 1: a review, its verdict and the exact reason. Joins the sheet, the ledger, the plane of words and the card. */
 
+import { readAnswer } from "./answer.js";
 import { Latest, inWords } from "./api.js";
-import { announce, byId, el, plural, showProblem, signed } from "./element.js";
+import { announce, byId, el, plural, showProblem } from "./element.js";
 import { EXAMPLES } from "./examples.js";
-import { Ledger, drawLedger, ledgerSize } from "./ledger.js";
+import { Ledger } from "./ledger.js";
 import { Picture, addExport } from "./picture.js";
 import { Player } from "./player.js";
+import { CARD, drawCard } from "./share.js";
 import { Sheet } from "./sheet.js";
+import { Verdict } from "./verdict.js";
 import { Words } from "./words.js";
 
 const TYPING_MS = 90;
-/** Beyond this many characters the way of every word is not asked for: it would be megabytes. */
+const PATIENCE_MS = 250; // after this long the old verdict is called old
+/** Beyond this many characters the way of every word is not asked for, as it would be megabytes, .. */
 const LONGEST_FILM = 6000;
+/** .. and beyond this many the link does not carry the text. */
+const LONGEST_LINK = 1500;
 
 export class Review {
   /** `cards()` resolves to the cards of the loaded models; `onChange()` hears that the link has changed. */
   constructor(api, cards, onChange) {
-    Object.assign(this, {
-      api,
-      cards,
-      onChange,
-      latest: new Latest(TYPING_MS),
-      card: null,
-      item: null,
-      request: null,
-    });
+    Object.assign(this, { api, cards, onChange, latest: new Latest(TYPING_MS) });
+    Object.assign(this, { card: null, answer: null, request: null, label: null });
     this.area = byId("review");
-    const parts = {
-      sheet: this.area.parentElement,
-      ink: byId("ink"),
-      arcs: byId("arcs"),
-      area: this.area,
-      tip: byId("tip"),
-    };
-    this.sheet = new Sheet(parts, (cluster) => this.lookAt(cluster, this.sheet));
-    this.ledger = new Ledger(byId("ledger"), byId("ledger-more"), (cluster) =>
-      this.lookAt(cluster, this.ledger),
+    const parts = { ink: byId("ink"), arcs: byId("arcs"), tip: byId("tip") };
+    this.sheet = new Sheet({ sheet: this.area.parentElement, area: this.area, ...parts }, (cluster) =>
+      this.lookAt(cluster, this.sheet),
     );
+    this.ledger = new Ledger(byId("ledger"), byId("ledger-more"), {
+      onPoint: (cluster) => this.lookAt(cluster, this.ledger),
+      onWord: (token) => this.sheet.pointToken(token),
+    });
+    this.verdict = new Verdict((label) => this.useLabel(label));
     this.words = new Words();
     this.picture = new Picture(byId("words"), (painter) => this.words.draw(painter));
-    this.player = new Player(
-      byId("words-player"),
-      "the words",
-      (t) => this.moveTo(t),
-      (t) => this.describe(t),
-    );
+    this.preview = new Picture(byId("card"), (painter) => this.drawPreview(painter));
+    this.player = new Player(byId("words-player"), "the words", {
+      onTime: (t) => this.moveTo(t),
+      describe: (t) => this.describe(t),
+    });
     this.listen();
   }
 
@@ -52,29 +48,33 @@ export class Review {
     this.area.addEventListener("input", () => this.ask());
     byId("review-model").addEventListener("change", (event) => this.useModel(event.target.value));
     const canvas = byId("words");
-    canvas.addEventListener("pointermove", ({ offsetX, offsetY }) =>
-      this.lookAt(this.words.clusterAt(offsetX, offsetY), this.words),
-    );
+    for (const name of ["pointermove", "pointerdown"])
+      canvas.addEventListener(name, ({ offsetX, offsetY }) =>
+        this.lookAt(this.words.clusterAt(offsetX, offsetY), this.words),
+      );
     canvas.addEventListener("pointerleave", () => this.lookAt(null, this.words));
     byId("examples").append(
       ...EXAMPLES.map(({ name, text }) =>
         el("button", { type: "button", class: "chip", onclick: () => this.write(text) }, name),
       ),
     );
-    const size = () => ({ width: this.picture.width, height: this.picture.height });
-    addExport(byId("words-export"), "words", size, (painter) => this.words.draw(painter));
-    const rows = () => this.ledger.rows;
     addExport(
-      byId("ledger-export"),
-      "reason",
-      () => ledgerSize(rows()),
-      (painter) => drawLedger(painter, rows(), this.item),
+      byId("card-export"),
+      "verdict",
+      () => CARD,
+      (painter) => drawCard(painter, this.answer, this.words),
     );
   }
 
-  /** The state as a link says it. */
+  /** The state as a link says it. A long text is not part of it. */
   values() {
-    return { text: this.area.value, model: this.card?.default ? null : this.card?.name };
+    const text = this.area.value.length <= LONGEST_LINK ? this.area.value : null;
+    return { text, model: this.card?.default ? null : this.card?.name };
+  }
+
+  /** What a copied link leaves out, in words. */
+  get missing() {
+    return this.area.value.length > LONGEST_LINK ? "without the text, which is too long for a link" : null;
   }
 
   /** Opens the room with what a link says. */
@@ -93,12 +93,10 @@ export class Review {
 
   fillModels(models, wanted) {
     this.models = models;
-    this.card =
-      models.find(({ name }) => name === wanted) ?? models.find((card) => card.default) ?? models[0] ?? null;
-    const options = models.map(({ name, dimension }) =>
-      el("option", { value: name }, `${name} \u00b7 ${dimension} dimensions`),
-    );
-    byId("review-model").replaceChildren(...options);
+    const known = models.find(({ name }) => name === wanted);
+    this.card = known ?? models.find((card) => card.default) ?? models[0] ?? null;
+    byId("review-model").replaceChildren(...models.map(({ name }) => el("option", { value: name }, name)));
+    byId("model-pick").hidden = models.length < 2;
     if (this.card) byId("review-model").value = this.card.name;
   }
 
@@ -107,9 +105,15 @@ export class Review {
     return this.ask();
   }
 
+  /** Shows the sum of another label, where there are several. */
+  useLabel(label) {
+    this.label = label;
+    this.showAnswer(readAnswer(this.answer.text, this.item, this.card.readout, label));
+  }
+
   write(text) {
     this.area.value = text;
-    this.area.focus({ preventScroll: true });
+    if (matchMedia("(hover: hover)").matches) this.area.focus({ preventScroll: true }); // no keyboard jumps up on a phone
     return this.ask();
   }
 
@@ -120,77 +124,88 @@ export class Review {
     this.onChange();
     if (!this.card) return this.fail(new Error("this server has no sentiment model"));
     if (!input.trim()) return this.clear();
-    const trajectory = input.length <= LONGEST_FILM;
-    const request = { input, model: this.card.name, explain: "full", trajectory };
+    const request = {
+      input,
+      model: this.card.name,
+      explain: "full",
+      trajectory: input.length <= LONGEST_FILM,
+    };
+    const dim = setTimeout(() => this.verdict.state("asking"), TYPING_MS + PATIENCE_MS);
     try {
-      let start = 0;
-      const answer = await this.latest.run((signal) => {
-        start = performance.now();
-        return this.api.post("/classify", request, signal);
-      });
+      const answer = await this.latest.run((signal) => this.api.post("/classify", request, signal));
       if (!answer) return undefined;
-      this.request = { ...request, trajectory: false };
-      return this.show(input, answer.data[0], performance.now() - start);
+      this.request = { input, model: this.card.name };
+      this.item = answer.data[0];
+      showProblem(byId("review-problem"), null);
+      return this.showAnswer(readAnswer(input, this.item, this.card.readout, this.label));
     } catch (error) {
       return this.fail(error);
+    } finally {
+      clearTimeout(dim);
     }
   }
 
-  show(text, item, took_ms) {
-    const fresh = this.item === null || this.shownModel !== this.card.name;
-    Object.assign(this, { item, shownModel: this.card.name });
-    showProblem(byId("review-problem"), null);
+  showAnswer(answer) {
+    const fresh = this.answer === null || this.answer.vector !== answer.vector;
+    this.answer = answer;
     this.lookAt(null, null);
-    this.sheet.show(text, item);
-    this.ledger.show(item);
-    this.showVerdict(item, took_ms);
-    this.words.show(item, this.card.readout);
-    this.describeWords();
-    this.player.load(this.words.layers, {
-      at: fresh ? this.words.layers : Math.min(this.player.t, this.words.layers),
-    });
+    this.sheet.show(answer.text, answer);
+    this.verdict.show(answer);
+    const known = answer.undecided !== "nothing known";
+    this.ledger.show(known ? answer : null);
+    this.words.show(answer);
+    this.showCaptions(known ? null : "No word here tells the model anything, so there is nothing to add up.");
+    byId("against").textContent = answer.against;
+    byId("for").textContent = answer.shown;
+    const { layers } = this.words;
+    this.player.load(layers, { at: fresh ? layers : Math.min(this.player.t, layers) });
+    this.preview.redraw();
     this.onChange();
   }
 
-  showVerdict(item, took_ms) {
-    const positive = item.probs.positive ?? item.score;
-    byId("verdict-label").textContent = item.label;
-    byId("verdict-label").className = `label ${item.logit >= 0 ? "pos" : "neg"}`;
-    byId("verdict-score").textContent = `${percent(item.score)} sure`;
-    byId("verdict-mark").style.setProperty("--at", positive);
-    const cut = item.truncated ? ` Only the first ${item.tokens} tokens were read.` : "";
-    const led = `${plural(item.tokens, "token")} follow ${plural(item.clusters.length, "leader")}`;
-    const sum = `\u03c3(${signed(item.logit)}) = ${percent(positive)} positive, from the sum below.`;
-    byId("verdict-fine").textContent =
-      `${sum} ${led}; answered in ${Math.max(1, Math.round(took_ms))} ms.${cut}`;
-    announce(`${item.label}, ${percent(item.score)} sure`);
-  }
-
-  describeWords() {
-    const { flat } = this.words;
-    const missing = "The way of every word is not asked for in a text as long as this one.";
-    const plane =
-      "Every word is a point of the plane. Layer by layer it walks towards the one it attends to; where it ends, the dashed line decides.";
-    const cast = `The shadow of ${this.card.dimension} dimensions: across, the direction the decoder reads; upwards, where the words differ most besides. For the true plane choose a model of 2 dimensions.`;
-    byId("words-caption").textContent = this.words.item ? (flat ? plane : cast) : missing;
-    const leaders = this.item.leaders
-      .slice(0, 5)
-      .map(({ word }) => word)
-      .join(", ");
+  /** `nothing` says why there is no reason to show; null when there is one. */
+  showCaptions(nothing) {
+    byId("room-review").classList.toggle("without", nothing !== null);
+    byId("ledger-caption").textContent =
+      nothing ??
+      "Each row is a cluster: a leader \u2605 and the words that follow it. The last bar ends where the logit is.";
+    byId("words-caption").textContent = nothing ? "No word stands in the plane." : this.captionOfWords();
+    const leaders = this.answer?.words.filter(({ leader }) => leader).map(({ text }) => text) ?? [];
+    const named = leaders.length ? `; leaders: ${leaders.slice(0, 5).join(", ")}` : "";
     byId("words").setAttribute(
       "aria-label",
-      `The ${this.item.words.length} words as points; leaders: ${leaders}`,
+      `${plural(this.answer?.words.length ?? 0, "word")} as points${named}`,
     );
   }
 
+  captionOfWords() {
+    if (!this.words.answer) return "This answer says nothing of where the words are.";
+    const { flat, answer } = this.words;
+    const way = answer.trajectory
+      ? "Layer by layer each word walks towards the one it follows"
+      : "Each word ends with the one it follows (in a long text, straight from start to end)";
+    const cast = flat ? "" : ` A shadow of ${answer.words[0].start.length} dimensions.`;
+    return `${way}. The larger a dot, the more it adds; right of the dashed line it speaks for \u201c${answer.shown}\u201d.${cast}`;
+  }
+
   describe(t) {
-    return `layer ${Number(t.toFixed(1))} of ${this.words?.layers ?? 0}`;
+    return this.words?.answer?.trajectory
+      ? `layer ${Number(t.toFixed(1))} of ${this.words.layers}`
+      : "start to end";
   }
 
   moveTo(t) {
     if (!this.words) return;
     this.words.t = t;
     this.picture?.redraw();
+  }
+
+  drawPreview(painter) {
+    if (!this.answer) return;
+    const scale = painter.width / CARD.width;
+    painter.inset({ x: 0, y: 0, width: painter.width, height: painter.height, scale }, () =>
+      drawCard(painter, this.answer, this.words),
+    );
   }
 
   /** One cluster is looked at, in whichever of the pictures; the others follow. */
@@ -204,29 +219,24 @@ export class Review {
 
   clear() {
     this.latest.run(async () => undefined);
-    this.item = null;
+    this.answer = null;
     this.ledger.show(null);
     this.words.show(null);
     this.player.load(0);
+    this.verdict.show(null);
     showProblem(byId("review-problem"), null);
-    byId("verdict-label").textContent = "\u2026";
-    byId("verdict-label").className = "label";
-    byId("verdict-score").textContent = "\u00a0";
-    byId("verdict-fine").textContent = "Write something, and the verdict follows.";
-    byId("verdict-mark").style.setProperty("--at", 0.5);
+    this.showCaptions("Nothing is written yet.");
   }
 
+  /** What is shown stays, dimmed and called old: it belongs to another text. */
   fail(error) {
+    this.verdict.state("old");
     showProblem(byId("review-problem"), inWords(error));
+    announce(inWords(error));
   }
 
   repaint() {
     this.picture.redraw();
+    this.preview.redraw();
   }
-}
-
-/** 0.9731 as "97.3 %", and never more certain than it is. */
-export function percent(p) {
-  if (p > 0.9995) return "over 99.9 %";
-  return `${(100 * p).toFixed(1)} %`;
 }

@@ -1,94 +1,179 @@
 /* The sheet one writes on, with the reason shown in place: words tinted by what they add, leaders starred,
    a line from each word to the one it follows. The tint lies under an ordinary textarea, whose text stays as it is.
-   Knows one explained text; nothing of where it came from. */
+   Knows one answer; nothing of where it came from. */
 
-import { el, signed, star, svg } from "./element.js";
+import { wayOf } from "./arcs.js";
+import { el, plural, signed, star, svg } from "./element.js";
 
-/** Of the words and phrases that cover a place, as many are told. */
-const TOLD = 3;
+const LINES_UP_TO = 80; // lines to one leader
+const SIGNS = /\p{L}|\p{N}|\p{Extended_Pictographic}/u;
 
-/** The pieces of a text between the ends of its tokens' spans, each with the tokens that cover it. */
-export function pieces(text, words) {
-  const cuts = new Set([0, text.length]);
-  words.forEach(({ spans }) => spans.flat().forEach((at) => cuts.add(Math.min(at, text.length))));
-  const ends = [...cuts].sort((a, b) => a - b);
+/** The pieces of a text between the ends of its words' spans: {start, end, text, tokens, share, leads}, with the words that
+    cover a piece, what it adds, and whether a leader begins there. A word's contribution is shared evenly by its places,
+    and in each by the pieces that are no blanks: summed over a text, shares are the logit less the bias. */
+export function piecesOf({ text, words, undecided }) {
+  const cuts = new Set([0, text.length, ...words.flatMap(({ spans }) => spans.flat())]);
+  const ends = [...cuts].filter((at) => at <= text.length).sort((a, b) => a - b);
   const index = new Map(ends.map((at, k) => [at, k]));
-  const found = ends
-    .slice(1)
-    .map((end, k) => ({ start: ends[k], end, text: text.slice(ends[k], end), tokens: [] }));
-  words.forEach(({ spans }, token) =>
-    spans.forEach(([start, end]) => {
-      for (let k = index.get(start) ?? 0; k < found.length && found[k].end <= end; k += 1)
-        found[k].tokens.push(token);
-    }),
-  );
+  const found = ends.slice(1).map((end, k) => {
+    return { start: ends[k], end, text: text.slice(ends[k], end), tokens: [], share: 0, leads: false };
+  });
+  words.forEach(({ spans, contribution, leader }, token) => {
+    for (const [start, end] of spans) {
+      const covered = found.slice(index.get(start), index.get(end));
+      const said = covered.filter((piece) => SIGNS.test(piece.text));
+      const heard = said.length ? said : covered;
+      for (const piece of covered) piece.tokens.push(token);
+      for (const piece of heard) piece.share += contribution / spans.length / heard.length;
+      if (leader && covered.length) covered[0].leads = undecided !== "nothing known"; // else nobody is worth following
+    }
+  });
   return found;
 }
 
-/** What a piece adds: a token's contribution is shared evenly by its occurrences, and in each by its words.
-    Summed over a text this is again the logit less the bias. */
-export function shareOf(piece, words, found) {
-  if (!/\p{L}|\p{N}/u.test(piece.text)) return 0;
-  return piece.tokens.reduce((sum, token) => {
-    const { contribution, spans } = words[token];
-    const [start, end] = spans.find(([s, e]) => s <= piece.start && piece.end <= e);
-    const parts = found.filter((p) => p.start >= start && p.end <= end && /\p{L}|\p{N}/u.test(p.text)).length;
-    return sum + contribution / spans.length / parts;
-  }, 0);
+/** The pieces before and behind what was changed, as they were, with plain text between. */
+function kept(found, old, text) {
+  const most = Math.min(old.length, text.length);
+  let head = 0;
+  while (head < most && old[head] === text[head]) head += 1;
+  let tail = 0;
+  while (tail < most - head && old.at(-1 - tail) === text.at(-1 - tail)) tail += 1;
+  const shift = text.length - old.length;
+  const before = found.filter(({ end }) => end <= head);
+  const behind = found
+    .filter(({ start }) => start >= Math.max(head, old.length - tail))
+    .map((piece) => ({ ...piece, start: piece.start + shift, end: piece.end + shift }));
+  const [start, end] = [before.at(-1)?.end ?? 0, behind[0]?.start ?? text.length];
+  return [
+    ...before,
+    { start, end, text: text.slice(start, end), tokens: [], share: 0, leads: false },
+    ...behind,
+  ];
 }
 
 export class Sheet {
   /** `onPoint(cluster or null)` hears which cluster is being looked at. */
   constructor({ sheet, ink, arcs, area, tip }, onPoint) {
-    Object.assign(this, { sheet, ink, arcs, area, tip, onPoint, found: [], item: null, pointed: null });
-    area.addEventListener("pointermove", (event) => this.pointAt(event.clientX, event.clientY));
-    area.addEventListener("pointerdown", (event) => this.pointAt(event.clientX, event.clientY));
-    sheet.addEventListener("pointerleave", () => this.point(null));
-    area.addEventListener("scroll", () => (ink.scrollTop = area.scrollTop));
+    Object.assign(this, {
+      sheet,
+      ink,
+      arcs,
+      area,
+      tip,
+      onPoint,
+      found: [],
+      nodes: [],
+      answer: null,
+      pointed: null,
+    });
+    area.addEventListener(
+      "pointermove",
+      (event) => event.pointerType !== "touch" && this.pointAt(event.clientX, event.clientY),
+    );
+    area.addEventListener("pointerdown", (event) => this.press(event));
+    // A tap on a word explains it; only a tap elsewhere, or a second one on the same word, begins to write.
+    area.addEventListener("mousedown", (event) => this.tapped && event.preventDefault());
+    area.addEventListener("keyup", () => this.pointAtCaret());
+    area.addEventListener("blur", () => this.point(null));
+    sheet.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && this.point(null));
+    area.addEventListener("scroll", () => this.scrolled());
     new ResizeObserver(() => this.drawArcs()).observe(sheet);
   }
 
-  /** The reason of `text`; null while there is none, which leaves plain text. */
-  show(text, item) {
+  /** The reason of `text`; with null what is known of its beginning and end stays until the new reason is there. */
+  show(text, answer) {
     this.point(null);
-    this.item = item;
-    this.found = item ? pieces(text, item.words) : [{ text, tokens: [] }];
-    const shares = this.found.map((piece) => (item ? shareOf(piece, item.words, this.found) : 0));
-    const most = Math.max(0.05, ...shares.map(Math.abs));
-    const starred = new Set(item ? item.leaders.flatMap(({ spans }) => spans.map(([start]) => start)) : []);
-    this.nodes = this.found.map((piece, k) => pieceNode(piece, shares[k] / most, starred.has(piece.start)));
+    const found = answer ? piecesOf(answer) : kept(this.found, this.text ?? "", text);
+    Object.assign(this, { text, answer, found });
+    const most = Math.max(0.05, ...found.map(({ share }) => Math.abs(share)));
+    this.nodes = found.map((piece) => this.pieceNode(piece, piece.share / most));
     // The last line of a textarea may be empty; an element's is not drawn unless something stands in it.
     this.ink.replaceChildren(...this.nodes, "\u200b");
+    this.ink.scrollTop = this.area.scrollTop;
   }
 
-  /** Keeps the sheet as high as its text. */
+  pieceNode(piece, strength) {
+    if (!piece.tokens.length) return el("span", {}, piece.text);
+    const tint = strength ? Math.round(5 + 63 * Math.abs(strength) ** 0.7) : 0;
+    const strange =
+      this.answer && piece.tokens.every((token) => this.answer.words[token].readAs === "<unknown>");
+    const name = `word ${strength >= 0 ? "pos" : "neg"}${piece.leads ? " leader" : ""}${strange ? " strange" : ""}`;
+    const node = el("span", { class: name, vars: { "--tint": `${tint}%` } }, piece.text);
+    if (piece.leads) node.prepend(star());
+    return node;
+  }
+
+  /** Keeps the sheet as high as its text, up to the height at which it scrolls. */
   grow() {
     this.area.style.height = "auto";
-    this.area.style.height = `${this.area.scrollHeight}px`;
+    this.area.style.height = `${this.area.scrollHeight + 2}px`;
+  }
+
+  scrolled() {
+    this.ink.scrollTop = this.area.scrollTop;
+    this.drawArcs();
+    if (this.pointed !== null) this.placeTip();
+  }
+
+  press(event) {
+    const before = this.pointed;
+    this.pointAt(event.clientX, event.clientY);
+    const onWord = this.pointed !== null && this.pointed !== before;
+    this.tapped = event.pointerType === "touch" && onWord && document.activeElement !== this.area;
+  }
+
+  /** The piece at a place on the screen. Pieces stand in the order of lines, so the line is found by halving. */
+  pieceAt(x, y) {
+    let [low, high] = [0, this.nodes.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.nodes[middle].getBoundingClientRect().bottom < y - 2) low = middle + 1;
+      else high = middle;
+    }
+    for (let k = low; k < this.nodes.length && this.nodes[k].getBoundingClientRect().top <= y + 2; k += 1)
+      if ([...this.nodes[k].getClientRects()].some((r) => within(r, x, y))) return k;
+    return null;
   }
 
   pointAt(x, y) {
-    const k = this.nodes?.findIndex((node) => [...node.getClientRects()].some((r) => within(r, x, y))) ?? -1;
-    this.point(k >= 0 && this.found[k].tokens.length ? k : null);
+    const k = this.pieceAt(x, y);
+    this.point(k !== null && this.answer && this.found[k].tokens.length ? k : null);
+  }
+
+  /** Whoever moves by keyboard sees the word at the caret explained. */
+  pointAtCaret() {
+    const at = this.area.selectionStart;
+    const k = this.found.findIndex((piece) => piece.start <= at && at < piece.end);
+    this.point(k >= 0 && this.answer && this.found[k].tokens.length ? k : null);
   }
 
   /** Looks at piece k of the text. */
   point(k) {
     if (k === this.pointed) return;
     this.pointed = k;
-    const piece = k === null ? null : this.found[k];
-    const token = piece && strongest(piece.tokens, this.item.words);
-    this.lookAt(token === null ? null : this.item.words[token].cluster, token);
-    this.showTip(piece, k);
-    this.onPoint(token === null ? null : this.item.words[token].cluster);
+    const token = k === null ? null : strongest(this.found[k].tokens, this.answer.words);
+    const cluster = token === null ? null : this.answer.words[token].cluster;
+    this.lookAt(cluster, token);
+    this.tip.hidden = token === null;
+    if (token !== null) {
+      this.tip.replaceChildren(tipLine(this.answer, token));
+      this.placeTip();
+    }
+    this.onPoint(cluster);
+  }
+
+  /** Looks at one word, named by the ledger. */
+  pointToken(token) {
+    const start = token === null ? null : this.answer.words[token].spans[0][0];
+    this.point(start === null ? null : this.found.findIndex((piece) => piece.start === start));
   }
 
   /** Shows a cluster in the text: its words stay, the rest fades; lines go to the leader. */
   lookAt(cluster, token = null) {
-    this.shown = cluster === null ? null : { cluster, token };
+    this.looked = cluster === null ? null : { cluster, token };
     this.ink.classList.toggle("choosing", cluster !== null);
-    this.nodes?.forEach((node, k) => {
-      const member = this.found[k].tokens.some((t) => this.item?.words[t].cluster === cluster);
+    this.nodes.forEach((node, k) => {
+      const member = this.found[k].tokens.some((t) => this.answer?.words[t].cluster === cluster);
       node.classList.toggle("chosen", cluster !== null && member);
     });
     this.drawArcs();
@@ -96,49 +181,39 @@ export class Sheet {
 
   drawArcs() {
     this.arcs.replaceChildren();
-    if (!this.shown || !this.item) return;
-    const { words, clusters } = this.item;
-    const group = clusters.find(({ id }) => id === this.shown.cluster);
+    const group = this.looked && this.answer?.clusters.find(({ id }) => id === this.looked.cluster);
     if (!group) return;
-    const leaders = words.map((_, t) => t).filter((t) => group.leaders.includes(words[t].text));
-    const only = this.shown.token;
-    const alone = only !== null && !leaders.includes(only);
-    const followers = alone ? [only] : words.map((_, t) => t).filter((t) => words[t].cluster === group.id);
+    const { leaders, members } = group;
+    const only = this.looked.token;
+    const followers = only !== null && !leaders.includes(only) ? [only] : members;
     const box = this.sheet.getBoundingClientRect();
-    for (const follower of followers.slice(0, 60)) {
-      for (const leader of leaders)
-        if (leader !== follower) this.drawArc(follower, leader, box, words[follower].contribution);
-    }
+    for (const follower of followers.slice(0, LINES_UP_TO))
+      for (const leader of leaders) if (leader !== follower) this.drawArc(follower, leader, box);
   }
 
-  drawArc(follower, leader, box, contribution) {
-    const [from, to] = [this.placeOf(follower), this.placeOf(leader)];
+  drawArc(follower, leader, box) {
+    const [from, to] = [follower, leader].map((token) => this.placeOf(token, box));
     if (!from || !to) return;
-    const [x1, y1, x2, y2] = [from.x - box.left, from.y - box.top, to.x - box.left, to.y - box.top];
-    const lift = Math.min(46, 10 + Math.hypot(x2 - x1, y2 - y1) * 0.18);
-    const d = `M${x1} ${y1}C${x1} ${y1 - lift} ${x2} ${y2 - lift} ${x2} ${y2}`;
-    this.arcs.append(svg("path", { d, class: contribution >= 0 ? "pos" : "neg", pathLength: 1 }));
+    const side = this.answer.words[follower].contribution >= 0 ? "pos" : "neg";
+    this.arcs.append(svg("path", { d: wayOf(from, to, box), class: side, pathLength: 1 }));
   }
 
-  /** Where a token's first occurrence stands on the screen: the middle of its upper edge. */
-  placeOf(token) {
-    const [start, end] = this.item.words[token].spans[0];
+  /** Where a word's first place stands on the sheet: the middle of its upper edge. */
+  placeOf(token, box) {
+    const [start, end] = this.answer.words[token].spans[0];
     const k = this.found.findIndex((piece) => piece.start === start);
     if (k < 0) return null;
     const last = this.found.findIndex((piece) => piece.end === end);
     const [a, b] = [this.nodes[k].getClientRects()[0], this.nodes[last < 0 ? k : last].getClientRects()[0]];
     if (!a) return null;
     const right = b && Math.abs(b.top - a.top) < 4 ? b.right : a.right;
-    return { x: (a.left + right) / 2, y: a.top + 3 };
+    return { x: (a.left + right) / 2 - box.left, y: a.top + 1 - box.top };
   }
 
-  showTip(piece, k) {
-    this.tip.hidden = !piece;
-    if (!piece) return;
-    const size = (token) => Math.abs(this.item.words[token].contribution);
-    const heaviest = [...piece.tokens].sort((a, b) => size(b) - size(a)).slice(0, TOLD);
-    this.tip.replaceChildren(...heaviest.map((token) => tipLine(this.item, token)));
-    const [rect, box] = [this.nodes[k].getClientRects()[0], this.sheet.getBoundingClientRect()];
+  placeTip() {
+    const rect = this.nodes[this.pointed].getClientRects()[0];
+    const box = this.sheet.getBoundingClientRect();
+    if (!rect) return;
     const left = Math.max(0, Math.min(rect.left - box.left - 12, box.width - this.tip.offsetWidth));
     this.tip.style.left = `${left}px`;
     this.tip.style.top = `${rect.bottom - box.top + 6}px`;
@@ -152,31 +227,41 @@ function strongest(tokens, words) {
   return tokens.length ? tokens.reduce((a, b) => (size(b) > size(a) ? b : a)) : null;
 }
 
-function pieceNode(piece, strength, starred) {
-  if (!piece.tokens.length) return el("span", {}, piece.text);
-  const tint = Math.round(5 + 63 * Math.abs(strength) ** 0.7);
-  const name = `word ${strength >= 0 ? "pos" : "neg"}${starred ? " leader" : ""}`;
-  const node = el("span", { class: name, vars: { "--tint": `${strength ? tint : 0}%` } }, piece.text);
-  if (starred) node.prepend(star());
-  return node;
+/** How a word was read, and whom it follows since when: short sentences. */
+export function sentencesOf(answer, token) {
+  const word = answer.words[token];
+  return [readingOf(word), followingOf(answer, token)].filter(Boolean);
 }
 
-/** Whom a token follows, since when, and what it adds: one sentence. */
-export function sentenceOf(item, token) {
-  const word = item.words[token];
-  const group = item.clusters.find(({ id }) => id === word.cluster);
-  const since = (name) => item.leaders.find((leader) => leader.word === name)?.since_layer ?? 0;
-  if (group.kind === "tie") return `stays between ${list(group.leaders)}`;
-  const [leader] = group.leaders;
-  if (leader === word.text)
-    return `a leader since layer ${since(leader)}, with ${group.words.length - 1} following`;
-  return `follows \u2605 ${leader}, a leader since layer ${since(leader)}`;
+function readingOf({ readAs, context }) {
+  if (readAs === "<unknown>") return "the model does not know this word";
+  const like = readAs ? `read as \u201c${readAs}\u201d` : null;
+  return [like, context && `read together with \u201c${context}\u201d`].filter(Boolean).join(", ");
 }
 
-const list = (names) => `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
+function followingOf({ words, clusters }, token) {
+  const group = clusters.find(({ id }) => id === words[token].cluster);
+  if (!group) return "";
+  const names = group.leaders.map((leader) => words[leader].text);
+  const since = (leader) => (words[leader].since ? `from layer ${words[leader].since} on` : "from the start");
+  if (group.leaders.includes(token))
+    return `a leader ${since(token)}, followed by ${plural(group.members.length - 1, "word")}`;
+  if (group.kind === "tie") return `stays between ${list(names)}`;
+  return `follows \u2605 ${names[0]}, a leader ${since(group.leaders[0])}`;
+}
 
-function tipLine(item, token) {
-  const word = item.words[token];
-  const sign = el("b", { class: word.contribution >= 0 ? "pos" : "neg" }, signed(word.contribution, 3));
-  return el("p", {}, el("strong", {}, word.text), " ", sign, el("span", {}, sentenceOf(item, token)));
+const list = (names) =>
+  names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join();
+
+function tipLine(answer, token) {
+  const word = answer.words[token];
+  const adds = el("b", {}, signed(word.contribution));
+  return el(
+    "p",
+    {},
+    el("strong", {}, word.text),
+    " ",
+    adds,
+    sentencesOf(answer, token).map((text) => el("span", {}, text)),
+  );
 }

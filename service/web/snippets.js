@@ -1,5 +1,6 @@
 /* What was just done in a room, as curl and as Python. Knows the requests; not what came of them. */
 
+import { KEY } from "./api.js";
 import { announce, el } from "./element.js";
 
 const INLINE_UP_TO = 60; // points; more of them are read from a file
@@ -17,24 +18,32 @@ const python = (value) => {
   return JSON.stringify(value);
 };
 
-const keyed = () => sessionStorage.getItem("hardmax-key") !== null;
+const keyed = () => sessionStorage.getItem(KEY) !== null;
+
+/** A request as a curl command; `body` is JSON text, or null. */
+export function curlOf(method, path, body, origin = location.origin) {
+  const lines = [`curl ${origin}${path}`];
+  if (method !== "get" && (method !== "post" || body === null))
+    lines[0] = `curl -X ${method.toUpperCase()} ${origin}${path}`;
+  if (keyed()) lines.push('-H "Authorization: Bearer $HARDMAX_KEY"');
+  if (body !== null) lines.push("-H 'content-type: application/json'", `-d ${shell(body)}`);
+  return lines.join(" \\\n  ");
+}
 
 /** The same POST in two languages: {curl, python}. */
 export function snippetsOf(path, body, show, origin = location.origin) {
-  const header = keyed() ? ' \\\n  -H "Authorization: Bearer $HARDMAX_KEY"' : "";
-  const curl = `curl ${origin}${path} \\\n  -H 'content-type: application/json'${header} \\\n  -d ${shell(JSON.stringify(body))}`;
   const headers = keyed() ? '\nheaders = {"Authorization": f"Bearer {os.environ[\'HARDMAX_KEY\']}"}' : "";
   const use = keyed() ? ", headers=headers" : "";
   const lines = Object.entries(body).map(([name, value]) => `    "${name}": ${python(value)},`);
   const call = `body = {\n${lines.join("\n")}\n}\nanswer = httpx.post("${origin}${path}", json=body${use}).raise_for_status().json()`;
-  return { curl, python: `import httpx${keyed() ? "\nimport os" : ""}${headers}\n\n${call}\n${show}` };
+  const program = `import httpx${keyed() ? "\nimport os" : ""}${headers}\n\n${call}\n${show}`;
+  return { curl: curlOf("post", path, JSON.stringify(body), origin), python: program };
 }
 
-export function reviewSnippets(request) {
-  const { input, model, explain } = request;
+export function reviewSnippets({ input, model }) {
   const show =
     'review = answer["data"][0]\nprint(review["label"], review["score"])\nfor leader in review["leaders"]:\n    print(leader["word"], leader["contribution"])';
-  return snippetsOf("/classify", { input, model, explain }, show);
+  return snippetsOf("/classify", { input, model }, show);
 }
 
 /** A large cloud is written to a file by the first line and sent as numpy saves it. */
@@ -54,25 +63,32 @@ export function cloudSnippets(request, origin = location.origin) {
   };
 }
 
+/** A button that copies what `text()` gives. */
+export function copyButton(name, text) {
+  const copy = async () => {
+    await navigator.clipboard.writeText(text());
+    announce(`${name} copied`);
+  };
+  return el(
+    "button",
+    { type: "button", class: "quiet small", "aria-label": `Copy the ${name} lines`, onclick: copy },
+    name === "curl" ? "Copy curl" : "Copy",
+  );
+}
+
 /** Both languages, each with a button that copies it. */
 export function showSnippets(host, snippets) {
-  const block = ([name, code]) => {
-    const copy = async () => {
-      await navigator.clipboard.writeText(code);
-      announce(`${name} copied`);
-    };
-    const title = el("h3", {}, { curl: "curl", python: "Python" }[name]);
-    const button = el(
-      "button",
-      { type: "button", class: "quiet small", "aria-label": `Copy the ${name} lines`, onclick: copy },
-      "Copy",
-    );
-    return el(
+  const block = ([name, code]) =>
+    el(
       "div",
       { class: "snippet" },
-      el("div", { class: "bar" }, title, button),
+      el(
+        "div",
+        { class: "bar" },
+        el("h3", {}, { curl: "curl", python: "Python" }[name]),
+        copyButton(name, () => code),
+      ),
       el("pre", { tabindex: 0 }, code),
     );
-  };
   host.replaceChildren(...Object.entries(snippets).map(block));
 }

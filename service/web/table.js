@@ -1,18 +1,21 @@
 /* Points out of what people have: text with numbers, or a file that numpy.save wrote. Knows only rows of numbers. */
 
-/** Rows of numbers of a text; a first line of names is passed over. Throws a sentence that names the line. */
+/** Rows of numbers of a text: a row a line, or in brackets as JSON, Python and numpy write them. A first line of names
+    is passed over. Throws a sentence that names the line. */
 export function readText(text) {
   const rows = [];
-  text.split(/\r?\n/).forEach((line, k) => {
+  const bracketed = [...text.matchAll(/[[(]([^[\]()]*)[\])]/g)].map(([, row]) => row);
+  const lines = bracketed.length ? bracketed : text.split(/\r?\n/);
+  lines.forEach((line, k) => {
     const cells = line
       .trim()
-      .replace(/^[[(]|[\])],?$/g, "")
       .split(/[\s,;]+/)
       .filter(Boolean);
-    if (!cells.length || line.trim().startsWith("#")) return;
+    if (!cells.length || cells[0].startsWith("#")) return;
     const row = cells.map(Number);
     if (row.every(Number.isFinite)) rows.push({ row, line: k + 1 });
-    else if (rows.length) throw new Error(`line ${k + 1} is not a row of numbers: ${line.trim().slice(0, 40)}`);
+    else if (rows.length || bracketed.length)
+      throw new Error(`line ${k + 1} is not a row of numbers: ${line.trim().slice(0, 40)}`);
   });
   if (!rows.length) throw new Error("there are no rows of numbers in it");
   const d = rows[0].row.length;

@@ -1,4 +1,6 @@
-/* The window on the plane: where a point of the world lies on the picture, and back. Knows no data. */
+/* The window on the plane: where a point of the world lies on the picture, and back. */
+
+import { colour } from "./colour.js";
 
 export class Viewport {
   constructor() {
@@ -66,16 +68,41 @@ export class Viewport {
 }
 
 /** Grid and axes, quiet enough to forget. */
-export function drawGrid(painter, view, colours) {
+export function drawGrid(painter, view) {
+  const { across, upwards } = ticksOf(view);
+  const lines = [
+    ...across.flatMap((x) => [view.x(x), 0, view.x(x), view.height]),
+    ...upwards.flatMap((y) => [0, view.y(y), view.width, view.y(y)]),
+  ];
+  painter.segments(lines, { stroke: colour("grid"), width: 1 });
+  const axes = [view.x(0), 0, view.x(0), view.height, 0, view.y(0), view.width, view.y(0)];
+  painter.segments(axes, { stroke: colour("line"), width: 1 });
+}
+
+/** The numbers of the grid lines, along the axes or along the edge that is nearest to them. */
+export function drawNumbers(painter, view) {
+  const { across, upwards } = ticksOf(view);
+  const { step, width, height } = view;
+  const style = { size: 11, fill: colour("soft"), halo: colour("card") };
+  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const numeral = (x) => x.toFixed(decimals).replace("-", "\u2212");
+  const shown = (at, end) => at > 16 && at < end - 16;
+  const [x0, y0] = [clamp(view.x(0), 2, width - 34), clamp(view.y(0), 2, height - 16)];
+  for (const x of across.filter((x) => Math.abs(x) > step / 2 && shown(view.x(x), width)))
+    painter.text(view.x(x), y0 + 10, numeral(x), { ...style, align: "center" });
+  for (const y of upwards.filter((y) => Math.abs(y) > step / 2 && shown(view.y(y), height)))
+    painter.text(x0 + 5, view.y(y), numeral(y), style);
+}
+
+function ticksOf(view) {
   const [left, top] = view.world(0, 0);
   const [right, bottom] = view.world(view.width, view.height);
-  const { step } = view;
-  const lines = [];
-  for (let x = Math.ceil(left / step) * step; x <= right; x += step)
-    lines.push(view.x(x), 0, view.x(x), view.height);
-  for (let y = Math.ceil(bottom / step) * step; y <= top; y += step)
-    lines.push(0, view.y(y), view.width, view.y(y));
-  painter.segments(lines, { stroke: colours.grid, width: 1 });
-  const axes = [view.x(0), 0, view.x(0), view.height, 0, view.y(0), view.width, view.y(0)];
-  painter.segments(axes, { stroke: colours.axis, width: 1 });
+  const between = (low, high) => {
+    const first = Math.ceil(low / view.step);
+    const count = Math.max(0, Math.floor(high / view.step) - first + 1);
+    return Array.from({ length: count }, (_, k) => (first + k) * view.step);
+  };
+  return { across: between(left, right), upwards: between(bottom, top) };
 }
+
+const clamp = (x, low, high) => Math.min(Math.max(x, low), high);

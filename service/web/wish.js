@@ -39,12 +39,18 @@ export class Wish {
       const body = { points: this.cloud.points, leaders };
       const found = await this.latest.run((signal) => this.api.post("/control", body, signal));
       if (!found) return;
-      answer.textContent = found.feasible
-        ? `Found, with margin ${found.margin.toPrecision(3)}. The picture now uses it.`
-        : "No A does it from layer 0 on: these points cannot all lead at once.";
+      answer.textContent = [sentenceOf(found, leaders.length), found.note].filter(Boolean).join(" ");
       if (found.feasible && found.A.length === 2) await this.cloud.useMatrix(found.A);
     } catch (error) {
       answer.textContent = inWords(error);
     }
   }
+}
+
+function sentenceOf({ feasible, margin }, count) {
+  if (feasible)
+    return `Found${margin === null ? "" : `, with margin ${margin.toPrecision(3)}`}. The picture now uses it.`;
+  if (feasible === null) return "It could be proved neither that there is such an A nor that there is none.";
+  const who = count === 1 ? "this point cannot lead" : "these points cannot all lead";
+  return `No A does it: ${who} from the start.`;
 }
