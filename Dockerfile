@@ -5,10 +5,11 @@
 #   docker build -t hardmax:ray --target ray .           ray: the nodes of a Ray cluster (deploy/ray)
 #   docker build -t hardmax:export --target export .     export: trains and exports models, with torch; not a service
 #
-# Locked dependencies are installed first and shipped as a layer of their own, our files last: a change of code costs
-# a layer of a few megabytes. What builds (pip, caches, sources) stays behind in the building stages.
+# Every package comes from a lock with its digest (`make lock`), and every base image by its digest. Dependencies are
+# a layer of their own, our files last: a change of code costs a layer of a few megabytes. What builds (pip, caches,
+# sources) stays behind in the building stages.
 
-ARG PYTHON=3.11-slim-bookworm
+ARG PYTHON=3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
 FROM python:${PYTHON} AS base
 ENV PATH=/opt/hardmax/bin:$PATH \
@@ -20,32 +21,35 @@ ENV PATH=/opt/hardmax/bin:$PATH \
 FROM base AS builder
 WORKDIR /build
 RUN python -m venv --without-pip /opt/hardmax
-COPY pyproject.toml constraints.txt docker/constraints-gpu.txt docker/dependencies.py ./
+ENV INSTALL="pip --python /opt/hardmax/bin/python install --quiet --no-deps"
 
 FROM builder AS cpu-dependencies
-RUN --mount=type=cache,target=/root/.cache/pip \
-    python dependencies.py install cpu control tracing && python dependencies.py prune
+COPY requirements.lock ./
+RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --require-hashes -r requirements.lock
 
 FROM builder AS gpu-dependencies
-RUN --mount=type=cache,target=/root/.cache/pip \
-    python dependencies.py install gpu control tracing && python dependencies.py prune
+COPY docker/gpu.lock ./
+RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --require-hashes -r gpu.lock
 
 FROM builder AS ray-dependencies
-RUN --mount=type=cache,target=/root/.cache/pip \
-    python dependencies.py install cpu control tracing ray
+COPY docker/ray.lock ./
+RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --require-hashes -r ray.lock
 
 FROM builder AS export-dependencies
-RUN --mount=type=cache,target=/root/.cache/pip \
-    python dependencies.py install cpu control plot export
+COPY docker/export.lock ./
+RUN --mount=type=cache,target=/root/.cache/pip $INSTALL --require-hashes -r export.lock
 
 # ---- our own files, laid out as they will lie in /opt/hardmax
 
 FROM builder AS everything
-COPY README.md LICENSE ./
+COPY docker/build.lock ./
+RUN --mount=type=cache,target=/root/.cache/pip pip install --quiet --require-hashes -r build.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY hardmax hardmax
 COPY service service
 COPY model_export model_export
-RUN --mount=type=cache,target=/root/.cache/pip \
-    pip --python /opt/hardmax/bin/python install --quiet --no-deps --prefix /application .
+RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && $INSTALL --no-index --prefix /application /wheels/*.whl
 
 FROM everything AS online
 RUN rm -r /application/bin/hardmax-export /application/lib/python*/site-packages/model_export
@@ -57,7 +61,7 @@ RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /tmp h
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["hardmax"]
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="hardmax" \
       org.opencontainers.image.description="A REST inference service for a transformer one can see through" \
@@ -96,5 +100,5 @@ COPY --link --from=online /application /opt/hardmax
 FROM server AS cpu
 COPY --link --from=cpu-dependencies /opt/hardmax /opt/hardmax
 COPY --link --from=online /application /opt/hardmax
-# What was thrown out of the dependencies must not be missed: a text and a semidefinite program, while it is built.
+# The image works before it is an image: a text, and leaders that are chosen.
 RUN hardmax classify "A superb film." && printf '1,0\n0,1\n1,1\n' | hardmax control - --leaders 2

@@ -1,1 +1,0 @@
-"""What we take from others: declared, pinned, hashed and licensed, as seen offline from the lock."""
