@@ -3,7 +3,8 @@
     python -m benchmarks.clouds [--quick | --patient]
 
 Every subject gets the same cloud in float64 (faiss knows float32 only, and is therefore not exact) and gives
-back the points after one layer. Ours includes putting the points into its order. The peers compare every
+back the points after one layer. Ours is exact: doubtful scores are
+decided in rational arithmetic. The peers compare every
 pair, so above 10^4 points they are given 2048 of the queries and their time is multiplied: noted at each such
 row. The peers are installed on first use (environments.py); one that cannot be had is left out, with a note.
 """
@@ -22,10 +23,11 @@ import numpy as np
 
 from benchmarks.environments import fetched
 from benchmarks.record import Case, Record, Table
-from service.bundle import read_bundle
-from service.cloud import Floats, direction_order
-from service.dynamics import Dynamics, Parameters
-from service.runtime import Runtime, Session
+from service.clouds.dynamics import Dynamics, Parameters
+from service.clouds.layers import Layers
+from service.clouds.points import Cloud, Floats
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime, Session
 from service.settings import BUNDLED_MODELS
 
 THREADS = 2
@@ -60,34 +62,20 @@ CLOUDS = {"gaussian": gaussian, "uniform": uniform, "clustered": clustered, "sph
 
 
 class Ours:
-    """The bundled graph, one layer."""
+    """One layer of the service, from checked points on."""
 
     def __init__(self) -> None:
         bundle = read_bundle(BUNDLED_MODELS / "dynamics")
         self._session: Session = Runtime("cpu", THREADS).open(bundle.model)
 
     def __call__(self, points: Floats) -> Floats:
-        n, d = points.shape
-        order = direction_order(points, np.eye(d))
-        feeds = {
-            "points": points[order],
-            "weights": np.ones(n),
-            "since": np.full(n, -1),
-            "key": np.ones(n, np.bool_),
-            "hint": np.arange(n),
-            "clear": np.array(True),
-            "A": np.eye(d),
-            **{name: np.array(value) for name, value in {"layer": 0, "layers": 1, "last": 9}.items()},
-            **{
-                name: np.array(value)
-                for name, value in {"alpha": 1.0, "tolerance": -1.0, "reach": 0.0}.items()
-            },
-            **{name: np.array(1e-12) for name in ("tie_tolerance", "guard")},
-        }
-        later, target = self._session.run(feeds, ["points_out", "target_out"])
-        result = np.empty_like(later)
-        result[order] = later + (GAMMA * (target - later) if np.array_equal(later, feeds["points"]) else 0)
-        return result
+        n = len(points)
+        cloud = Cloud(points, np.ones(n, np.int64), np.arange(n), np.arange(n), 0, None)
+        layers = Layers(self._session, cloud, alpha=1.0, tie_tolerance=0.0)
+        for _ in layers.attend():
+            pass
+        layers.step()
+        return layers.points(1)
 
 
 def numpy_layer() -> Layer:

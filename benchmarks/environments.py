@@ -3,7 +3,7 @@
     python = environment("litserve")   the interpreter of an environment of its own, for peers that run apart
     refused = fetched("clouds")        the packages importable here, after ours, for peers in this process
 
-Both lie under the user's cache folder and are made again when their pins change. It knows no peer.
+Both lie under the user's cache folder and are made again when their pins change.
 """
 
 from __future__ import annotations

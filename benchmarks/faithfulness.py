@@ -17,18 +17,19 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.record import Record
-from model_export.corpus import read
-from model_export.model import Weights
-from model_export.verify import stored_weights
-from service.bundle import read_bundle
-from service.runtime import Runtime
-from service.sentiment import Sentiment
+from model_export.sentiment import reference
+from model_export.sentiment.verify import stored_weights
+from model_export.train.corpora import read_reviews
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
+from service.texts.sentiment import Sentiment
 
 Scores = dict[str, float]  # how much each distinct word speaks for the predicted label
 SAMPLES = 1000
@@ -62,48 +63,56 @@ class Explained:
     def __init__(self, folder: Path) -> None:
         bundle = read_bundle(folder)
         self.model = Sentiment.load(bundle, Runtime("cpu", 1))
-        self.weights: Weights = stored_weights(bundle)
+        self.weights = stored_weights(bundle)
 
     def positive(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """The probability of "positive"; a text without words gets that of the bias."""
-        words = self.model.tokenise_many([text if text.strip() else "." for text in texts])
-        order = sorted(range(len(words)), key=lambda i: words[i].length)
         found = np.zeros(len(texts))
-        for at in range(0, len(order), _TOGETHER):
-            rows = order[at : at + _TOGETHER]
-            answers = self.model.classify([words[i] for i in rows], "none")
-            found[rows] = [answer["probs"][self.model.labels[1]] for answer in answers]
+        for at in range(0, len(texts), _TOGETHER):
+            some = [text if text.strip() else "<br/>" for text in texts[at : at + _TOGETHER]]
+            answers = self.model.classify(self.model.tokenise_many(some), "none")
+            found[at : at + _TOGETHER] = [answer["probs"][self.model.labels[1]] for answer in answers]
         return found
 
     def review(self, text: str) -> Review:
-        read_words = self.model.tokenise(text).places.found.spelling
-        words = tuple(read_words[i] for i in range(len(read_words)))
+        tokens = self.model.tokenise(text)
+        cuts = zip(tokens.starts.tolist(), tokens.ends.tolist(), strict=True)
+        words = tuple("".join(tokens.text[a:b].split()) for a, b in cuts)
         p = float(self.positive([" ".join(words)])[0])
         return Review(words, 1 if p > 0.5 else -1, max(p, 1 - p))
+
+    def places(self, review: Review) -> list[tuple[str, dict[str, Any]]]:
+        """Every place of a review: the word that it is read from, and what is said of it."""
+        (answer,) = self.model.classify([self.model.tokenise(review.text)], "full")
+        starts = np.cumsum([0, *(len(word) + 1 for word in review.words)])
+        for cluster in answer["clusters"]:
+            cluster["contribution"] *= review.sign
+        found = []
+        for word in answer["words"]:
+            at = int(np.searchsorted(starts, word["spans"][0][0], side="right")) - 1
+            sum_ = answer["clusters"][word["cluster"]]["contribution"]
+            found.append(
+                (review.words[at], {**word, "contribution": review.sign * word["contribution"], "sum": sum_})
+            )
+        return found
 
 
 def by_leaders(model: Explained, review: Review, rng: np.random.Generator) -> Scores:
     """Leaders by what their clusters contribute; where they do not suffice, followers by what they add."""
-    (answer,) = model.model.classify([model.model.tokenise(review.text)], "full")
     scores: Scores = defaultdict(lambda: -1e9)
-    for word in answer["words"]:
-        value = review.sign * word["contribution"]
-        if word["leader"]:
-            value = 1e3 + review.sign * answer["clusters"][word["cluster"]]["contribution"]
-            value -= 2e3 * (value < 1e3)  # a leader of the other side comes last
-        for part in word["text"].split(" "):
-            scores[part] = max(scores[part], value)
+    for word, place in model.places(review):
+        value = place["contribution"]
+        if place["leader"]:
+            value = 1e3 + place["sum"] if place["sum"] > 0 else -1e3 + place["sum"]  # of the other side: last
+        scores[word] = max(scores[word], value)
     return scores
 
 
 def by_words(model: Explained, review: Review, rng: np.random.Generator) -> Scores:
-    """What each word contributes; a phrase's part goes to its words alike."""
-    (answer,) = model.model.classify([model.model.tokenise(review.text)], "full")
+    """What each word contributes, at all its places."""
     scores: Scores = defaultdict(float)
-    for word in answer["words"]:
-        parts = word["text"].split(" ")
-        for part in parts:
-            scores[part] += review.sign * word["contribution"] / len(parts)
+    for word, place in model.places(review):
+        scores[word] += place["contribution"]
     return scores
 
 
@@ -118,28 +127,24 @@ def by_occlusion(model: Explained, review: Review, rng: np.random.Generator) -> 
 
 
 def by_gradients(model: Explained, review: Review, rng: np.random.Generator) -> Scores:
-    """Integrated gradients of the logit from the origin.
+    """Integrated gradients of the logit from the origin of the plane, with respect to the places.
 
     The argmax does not change along a ray and all else is linear, so the integral needs no steps.
     """
-    tokens = model.model.tokenise(review.text)
-    w, counts = model.weights, tokens.counts.astype(np.float64)
-    Z0 = Z = w.embedding[tokens.ids].astype(np.float64)
+    w, tokens = model.weights, model.model.tokenise(review.text)
+    answer = reference.answer(w, tokens.ids)
     gamma = w.alpha / (1 + w.alpha)
-    share = counts * w.word_weights[tokens.ids]
-    chain = np.eye(len(Z))
-    for _ in range(w.layers):
-        P = np.zeros_like(chain)
-        P[np.arange(len(Z)), (Z @ Z.T).argmax(axis=1)] = 1
-        step = (1 - gamma) * np.eye(len(Z)) + gamma * P
-        Z, chain = step @ Z, step @ chain
-    parts = (share @ chain) * (Z0 @ w.readout) / (w.pseudo_weight + share.sum())
-    names = model.model.names(tokens)
+    chain = np.eye(len(tokens))
+    for C in answer.targets:
+        chain = (1 - gamma) * chain + gamma * (C / C.sum(axis=1, keepdims=True)) @ chain
+    share = answer.weight / (w.pseudo_weight + answer.weight.sum())
+    parts = (share @ chain) * (answer.states[0] @ w.readout[0])
+    starts = np.cumsum([0, *(len(word) + 1 for word in review.words)])
     scores: Scores = defaultdict(float)
-    for name, part in zip(names, parts.tolist(), strict=True):
-        words = name.split(" ")
-        for word in words:
-            scores[word] += review.sign * part / len(words)
+    for at, part in zip(
+        np.searchsorted(starts, tokens.starts, side="right") - 1, parts.tolist(), strict=True
+    ):
+        scores[review.words[at]] += review.sign * part
     return scores
 
 
@@ -224,7 +229,7 @@ def main() -> None:
 
     refused = without_lime()
     model = Explained(arguments.model)
-    texts = read(arguments.data, unlabelled=False).texts
+    texts = [row.text for row in read_reviews(arguments.data) if row.target is not None]
     drawn = np.random.default_rng(1).permutation(len(texts))[: arguments.reviews]
     reviews = [model.review(texts[i]) for i in drawn]
     record = Record("faithfulness", "Faithful explanations", ["numpy", "onnxruntime", "lime"])
@@ -263,9 +268,7 @@ def main() -> None:
             for budget, deleted in found.comprehensiveness.items()
         )
         print(f"{count:5} reviews  {name:22}  {falls}  {row.median:9.2f} ms", flush=True)
-    record.note(
-        "Means over reviews of the training half; the model has seen them, the words are what is judged."
-    )
+    record.note("Means over reviews that the model was not trained on; the words are what is judged.")
     print(record.write())
 
 

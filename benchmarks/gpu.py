@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from benchmarks.record import Record, Table
-from service.bundle import read_bundle
-from service.dynamics import Dynamics, Parameters
-from service.runtime import Runtime
+from service.clouds.dynamics import Dynamics, Parameters
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
 from service.settings import BUNDLED_MODELS
 
 REPEATS = 5
@@ -49,25 +49,21 @@ def main() -> None:
 
 
 def measure_texts(table: Table, runtime: Runtime, cases: Any = TEXTS, repeats: int = REPEATS) -> None:
-    """The sentiment bundle's graph beside torch, on batches of (texts, distinct words)."""
-    from model_export.model import HardmaxTransformer, Shape
+    """The sentiment graph beside the torch module of the same weights, on batches of (texts, words)."""
+    from model_export.sentiment.verify import stored_weights, torch_module
 
     bundle = read_bundle(BUNDLED_MODELS / "sentiment")
-    card = bundle.card
     session = runtime.open(bundle.model)
-    shape = Shape(vocabulary=card["vocabulary"], dimension=card["dimension"], layers=card["layers"])
-    model = HardmaxTransformer(shape).eval().to(runtime.provider)
+    model = torch_module(stored_weights(bundle)).to(runtime.provider)
     for texts, words in cases:
-        tokens, counts = some_texts(texts, words, card["vocabulary"])
-        feeds = {"tokens": tokens, "counts": counts, "detail": np.array(False)}
+        tokens = some_texts(texts, words, bundle.card["vocabulary"])
 
-        def ours(feeds: dict[str, Any] = feeds) -> None:
-            session.run(feeds, ("logit", "contribution", "target", "size", "since"))
+        def ours(tokens: Any = tokens) -> None:
+            session.run({"tokens": tokens}, ("bias", "contribution", "target", "since", "states"))
 
-        def theirs(tokens: Any = tokens, counts: Any = counts) -> None:
+        def theirs(tokens: Any = tokens) -> None:
             with torch.inference_mode():
-                there = torch.from_numpy(tokens).to(runtime.provider)
-                model(there, torch.from_numpy(counts).to(runtime.provider)).cpu()
+                model(torch.from_numpy(tokens).to(runtime.provider)).cpu()
 
         case = {"texts": texts, "words": words}
         for subject, run in (("ours", ours), ("torch", theirs)):
@@ -117,13 +113,9 @@ def timed(run: Callable[[], None], repeats: int) -> list[float]:
     return samples
 
 
-def some_texts(texts: int, words: int, vocabulary: int) -> tuple[Any, Any]:
-    """Distinct random words: speed does not depend on which."""
-    random = np.random.default_rng(0)
-    tokens = np.stack(
-        [np.sort(random.choice(vocabulary - 2, words, replace=False)) + 2 for _ in range(texts)]
-    )
-    return tokens.astype(np.int64), np.ones(tokens.shape, np.float32)
+def some_texts(texts: int, words: int, vocabulary: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Random words: speed hardly depends on which."""
+    return np.random.default_rng(0).integers(1, vocabulary, (texts, words))
 
 
 def device_name(provider: str) -> str:

@@ -8,7 +8,7 @@
 
 A row is one subject in one case: its median, smallest and largest sample. Rows of one table that share a case
 were measured in one run and may be divided by each other; the report does so, and finds by itself where we
-lose. It knows nothing of what is measured.
+lose.
 """
 
 from __future__ import annotations
@@ -138,9 +138,10 @@ def peak_mb() -> float:
 
 
 def command() -> str:
-    """The command as a reader would type it from the root."""
-    interpreter, *arguments = sys.orig_argv
-    return " ".join(["python", *arguments]) if interpreter else ""
+    """The command as a reader would type it from the root; a file from elsewhere goes by its name alone."""
+    _, *arguments = sys.orig_argv
+    elsewhere = ("/", "../")
+    return " ".join(["python", *(Path(a).name if a.startswith(elsewhere) else a for a in arguments)])
 
 
 def read_results(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:

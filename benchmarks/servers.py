@@ -1,4 +1,4 @@
-"""The servers that are compared: how each is started and asked. Knows nothing of load or figures.
+"""The servers that are compared: how each is started and asked.
 
 Every peer lives in an environment of its own (environments.py), so that no peer's pins can bend another's.
 """
@@ -62,7 +62,11 @@ def _uvicorn(app: str) -> Callable[[str, int, int, Path], tuple[list[str], dict[
 
 def _ours(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
     flags = ["--port", str(port), "--workers", str(workers), "--max-concurrent-requests", "1024"]
-    return [python, "-m", "service.cli", "serve", *flags, "--log-level", "warning"], {}
+    return [python, "-m", "service.cli.main", "serve", *flags, "--log-level", "warning"], {}
+
+
+def _without_lane(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+    return _ours(python, port, workers, folder)[0], {"HARDMAX_EXPRESS_LANE": "false"}
 
 
 def _litserve(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -95,11 +99,17 @@ def _tensor(text: str, explain: str) -> dict[str, Any]:
 
 
 OURS = Server("ours", None, _ours, lambda kind: "/classify", _plain_body, _first_item)
+ORDINARY = Server(
+    "ours without the lane", None, _without_lane, lambda kind: "/classify", _plain_body, _first_item
+)
 FLOOR = Server(
     "floor", None, _uvicorn("benchmarks.peers.floor:app"), lambda kind: f"/{kind}", _plain_body, _first_item
 )
 _PLAIN = _uvicorn("benchmarks.peers.plain:app")
+_BATCHED = _uvicorn("benchmarks.peers.batched:app")
 PEERS = (
+    Server("FastAPI, our batcher", None, _BATCHED, lambda kind: "/plain", _plain_body, _first_item),
+    Server("FastAPI's hook, our batcher", None, _BATCHED, lambda kind: "/hook", _plain_body, _first_item),
     Server("FastAPI, in the loop", "fastapi", _PLAIN, lambda kind: "/loop", _plain_body, _first_item),
     Server("FastAPI, in threads", "fastapi", _PLAIN, lambda kind: "/threads", _plain_body, _first_item),
     Server("LitServe", "litserve", _litserve, lambda kind: "/predict", _plain_body, _first_item),

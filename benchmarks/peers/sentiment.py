@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from service.bundle import read_bundle
-from service.runtime import Runtime
-from service.sentiment import Sentiment
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
 from service.settings import BUNDLED_MODELS
+from service.texts.sentiment import Sentiment
 
 Explain = Literal["leaders", "none"]
 
