@@ -1,8 +1,8 @@
 """The service asked by schemathesis: requests, right and wrong, drawn from its OpenAPI document alone.
 
-An answer must have a documented status below 500; it knows nothing else of what is right. Every other
+An answer must have a documented status below 500. Every other
 request that names a model or a version names one that is there, which chance would never do. A request goes
-out in one piece: the express lane may miss those whose body comes after their head, as many libraries send.
+out in one piece.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.wire import connect, is_express, read_answer
+from tests.support.wire import connect, read_answer
 
 
 @dataclass
 class Answers:
-    """What an operation answered: how often with which status, and how often by the express lane."""
+    """What an operation answered: how often with which status."""
 
     statuses: Counter[int] = field(default_factory=Counter)
-    express: int = 0
 
 
 def ask_operations(
@@ -62,7 +61,6 @@ def _ask(operation: Any, names: dict[str, str], cases: int, failures: list[str],
         head, _ = _send(requests.Request(**case.as_transport_kwargs()).prepare())
         status = int(head[9:12])
         answers.statuses[status] += 1
-        answers.express += is_express(head)
         if status >= 500 or str(status) not in documented:
             failures.append(f"{operation.label}: {status} for {case.as_curl_command()}"[:500])
 

@@ -19,18 +19,19 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from starlette.requests import Request
 
-from service.api.documents import write_document
-from service.api.exchange import Exchange
-from service.api.media import JSON, NPY, body_type
-from service.api.numbers import WHOLE, Array, read_document, read_npy, read_rows
-from service.api.problems import parse
-from service.bundle import read_bundle
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
 from service.errors import BundleError, InputError
-from service.runtime import Runtime
+from service.http.arrays import read_npy
+from service.http.bytes_route import JSON, NPY, body_type
+from service.http.documents import write_document
+from service.http.numbers import WHOLE, Array, read_document, read_rows
+from service.http.problems import parse
 from service.schemas import ClassifyRequest, ControlWish, DynamicsParameters
-from service.sentiment import Sentiment
 from service.settings import BUNDLED_MODELS
+from service.texts.sentiment import Sentiment
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
@@ -103,10 +104,9 @@ def check_request(schema: Any) -> Callable[[bytes], bool]:
 
 
 def check_media_type(header: bytes) -> bool:
-    exchange = Exchange.__new__(Exchange)  # only its headers are read
-    exchange.headers = {b"content-type": header}
+    request = Request({"type": "http", "headers": [(b"content-type", header)]})
     try:
-        return body_type(exchange, JSON, NPY) in (JSON, NPY)
+        return body_type(request, (JSON, NPY)) in (JSON, NPY)
     except InputError:
         return False
 
@@ -198,7 +198,7 @@ def _without_nan(value: Any) -> Any:
 
 def _card(**changes: Any) -> bytes:
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    card = {"format": 1, "name": "tiny", "kind": "dynamics", "description": "d", "licence": "l"}
+    card = {"format": 2, "name": "tiny", "kind": "dynamics", "description": "d", "licence": "l"}
     return json.dumps({**card, "model_sha256": empty, **changes}).encode()
 
 
@@ -208,7 +208,7 @@ def _objects(right: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[byte
     return st.fixed_dictionaries({}, optional=members).map(lambda body: json.dumps(body).encode())
 
 
-CHANGES = {"format": st.just(1), "name": st.just("tiny"), "kind": st.sampled_from(["dynamics", "sequences"])}
+CHANGES = {"format": st.just(2), "name": st.just("tiny"), "kind": st.sampled_from(["dynamics", "sequences"])}
 CARDS = _objects(CHANGES).map(lambda changes: _card(**json.loads(changes)))
 CLASSIFY = st.fixed_dictionaries(
     {"input": st.one_of(st.text(max_size=20), st.lists(st.text(max_size=8), max_size=3), JSON_VALUES)},

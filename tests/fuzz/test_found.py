@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from service.api.documents import write_document
-from service.api.numbers import WHOLE, read_document, read_npy, read_rows
-from service.bundle import read_bundle
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
 from service.errors import InvalidInput, MalformedInput
-from service.runtime import Runtime
-from service.sentiment import Sentiment
+from service.http.arrays import read_npy
+from service.http.documents import write_document
+from service.http.numbers import WHOLE, read_document, read_rows
 from service.settings import BUNDLED_MODELS
+from service.texts.sentiment import Sentiment
 
 LIMITS = {"max_rows": 10, "max_columns": 10}
 LONG = " " * WHOLE
@@ -42,7 +43,7 @@ def test_empty_object_is_written_as_one() -> None:
 
 
 def test_half_a_character_is_refused_by_the_text_it_is_in() -> None:
-    model = Sentiment.load(read_bundle(BUNDLED_MODELS / "sentiment-2d"), Runtime("cpu", 1))
+    model = Sentiment.load(read_bundle(BUNDLED_MODELS / "sentiment"), Runtime("cpu", 1))
     with pytest.raises(InvalidInput, match="half a character") as refused:
         model.tokenise_many(["superb", "caf\ud800"])
     assert refused.value.param == "input[1]"

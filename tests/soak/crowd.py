@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.load import CHUNKED, is_complete, unchunk
 from tests.soak.mix import REFUSALS, Mix, Question
-from tests.wire import find_fault
+from tests.support.wire import find_fault
 
 PATIENCE_S = 70.0
 

@@ -1,6 +1,6 @@
 """What people send, right and wrong, in the shares they send it, and what the right answer to each is.
 
-The answers come from the same models in this process. Knows nothing of load or time.
+The answers come from the same models in this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.load import post
 from benchmarks.reviews import reviews
-from service.local import Local
+from service.client.local import Local
 from service.settings import BUNDLED_MODELS, Settings
 
 REFUSALS = (429, 503, 504)  # overloaded, not ready, too late: no fault of the question

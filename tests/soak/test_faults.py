@@ -16,11 +16,11 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
+from server import Server, environ, eventually, serving
 
 from benchmarks.load import ask, post
 from benchmarks.servers import free_port
 from service.settings import BUNDLED_MODELS
-from tests.server import Server, environ, eventually, serving
 from tests.soak import chronicle as faults
 from tests.soak.chronicle import Chronicle
 from tests.soak.crowd import Crowd, Tally
@@ -28,7 +28,7 @@ from tests.soak.mix import Mix, prepare
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 
-SERVE = [sys.executable, "-m", "service.cli", "serve"]
+SERVE = [sys.executable, "-m", "service.cli.main", "serve"]
 REQUEST = post("/classify", b'{"input": "a superb film"}')
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
@@ -68,7 +68,7 @@ def crowd_during(server: Server, mix: Mix, fault: Callable[[], None], seconds: f
 def whole(server: Server) -> bool:
     """Whether both workers are loaded, warm and taking requests, as /metrics tells of all of them."""
     try:
-        status, page = ask(server.port, b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
+        status, page = ask(server.port, b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
     except OSError:
         return False
     return status == 200 and b"hardmax_ready 2.0" in page
@@ -200,7 +200,7 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
         assert tally.wrong == []
         assert tally.broken == []
         eventually(lambda: "not the file its card describes" in server.output)
-        refused = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: x\r\n\r\n")[1])["refused"]
+        refused = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")[1])["refused"]
         assert {each["name"] for each in refused} >= {"sentiment", "dynamics"}
         assert server.stop() == 0
     happened = "the old models went on serving; /info and the log say what was refused and why"
@@ -243,7 +243,7 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
 def _hours_off(port: int) -> float:
     """How far the clock of the server is from ours, by the date in its answers."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         head = connection.recv(4096).decode()
     [date] = [line for line in head.splitlines() if line.lower().startswith("date:")]
     return (parsedate_to_datetime(date[5:].strip()).timestamp() - time.time()) / 3600

@@ -8,10 +8,10 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from server import serving
 
 from benchmarks.record import Record
 from benchmarks.servers import pinned
-from tests.server import serving
 from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import prepare
 from tests.soak.watch import Sample, Watch

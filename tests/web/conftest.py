@@ -7,15 +7,16 @@ logged an error or spoke to any other host.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from server import serving
 from visiting import Visit
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PATIENCE_MS = 60_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
 
@@ -37,6 +38,7 @@ def server() -> Iterator[str]:
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    expect.set_options(timeout=PATIENCE_MS)  # a busy machine answers late
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
@@ -45,12 +47,18 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser, server: str) -> Iterator[Visit]:
-    """Opens `path` of the page, e.g. visit("#cloud", width=390); `settled` pages have answered once."""
+    """Opens `path` of the page, e.g. visit("#cloud", width=390); `before(page)` comes before it is opened."""
     contexts = []
     troubles: list[str] = []
 
     def open_page(
-        path: str = "", *, width: int = 1440, url: str = server, scheme: str = "light", **more: object
+        path: str = "",
+        *,
+        width: int = 1440,
+        url: str = server,
+        scheme: str = "light",
+        before: Callable[[Page], None] | None = None,
+        **more: object,
     ) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": 900 if width > 500 else 844},
@@ -58,12 +66,14 @@ def visit(browser: Browser, server: str) -> Iterator[Visit]:
             permissions=["clipboard-read", "clipboard-write"],
             **more,  # type: ignore[arg-type]
         )
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(f"{error}"))
         page.on("console", lambda message: troubles.extend(complaint(message)))
         page.on("request", lambda request: troubles.extend(foreign(request.url, url)))
+        if before:
+            before(page)
         page.goto(f"{url}/{path}")
         return page
 

@@ -13,7 +13,7 @@ from server import serving
 from visiting import Visit, serious_findings
 
 WEB = Path(__file__).parents[2] / "service" / "web"
-WEIGHT_LIMIT_BYTES = 300_000
+WEIGHT_LIMIT_BYTES = 260_000
 FIRST_PAINT_LIMIT_MS = 300
 ROOMS = ["review", "cloud", "model"]
 SETTLED = {"review": "#ledger tr.total", "cloud": "#clusters tr", "model": "#cards article"}
@@ -46,7 +46,8 @@ def test_page_paints_first_within_its_limit(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_room_has_no_serious_accessibility_finding(visit: Visit, room: str, width: int, scheme: str) -> None:
     page = enter(visit, room, width=width, scheme=scheme, reduced_motion="reduce")
     assert serious_findings(Axe().run(page).response) == []
@@ -56,15 +57,6 @@ def test_room_has_no_serious_accessibility_finding(visit: Visit, room: str, widt
 def test_room_fits_a_phone(visit: Visit, room: str) -> None:
     page = enter(visit, room, width=390)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-
-
-def test_documents_show_every_route_without_foreign_help(visit: Visit, server: str) -> None:
-    page = visit("docs")
-    headings = page.locator(".route h2")
-    headings.first.wait_for()
-    shown = set(headings.all_inner_texts())
-    assert {"POST /classify", "POST /dynamics", "GET /health"} <= shown
-    assert serious_findings(Axe().run(page).response) == []
 
 
 def test_rooms_are_reached_by_keyboard(visit: Visit) -> None:
@@ -98,7 +90,7 @@ def test_page_asks_for_the_key_a_server_wants(visit: Visit) -> None:
         page.wait_for_function("() => sessionStorage.getItem('hardmax-key') === 'wrong'")
         dialog.get_by_label("API key").fill("sesame")
         dialog.get_by_role("button", name="Use it").click()
-        expect(page.locator("#verdict-label")).to_have_text("positive")
+        expect(page.locator("#verdict-score")).to_contain_text("sure")
         expect(dialog).to_be_hidden()
 
 
@@ -113,5 +105,5 @@ def test_page_says_so_when_the_server_is_gone(visit: Visit) -> None:
     with serving() as running:
         page = visit("#review", url=running.url)
         page.locator(SETTLED["review"]).wait_for()
-    page.get_by_role("button", name="Torn").click()
+    page.get_by_role("button", name="Not bad").click()
     expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")

@@ -12,6 +12,8 @@ import pytest
 from playwright.sync_api import Page, expect
 from visiting import Visit
 
+STILL = {"reduced_motion": "reduce"}  # the cloud stays at layer 0 until somebody plays it
+
 EMERGING = "#cloud?preset=emerging"
 
 
@@ -21,8 +23,13 @@ def settle(page: Page) -> Page:
 
 
 def points(page: Page) -> list[list[float]]:
-    lines = page.get_by_label("Points, one a line: x, y").input_value().splitlines()
+    lines = page.locator("#points").input_value().splitlines()
     return [[float(x) for x in line.split(",")] for line in lines]
+
+
+def spoken(page: Page) -> str:
+    """The sentence on the point that is looked at, with plain minus signs."""
+    return page.locator("#why").inner_text().replace("\u2212", "-")
 
 
 def at(page: Page, i: int) -> tuple[float, float]:
@@ -51,18 +58,18 @@ def expect_count(page: Page, n: int) -> None:
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_click_places_points_and_the_service_answers(visit: Visit, width: int) -> None:
-    page = visit("#cloud", width=width)
+    page = visit("#cloud", width=width, **STILL)
     settle(page)
     page.get_by_role("button", name="Empty the plane").click()
     expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
     for n, (x, y) in enumerate([(90, 80), (240, 200), (120, 230)], start=1):
         page.locator("#cloud").click(position={"x": x, "y": y})
         expect_count(page, n)
-    expect(page.locator("#cloud-badge")).to_contain_text("Certified at layer")
+    expect(page.locator("#cloud-badge")).to_contain_text("Settled")
 
 
 def test_drag_moves_a_point(visit: Visit) -> None:
-    page = settle(visit("#cloud"))
+    page = settle(visit("#cloud", **STILL))
     before = points(page)
     x, y = at(page, 1)
     page.mouse.move(x, y)
@@ -77,7 +84,7 @@ def test_drag_moves_a_point(visit: Visit) -> None:
 
 
 def test_remove_tool_and_keyboard_take_points_away(visit: Visit) -> None:
-    page = settle(visit("#cloud"))
+    page = settle(visit("#cloud", **STILL))
     page.get_by_text("Remove", exact=True).click()
     page.mouse.click(*at(page, 0))
     expect_count(page, 8)
@@ -88,7 +95,7 @@ def test_remove_tool_and_keyboard_take_points_away(visit: Visit) -> None:
 
 
 def test_keyboard_alone_builds_and_moves_a_cloud(visit: Visit) -> None:
-    page = settle(visit("#cloud"))
+    page = settle(visit("#cloud", **STILL))
     page.locator("#cloud").focus()
     page.keyboard.press("n")
     expect_count(page, 10)
@@ -110,7 +117,7 @@ def test_golden_cloud_has_the_leaders_of_the_paper(visit: Visit) -> None:
 
 
 def test_emerging_leader_is_listed_and_announced_as_it_appears(visit: Visit) -> None:
-    page = settle(visit(EMERGING))
+    page = settle(visit(EMERGING, **STILL))
     expect(page.locator("#emerging")).to_have_text("Point 1 becomes a leader at layer 1.")
     page.get_by_role("slider", name="Layer of the cloud").focus()
     page.keyboard.press("ArrowRight")
@@ -119,6 +126,11 @@ def test_emerging_leader_is_listed_and_announced_as_it_appears(visit: Visit) -> 
 
 def test_play_moves_the_pixels_until_the_end(visit: Visit) -> None:
     page = settle(visit(EMERGING))
+    at_its_end = """() => {
+        const { value, max } = document.querySelector("#cloud-player input");
+        return max > 0 && value === max;
+    }"""
+    page.wait_for_function(at_its_end)  # it has played once by itself
     canvas = page.locator("#cloud")
     before = canvas.screenshot()
     page.get_by_role("button", name="Play the cloud").click()
@@ -138,15 +150,19 @@ def test_badge_and_margin_are_those_of_the_service(visit: Visit, server: str) ->
     page = settle(visit(EMERGING))
     cloud = [[1, 1 / 3], [-1 / 12, 1 / 12], [-1, -1], [0, 0.25], [-0.3, -0.7], [-0.6, -0.9], [0.8, 0.1]]
     answer = httpx.post(f"{server}/dynamics", json={"points": [*cloud, [0.6, 0.15]], "alpha": 0.5}).json()
-    expect(page.locator("#cloud-badge")).to_contain_text(f"Certified at layer {answer['certified_layer']}")
-    shown = re.search(r"margin ([\d.]+\d)", page.locator("#outcome").inner_text())
+    layer = answer["certified_layer"]
+    expect(page.locator("#cloud-badge")).to_have_text(
+        f"\u2713 Settled after {layer} layer{'s' * (layer != 1)}"
+    )
+    expect(page.locator("#outcome-exact")).to_contain_text(f"Certified at layer {layer}, margin")
+    shown = re.search(r"margin ([\d.]+\d)", page.locator("#outcome-exact").inner_text())
     assert shown is not None
     assert float(shown[1]) == pytest.approx(answer["margin"], rel=1e-2)
 
 
 def test_ties_are_marked(visit: Visit) -> None:
     page = settle(visit("#cloud?preset=ties"))
-    expect(page.locator("#outcome")).to_contain_text("ties)")
+    expect(page.locator("#outcome")).to_contain_text("between leaders")
     assert page.locator("#clusters .tie").count() >= 2
 
 
@@ -166,7 +182,7 @@ def test_step_size_and_matrix_change_the_outcome_and_the_link(visit: Visit) -> N
 
 
 def test_ellipse_is_dragged_by_its_tip(visit: Visit) -> None:
-    page = settle(visit("#cloud"))
+    page = settle(visit("#cloud", **STILL))
     page.locator("#ellipse").scroll_into_view_if_needed()
     box = page.locator("#ellipse .grip").bounding_box()
     assert box is not None
@@ -179,11 +195,11 @@ def test_ellipse_is_dragged_by_its_tip(visit: Visit) -> None:
 
 
 def test_points_are_read_from_text(visit: Visit) -> None:
-    page = settle(visit("#cloud"))
-    page.get_by_label("Points, one a line: x, y").fill("x,y\n1,1\n-1,0.5\n0.2,-1\n")
+    page = settle(visit("#cloud", **STILL))
+    page.locator("#points").fill("x,y\n1,1\n-1,0.5\n0.2,-1\n")
     page.get_by_role("button", name="Use these").click()
     expect_count(page, 3)
-    page.get_by_label("Points, one a line: x, y").fill("1,1\n2,2,2")
+    page.locator("#points").fill("1,1\n2,2,2")
     page.get_by_role("button", name="Use these").click()
     expect(page.locator("#cloud-problem")).to_have_text(
         "These points cannot be read: line 2 has 3 numbers, expected 2."
@@ -196,7 +212,7 @@ def test_npy_files_are_read(visit: Visit, dtype: str, order: str) -> None:
     cloud = np.array([[1, 2], [-3, 1], [2, -2]], dtype=dtype, order=order)  # type: ignore[call-overload]
     content = io.BytesIO()
     np.save(content, cloud)
-    page = settle(visit("#cloud"))
+    page = settle(visit("#cloud", **STILL))
     file = {"name": "cloud.npy", "mimeType": "application/octet-stream", "buffer": content.getvalue()}
     page.locator("#points-file").set_input_files(file)  # type: ignore[arg-type]
     expect_count(page, 3)
@@ -204,7 +220,7 @@ def test_npy_files_are_read(visit: Visit, dtype: str, order: str) -> None:
 
 
 def test_csv_file_is_dropped_on_the_picture(visit: Visit) -> None:
-    page = settle(visit("#cloud"))
+    page = settle(visit("#cloud", **STILL))
     page.evaluate(
         """() => {
             const data = new DataTransfer();
@@ -223,35 +239,44 @@ def test_spatial_cloud_is_shown_by_its_first_coordinates(visit: Visit) -> None:
     expect(page.locator("#cloud-problem")).to_contain_text("cannot be moved here")
 
 
-def test_wish_finds_a_matrix_or_says_why_not(visit: Visit, server: str) -> None:
-    cloud = [[1, 0.2], [0.4, 0.9], [-0.8, -0.3], [0.5, 0.4]]
-    control = httpx.post(f"{server}/control", json={"points": cloud, "leaders": [0, 1]})
-    page = settle(visit("#cloud?points=" + ";".join(f"{x},{y}" for x, y in cloud)))
+def test_wish_finds_a_matrix_that_makes_the_marked_lead(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4", **STILL))
+    expect(page.locator("#clusters td:first-child").filter(has_text="leader 0")).to_have_count(0)
     page.locator("#cloud").focus()
     for key in (".", "w", ".", "w"):
         page.keyboard.press(key)
     expect(page.locator("#wish-count")).to_have_text("2 points marked")
     page.get_by_role("button", name="Find A").click()
-    if control.status_code == 200 and control.json()["feasible"]:
-        expect(page.locator("#wish-answer")).to_contain_text("Found, with margin")
-        names = page.locator("#clusters td:first-child")
-        expect(names.filter(has_text=re.compile(r"leader [01]$"))).to_have_count(2)
-    elif control.status_code == 200:
-        expect(page.locator("#wish-answer")).to_contain_text("No A does it")
-    else:
-        reason = control.json()["error"]["message"]
-        expect(page.locator("#wish-answer")).to_contain_text(re.compile(re.escape(reason[:20]), re.I))
+    expect(page.locator("#wish-answer")).to_contain_text("Found, with margin")
+    names = page.locator("#clusters td:first-child")
+    expect(names.filter(has_text=re.compile(r"leader [01]$"))).to_have_count(2)
 
 
-def test_impossible_wish_is_called_impossible(visit: Visit, server: str) -> None:
-    cloud = [[1, 0], [0.5, 0], [-1, 0.1]]
-    if httpx.post(f"{server}/control", json={"points": cloud, "leaders": [1]}).status_code != 200:
-        pytest.skip("the control extra is not installed")
-    page = settle(visit("#cloud?points=1,0;0.5,0;-1,0.1"))
+def test_impossible_wish_is_called_impossible(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,0;0.5,0;-1,0.1", **STILL))
     page.get_by_text("Wish", exact=True).first.click()
     page.mouse.click(*at(page, 1))
     page.get_by_role("button", name="Find A").click()
-    expect(page.locator("#wish-answer")).to_contain_text("No A does it")
+    expect(page.locator("#wish-answer")).to_have_text("No A does it: this point cannot lead from the start.")
+
+
+def test_wish_that_nobody_could_decide_says_so(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    undecided = {
+        "feasible": None,
+        "A": None,
+        "margin": None,
+        "note": "The search ended before either was proved.",
+    }
+    page.route("**/control", lambda route: route.fulfill(json=undecided))
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    page.keyboard.press("w")
+    page.get_by_role("button", name="Find A").click()
+    expect(page.locator("#wish-answer")).to_contain_text(
+        "neither that there is such an A nor that there is none"
+    )
+    expect(page.locator("#wish-answer")).to_contain_text("The search ended")
 
 
 def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
@@ -278,7 +303,7 @@ def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
 
 
 def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(visit: Visit) -> None:
-    page = settle(visit("#cloud?points=1,1;-1,-1;0.3,0.3"))
+    page = settle(visit("#cloud?points=1,1;-1,-1;0.3,0.3", **STILL))
     x, y = at(page, 0)
     page.wait_for_timeout(200)
     box = page.locator("#cloud").bounding_box()
@@ -294,10 +319,172 @@ def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(visit: Visit) -
 
 
 def test_picture_of_the_cloud_is_saved(visit: Visit) -> None:
-    page = settle(visit("#cloud"))
+    page = settle(visit("#cloud", **STILL))
     with page.expect_download() as download:
         page.locator("#cloud-export").get_by_role("button", name="SVG").click()
     drawing = Path(download.value.path()).read_text()
     assert drawing.count("<polygon") >= 4  # the polytope and three stars
     assert drawing.count("<circle") == 9
     assert download.value.suggested_filename == "cloud.svg"
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_cloud_plays_once_by_itself_and_stops_at_its_end(visit: Visit, width: int) -> None:
+    page = settle(visit(EMERGING, width=width))
+    slider = page.locator("#cloud-player input")
+    page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 0.5")
+    end = slider.get_attribute("max")
+    page.wait_for_function("end => document.querySelector('#cloud-player input').value === end", arg=end)
+    page.wait_for_timeout(300)
+    assert slider.input_value() == end
+    expect(page.get_by_role("button", name="Play the cloud")).to_be_visible()
+
+
+def products(cloud: list[list[float]], i: int) -> list[tuple[float, int]]:
+    """What point i compares, largest first."""
+    return sorted(((float(np.dot(cloud[i], z)), j) for j, z in enumerate(cloud)), reverse=True)
+
+
+def test_point_that_is_pointed_at_says_what_it_compared(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    page.locator("#cloud").scroll_into_view_if_needed()
+    before = page.locator("#cloud").screenshot()
+    page.mouse.move(*at(page, 3))
+    expect(page.locator("#why")).to_contain_text("Point 3 agrees")
+    said = [(float(x), int(j)) for x, j in re.findall(r"(-?[\d.]+) with (\d+)", spoken(page))]
+    expected = [(float(f"{x:.3g}"), j) for x, j in products(points(page), 3)[:4] if j != 3]
+    assert said[: len(expected)] == expected
+    assert f"it follows {expected[0][1]}, 33 % of the way" in spoken(page)
+    page.wait_for_timeout(100)
+    assert page.locator("#cloud").screenshot() != before  # its arrow and its half-plane
+    page.mouse.move(5, 5)
+    expect(page.locator("#why")).to_have_text("")
+
+
+def test_leader_says_that_it_stays(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    expect(page.locator("#why")).to_contain_text("Point 0 agrees 2 with itself")
+    expect(page.locator("#why")).to_contain_text("so it stays")
+    expect(page.locator("#live")).to_contain_text("Point 0 at 1, 1. Point 0 agrees 2 with itself")
+
+
+def test_point_between_equals_names_them(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,1;1,-1;0.5,0", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press(",")
+    expect(page.locator("#why")).to_contain_text(
+        "Point 2 agrees 0.5 with each of 0 and 1, 0.25 with itself: it goes to the middle"
+    )
+
+
+def test_what_only_looks_equal_is_told_as_the_service_decided_it(visit: Visit) -> None:
+    """0.1 + 0.2 is more than 0.3, so point 2 follows point 0 although both products print alike."""
+    page = settle(visit(f"#cloud?points=1,{0.1 + 0.2!r};-1,0.3;0,0.05", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press(",")
+    expect(page.locator("#why")).to_contain_text("Point 2 agrees 0.015 with 0, 0.015 with 1")
+    expect(page.locator("#why")).to_contain_text("it follows 0, 33 % of the way")
+
+
+def test_products_are_those_of_the_matrix(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,0.2;0.4,0.9;-0.8,-0.3&stretch=4&turn=90", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    z = np.array([[1, 0.2], [0.4, 0.9], [-0.8, -0.3]])
+    expected = f"{z[0] @ np.diag([4, 0.25]) @ z[0]:.3g}"
+    expect(page.locator("#why")).to_contain_text(f"Point 0 agrees {expected} with itself")
+
+
+def test_axes_have_numbers(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    with page.expect_download() as download:
+        page.locator("#cloud-export").get_by_role("button", name="SVG").click()
+    drawing = Path(download.value.path()).read_text()
+    numbers = set(re.findall(r">(\u2212?\d\.\d)<", drawing))
+    assert {"0.5", "1.0", "\u22120.5", "\u22121.0"} <= numbers
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_undo_takes_back_one_change_after_the_other(visit: Visit, width: int) -> None:
+    page = settle(visit("#cloud?preset=triangle", width=width, **STILL))
+    undo = page.get_by_role("button", name="Undo")
+    start = points(page)
+    expect(undo).to_be_disabled()
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    page.keyboard.press("Delete")
+    page.locator("#alpha").fill("2")
+    page.get_by_role("button", name="Random").click()
+    expect_count(page, 80)
+    undo.click()
+    expect_count(page, 8)
+    expect(page.locator("#alpha-value")).to_contain_text("4: 80 %")
+    undo.click()
+    expect(page.locator("#alpha-value")).to_contain_text("0.5: 33 %")
+    page.keyboard.press("Control+z")
+    expect_count(page, 9)
+    assert points(page) == start
+    expect(undo).to_be_disabled()
+
+
+def test_a_drag_is_undone_as_one(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    start = points(page)
+    x, y = at(page, 1)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 40, y + 30, steps=8)
+    page.mouse.up()
+    page.wait_for_function("() => !document.getElementById('points').value.includes('0.5, -0.5')")
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_function("() => document.getElementById('points').value.includes('0.5, -0.5')")
+    assert points(page) == start
+
+
+@pytest.mark.parametrize(
+    "pasted", ["[[1,2],[3,4]]", "[[1. 2.]\n [3. 4.]]", "[(1, 2), (3, 4)]", "1 2\n3 4", "a;b\n1;2\n3;4\n"]
+)
+def test_rows_are_pasted_as_programs_print_them(visit: Visit, pasted: str) -> None:
+    page = settle(visit("#cloud", **STILL))
+    page.evaluate("text => navigator.clipboard.writeText(text)", pasted)
+    page.locator("#cloud").focus()
+    page.keyboard.press("Control+v")
+    expect_count(page, 2)
+    assert points(page) == [[1, 2], [3, 4]]
+
+
+def test_what_happens_comes_before_its_proof(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    expect(page.locator("#outcome")).to_have_text(
+        re.compile("^9 points end with 3 leaders. From layer 1 on nobody changes")
+    )
+    expect(page.locator("#outcome-exact")).to_have_text(re.compile("^Certified at layer 1, margin 0.0201"))
+    page.locator("#points").fill("1, 1")
+    page.get_by_role("button", name="Use these").click()
+    expect(page.locator("#outcome")).to_contain_text("1 point ends with 1 leader.")
+
+
+def test_finger_places_and_explains_and_the_page_still_scrolls(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", width=390, has_touch=True, is_mobile=True, **STILL))
+    assert page.evaluate("getComputedStyle(document.getElementById('cloud')).touchAction") == "pan-y"
+    page.touchscreen.tap(*at(page, 3))
+    expect(page.locator("#why")).to_contain_text("Point 3 agrees")
+    expect_count(page, 9)
+    box = page.locator("#cloud").bounding_box()
+    assert box is not None
+    page.touchscreen.tap(box["x"] + 40, box["y"] + 60)
+    expect_count(page, 10)
+    for hint in page.locator(".keys").all():
+        expect(hint).to_be_hidden()  # no keys are named where there are none
+
+
+def test_cloud_that_was_not_run_is_not_called_settled(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    page.route("**/dynamics", lambda route: route.abort())
+    page.locator("#points").fill("1, 2\n3, 4")
+    page.get_by_role("button", name="Use these").click()
+    expect(page.locator("#cloud-problem")).to_have_text("The server does not answer. Is it still running?")
+    expect(page.locator("#outcome")).to_have_text("What is shown has not been run.")
+    expect(page.locator("#cloud-badge")).to_be_hidden()

@@ -1,0 +1,186 @@
+"""Clouds made to be hard, compared with rational arithmetic: `python -m tests.fuzz.clouds --cases 100000`.
+
+Near ties down to one unit in the last place, alpha from 1e-12 to 1e14, forms of condition up to 1e12,
+spheres, grids, lines, twins, subnormal numbers, clouds far from the origin. Whatever the engine calls
+certified must be what `model_export/attention/reference.py` finds in fractions; so must the sets of every
+layer that it ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from clouds import bundled, sets, since
+
+from model_export.attention import reference
+from service.clouds.dynamics import Dynamics, Parameters, Result
+from service.errors import InvalidInput
+
+Floats = npt.NDArray[np.float64]
+LAYERS = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cloud, its step size and its form."""
+
+    kind: str
+    points: Floats
+    alpha: float
+    form: Floats | None
+
+
+def draw(rng: np.random.Generator) -> Case:
+    """One hard cloud."""
+    kind = str(rng.choice(list(KINDS)))
+    d, n = int(rng.integers(1, 5)), int(rng.integers(1, 9))
+    points = KINDS[kind](rng, n, d)
+    if rng.random() < 0.3:
+        points = _nudged(rng, points)
+    if rng.random() < 0.2:
+        points = points[rng.integers(0, len(points), len(points) + 2)]
+    points = points[points.any(axis=1)] + 0.0
+    if not len(points):
+        points = np.ones((1, d))
+    nice = rng.random() < 0.5
+    alpha = float(rng.choice([0.25, 0.5, 1.0, 2.0, 3.0])) if nice else float(10.0 ** rng.uniform(-12, 14))
+    return Case(kind, points, alpha, _form(rng, points.shape[1]))
+
+
+def _integers(rng: np.random.Generator, n: int, d: int) -> Floats:
+    return rng.integers(-3, 4, (n, d)).astype(np.float64)
+
+
+def _gaussian(rng: np.random.Generator, n: int, d: int) -> Floats:
+    return rng.standard_normal((n, d))
+
+
+def _sphere(rng: np.random.Generator, n: int, d: int) -> Floats:
+    points = rng.standard_normal((n, d))
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+def _whole_circle(rng: np.random.Generator, n: int, d: int) -> Floats:
+    """Whole numbers on one circle, in the first two coordinates: norms tie exactly."""
+    circle = np.array([(25, 0), (7, 24), (15, 20), (20, 15), (24, 7), (0, 25)])
+    points = np.zeros((n, max(d, 2)))
+    points[:, :2] = circle[rng.integers(0, len(circle), n)] * rng.choice([-1, 1], (n, 2))
+    return points
+
+
+def _line(rng: np.random.Generator, n: int, d: int) -> Floats:
+    return rng.integers(-8, 9, (n, 1)) * rng.integers(-3, 4, d) / 8 + rng.integers(-2, 3, d)
+
+
+def _grid(rng: np.random.Generator, n: int, d: int) -> Floats:
+    side = np.arange(-1.0, 2.0) if d > 1 else np.arange(-3.0, 4.0)
+    grid = np.stack(np.meshgrid(*[side] * min(d, 2)), axis=-1).reshape(-1, min(d, 2))
+    return rng.permutation(grid)[: n + 3] * float(rng.choice([1.0, 0.1, 1 / 3]))
+
+
+def _subnormal(rng: np.random.Generator, n: int, d: int) -> Floats:
+    return rng.integers(-9, 10, (n, d)) * 5e-324
+
+
+def _spans(rng: np.random.Generator, n: int, d: int) -> Floats:
+    return _integers(rng, n, d) * 10.0 ** rng.choice([-200, -12, -6, 0], (n, 1))
+
+
+def _far(rng: np.random.Generator, n: int, d: int) -> Floats:
+    return _integers(rng, n, d) + 10.0 ** float(rng.choice([2, 6, 12, 15])) * rng.integers(-1, 2, d)
+
+
+def _near_pairs(rng: np.random.Generator, n: int, d: int) -> Floats:
+    """Neighbours a few units in the last place, or 1e-6, apart."""
+    half = rng.standard_normal((max(1, n // 2), d))
+    return np.concatenate([half, half * (1 + rng.choice([2.0**-52, 2.0**-40, 1e-6], half.shape))])
+
+
+KINDS: dict[str, Any] = {
+    "integers": _integers, "gaussian": _gaussian, "sphere": _sphere, "whole circle": _whole_circle, "line":
+    _line, "grid": _grid, "subnormal": _subnormal, "spans": _spans, "far": _far, "near pairs": _near_pairs,
+}  # fmt: skip
+
+
+def _nudged(rng: np.random.Generator, points: Floats) -> Floats:
+    """Some coordinates moved by one unit in the last place."""
+    up = np.nextafter(points, np.inf * rng.choice([-1, 1], points.shape))
+    return np.where(rng.random(points.shape) < 0.3, up, points)
+
+
+def _form(rng: np.random.Generator, d: int) -> Floats | None:
+    kind = rng.choice(["none", "whole", "ill"])
+    if kind == "none":
+        return None
+    if kind == "whole":
+        B = rng.integers(-2, 3, (d, d)).astype(np.float64)
+        return B.T @ B + np.eye(d)
+    Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    A = (Q * 10.0 ** -rng.uniform(0, 12, d)) @ Q.T
+    return (A + A.T) / 2
+
+
+def check(dynamics: Dynamics, case: Case) -> str:
+    """The status of the case's run; an AssertionError where rational arithmetic says otherwise."""
+    parameters = Parameters(alpha=case.alpha, A=case.form, max_layers=LAYERS)
+    try:
+        run = dynamics.start(case.points, parameters)
+    except InvalidInput:
+        return "refused"
+    for _ in run:
+        pass
+    compare(case, run.result)
+    return run.result.status
+
+
+def compare(case: Case, result: Result) -> None:
+    """Argmax sets, leaders, certificate and limits against fractions."""
+    distinct, place = np.unique(case.points, axis=0, return_inverse=True)
+    place = place.reshape(-1)
+    weights = reference.exactly(np.bincount(place))
+    A = None if case.form is None else reference.exactly(case.form)
+    truth = reference.run(reference.exactly(distinct), Fraction(case.alpha), result.layers, A, weights)
+    assert result.certified_layer == truth.certified_layer
+    twins = [frozenset(np.flatnonzero(place == i).tolist()) for i in range(len(distinct))]
+    expected = [frozenset().union(*(twins[j] for j in truth.sets[i])) for i in place.tolist()]
+    assert sets(result) == expected
+    assert since(result).tolist() == [truth.since[i] for i in place.tolist()]
+    limits = truth.targets[place].astype(float)
+    np.testing.assert_allclose(result.limits, limits, rtol=1e-10, atol=1e-10 * np.abs(case.points).max())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    dynamics, counts, failed, began = bundled(), Counter[str](), 0, time.monotonic()
+    for number in range(arguments.cases):
+        case = draw(np.random.default_rng([arguments.seed, number]))
+        try:
+            counts[check(dynamics, case)] += 1
+        except Exception as failure:
+            failed += 1
+            message = str(failure).strip().splitlines()
+            print(f"case {number} ({case.kind}): {type(failure).__name__} {message[:1]}", flush=True)
+        if number % 10_000 == 9_999:
+            print(
+                f"{number + 1} cases, {time.monotonic() - began:.0f} s: {dict(counts)}, {failed} failed",
+                flush=True,
+            )
+    print(f"{arguments.cases} cases: {dict(counts)}, {failed} contradicted")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The definition itself: worked by hand, and the same in floats and in fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from clouds import EMERGING, SQUARE, TRIANGLE
+
+from model_export.attention import reference
+
+
+def test_reference_layer_of_four_tokens_worked_by_hand() -> None:
+    """(2, 0) and (0, 2) lead; (1, 1) ties with both and with itself, and their mean is (1, 1)."""
+    Z = reference.exactly([[2, 0], [0, 2], [1, 1], [1, 0]])
+    C = reference.argmax_sets(Z)
+    assert C.astype(int).tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]]
+    assert reference.layer(Z, Fraction(1)).tolist() == [[2, 0], [0, 2], [1, 1], [Fraction(3, 2), 0]]
+    assert not reference.certified(Z, C)
+    weighted = reference.means(C, Z, reference.exactly([3, 1, 2, 1]))
+    assert weighted.tolist()[2] == [Fraction(8, 6), Fraction(4, 6)]
+
+
+def test_reference_finds_the_leaders_of_the_golden_clouds() -> None:
+    for points, since in ((TRIANGLE, [0, 0, 0]), (EMERGING, [0, 1, 0])):
+        exact = reference.run(reference.exactly(points), Fraction(1, 2), 5)
+        floats = reference.run(points, 0.5, 5)
+        assert exact.certified_layer == floats.certified_layer == 1
+        assert exact.since == floats.since == [*since, *[-1] * (len(points) - 3)]
+        assert exact.sets == floats.sets
+
+
+def test_reference_certifies_ties_whose_means_have_the_same_set() -> None:
+    run = reference.run(reference.exactly(SQUARE), Fraction(1), 3)
+    assert run.certified_layer == 0
+    assert run.sets[4:6] == [{0, 1}, {0, 2}]
+
+
+def test_reference_under_a_form_is_that_of_the_straightened_cloud() -> None:
+    rng = np.random.default_rng(0)
+    Z, B = rng.standard_normal((20, 3)), rng.standard_normal((3, 3))
+    bent, straight = reference.run(Z, 0.7, 6, A=B.T @ B), reference.run(Z @ B.T, 0.7, 6)
+    assert bent.sets == straight.sets
+    np.testing.assert_allclose(bent.points @ B.T, straight.points, atol=1e-12)

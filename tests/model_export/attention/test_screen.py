@@ -1,0 +1,51 @@
+"""The graph of the dynamics: what it finds is what numpy finds, and any provider can run it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from model_export.attention.screen import RUN
+from model_export.dynamics.graph import build_dynamics, card
+from service.clouds.candidates import RUN as RUN_SERVED
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
+from service.settings import BUNDLED_MODELS
+
+CUDA_KERNELS = {  # those of ONNX Runtime's CUDA provider that the graph may use
+    "Constant", "Gather", "GreaterOrEqual", "MatMul", "Max", "NonZero", "ReduceMax", "Reshape", "Sub",
+    "Transpose", "Unsqueeze",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("q", "runs", "d"), [(1, 1, 1), (7, 3, 2), (50, 20, 9)])
+def test_screen_names_every_run_with_a_score_near_the_best(q: int, runs: int, d: int) -> None:
+    rng = np.random.default_rng(q)
+    queries = rng.integers(-9, 10, (q, d)).astype(np.float32)  # so small that float32 is exact
+    keys = rng.integers(-9, 10, (runs * RUN, d)).astype(np.float32)
+    best = np.where(rng.random(q) < 0.3, 90, -np.inf).astype(np.float32)
+    slack = rng.integers(0, 20, q).astype(np.float32)
+    session = Runtime("cpu", 1).open(build_dynamics().SerializeToString())
+    feeds = {"queries": queries, "keys": keys, "best": best, "slack": slack}
+    best_out, named, scores = session.run(feeds, ("best_out", "runs", "scores"))
+    truth = queries @ keys.T
+    np.testing.assert_array_equal(best_out, np.maximum(best, truth.max(axis=1)))
+    tops = truth.reshape(q, runs, RUN).max(axis=2)
+    np.testing.assert_array_equal(named, np.flatnonzero(tops >= (best_out - slack)[:, None]))
+    np.testing.assert_array_equal(scores, truth.reshape(-1, RUN)[named])
+
+
+def test_graph_has_no_operator_without_a_cuda_kernel_and_shows_its_function_by_name() -> None:
+    model = build_dynamics()
+    onnx.checker.check_model(model, full_check=True)
+    assert [(node.op_type, node.domain) for node in model.graph.node] == [("Screen", "hardmax")]
+    assert {node.op_type for function in model.functions for node in function.node} <= CUDA_KERNELS
+    assert RUN == RUN_SERVED
+
+
+def test_bundled_graph_is_the_one_built_here() -> None:
+    bundle = read_bundle(BUNDLED_MODELS / "dynamics")
+    model = build_dynamics().SerializeToString()
+    assert bundle.model == model
+    assert bundle.card["model_sha256"] == card(model)["model_sha256"]

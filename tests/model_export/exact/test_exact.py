@@ -1,0 +1,380 @@
+"""The exact construction, end to end: data in, bundle written, every sequence asked of the served graph."""
+
+import argparse
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from paths import ROOT
+
+from model_export.exact.blocks import construct
+from model_export.exact.construct import add_arguments, describe, make, run, write
+from model_export.exact.data import ImpossibleData, make_examples, measure, read_examples
+from model_export.exact.graph import to_onnx
+from model_export.exact.layout import lay_out
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
+from service.sequences.classifier import Sequences
+
+EXAMPLES = ROOT / "examples"
+LABELS = ["wine", "rose", 7]
+
+
+def random(rng, N, d):
+    return [rng.normal(size=(rng.integers(1, 20), d)) for _ in range(N)]
+
+
+def overlapping(rng, N, d):
+    """Few tokens, many repeats."""
+    vocabulary = rng.normal(size=(max(6, N // 3), d))
+    return [vocabulary[rng.integers(0, len(vocabulary), rng.integers(1, 20))] for _ in range(N)]
+
+
+def nested_chain(rng, N, d):
+    tokens = rng.normal(size=(N, d))
+    return [tokens[: k + 1] for k in range(N)]
+
+
+def leave_one_out(rng, N, d):
+    tokens = rng.normal(size=(N, d))
+    return [np.delete(tokens, k, axis=0) for k in range(N)]
+
+
+def power_set(rng, N, d):
+    tokens = rng.normal(size=(int(np.log2(N)) + 1, d))
+    return [tokens[[i for i in range(len(tokens)) if s >> i & 1]] for s in range(1, N + 1)]
+
+
+def integer_grid(rng, N, d):
+    return [rng.integers(0, 4, (rng.integers(1, 12), d)).astype(float) for _ in range(N)]
+
+
+def same_support(rng, N, d):
+    """Only the shares of the same four tokens differ."""
+    tokens = rng.normal(size=(4, d))
+    return [np.repeat(tokens, rng.integers(1, 12, 4), axis=0) for _ in range(N)]
+
+
+FAMILIES = [random, overlapping, nested_chain, leave_one_out, power_set, integer_grid, same_support]
+
+
+def labelled(sequences, rng, dtype="float64"):
+    """Rows with random labels; what has the measure of an earlier row has its label."""
+    known: dict = {}
+    rows = []
+    for tokens in sequences:
+        distinct, count = np.unique(tokens.astype(dtype), axis=0, return_counts=True)
+        key = distinct.tobytes() + (count // np.gcd.reduce(count)).tobytes()
+        label = known.setdefault(key, LABELS[rng.integers(len(LABELS))])
+        rows.append({"sequence": tokens, "label": label})
+    return rows
+
+
+@pytest.fixture
+def build(tmp_path):
+    """rows -> (what was made, what was measured, the served model)."""
+
+    def build(rows, dtype="float64", positions=False):
+        made = make(make_examples(rows, dtype=dtype), dtype=dtype, positions=positions)
+        found = write(made, tmp_path / "model", description="a test", licence="none")
+        return made, found, Sequences.load(read_bundle(tmp_path / "model"), Runtime("cpu"))
+
+    return build
+
+
+def labels_of(answers):
+    return [answer["label"] for answer in answers]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("d", [2, 3, 5, 8])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_exact_classifies_every_sequence(family, d, dtype, build):
+    for N in (3, 40):
+        rng = np.random.default_rng([d, N])
+        rows = labelled(family(rng, N, d), rng, dtype)
+        made, found, model = build(rows, dtype)
+        assert (found.sequences, found.wrong, found.error) == (N, 0, 0.0)
+        assert len(made.model.blocks) <= 3 * N
+        assert made.model.parameters == (10 * d + 5) * len(made.model.blocks)
+
+        shuffled = [rng.permutation(row["sequence"]) for row in rows]
+        assert labels_of(model.classify(shuffled)) == [row["label"] for row in rows]
+
+        if found.radius is not None:  # None: all labels are the same
+            noise = [rng.normal(size=tokens.shape) for tokens in shuffled]
+            # In float32 adding the noise rounds by as much as 1e-6.
+            reach = max(0, 0.99 * found.radius - (1e-6 if dtype == "float32" else 0))
+            moved = [
+                tokens + reach * step / np.linalg.norm(step, axis=1, keepdims=True)
+                for tokens, step in zip(shuffled, noise, strict=True)
+            ]
+            assert labels_of(model.classify(moved)) == [row["label"] for row in rows]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_exact_classifies_two_hundred_sequences(family, build):
+    rng = np.random.default_rng(200)
+    _, found, _ = build(labelled(family(rng, 200, 3), rng))
+    assert (found.sequences, found.wrong, found.error) == (200, 0, 0.0)
+
+
+def test_exact_takes_one_dimension_in_its_stride(build):
+    rng = np.random.default_rng(1)
+    made, found, _ = build(labelled(random(rng, 30, 1), rng))
+    assert found.wrong == 0
+    assert made.model.dimension == 2
+
+
+def test_exact_reads_sequences_of_very_different_lengths(build):
+    rng = np.random.default_rng(2)
+    tokens = rng.normal(size=(50, 2))
+    sequences = [tokens[rng.integers(0, 50, n)] for n in (1, 1, 2, 5, 100, 1000, 3000)]
+    _, found, _ = build(labelled(sequences, rng))
+    assert found.wrong == 0
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_exact_answers_do_not_depend_on_how_often_a_sequence_is_repeated(dtype, build):
+    """The mean of many equal codes was rounded as their sum is: margins drifted, by 3e-4 in float32."""
+    rng = np.random.default_rng(9)
+    rows = labelled(same_support(rng, 25, 2), rng, dtype)
+    _, _, model = build(rows, dtype)
+    sequences = [row["sequence"] for row in rows]
+    repeated = [np.tile(tokens, (3001 // len(tokens), 1)) for tokens in sequences]
+    once, often = model.classify(sequences), model.classify(repeated)
+    assert [answer["margin"] for answer in once] == [answer["margin"] for answer in often]
+    assert labels_of(once) == labels_of(often)
+
+
+def test_exact_codes_round_no_more_than_the_layout_says():
+    """Nested frequency splits move a code by rounded shares, one after the other."""
+    rng = np.random.default_rng(4)
+    measured = 0.0
+    for family in (same_support, overlapping, random):
+        examples = make_examples(labelled(family(rng, 40, 2), rng, "float32"), dtype="float32")
+        measures = measure(examples, examples.points)
+        model, layout = construct(examples, measures), lay_out(measures, 0, disjoint=False)
+        splitting = [block for block in model.blocks[: model.read_out] if block.k[0] == 0]
+        for points in examples.points:
+            X = points.astype(np.float64)
+            x = points
+            for block in splitting:  # in both precisions, with the parameters as the graph holds them
+                X, x = rounded(block, np.float64)(X), rounded(block, np.float32)(x)
+            measured = max(measured, float(np.abs(X[:, 0] - x[:, 0]).max()) / layout.error)
+    assert 0.01 < measured < 1
+
+
+def rounded(block, dtype):
+    """The block with its parameters in float32, to be computed in `dtype`."""
+    arrays = ("U", "b", "W", "v", "w", "q", "k")
+    return replace(block, **{name: getattr(block, name).astype(np.float32).astype(dtype) for name in arrays})
+
+
+def test_exact_needs_no_more_blocks_for_longer_sequences():
+    rng = np.random.default_rng(3)
+    tokens = rng.normal(size=(6, 2))
+    chain = [{"sequence": tokens[: k + 1], "label": k} for k in range(6)]
+    longer = [{**row, "sequence": np.tile(row["sequence"], (500, 1))} for row in chain]
+    assert len(make(make_examples(chain)).model.blocks) == len(make(make_examples(longer)).model.blocks)
+
+
+def test_exact_builds_for_two_thousand_sequences_within_a_minute():
+    rng = np.random.default_rng(4)
+    rows = [
+        {"sequence": tokens, "label": int(label)}
+        for tokens, label in zip(random(rng, 2000, 8), rng.integers(2, size=2000), strict=True)
+    ]
+    made = make(make_examples(rows))
+    assert made.seconds < 60
+    assert len(made.model.blocks) <= 6000
+
+
+def test_exact_counts_order_only_with_positions(build):
+    rows = [{"sequence": [[1.0], [2.0]], "label": "up"}, {"sequence": [[2.0], [1.0]], "label": "down"}]
+    with pytest.raises(ImpossibleData, match=r"sequence 0 and sequence 1 .*--positions"):
+        build(rows)
+    _, found, model = build(rows, positions=True)
+    assert found.wrong == 0
+    assert labels_of(model.classify([np.array([[1.0], [2.0]]), np.array([[2.0], [1.0]])])) == ["up", "down"]
+
+
+def test_exact_refuses_equal_proportions_with_different_labels():
+    rows = [{"sequence": [[0.0], [1.0]], "label": 0}, {"sequence": [[1.0], [0.0], [0.0], [1.0]], "label": 1}]
+    with pytest.raises(ImpossibleData, match="same tokens in the same proportions"):
+        make(make_examples(rows))
+
+
+def test_exact_refuses_tokens_closer_than_its_digits():
+    rows = [{"sequence": [[1.0, 0.0]], "label": 0}, {"sequence": [[1.0 + 1e-16, 1e-300]], "label": 1}]
+    rows += [{"sequence": [[50.0, 3.0]], "label": 0}]
+    with pytest.raises(ImpossibleData, match="tell sequence 0 and sequence 1 apart are too close"):
+        make(make_examples(rows))
+
+
+@pytest.mark.parametrize("d", [1, 2, 4])
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_exact_interpolates_vectors(d, width, build):
+    rng = np.random.default_rng([d, width])
+    sequences = [*random(rng, 25, d), *same_support(rng, 5, d)]
+    rows = [{"sequence": tokens, "target": 100 * rng.normal(size=width)} for tokens in sequences]
+    made, found, model = build(rows)
+    assert found.wrong == 0
+    assert found.error < 1e-6
+    assert len(made.model.blocks) <= 90
+    answer = model.classify([rows[0]["sequence"]])[0]
+    assert answer["label"] is None
+    assert answer["output"] == [pytest.approx(rows[0]["target"], rel=1e-9)]
+
+
+def test_exact_sends_sequences_to_sequences(build):
+    rng = np.random.default_rng(6)
+    sequences = [*(rng.normal(size=(rng.integers(5, 12), 2)) for _ in range(20)), *same_support(rng, 4, 2)]
+    rows = [{"sequence": tokens, "targets": rng.normal(size=(rng.integers(1, 5), 2))} for tokens in sequences]
+    made, found, model = build(rows)
+    assert found.wrong == 0
+    assert found.error < 1e-6
+    assert made.bound == 2 * 24 - 1 + sum(len(row["targets"]) for row in rows)
+    assert len(made.model.blocks) <= made.bound
+    answer = model.classify([rows[0]["sequence"]])[0]
+    outputs = np.array(answer["output"])
+    assert answer["leader"] is None
+    assert len(outputs) == len(rows[0]["sequence"])
+    apart = np.abs(outputs[:, None] - rows[0]["targets"][None]).max(axis=2)
+    assert max(apart.min(axis=0).max(), apart.min(axis=1).max()) < 1e-6
+
+
+def test_exact_refuses_more_outputs_than_tokens():
+    rows = [{"sequence": [[0.0], [0.0]], "targets": [[1.0], [2.0]]}]
+    with pytest.raises(ImpossibleData, match="has 1 distinct tokens and cannot have 2 outputs"):
+        make(make_examples(rows))
+
+
+def test_exact_graph_is_the_transformer_it_says(build):
+    rng = np.random.default_rng(7)
+    for family in (random, same_support):
+        rows = labelled(family(rng, 25, 3), rng)
+        made, _, model = build(rows)
+        for row, output in zip(rows, made.examples.outputs, strict=True):
+            X = made.model.states(row["sequence"])[-1]
+            assert np.array_equal(X, np.tile([*output[0], 0.0], (len(X), 1)))
+            assert labels_of(model.classify([row["sequence"]])) == [row["label"]]
+
+
+def test_exact_attention_is_of_rank_one_and_the_network_narrow():
+    rng = np.random.default_rng(8)
+    made = make(make_examples(labelled(overlapping(rng, 30, 4), rng)))
+    for block in made.model.blocks:
+        assert block.U.shape == (3, 4)
+        assert all(vector.shape == (4,) for vector in (block.v, block.w, block.q, block.k))
+
+
+def test_exact_graph_does_not_grow_and_shows_its_functions():
+    rng = np.random.default_rng(9)
+    graphs = []
+    for N in (3, 100):
+        made = make(make_examples(labelled(random(rng, N, 2), rng)))
+        graphs.append(to_onnx(made.model, "float64", 2, positions=False))
+    assert [node.op_type for node in graphs[0].graph.node] == [node.op_type for node in graphs[1].graph.node]
+    names = {(function.domain, function.name) for function in graphs[0].functions}
+    assert {("hardmax", "FeedForward"), ("hardmax", "RankOneAttention")} <= names
+    bodies = [node for node in graphs[0].graph.node if node.op_type == "Loop"]
+    called = {node.op_type for loop in bodies for node in loop.attribute[0].g.node}
+    assert "FeedForward" in called
+    onnx.checker.check_model(graphs[1], full_check=True)
+
+
+def parse(*arguments):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(list(map(str, arguments)))
+
+
+def write_lines(path, rows):
+    lines = [json.dumps({**row, "sequence": np.asarray(row["sequence"]).tolist()}) for row in rows]
+    path.write_text("\n".join(lines) + "\n\n")
+    return path
+
+
+def test_exact_command_writes_a_bundle_and_says_what_it_measured(tmp_path, capsys):
+    rng = np.random.default_rng(10)
+    data = write_lines(tmp_path / "data.jsonl", labelled(random(rng, 12, 2), rng))
+    assert run(parse("--data", data, "--out", tmp_path / "twelve")) == 0
+    said = capsys.readouterr().out
+    assert "N = 12" in said
+    assert "bound 3N = 36" in said
+    assert "100 % (12 of 12" in said
+    card = read_bundle(tmp_path / "twelve").card
+    assert (card["kind"], card["labels"], card["dimension"]) == ("sequences", [7, "rose", "wine"], 2)
+    assert card["figures"]["accuracy"] == 1.0
+    assert card["figures"]["radius"] > 0
+
+
+def test_exact_command_refuses_in_one_line_and_writes_nothing(tmp_path, capsys):
+    rows = [{"sequence": [[0.0]], "label": "a"}, {"sequence": [[0.0]], "label": "b"}]
+    data = write_lines(tmp_path / "data.jsonl", rows)
+    assert run(parse("--data", data, "--out", tmp_path / "model")) == 1
+    assert "line 1 and line 2" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+
+
+def test_exact_names_a_file_it_cannot_read(tmp_path):
+    with pytest.raises(ImpossibleData, match=r"absent\.jsonl cannot be read: No such file"):
+        read_examples(tmp_path / "absent.jsonl")
+    (tmp_path / "latin.jsonl").write_bytes(b"\xff")
+    with pytest.raises(ImpossibleData, match="is not UTF-8"):
+        read_examples(tmp_path / "latin.jsonl")
+
+
+def test_exact_knows_the_chords_of_the_example_in_any_voicing(tmp_path):
+    """Other orders and other doublings than those in the file, which are measures it has not seen."""
+    examples = read_examples(EXAMPLES / "chords.jsonl")
+    made = make(examples)
+    found = write(made, tmp_path / "chords", description="a test", licence="none")
+    model = Sequences.load(read_bundle(tmp_path / "chords"), Runtime("cpu"))
+    assert (found.sequences, found.wrong) == (48, 0)
+    assert len(made.model.blocks) <= 144
+    voicings = [np.concatenate([points[::-1], points[:1], points]) for points in examples.points]
+    wanted = [examples.labels[int(output[0, 1])] for output in examples.outputs]
+    assert labels_of(model.classify(voicings)) == wanted
+    assert sorted(set(wanted)) == ["augmented", "diminished", "major", "minor"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no sequences"),
+        ("{", "line 1 is not JSON"),
+        ("[]", "line 1 is not an object"),
+        ('{"sequence": [[1]]}', 'line 1 needs "sequence" and "label"'),
+        ('{"sequence": [[1]], "label": null}', "a label is a string or a number, not null"),
+        ('{"sequence": [[1], [1, 2]], "label": 0}', "line 1 is not a list of equally long lists"),
+        ('{"sequence": [], "label": 0}', "line 1 is not a non-empty list"),
+        ('{"sequence": [[NaN]], "label": 0}', "line 1 holds a number that is not finite"),
+        (
+            '{"sequence": [[1]], "label": 0}\n{"sequence": [[1, 2]], "label": 0}',
+            "line 2: a token has 2 numbers where line 1 has 1",
+        ),
+        (
+            '{"sequence": [[1]], "target": [0]}\n{"sequence": [[1]], "target": [0, 1]}',
+            "line 2: a target has 2 numbers where line 1 has 1",
+        ),
+    ],
+)
+def test_exact_names_what_is_wrong_with_its_data(tmp_path, text, message):
+    (tmp_path / "data.jsonl").write_text(text)
+    with pytest.raises(ImpossibleData, match=message):
+        read_examples(tmp_path / "data.jsonl")
+
+
+def test_exact_refuses_to_write_a_model_that_is_wrong(tmp_path):
+    """The examples are swapped behind the model's back."""
+    rows = [{"sequence": [[0.0]], "label": "a"}, {"sequence": [[1.0]], "label": "b"}]
+    made = make(make_examples(rows))
+    made.examples.points.reverse()
+    with pytest.raises(ImpossibleData, match="not written: wrong about sequence 0"):
+        write(made, tmp_path / "model", description="", licence="")
+    assert not (tmp_path / "model").exists()
+    assert "bound 3N = 6" in describe(made)

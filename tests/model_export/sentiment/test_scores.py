@@ -1,0 +1,51 @@
+"""Scores against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from model_export.sentiment.scores import score, sigmoid, temperature
+
+
+def test_scores_of_four_answers():
+    s = score([2.0, -1.0, 0.5, -3.0], [1, 1, 0, 0])
+    assert s.accuracy == 0.5
+    assert s.confusion == ((1, 1), (1, 1))
+    assert s.f1 == 0.5
+    losses = [
+        math.log1p(math.exp(-2)),
+        math.log1p(math.exp(1)),
+        math.log1p(math.exp(0.5)),
+        math.log1p(math.exp(-3)),
+    ]
+    assert s.log_loss == pytest.approx(sum(losses) / 4)
+
+
+def test_a_logit_of_zero_is_answered_negative():
+    assert score([0.0], [0]).accuracy == 1.0
+
+
+def test_calibration_error_is_confidence_minus_accuracy():
+    certain = math.log(0.9 / 0.1)
+    assert score([certain] * 10, [1] * 9 + [0]).calibration_error == pytest.approx(0.0, abs=1e-12)
+    assert score([certain] * 10, [1] * 5 + [0] * 5).calibration_error == pytest.approx(0.4)
+
+
+def test_calibrated_probabilities_have_no_error_at_any_scale():
+    rng = np.random.default_rng(0)
+    logit = rng.normal(0, 2, 200_000)
+    truth = rng.random(200_000) < sigmoid(logit)
+    assert score(logit, truth).calibration_error < 0.01
+    assert temperature(logit, truth) == pytest.approx(1.0, abs=0.03)
+    assert temperature(2 * logit, truth) == pytest.approx(0.5, abs=0.02)
+
+
+def test_sigmoid_does_not_overflow():
+    assert sigmoid([-1e4, 0.0, 1e4]).tolist() == [0.0, 0.5, 1.0]
+
+
+def test_answers_of_one_class_have_no_f1():
+    assert score([-1.0, -2.0], [0, 0]).f1 == 0.0

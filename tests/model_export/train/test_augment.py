@@ -1,0 +1,93 @@
+"""The rules that write training text, each on sentences that show what it does and what it leaves alone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from model_export.train.augment import base_forms, doubly, joined, negated, plain, rated
+
+GOOD, BAD = 0.97, 0.03
+
+
+class First(random.Random):
+    """Always the first choice, and a number that turns every "sometimes" off."""
+
+    def choice(self, seq):
+        return seq[0]
+
+    def random(self):
+        return 0.99
+
+
+def turned(text, p, verbs=None):
+    return [
+        (" ".join(words), target) for words, target in negated([(text.split(), p)], verbs or {}, First(0))
+    ]
+
+
+def test_praise_with_one_form_of_be_becomes_blame():
+    assert turned("the room was lovely", GOOD) == [("the room was not lovely", pytest.approx(0.07))]
+
+
+def test_blame_with_one_form_of_be_becomes_faint_praise():
+    assert turned("the room was dirty", BAD) == [("the room was not dirty", pytest.approx(0.68))]
+
+
+@pytest.mark.parametrize(
+    "text", ["the room was not big", "it was old but fine", "it was fine and it was dear"]
+)
+def test_sentences_whose_judgement_is_not_one_are_left_alone(text):
+    assert turned(text, GOOD) == []
+
+
+def test_a_neutral_sentence_is_left_alone():
+    assert turned("the room was here", 0.5) == []
+
+
+def test_verbs_are_negated_with_the_form_that_texts_show():
+    said = [
+        t.split() for t in ("i do not enjoy it", "we did not enjoy that", "i enjoy it", "they enjoy tea") * 6
+    ]
+    verbs = base_forms(said, least=4)
+    assert verbs["enjoyed"] == verbs["enjoys"] == verbs["enjoy"] == "enjoy"
+    assert turned("i enjoyed the walk", GOOD, verbs) == [("i did not enjoy the walk", pytest.approx(0.07))]
+    assert turned("she enjoys the walk", GOOD, verbs) == [
+        ("she does not enjoy the walk", pytest.approx(0.07))
+    ]
+    assert turned("i enjoyed the walk", BAD, verbs) == []  # blame is turned behind "be" alone
+
+
+def test_a_denial_of_a_denial_is_faint_praise():
+    rows = [("the room was not lovely".split(), 0.07), ("not lovely".split(), 0.07)]
+    assert [(" ".join(t), p) for t, p in doubly(rows, First(0))] == [
+        ("it is not true that the room was not lovely", 0.7)
+    ]
+
+
+def test_the_judgement_behind_but_counts():
+    rows = [("the room was lovely".split(), GOOD), ("the staff was rude".split(), BAD)]
+    made = list(joined(rows, 400, random.Random(1)))
+    assert len(made) == 400
+    for text, p in made:
+        words = " ".join(text)
+        praise_last = words.index("lovely") > words.index("rude")
+        if "but" in text and not {"say", "says", "think", "thinks", "read"} & set(text):
+            assert (p > 0.5) == praise_last, words
+
+
+def test_nothing_is_joined_from_one_side_alone():
+    assert list(joined([("the room was lovely".split(), GOOD)], 10, random.Random(0))) == []
+
+
+def test_rated_words_lean_as_people_said():
+    made = list(
+        rated({"superb": 3.0, "vile": -3.0, "table": 0.1}, ["superb", "vile", "table"], ["chair"], First(0))
+    )
+    assert {tuple(t): round(p, 2) for t, p in made} == {("superb",): 0.96, ("vile",): 0.04}
+
+
+def test_plain_sentences_hold_no_charged_word():
+    text = "the door opens at nine . what a superb door it is . he sat there".split()
+    assert list(plain([text], {"superb": 1.5})) == [("the door opens at nine .".split(), 0.5)]

@@ -1,0 +1,122 @@
+"""Readers give what files say; splits keep equal texts together; the guard finds near repetitions."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+
+import pytest
+
+from model_export.train.corpora import Row, clean, guarded, read_reviews, read_table, sizes
+from service.errors import InvalidInput, NotFound
+
+WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+
+
+def archive(path, members):
+    with tarfile.open(path, "w:gz") as file:
+        for name, text in members.items():
+            member = tarfile.TarInfo(f"aclImdb/{name}")
+            member.size = len(text.encode())
+            file.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_reviews_are_read_in_order_with_their_labels(tmp_path):
+    members = {
+        "train/pos/2_10.txt": "I loved it &amp; more",
+        "train/pos/0_9.txt": "A delight",
+        "train/neg/0_1.txt": "Dull",
+        "train/unsup/0_0.txt": "It runs two hours",
+        "test/pos/0_7.txt": "not read",
+    }
+    rows = read_reviews(archive(tmp_path / "a.tar.gz", members))
+    assert [(row.text, row.target) for row in rows] == [
+        ("Dull", 0.0), ("A delight", 1.0), ("I loved it & more", 1.0), ("It runs two hours", None),
+    ]  # fmt: skip
+    assert rows[-1].split == "train"
+
+
+def test_neighbouring_reviews_stay_in_one_split(tmp_path):
+    members = {f"train/{part}/{i}_9.txt": f"{part} {i}" for part in ("pos", "neg") for i in range(400)}
+    rows = read_reviews(archive(tmp_path / "a.tar.gz", members))
+    blocks = {}
+    for row in rows:
+        part, number = row.text.split()
+        blocks.setdefault((part, int(number) // 50), set()).add(row.split)
+    assert len(blocks) == 16
+    assert all(len(splits) == 1 for splits in blocks.values())
+
+
+def test_a_table_maps_three_labels_and_keeps_equal_texts_together(tmp_path):
+    path = tmp_path / "t.tsv.gz"
+    lines = [
+        "text\tlabel",
+        "good\tpositive",
+        "so so\tneutral",
+        "bad\tnegative",
+        "good\tpositive",
+        "no label\t7",
+    ]
+    with gzip.open(path, "wt") as file:
+        file.write("\n".join(lines) + "\n")
+    rows = read_table(path, "salt")
+    assert [(row.text, row.target) for row in rows] == [
+        ("good", 1.0),
+        ("so so", 0.5),
+        ("bad", 0.0),
+        ("good", 1.0),
+    ]
+    assert rows[0].split == rows[3].split
+    assert {row.split for row in read_table(path, "")} == {"train"}
+
+
+def test_splits_have_the_shares_they_should(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(5000)))
+    found = sizes({"t": read_table(path, "salt")})["t"]
+    assert found["choose"] == pytest.approx(300, abs=60)
+    assert found["report"] == pytest.approx(500, abs=80)
+
+
+def test_the_guard_drops_held_texts_that_training_nearly_has():
+    text = " ".join(WORDS)
+    rows = [
+        Row(text, 1.0),
+        Row(text + " and more", 1.0, "report"),  # four of its seven runs of eight words are known
+        Row("Short one!", 0.0),
+        Row("short ONE", 0.0, "choose"),  # shorter than a run: the whole text counts
+        Row("quite another text of more than eight words, all new", 0.0, "report"),
+    ]
+    assert [row.text for row in guarded(rows)] == [rows[0].text, rows[2].text, rows[4].text]
+
+
+def test_the_guard_compares_report_with_choose_too():
+    rows = [Row("same words", 1.0, "choose"), Row("same words", 1.0, "report")]
+    assert [row.split for row in guarded(rows)] == ["choose"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("it is n't good", "it isn't good"),
+        ("we 've", "we've"),
+        ("$ _num_", "$ 5"),
+        ("a &quot;b&quot;", 'a "b"'),
+    ],
+)
+def test_clean_takes_a_data_sets_own_marks_away(raw, text):
+    assert clean(raw) == text
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(NotFound, match=r"a\.tar\.gz"):
+        read_reviews(tmp_path / "a.tar.gz")
+    with pytest.raises(NotFound, match=r"t\.tsv"):
+        read_table(tmp_path / "t.tsv", "")
+
+
+def test_an_archive_without_reviews_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="no reviews"):
+        read_reviews(archive(tmp_path / "a.tar.gz", {"test/pos/0_7.txt": "x"}))

@@ -1,0 +1,249 @@
+"""The command line as a person or a script meets it: what is printed, where, and the exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from bundles import write_sentiment
+
+from model_export.exact.construct import make, write
+from model_export.exact.data import make_examples
+from service.cli.main import main
+from service.cli.plot import palette
+from service.cli.tables import describe_classification, describe_control
+from service.settings import BUNDLED_MODELS
+
+TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A models folder with the hand-made plane model and the bundled dynamics."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_sentiment(folder, name="sentiment")
+    (folder / "dynamics").symlink_to(BUNDLED_MODELS / "dynamics")
+    monkeypatch.setenv("HARDMAX_MODELS_DIR", str(folder))
+    monkeypatch.setenv("HARDMAX_BUNDLED_MODELS", "false")
+    return folder
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> str:
+    (tmp_path / "cloud.csv").write_text(TRIANGLE)
+    return str(tmp_path / "cloud.csv")
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_classify_prints_a_sum_that_adds_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["classify", "superb film"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("positive ")
+    amounts = [float(line.split()[0]) for line in lines[1:]]
+    assert sum(amounts[:-1]) == pytest.approx(amounts[-1], abs=0.002)
+    assert lines[-1].endswith("= logit")
+
+
+def test_cli_verdict_leaves_out_what_three_decimals_cannot_show() -> None:
+    def cluster(number: int, word: str, amount: float) -> dict[str, object]:
+        return {
+            "id": number,
+            "kind": "leader",
+            "leaders": [word],
+            "words": [word],
+            "size": 1,
+            "contribution": amount,
+        }
+
+    clusters = [cluster(0, "of", -0.0001), cluster(1, "waste", -2.0), cluster(2, "a", 0.0)]
+    leaders = [
+        {"cluster": i, "word": w, "since_layer": 0, "followers": 0}
+        for i, w in enumerate(("of", "waste", "a"))
+    ]
+    answer = {
+        "label": "negative",
+        "score": 0.88,
+        "bias": 0.0,
+        "logit": -2.0001,
+        "clusters": clusters,
+        "leaders": leaders,
+    }
+    lines = [line.split() for line in describe_classification("a waste of", answer)]
+    assert lines[1:] == [
+        ["-2.000", "waste", "leads", "since", "layer", "0,", "alone"],
+        ["+0.000", "2", "smaller", "clusters"],
+        ["+0.000", "bias"],
+        ["-2.000", "=", "logit"],
+    ]
+
+
+def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
+    amounts = {"sport": 1.5, "food": -0.25, "money": 0.0}
+    answer = {
+        "label": "sport", "score": 0.8, "bias": dict.fromkeys(amounts, 0.5),
+        "logit": amounts | {"sport": 2.0},
+        "clusters": [{"id": 0, "kind": "leader", "leaders": ["goal"], "words": ["match", "goal"], "size": 2,
+                      "contribution": amounts}],
+        "leaders": [{"cluster": 0, "word": "goal", "since_layer": 1, "followers": 1}],
+    }  # fmt: skip
+    assert [" ".join(line.split()) for line in describe_classification("a match", answer)] == [
+        "sport 80.0% a match",
+        "+1.500 match, goal led by goal since layer 1",
+        "+0.500 bias",
+        "+2.000 = logit of sport",
+    ]
+
+
+def test_cli_verdict_says_that_nothing_is_known() -> None:
+    answer = {"label": "positive", "score": 0.5, "undecided": "nothing known", "clusters": []}
+    assert list(describe_classification("qwertz", answer)) == ["undecided: nothing known  qwertz"]
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_classify_json_is_the_answer_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["classify", "superb", "awful film", "--json", "--explain", "none"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer.keys() == {"id", "model", "usage", "data"}
+    assert (answer["model"], answer["usage"]) == ("sentiment", {"texts": 2, "tokens": 3})
+    assert [(each["index"], each["label"]) for each in answer["data"]] == [(0, "positive"), (1, "negative")]
+    assert "leaders" not in answer["data"][0]
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_dynamics_tells_the_certificate_and_the_leaders(
+    cloud: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["dynamics", cloud, "--alpha", "0.5"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("5 points in dimension 2, alpha 0.5: certified at layer ")
+    assert "3 leaders, 3 clusters" in out
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_dynamics_json_is_the_answer_of_the_api(cloud: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dynamics", cloud, "--alpha", "0.5", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["n"], answer["d"], answer["status"]) == (5, 2, "certified")
+    assert [leader["index"] for leader in answer["leaders"]] == [0, 1, 2]
+    assert len(answer["assignment"]) == 5
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_plot_is_drawn_in_the_colours_of_the_page(cloud: str, tmp_path: Path) -> None:
+    picture = tmp_path / "way.svg"
+    assert main(["dynamics", cloud, "--alpha", "0.5", "--plot", str(picture)]) == 0
+    drawn = picture.read_text()
+    assert palette()["hue-0"] == "#1765a8"
+    for name in ("paper", "card", "ink", "hue-0", "hue-1", "hue-2"):  # three clusters, three hues
+        assert palette()[name] in drawn
+    assert palette()["hue-3"] not in drawn
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_dynamics_draws_the_way(cloud: str, tmp_path: Path) -> None:
+    picture = tmp_path / "way.png"
+    assert main(["dynamics", cloud, "--plot", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_control_names_the_pair_in_the_way_and_exits_1(
+    cloud: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["control", cloud, "--leaders", "3"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("infeasible")
+    assert "token 3 cannot prefer 3 to" in out
+
+
+def test_cli_control_says_that_neither_could_be_proved() -> None:
+    answer = {
+        "feasible": None,
+        "A": None,
+        "margin": None,
+        "note": "too flat",
+    }
+    assert list(describe_control(answer)) == [
+        "undecided: neither a matrix nor a proof that there is none was found",
+        "  too flat",
+    ]
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_control_finds_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cloud.csv").write_text("3,0\n0,1\n2,0.5\n")
+    assert main(["control", str(tmp_path / "cloud.csv"), "--leaders", "0,1", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["feasible"] is True
+    assert answer["dynamics"]["status"] == "certified"
+    assert {leader["index"] for leader in answer["dynamics"]["leaders"]} >= {0, 1}
+
+
+def test_cli_sequences_labels_a_file_and_tells_what_is_otherwise_there(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenes = [{"sequence": [[0, 0]], "label": "wine"}, {"sequence": [[0, 0], [1, 0]], "label": "garden"}]
+    write(make(make_examples(scenes)), models / "scenes", description="a test", licence="none")
+    lines = [json.dumps({"sequence": [[0, 0]], "label": label}) for label in ("wine", "sea")]
+    (tmp_path / "s.jsonl").write_text("\n".join(lines))
+    assert main(["sequences", str(tmp_path / "s.jsonl"), "--model", "scenes"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert shown[0] == ["sequence", "label", "margin", "leader", "in", "the", "file"]
+    assert [(line[0], line[1], line[4:]) for line in shown[1:3]] == [
+        ("0", "wine", []),
+        ("1", "wine", ["sea"]),
+    ]
+    assert shown[3] == ["1", "of", "2", "labels", "are", "those", "in", "the", "file"]
+    assert main(["sequences", str(tmp_path / "s.jsonl"), "--model", "scenes", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer.keys() == {"id", "model", "data"}
+    assert [(each["index"], each["label"]) for each in answer["data"]] == [(0, "wine"), (1, "wine")]
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_models_lists_the_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--json"]) == 0
+    cards = {card["name"]: card for card in json.loads(capsys.readouterr().out)["models"]}
+    assert cards.keys() == {"dynamics", "sentiment"}
+    assert (cards["sentiment"]["kind"], cards["sentiment"]["default"]) == ("sentiment", True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["classify", "--file", "none.csv"], "hardmax: none.csv cannot be read: No such file or directory"),
+        (["classify", "good", "--file", "a.csv"], "hardmax: give texts or --file, not both"),
+        (["classify", "good", ""], "hardmax: input[1]: the text is empty"),
+        (["classify", "good", "--out", "a.xlsx"], "hardmax: a.xlsx: --out writes .csv, .tsv, "),
+        (
+            ["classify", "good", "--out", "none/a.csv"],
+            "hardmax: none/a.csv cannot be written: ",
+        ),
+        (["classify", ""], "hardmax: the text is empty"),
+        (
+            ["classify", "--model", "nobody", "good"],
+            "hardmax: no model 'nobody' here; there are dynamics, sentiment",
+        ),
+        (["dynamics", "none.csv"], "hardmax: none.csv cannot be read: No such file or directory"),
+        (["control", "none.csv", "--leaders", "x"], "hardmax: none.csv cannot be read"),
+        (["serve", "--port", "x"], "hardmax: --port: "),
+        (["models", "--server", "http://127.0.0.1:1"], "hardmax: no answer: "),
+    ],
+)
+@pytest.mark.usefixtures("models")
+def test_cli_refusal_is_one_line_and_exit_code_2(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(line)
+    assert printed.err.count("\n") == 1
+
+
+def test_cli_unknown_variable_stops_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HARDMAX_PROT", "1")
+    assert main(["serve"]) == 2
+    assert capsys.readouterr().err == "hardmax: HARDMAX_PROT is not a setting of hardmax\n"

@@ -1,0 +1,91 @@
+"""Files people keep clouds and sequences in: read exactly, or refused by the row at fault."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.cli.readers import read_cloud, read_sequences
+from service.errors import InputError, InvalidInput, MalformedInput, NotFound
+
+CLOUD = [[1.0, 0.5], [-2.0, 1e-3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "1,0.5\n-2,1e-3\n"),
+        ("a.csv", "x,y\n1,0.5\n\n-2,1e-3\n"),
+        ("a.csv", "\ufeff1,0.5\r\n-2,0.001\r\n"),
+        ("a.tsv", "1\t0.5\n-2\t1e-3"),
+        ("a.txt", "1 0.5\n-2   1e-3"),
+        ("a.json", "[[1, 0.5], [-2, 0.001]]"),
+        ("a.json", '{"points": [[1, 0.5], [-2, 0.001]], "alpha": 3}'),
+    ],
+)
+def test_read_cloud_reads_text_formats(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert read_cloud(str(tmp_path / name)).tolist() == CLOUD
+
+
+def test_read_cloud_reads_npy_of_any_number_type(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([[1, 2], [3, 4]], dtype=np.int16))
+    points = read_cloud(str(tmp_path / "a.npy"))
+    assert points.dtype == np.float64
+    assert points.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "message"),
+    [
+        ("a.csv", b"1,2\n3\n", InvalidInput, "points[1] has 1 numbers, expected 2"),
+        ("a.csv", b"1,2\nx,4\n", InvalidInput, "row 2: not numbers"),
+        ("a.csv", b"", InvalidInput, "holds no points"),
+        ("a.csv", b"\xff\xfe1", MalformedInput, "is not UTF-8"),
+        ("a.json", b"{", MalformedInput, "is not JSON"),
+        ("a.json", b"[1, 2]", InvalidInput, "expected [[..], ..]"),
+        ("a.npy", b"no array", MalformedInput, "is not an npy file"),
+        ("a.parquet", b"", InvalidInput, "a cloud is a .csv, .npy or .json file"),
+    ],
+)
+def test_read_cloud_refuses_by_name(
+    tmp_path: Path, name: str, content: bytes, error: type[InputError], message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error) as refused:
+        read_cloud(str(tmp_path / name))
+    assert message in refused.value.message
+
+
+def test_read_cloud_never_unpickles(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(MalformedInput):
+        read_cloud(str(tmp_path / "a.npy"))
+
+
+def test_read_cloud_missing_file_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="No such file"):
+        read_cloud(str(tmp_path / "none.csv"))
+
+
+def test_read_sequences_reads_lines_with_and_without_labels(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text('[[1, 2], [3, 4]]\n\n{"sequence": [[5, 6]], "label": "a"}\n')
+    sequences, labels = read_sequences(str(tmp_path / "s"))
+    assert [sequence.tolist() for sequence in sequences] == [[[1, 2], [3, 4]], [[5, 6]]]
+    assert labels == [None, "a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 1: is not JSON"),
+        ('{"points": [[1]]}', 'line 1: expected [[..], ..] or {"sequence": [[..], ..]}'),
+        ("[[1, 2], [3]]", "line 1: points[1] has 1 numbers, expected 2"),
+        ("", "holds no sequences"),
+    ],
+)
+def test_read_sequences_refuses_by_line(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "s").write_text(line)
+    with pytest.raises(InputError) as refused:
+        read_sequences(str(tmp_path / "s"))
+    assert message in refused.value.message

@@ -1,0 +1,140 @@
+"""Files of rows: each row keeps its columns, the texts are found, damage is named by its place."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from service.cli.rows import find_column, read_table, write_rows
+from service.errors import HardmaxError
+
+MORE = {"hardmax_label": "string", "hardmax_score": "number", "hardmax_leaders": "strings"}
+ANSWERS = [
+    {"hardmax_label": "positive", "hardmax_score": 0.9, "hardmax_leaders": ["good", "film"]},
+    {"hardmax_label": None, "hardmax_score": None, "hardmax_leaders": None},
+]
+
+
+def write(folder: Path, name: str, text: str, encoding: str = "utf-8") -> str:
+    (folder / name).write_bytes(text.encode(encoding))
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "column", "texts"),
+    [
+        ("a.csv", "id,review\n1,good\n2,bad\n", "review", ["good", "bad"]),
+        ("a.csv", '\ufeffReview Text;stars\r\n"a;\nb";5\r\n;1\r\n', "Review Text", ["a;\nb", ""]),
+        ("a.csv", "good film,1\nbad film,0\ngood film,1\n", "column_1",
+         ["good film", "bad film", "good film"]),
+        ("a.csv", "what they said,mark\nit was rather long,A\nshort and sweet,B\n", "what they said",
+         ["it was rather long", "short and sweet"]),
+        ("a.csv", "reviews\ngood, really\n\nbad\n", "reviews", ["good, really", "", "bad"]),
+        ("a.csv", "a good film\na bad film\n", "column_1", ["a good film", "a bad film"]),
+        ("a.csv", "comment,n\nshort\n", "comment", ["short"]),
+        ("a.tsv", "sentence\tlabel\ngood, really\t1\n", "sentence", ["good, really"]),
+        ("a.jsonl", '{"text": "good", "n": 1}\n\n{"text": null}\n', "text", ["good", None]),
+        ("a.json", '[{"review": "good"}, {"review": "bad"}]', "review", ["good", "bad"]),
+        ("a.txt", "good\u2028film\r\n\nbad", "text", ["good\u2028film", "", "bad"]),
+        ("notes", "good\n", "text", ["good"]),
+    ],
+)  # fmt: skip
+def test_rows_are_read_and_their_texts_found(
+    tmp_path: Path, name: str, text: str, column: str, texts: list[str | None]
+) -> None:
+    table = read_table(write(tmp_path, name, text))
+    assert find_column(table, None) == column
+    assert table.values(column) == texts
+
+
+def test_rows_of_a_spreadsheet_in_utf_16_are_read(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "a.csv", "review,n\nbon café,1\n", "utf-16"))
+    assert table.values("review") == ["bon café"]
+
+
+def test_rows_of_a_pipe_are_csv_or_jsonl_where_a_column_is_asked_for(tmp_path: Path) -> None:
+    assert read_table(write(tmp_path, "a", "x,y\n1,2\n"), column="y").values("y") == ["2"]
+    assert read_table(write(tmp_path, "b", '{"y": "2"}\n'), column="y").values("y") == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.csv",
+            b"a,b\n1,2\n3,4,5\n",
+            "a.csv, row 3: 3 cells, the first has 2 (texts with ',' need",
+        ),
+        ("a.csv", b"a,b,a\n1,2,3\n", "a.csv has two columns 'a'"),
+        ("a.csv", b"a\ngood\n\xff\xe9\n", "a.csv, line 3: is not UTF-8 text"),
+        ("a.jsonl", b'{"a": 1}\n{\n', "a.jsonl, line 2: is not JSON"),
+        ("a.jsonl", b"[1]\n", "a.jsonl, line 1: expected an object or a text"),
+        ("a.json", b'{"a": 1}', "a.json: expected a list of objects or of texts"),
+        ("a.parquet", b"no parquet", "a.parquet is not a parquet file"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
+    with pytest.raises(HardmaxError) as refused:
+        read_table(name)
+    assert refused.value.message.startswith(message)
+
+
+def test_find_column_asks_where_it_cannot_tell(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "a.csv", "one,two\ngood film,bad film\n"))
+    with pytest.raises(HardmaxError, match=r"which column holds the texts\? Say --column; it has one, two"):
+        find_column(table, None)
+    with pytest.raises(HardmaxError, match="has no column 'three'; it has one, two"):
+        find_column(table, "three")
+
+
+def test_rows_are_written_with_their_own_columns_first(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "in.csv", 'n,review\n007,"a ""good"", film"\n8,\n'))
+    write_rows(str(tmp_path / "out.csv"), table, MORE, ANSWERS)
+    with open(tmp_path / "out.csv", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows == [
+        ["n", "review", "hardmax_label", "hardmax_score", "hardmax_leaders"],
+        ["007", 'a "good", film', "positive", "0.9", "good; film"],
+        ["8", "", "", "", ""],
+    ]
+    write_rows(str(tmp_path / "out.jsonl"), table, MORE, ANSWERS)
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert lines == [
+        {"n": "007", "review": 'a "good", film', **ANSWERS[0]},
+        {"n": "8", "review": "", **ANSWERS[1]},
+    ]
+
+
+def test_rows_of_parquet_keep_their_types(tmp_path: Path) -> None:
+    own = pa.table({"n": pa.array([1, 2], pa.int8()), "review": ["good", "bad"], "hardmax_label": ["?", "?"]})
+    parquet.write_table(own, tmp_path / "in.parquet")
+    write_rows(str(tmp_path / "out.parquet"), read_table(str(tmp_path / "in.parquet")), MORE, ANSWERS)
+    found = parquet.read_table(tmp_path / "out.parquet")
+    assert found.schema.field("n").type == pa.int8()
+    assert found.to_pylist() == [
+        {"n": 1, "review": "good", **ANSWERS[0]},
+        {"n": 2, "review": "bad", **ANSWERS[1]},
+    ]
+
+
+def test_rows_that_cannot_all_be_written_leave_the_old_file(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "in.csv", "review\ngood\nbad\n"))
+    out = write(tmp_path, "out.csv", "what was there")
+
+    def interrupted() -> object:
+        yield ANSWERS[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(out, table, MORE, interrupted())  # type: ignore[arg-type]
+    assert Path(out).read_text() == "what was there"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]

@@ -1,0 +1,197 @@
+"""Answers in a notebook: what their HTML says, that it is whole and harmless, and that the example runs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from paths import ROOT
+
+from service.client import display
+from service.client.answers import Answer, Answers, CloudRun
+from service.client.local import Local
+from service.schemas import Classification, ClassifyResponse
+
+TEXT = "A <b>superb</b> film & 😀 a dull end"
+
+
+def cluster(word: str, contribution: Any, number: int = 0) -> dict[str, Any]:
+    return {
+        "id": number, "kind": "leader", "leaders": [word], "words": [word], "share": 0.5, "size": 1,
+        "contribution": contribution,
+    }  # fmt: skip
+
+
+def word(text: str, contribution: Any, place: tuple[float, float] = (1, 0)) -> dict[str, Any]:
+    start = TEXT.index(text)
+    return {
+        "text": text, "spans": [(start, start + len(text))], "cluster": 0, "leader": True,
+        "contribution": contribution, "start": [0, 0], "end": list(place), "context": (start, start + 1),
+    }  # fmt: skip
+
+
+def answer(**changes: Any) -> Answer:
+    fields: dict[str, Any] = {
+        "index": 0, "label": "positive", "score": 0.75, "probs": {"negative": 0.25, "positive": 0.75},
+        "logit": 1.1, "bias": 0.1, "tokens": 9, "truncated": False,
+        "clusters": [cluster("superb", 2.0), cluster("dull", -1.0, 1)],
+        "words": [word("superb", 2.0), word("dull", -1.0, (-1, 1))],
+    }  # fmt: skip
+    return Answer.to(TEXT, Classification.model_validate(fields | changes), 0)
+
+
+def parsed(html: str) -> ElementTree.Element:
+    return ElementTree.fromstring(html)
+
+
+def said(html: str) -> str:
+    return "".join(parsed(html).itertext())
+
+
+def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute() -> None:
+    html = parsed(answer()._repr_html_())
+    paragraph = html.find("p")
+    assert paragraph is not None
+    assert "".join(paragraph.itertext()) == TEXT
+    tinted = {span.text: span.attrib for span in paragraph.findall("span")}
+    assert tinted["superb"]["title"] == "+2"
+    assert "rgba(47,134,207,0.550)" in tinted["superb"]["style"]
+    assert "rgba(217,105,32,0.275)" in tinted["dull"]["style"]
+    assert html.find(".//b[.='positive']") is not None
+    assert html.find(".//script") is None
+
+
+def test_answer_shows_a_sum_that_adds_up() -> None:
+    rows = [[*row.itertext()] for row in parsed(answer()._repr_html_()).iter("tr")]
+    assert rows == [["superb", "+2.000"], ["dull", "-1.000"], ["bias", "+0.100"], ["sum", "+1.100"]]
+
+
+def test_answer_folds_small_clusters_into_one_term_of_the_sum() -> None:
+    many = [cluster(f"word{i}", 2.0**-i, i) for i in range(20)]
+    rows = [[*row.itertext()] for row in parsed(answer(clusters=many)._repr_html_()).iter("tr")]
+    assert len(rows) == display.BARS + 2
+    assert rows[display.BARS - 1] == ["13 more clusters", f"{sum(2.0**-i for i in range(7, 20)):+.3f}"]
+
+
+def test_answer_keeps_the_signs_of_the_api_whatever_the_label() -> None:
+    """What speaks for the positive label is above 0 and blue, also in a negative verdict."""
+    shown = answer(
+        label="negative", logit=-0.9, bias=-1e-9, clusters=[cluster("superb", 2.0), cluster("dull", -2.9)]
+    )
+    html = parsed(shown._repr_html_())
+    rows = [[*row.itertext()] for row in html.iter("tr")]
+    assert rows == [["dull", "-2.900"], ["superb", "+2.000"], ["bias", "+0.000"], ["sum", "-0.900"]]
+    assert [bar.attrib["fill"] for bar in html.iter("rect")][:2] == ["rgb(217,105,32)", "rgb(47,134,207)"]
+
+
+def test_answer_of_several_labels_shows_what_speaks_for_its_own() -> None:
+    labels = ["bad", "fair", "good"]
+
+    def each(*numbers: float) -> dict[str, float]:
+        return dict(zip(labels, numbers, strict=True))
+
+    shown = answer(
+        label="fair", probs=each(0.2, 0.5, 0.3), logit=each(0, 1.5, 1), bias=each(0, 0.5, 0),
+        clusters=[cluster("superb", each(0, 1.0, 1))], words=[word("superb", each(0, 1.0, 1))],
+    )  # fmt: skip
+    rows = [[*row.itertext()] for row in parsed(shown._repr_html_()).iter("tr")]
+    assert rows == [["superb", "+1.000"], ["bias", "+0.500"], ["sum", "+1.500"]]
+
+
+def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
+    planes = [
+        [svg for svg in parsed(shown._repr_html_()).iter("svg") if svg.attrib["width"] == str(display.SIDE)]
+        for shown in (answer(), answer(words=[word("superb", 2.0) | {"end": [1, 2, 3]}]), answer(words=None))
+    ]
+    assert [len(each) for each in planes] == [1, 0, 0]
+    assert [text.text for text in planes[0][0].iter("text")] == ["superb", "dull"]
+
+
+def test_answer_says_when_it_is_undecided_and_cuts_a_long_text() -> None:
+    assert "undecided · nothing known" in said(answer(undecided="nothing known")._repr_html_())
+    long = Answer.to("x" * 10_000, answer(words=[]), 0)
+    assert len(said(long._repr_html_())) < display.LONGEST + 200
+
+
+def found(*texts: str) -> Answers:
+    response = ClassifyResponse.model_validate({
+        "id": "1", "model": "m", "usage": {"texts": 1, "tokens": 9},
+        "data": [answer().model_dump() | {"index": i} for i in range(len(texts))],
+    })  # fmt: skip
+    answers = Answers()
+    answers.add(response, texts)
+    return answers
+
+
+def test_answers_show_a_table_and_one_alone_itself() -> None:
+    html = found(*(f"text {i}" for i in range(30)))._repr_html_()
+    assert len(list(parsed(html).iter("tr"))) == display.ROWS + 1
+    assert "text 19" in said(html)
+    assert "and 10 more" in said(html)
+    assert found(TEXT)._repr_html_() == answer()._repr_html_()
+
+
+def test_answers_become_a_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = found("one", "two").to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["text"].tolist() == ["one", "two"]
+    assert frame["p(positive)"].tolist() == [0.75, 0.75]
+    assert frame["label"].tolist() == ["positive", "positive"]
+
+
+def test_answers_say_what_a_frame_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="notebook"):
+        found("one").to_frame()
+
+
+@pytest.fixture(scope="module")
+def local() -> Local:
+    return Local()
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (9, 1), (40, 2), (30, 5), (3000, 2)])
+def test_cloud_shows_its_leaders_and_limits(local: Local, n: int, d: int) -> None:
+    points = np.random.default_rng(n).normal(size=(n, d))
+    run = local.dynamics(points)
+    assert isinstance(run, CloudRun)
+    html = parsed(run._repr_html_())
+    names = [text.text for text in html.iter("text")]
+    assert names == [str(leader.index) for leader in run.leaders]
+    assert len(list(html.iter("path"))) == len(run.clusters)
+    assert len([dot for dot in html.iter("circle") if dot.attrib["r"] == "2.5"]) == min(n, display.DOTS)
+    text = said(run._repr_html_())
+    assert f"certified at layer {run.certified_layer}" in text
+    assert ("the first two of 5 coordinates" in text) == (d == 5)
+    assert ("2000 of 3000 points" in text) == (n == 3000)
+    for mark in html.iter("circle"):
+        assert 0 <= float(mark.attrib["cx"]) <= display.SIDE
+        assert 0 <= float(mark.attrib["cy"]) <= display.SIDE
+
+
+def test_example_notebook_runs_cell_by_cell(local: Local) -> None:
+    """As a kernel runs it: one namespace, and the last expression of a cell is shown."""
+    notebook = json.loads((ROOT / "examples/answers.ipynb").read_text())
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            body = ast.parse("".join(cell["source"])).body
+            last = body.pop() if isinstance(body[-1], ast.Expr) else None
+            exec(compile(ast.Module(body, []), "cell", "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+            assert cell["outputs"] == []
+    one, many, frame, cloud, control, again = shown
+    assert "sum" in said(one._repr_html_())
+    assert said(many._repr_html_()).count("positive") + said(many._repr_html_()).count("negative") >= 3
+    assert len(frame) == 3
+    assert control[0] is not None
+    for run in (cloud, again):
+        assert parsed(run._repr_html_()).find("svg") is not None

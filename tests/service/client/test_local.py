@@ -1,0 +1,33 @@
+"""The client without a server: the same face, the same words."""
+
+from pathlib import Path
+
+import pytest
+from bundles import write_sentiment
+
+from hardmax import Local
+from service.errors import InvalidInput
+from service.settings import Settings
+
+
+@pytest.fixture
+def hardmax(tmp_path: Path) -> Local:
+    write_sentiment(tmp_path, name="mine")
+    return Local(Settings(models_dir=tmp_path))
+
+
+def test_local_tells_which_text_of_a_long_list_is_refused(hardmax: Local) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        hardmax.classify(["good"] * 40 + [""])
+    assert (refused.value.index, refused.value.message) == (40, "input[40]: the text is empty")
+    with pytest.raises(InvalidInput, match=r"^the text is empty$"):
+        hardmax.classify("")
+
+
+def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> None:
+    answers = hardmax.classify(["superb film", "awful"])
+    assert (answers.model, answers.usage.texts) == ("mine", 2)
+    assert [answer.label for answer in answers] == ["positive", "negative"]
+    assert {"mine", "sentiment", "dynamics"} <= {card.name for card in hardmax.models()}
+    assert [card.name for card in hardmax.models() if card.default] == ["mine"]
+    assert hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], alpha=0.5, include=[]).status == "certified"

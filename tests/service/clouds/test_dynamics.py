@@ -1,0 +1,350 @@
+"""Clouds run to their limits: the facts of docs/theory.md, the golden clouds, what a run may be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from clouds import EMERGING, SQUARE, TRIANGLE, Floats, bundled, clouds, random_form, run, sets, since
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import ConvexHull
+
+from model_export.attention import reference
+from service.clouds.dynamics import Dynamics, Parameters, Run
+
+alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
+seeds = st.integers(0, 2**32 - 1)
+examples = settings(max_examples=40, deadline=None)
+
+
+@pytest.fixture(scope="module")
+def dynamics() -> Dynamics:
+    return bundled()
+
+
+def trajectory(
+    dynamics: Dynamics, Z: Floats, alpha: float, layers: int = 12, A: Floats | None = None
+) -> Floats:
+    result = run(
+        dynamics, Z, alpha=alpha, A=A, stop="never", max_layers=layers, include=frozenset({"trajectory"})
+    )
+    assert result.trajectory is not None
+    assert result.trajectory.layers.tolist() == list(range(layers + 1))
+    return result.trajectory.points
+
+
+# --- the facts of section 1
+
+
+@examples
+@given(Z=clouds(), alpha=alphas, seed=seeds)
+def test_dynamics_nests_hulls_and_lets_norms_grow(
+    dynamics: Dynamics, Z: Floats, alpha: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    A = random_form(rng, Z.shape[1])
+    steps = trajectory(dynamics, Z, alpha, A=A)
+    directions = rng.standard_normal((50, Z.shape[1]))
+    reach = np.max(steps @ directions.T, axis=1)  # [layer, direction]: the hull's support function
+    assert (np.diff(reach, axis=0) <= 1e-12 * abs(Z).max() * abs(directions).max()).all()
+    gamma = alpha / (1 + alpha)
+    for before, after in pairwise(steps):
+        c = before + (after - before) / gamma
+        least = reference.norms(before, A) ** 2 + gamma**2 * reference.norms(c - before, A) ** 2
+        assert (reference.norms(after, A) ** 2 >= least * (1 - 1e-12)).all()
+
+
+@examples
+@given(Z=clouds(), alpha=alphas)
+def test_dynamics_leaders_never_move_and_only_grow_in_number(
+    dynamics: Dynamics, Z: Floats, alpha: float
+) -> None:
+    steps = trajectory(dynamics, Z, alpha)
+    short = run(dynamics, Z, alpha=alpha, stop="never", max_layers=3)
+    long = run(dynamics, Z, alpha=alpha, stop="never", max_layers=12)
+    assert set(short.leaders.index) <= set(long.leaders.index)
+    for leader in long.leaders:
+        rest = steps[leader.since_layer :, leader.index]
+        assert (rest == rest[0]).all()
+
+
+@examples
+@given(Z=clouds(), seed=seeds)
+def test_dynamics_longest_token_leads_from_layer_0(dynamics: Dynamics, Z: Floats, seed: int) -> None:
+    A = random_form(np.random.default_rng(seed), Z.shape[1])
+    lengths = reference.norms(Z, A)
+    longest = np.flatnonzero(lengths > lengths.max() * (1 - 1e-9))
+    if len(longest) == 1:
+        assert since(run(dynamics, Z, A=A))[longest[0]] == 0
+
+
+@examples
+@given(seed=seeds, n=st.integers(1, 40), d=st.integers(2, 6))
+def test_dynamics_of_equal_norms_fixes_everybody(dynamics: Dynamics, seed: int, n: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    A = random_form(rng, d)
+    Z = rng.standard_normal((n, d))
+    Z /= reference.norms(Z, A)[:, None]
+    result = run(dynamics, Z, A=A)
+    assert result.status == "certified"
+    assert result.certified_layer == 0
+    assert since(result).tolist() == [0] * n
+    np.testing.assert_array_equal(result.limits, Z)
+
+
+@examples
+@given(seed=seeds, n=st.integers(1, 60), d=st.integers(1, 5), alpha=alphas)
+def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_form(
+    dynamics: Dynamics, seed: int, n: int, d: int, alpha: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    Z, A = rng.standard_normal((n, d)), random_form(rng, d)
+    plain = run(dynamics, Z, A=A, alpha=alpha)
+    Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    rotated_A = Q.T @ A @ Q
+    rotated = run(dynamics, Z @ Q, A=(rotated_A + rotated_A.T) / 2, alpha=alpha)
+    scaled = run(dynamics, 3e7 * Z, A=1e-5 * A, alpha=alpha)
+    order = rng.permutation(n)
+    permuted = run(dynamics, Z[order], A=A, alpha=alpha)
+    B = np.linalg.cholesky(A).T
+    straightened = run(dynamics, Z @ B.T, alpha=alpha)
+    for other in (rotated, scaled, straightened):
+        assert sets(other) == sets(plain)
+        assert since(other).tolist() == since(plain).tolist()
+        assert other.certified_layer == plain.certified_layer
+    assert since(permuted).tolist() == since(plain)[order].tolist()
+    np.testing.assert_allclose(rotated.limits @ Q.T, plain.limits, atol=1e-9)
+    np.testing.assert_allclose(scaled.limits, 3e7 * plain.limits, rtol=1e-9, atol=1e-2)
+    np.testing.assert_allclose(permuted.limits, plain.limits[order], atol=1e-12)
+    np.testing.assert_allclose(straightened.limits, plain.limits @ B.T, atol=1e-9)
+
+
+@examples
+@given(Z=clouds(largest_d=1), alpha=alphas)
+def test_dynamics_on_a_line_is_led_by_its_two_ends(dynamics: Dynamics, Z: Floats, alpha: float) -> None:
+    ends = {int(Z.argmax())} if Z.max() > 0 else set()
+    ends |= {int(Z.argmin())} if Z.min() < 0 else set()
+    result = run(dynamics, Z, alpha=alpha)
+    assert set(result.leaders.index) == ends
+    np.testing.assert_array_equal(result.limits, np.where(Z > 0, Z.max(), Z.min()))
+
+
+# --- golden clouds
+
+
+@pytest.mark.parametrize(
+    ("points", "leaders", "layers"), [(TRIANGLE, [0, 1, 2], [0, 0, 0]), (EMERGING, [0, 1, 2], [0, 1, 0])]
+)
+def test_dynamics_golden_clouds_of_the_paper(
+    dynamics: Dynamics, points: Floats, leaders: list[int], layers: list[int]
+) -> None:
+    result = run(dynamics, points, alpha=0.5, max_layers=30)
+    assert result.status == "certified"
+    assert result.certified_layer == 1
+    assert result.leaders.index.tolist() == leaders
+    assert result.leaders.since_layer.tolist() == layers
+    assert [cluster.kind for cluster in result.clusters] == ["leader"] * 3
+    assert sum(cluster.size for cluster in result.clusters) == len(points)
+
+
+def test_dynamics_emerging_leader_has_moved_before_it_leads(dynamics: Dynamics) -> None:
+    leader = list(run(dynamics, EMERGING, alpha=0.5).leaders)[1]
+    np.testing.assert_allclose(leader.point, [-1 / 18, 5 / 36], atol=1e-12)
+    assert leader.followers == 0
+
+
+def test_dynamics_square_has_clusters_between_corners(dynamics: Dynamics) -> None:
+    result = run(dynamics, SQUARE)
+    assert result.status == "certified"
+    assert [(c.kind, c.leaders, c.size) for c in result.clusters] == [
+        ("leader", [0], 1), ("leader", [1], 1), ("leader", [2], 1), ("leader", [3], 2),
+        ("tie", [0, 1], 1), ("tie", [0, 2], 1),
+    ]  # fmt: skip
+    assert result.limits.tolist()[4:] == [[1, 0], [0, 1], [-1, -1]]
+    assert result.assignment.tolist() == [0, 1, 2, 3, 4, 5, 3]
+
+
+# --- runs
+
+
+@examples
+@given(Z=clouds(), alpha=alphas)
+def test_dynamics_closed_form_equals_running_the_layers(dynamics: Dynamics, Z: Floats, alpha: float) -> None:
+    result = run(dynamics, Z, alpha=alpha, stop="never", max_layers=14)
+    walked = Z
+    for _ in range(14):
+        walked = reference.layer(walked, alpha, tau=1e-12)
+    assert result.layers == 14
+    np.testing.assert_allclose(result.points, walked, rtol=0, atol=2e-11 * abs(Z).max())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_dynamics_chunks_equal_one_run_to_the_bit(dynamics: Dynamics, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((60, 3)) * [3.0, 1.0, 0.3]
+    whole = run(dynamics, Z, alpha=0.05)
+    stepwise = run(dynamics, Z, alpha=0.05, include=frozenset({"trajectory"}))  # one layer a chunk
+    assert whole.certified_layer == stepwise.certified_layer
+    assert whole.certified_layer is not None
+    np.testing.assert_array_equal(whole.points, stepwise.points)
+    np.testing.assert_array_equal(whole.assignment, stepwise.assignment)
+    assert whole.margin == stepwise.margin
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_dynamics_certified_limits_survive_running_on(dynamics: Dynamics, seed: int) -> None:
+    """Random clouds of section 2: what is certified is what plain numpy reaches hundreds of layers later."""
+    rng = np.random.default_rng(seed)
+    d, n = 1 + seed % 8, int(np.exp(rng.uniform(0, np.log(300))))
+    A, alpha = random_form(rng, d), float(np.exp(rng.uniform(np.log(0.03), np.log(30))))
+    Z = [rng.standard_normal((n, d)), rng.uniform(-1, 1, (n, d)) + 1][seed % 2]
+    result = run(dynamics, Z, alpha=alpha, A=A, max_layers=3000)
+    assert result.status == "certified"
+    assert result.certified_layer is not None
+    expected = sets(result)
+    walked, leads = Z, np.full(n, -1)
+    for k in range(result.certified_layer + 300):
+        C = reference.argmax_sets(walked, A, 1e-12)
+        if k <= result.certified_layer:
+            leads[(leads < 0) & (C.sum(axis=1) == 1) & C.diagonal()] = k
+        if k == result.certified_layer:
+            assert [frozenset(np.flatnonzero(row).tolist()) for row in C] == expected
+            np.testing.assert_allclose(walked, result.points, atol=1e-9)
+        if k >= result.certified_layer:
+            assert all(row[list(own)].any() for row, own in zip(C, expected, strict=True))
+        walked = walked + alpha / (1 + alpha) * (reference.means(C, walked) - walked)
+    assert since(result).tolist() == leads.tolist()
+    left = np.abs(result.points - result.limits).max() * (1 + alpha) ** -300.0
+    np.testing.assert_allclose(walked, result.limits, atol=left + 1e-7)
+
+
+def test_dynamics_stop_modes_name_what_they_reached(dynamics: Dynamics) -> None:
+    certified = run(dynamics, TRIANGLE, alpha=0.5)
+    converged = run(dynamics, TRIANGLE, alpha=0.5, stop="converged", tolerance=1e-6)
+    never = run(dynamics, TRIANGLE, alpha=0.5, stop="never", max_layers=40)
+    cut = run(dynamics, TRIANGLE, alpha=0.5, stop="never", max_layers=1)
+    assert (certified.status, certified.layers, certified.certified_layer) == ("certified", 1, 1)
+    assert (converged.status, converged.layers, converged.certified_layer) == ("certified", 35, 1)
+    assert (never.status, never.layers, never.certified_layer) == ("certified", 40, 1)
+    assert cut.layers == 1
+    np.testing.assert_allclose(converged.points, converged.limits, atol=1e-5)
+    assert np.abs(converged.points - converged.limits).max() > 1e-7
+
+
+def test_dynamics_that_may_not_run_long_enough_says_so(dynamics: Dynamics) -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((200, 2)) * [10.0, 1.0]
+    slow = run(dynamics, Z, alpha=0.01, max_layers=2)
+    assert (slow.status, slow.layers, slow.certified_layer, slow.margin) == ("max_layers", 2, None, None)
+
+
+def test_dynamics_converges_without_certificate_where_a_follower_stays_on_an_edge(dynamics: Dynamics) -> None:
+    """(0, -2) is the middle of an edge and of its own argmax set, which is not made of leaders alone."""
+    Z = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
+    result = run(dynamics, Z)
+    assert reference.run(reference.exactly(Z), Fraction(1), 8).certified_layer is None
+    assert (result.status, result.certified_layer, result.margin) == ("converged", None, None)
+    assert set(result.leaders.index) == {0, 3, 4}
+    np.testing.assert_allclose(result.limits[2], [0, -2], atol=1e-8)
+    np.testing.assert_array_equal(result.points[1], [0, -2])
+
+
+def test_dynamics_margin_is_the_smallest_relative_gap(dynamics: Dynamics) -> None:
+    rng = np.random.default_rng(4)
+    Z, A = rng.standard_normal((300, 3)), random_form(rng, 3)
+    result = run(dynamics, Z, A=A)
+    assert result.certified_layer is not None
+    C = reference.argmax_sets(result.points, A, 1e-12)
+    assert result.margin == pytest.approx(reference.margin(result.points, C, A), rel=1e-9)
+    assert run(dynamics, [[1.0, 2.0]]).margin is None
+
+
+def test_dynamics_twins_share_a_cluster_and_weigh_twice(dynamics: Dynamics) -> None:
+    Z = np.array([[1, 1], [0.5, 0], [1, -1], [1, 1], [0.5, 0], [-0.0, 2], [0.0, 2]])
+    result = run(dynamics, Z, stop="never", max_layers=1)
+    repeated = reference.layer(Z, 1.0)
+    np.testing.assert_allclose(result.points, repeated, atol=1e-15)
+    assert result.assignment[0] == result.assignment[3]
+    assert result.assignment[5] == result.assignment[6]
+    five, six = (leader for leader in result.leaders if leader.index in (5, 6))
+    assert five.since_layer == six.since_layer == 0
+    assert five.followers == six.followers == list(result.clusters)[five.cluster].size - 2
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-150, 1e150, 8e307])
+def test_dynamics_at_extreme_scales_gives_the_same_clusters(dynamics: Dynamics, scale: float) -> None:
+    Z = np.array([[8, 8], [4, -4], [-8, -8], [2, -2], [1, -2], [0, 4]]) / 8 if scale > 1 else SQUARE * 8
+    plain, scaled = run(dynamics, Z), run(dynamics, Z * scale)
+    assert scaled.status == plain.status
+    assert sets(scaled) == sets(plain)
+    np.testing.assert_array_equal(scaled.limits, plain.limits * scale)
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1e-9, 1e9, 1e300])
+def test_dynamics_with_extreme_alpha_stays_finite(dynamics: Dynamics, alpha: float) -> None:
+    result = run(dynamics, TRIANGLE, alpha=alpha, max_layers=50)
+    assert np.isfinite(result.limits).all()
+    assert np.isfinite(result.points).all()
+
+
+def test_dynamics_vertices_are_those_of_the_hull_of_leaders(dynamics: Dynamics) -> None:
+    for d in (2, 3, 4):
+        Z = np.random.default_rng(d).standard_normal((400, d))
+        result = run(dynamics, Z)
+        hull = ConvexHull(result.leaders.point)
+        assert set(result.vertices) == set(result.leaders.index[hull.vertices])
+    in_turn = run(dynamics, TRIANGLE, alpha=0.5)
+    x, y = TRIANGLE[in_turn.vertices].T
+    assert float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1))) > 0  # counter-clockwise
+
+
+def test_dynamics_trajectory_keeps_every_so_many_layers_and_the_last(dynamics: Dynamics) -> None:
+    options = Parameters(
+        alpha=0.5, stop="never", max_layers=10, include=frozenset({"trajectory"}), trajectory_every=4
+    )
+    whole = trajectory(dynamics, TRIANGLE, 0.5, layers=10)
+    steps = dynamics.start(TRIANGLE, options)
+    assert len(list(steps)) >= 1
+    kept = steps.result.trajectory
+    assert kept is not None
+    assert kept.layers.tolist() == [0, 4, 8, 10]
+    np.testing.assert_allclose(kept.points, whole[[0, 4, 8, 10]], atol=1e-15)
+    np.testing.assert_array_equal(kept.points[0], TRIANGLE)
+
+
+def test_run_writes_a_long_trajectory_in_steps_that_a_caller_may_leave(dynamics: Dynamics) -> None:
+    """Certified at layer 1; the other 499 layers are arithmetic, and as many chances to stop."""
+    restless = Dynamics(dynamics.session, chunk_s=0.0)
+    options = Parameters(
+        alpha=0.5, stop="never", max_layers=500, include=frozenset({"trajectory"}), trajectory_every=2
+    )
+    left = restless.start(TRIANGLE, options)
+    reached = [next(left).layer for _ in range(100)]
+    assert reached == sorted(reached)
+    assert reached[-90:] == list(range(reached[-90], reached[-90] + 180, 2))
+    with pytest.raises(RuntimeError, match="not over"):
+        _ = left.result
+    stayed, at_once = restless.start(TRIANGLE, options), dynamics.start(TRIANGLE, options)
+    assert [progress.layer for progress in stayed][-2:] == [500, 500]
+    assert len(list(at_once)) < 20
+    assert stayed.result.trajectory is not None
+    assert at_once.result.trajectory is not None
+    assert stayed.result.trajectory.layers.tolist() == list(range(0, 501, 2))
+    np.testing.assert_array_equal(stayed.result.trajectory.points, at_once.result.trajectory.points)
+
+
+def test_run_reports_progress_and_has_no_result_before_its_end(dynamics: Dynamics) -> None:
+    steps: Run = Dynamics(dynamics.session, chunk_s=0.0).start(EMERGING, replace(Parameters(), alpha=0.5))
+    with pytest.raises(RuntimeError, match="not over"):
+        _ = steps.result
+    seen = list(steps)
+    assert (seen[0].layer, seen[0].leaders, seen[0].distance) == (0, 0, None)
+    assert {(each.layer, each.leaders) for each in seen} >= {(0, 2), (1, 3)}
+    assert seen[-1].distance is not None
+    assert 0 < seen[-1].distance < 1
+    assert steps.result.certified_layer == 1
+    assert next(steps, None) is None

@@ -1,0 +1,129 @@
+"""Clouds too large for one matrix of scores: the same answers, wide margins, and too many ties."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from clouds import Floats, bundled, run
+from paths import ROOT
+
+from model_export.attention import reference
+from service.clouds.candidates import Piece, by_direction, by_length
+from service.clouds.coordinates import Frame
+from service.clouds.dynamics import Dynamics
+from service.errors import TooLarge
+
+
+@pytest.fixture(scope="module")
+def dynamics() -> Dynamics:
+    return bundled()
+
+
+def test_dynamics_margin_of_a_large_cloud_is_found_however_large_it_is(dynamics: Dynamics) -> None:
+    turn = np.linspace(0.2, 0.3, 3000)
+    Z = np.concatenate([[[1.0, 0.0]], 0.1 * np.stack([np.cos(turn), np.sin(turn)], axis=1)])
+    result = run(dynamics, Z)
+    C = reference.argmax_sets(result.points)
+    assert result.margin == pytest.approx(reference.margin(result.points, C), rel=1e-9)
+    assert result.margin > 0.01
+
+
+@pytest.mark.parametrize(("cloud", "d"), [("sphere", 64), ("clustered", 64)])
+def test_dynamics_finds_wide_margins_in_little_memory(cloud: str, d: int) -> None:
+    """In a process of its own: looking at all pairs of 4000 points in 64 dimensions would take gigabytes."""
+    command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, "4000", str(d)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    _, peak_gib, status, *_ = answer.stdout.split()
+    assert status == "certified"
+    assert float(peak_gib) < 0.4
+
+
+def test_dynamics_of_a_cloud_far_from_the_origin_is_certified(dynamics: Dynamics) -> None:
+    """So far that no two scores differ by more than 1e-14: all seem to tie, and exactly one wins."""
+    Z = np.random.default_rng(0).standard_normal((5000, 2)) + 1e14
+    result = run(dynamics, Z)
+    assert result.status == "certified"
+    assert len(result.clusters) == len(result.leaders)
+    best = max(range(5000), key=lambda i: Fraction(Z[i, 0]) + Fraction(Z[i, 1]))
+    assert result.leaders.index.tolist() == [best]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_dynamics_margin_of_a_large_cloud_is_its_smallest_gap_and_not_one_seen_by_chance(
+    dynamics: Dynamics, seed: int
+) -> None:
+    result = run(dynamics, np.random.default_rng(seed).standard_normal((2500, 3)))
+    C = reference.argmax_sets(result.points)
+    assert result.margin == pytest.approx(reference.margin(result.points, C), rel=1e-6)
+
+
+def grid_and_noise(d: int) -> Floats:
+    """Points among which the grid ties by the dozen."""
+    rng = np.random.default_rng(d)
+    side = np.arange(-3.0, 4.0)
+    grid = np.stack(np.meshgrid(*[side] * d), axis=-1).reshape(-1, d)
+    grid = rng.permutation(grid[grid.any(axis=1)])[:700]
+    return np.concatenate([grid, rng.uniform(-2.5, 2.5, (2048 - len(grid), d))])
+
+
+def pairs_of(way: Iterator[Piece]) -> set[tuple[int, int]]:
+    """Every candidate of every query that a way finds."""
+    found: set[tuple[int, int]] = set()
+    for piece in way:
+        if piece is not None:
+            rows, pairs = piece
+            found |= set(zip(rows[pairs.query].tolist(), pairs.key.tolist(), strict=True))
+    return found
+
+
+def shifted(d: int) -> Floats:
+    return np.random.default_rng(d).standard_normal((1500, d)) + 40.0
+
+
+def needle(d: int) -> Floats:
+    return np.random.default_rng(d).standard_normal((1500, d)) * np.geomspace(1, 1e-6, d)
+
+
+def shell(d: int) -> Floats:
+    points = np.random.default_rng(d).standard_normal((1500, d))
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+CLOUDS = {"grid": grid_and_noise, "shifted": shifted, "needle": needle, "shell": shell}
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", CLOUDS)
+@pytest.mark.parametrize("wide", [0.0, 1e-3])
+def test_candidates_of_every_way_include_all_keys_near_the_best(
+    dynamics: Dynamics, d: int, name: str, wide: float
+) -> None:
+    Z = CLOUDS[name](d)
+    frame = Frame(Z, None)
+    centred, moved = frame.centred(Z)
+    keys, queries = frame.keys(centred, moved), frame.queries(centred, moved)
+    slack = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max()) + wide
+    score = queries.x @ keys.x.T
+    needed = set(
+        zip(
+            *map(np.ndarray.tolist, np.nonzero(score >= score.max(axis=1, keepdims=True) - wide)), strict=True
+        )
+    )
+    rows = np.arange(len(Z))
+    ways = {"by_length": by_length(dynamics.session, rows, queries.x, keys.x, slack)}
+    if d <= 3:
+        ways["by_direction"] = by_direction(rows, queries.x, keys.x, slack)
+    for way, pieces in ways.items():
+        assert pairs_of(pieces) >= needed, way
+
+
+def test_dynamics_refuses_a_cloud_in_which_more_points_tie_than_memory_holds(dynamics: Dynamics) -> None:
+    """Within a tolerance of one half nearly everybody ties with everybody."""
+    Z = np.random.default_rng(0).standard_normal((20_000, 5)) * 0.01 + 1.0
+    with pytest.raises(TooLarge, match="too many points tie"):
+        run(dynamics, Z, tie_tolerance=0.5)

@@ -1,0 +1,145 @@
+"""What a cloud is refused for, by name, and what is done to it before it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from clouds import Floats, bundled, run, since
+
+from service.clouds.dynamics import Dynamics, Limits, Parameters
+from service.clouds.points import merge, prepare
+from service.errors import InvalidInput, TooLarge
+
+SQUARE = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+
+
+@pytest.fixture(scope="module")
+def dynamics() -> Dynamics:
+    return bundled()
+
+
+def at(row: int, column: int, value: float) -> Floats:
+    points = SQUARE.copy()
+    points[row, column] = value
+    return points
+
+
+@pytest.mark.parametrize(
+    ("points", "place", "words"),
+    [
+        (np.zeros((0, 2)), "points", "points is empty"),
+        (np.zeros((3, 0)), "points", "points is empty"),
+        (np.ones(3), "points", "points has 1 axes, expected 2"),
+        (at(2, 1, np.nan), "points[2][1]", "points[2][1] is nan, not a finite number"),
+        (at(3, 0, -np.inf), "points[3][0]", "points[3][0] is -inf, not a finite number"),
+        (at(1, 1, 0.0), "points[1]", "points[1] is zero"),
+        (
+            np.array([[1e-300, 0], [1e200, 0]]),
+            "points[0]",
+            "points[0] has entries too small beside those of others",
+        ),
+    ],
+)
+def test_cloud_refuses_points_by_place(dynamics: Dynamics, points: Floats, place: str, words: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        dynamics.start(points)
+    assert refused.value.param == place
+    assert refused.value.message.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        (np.eye(3), "A is 3 x 3, expected 2 x 2"),
+        (np.ones((2, 3)), "A is 2 x 3, expected 2 x 2"),
+        (np.ones(4), "A is 4, expected 2 x 2"),
+        ([[1.0, np.nan], [0.0, 1.0]], "A has entries that are not finite numbers"),
+        ([[1.0, 0.5], [0.4, 1.0]], "A is not symmetric: A[0][1] differs from A[1][0]"),
+        ([[1.0, 2.0], [2.0, 1.0]], "A is not positive definite"),
+        ([[1.0, 1.0], [1.0, 1.0]], "A is not positive definite"),
+        ([[0.0, 0.0], [0.0, 0.0]], "A is not positive definite: it is zero"),
+        ([[-1.0, 0.0], [0.0, -1.0]], "A is not positive definite"),
+    ],
+)
+def test_cloud_refuses_forms_by_name(dynamics: Dynamics, form: Any, words: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        dynamics.start(SQUARE, Parameters(A=np.asarray(form)))
+    assert refused.value.param == "A"
+    assert refused.value.message.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("alpha", 0.0), ("alpha", -1.0), ("alpha", np.nan), ("alpha", np.inf), ("tolerance", -1e-9),
+     ("tie_tolerance", 1.0), ("tie_tolerance", np.nan), ("max_layers", 0), ("trajectory_every", 0),
+     ("stop", "soon")],
+)  # fmt: skip
+def test_dynamics_refuses_parameters_by_name(dynamics: Dynamics, field: str, value: Any) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        dynamics.start(SQUARE, Parameters(**{field: value}))
+    assert refused.value.param == field
+    assert refused.value.message.startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("shape", "parameters", "limits", "words"),
+    [
+        ((5, 2), Parameters(), Limits(max_points=4), "points has 5 rows, the limit is 4"),
+        ((5, 4), Parameters(), Limits(max_dimension=3), "points have 4 coordinates, the limit is 3"),
+        ((5, 4), Parameters(max_layers=11), Limits(max_layers=10), "max_layers is 11, the limit is 10"),
+        ((1000, 4), Parameters(), Limits(max_bytes=2**20), "1000 points in 4 dimensions need"),
+        (
+            (1000, 200),
+            Parameters(stop="never", include=frozenset({"trajectory"}), max_layers=5000),
+            Limits(),
+            "a trajectory of 5001 layers of 1000 points needs more than",
+        ),
+    ],
+)
+def test_dynamics_refuses_what_is_over_a_limit_before_it_starts(
+    dynamics: Dynamics, shape: tuple[int, int], parameters: Parameters, limits: Limits, words: str
+) -> None:
+    limited = Dynamics(dynamics.session, limits)
+    with pytest.raises(TooLarge) as refused:
+        limited.start(np.ones(shape), parameters)
+    assert refused.value.message.startswith(words)
+
+
+@pytest.mark.parametrize("small", [1e-10, 1e-100, 5e-324])
+def test_dynamics_takes_points_of_very_different_lengths(dynamics: Dynamics, small: float) -> None:
+    result = run(dynamics, at(0, 0, small))
+    assert result.status == "certified"
+    assert result.limits.tolist()[1:] == SQUARE.tolist()[1:]
+    assert since(result).tolist() == [0, 0, 0, 0]
+
+
+def test_dynamics_takes_forms_of_any_condition_that_double_precision_holds(dynamics: Dynamics) -> None:
+    result = run(dynamics, SQUARE, A=np.diag([1.0, 1e-13]))
+    assert result.status == "certified"
+    assert since(result).tolist() == [0, 0, 0, 0]
+
+
+def test_merge_joins_equal_rows_in_order_and_no_others() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.integers(-4, 5, (500, 2)).astype(np.float64)
+    first, place = merge(points)
+    np.testing.assert_array_equal(points[first][place], points)
+    assert len(first) == len(np.unique(points, axis=0))
+    assert (np.diff(first) > 0).all()
+    assert [int(np.flatnonzero((points == points[i]).all(axis=1))[0]) for i in first] == first.tolist()
+
+
+def test_merge_keeps_neighbouring_floats_apart_and_joins_the_two_zeros() -> None:
+    near = np.array([[1.0, 2.0], [np.nextafter(1.0, 2.0), 2.0], [1.0, 2.0]])
+    assert merge(near)[1].tolist() == [0, 1, 0]
+    zeros = np.array([[0.0, 1.0], [-0.0, 1.0]])
+    assert prepare(zeros, None).counts.tolist() == [2]
+
+
+def test_cloud_scales_by_a_power_of_two_and_restores_to_the_bit() -> None:
+    points = np.random.default_rng(1).standard_normal((50, 3)) * 1e-310
+    cloud = prepare(points, None)
+    assert 0.5 <= np.abs(cloud.points).max() < 1
+    np.testing.assert_array_equal(cloud.restore(cloud.points)[cloud.place], points)

@@ -1,0 +1,294 @@
+"""The batcher on fakes: what runs together, what is refused, who is dropped, what a failure costs whom."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from service.engine.batching import Batcher, BatchReport
+from service.errors import InvalidInput, NotReady, Overloaded
+
+
+class Doubler:
+    """Doubles numbers, and remembers what came together. Waits for `gate` before each run."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[Any, list[Any]]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Event()
+
+    def __call__(self, key: Any, items: Sequence[Any]) -> list[Any]:
+        self.entered.set()
+        assert self.gate.wait(10)
+        self.batches.append((key, list(items)))
+        for item in items:
+            if item == "broken":
+                raise InvalidInput("this one is broken")
+            if item == "fatal":
+                raise SystemExit
+        return [item * 2 for item in items]
+
+
+def run(work: Any) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 20))
+
+
+def make(doubler: Doubler, **options: Any) -> Batcher[Any, Any]:
+    batcher: Batcher[Any, Any] = Batcher(doubler, **{"budget": 1000, "bound": 10_000, **options})
+    batcher.start()
+    return batcher
+
+
+async def hold(doubler: Doubler, batcher: Batcher[Any, Any]) -> asyncio.Task[Any]:
+    """Occupy the runner, so that what is submitted next waits."""
+    doubler.gate.clear()
+    doubler.entered.clear()
+    task = asyncio.create_task(batcher.submit("hold", [(0, 1)]))
+    await asyncio.to_thread(doubler.entered.wait, 5)
+    return task
+
+
+def test_batcher_gives_results_in_the_order_of_the_items() -> None:
+    async def work() -> None:
+        batcher = make(Doubler())
+        items = [
+            (n, size) for n, size in zip(range(50), random.Random(1).sample(range(1, 999), 50), strict=True)
+        ]
+        assert await batcher.submit("k", items) == [2 * n for n in range(50)]
+        assert await batcher.submit("k", []) == []
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_runs_what_waits_together_when_the_runner_is_free() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler)
+        held = await hold(doubler, batcher)
+        calls = [asyncio.create_task(batcher.submit("k", [(n, 10)])) for n in range(5)]
+        await asyncio.sleep(0.01)
+        assert batcher.depth == 5
+        doubler.gate.set()
+        assert await asyncio.gather(*calls) == [[0], [2], [4], [6], [8]]
+        await held
+        assert doubler.batches == [("hold", [0]), ("k", [0, 1, 2, 3, 4])]
+        assert batcher.depth == 0
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_keeps_keys_and_lengths_apart() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler)
+        held = await hold(doubler, batcher)
+        sizes = {"short": 5, "alike": 60, "long": 500, "longer": 400}
+        calls = [asyncio.create_task(batcher.submit("k", [(name, size)])) for name, size in sizes.items()]
+        calls.append(asyncio.create_task(batcher.submit("other", [("o", 5)])))
+        await asyncio.sleep(0.01)
+        doubler.gate.set()
+        await asyncio.gather(*calls, held)
+        together = [(key, set(items)) for key, items in doubler.batches[1:]]
+        assert together == [("k", {"short", "alike"}), ("k", {"long", "longer"}), ("other", {"o"})]
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_stays_within_its_budget_of_padded_tokens() -> None:
+    async def work() -> None:
+        reports: list[BatchReport] = []
+        doubler = Doubler()
+        batcher = make(doubler, budget=100, report=reports.append)
+        held = await hold(doubler, batcher)
+        call = asyncio.create_task(batcher.submit("k", [(n, 30) for n in range(7)]))
+        await asyncio.sleep(0.01)
+        doubler.gate.set()
+        assert await call == [0, 2, 4, 6, 8, 10, 12]
+        await held
+        assert [len(items) for _, items in doubler.batches[1:]] == [3, 3, 1]
+        assert [report.tokens for report in reports[1:]] == [90, 90, 30]
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_runs_an_item_over_the_budget_alone() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler, budget=10)
+        assert await batcher.submit("k", [(1, 500), (2, 500)]) == [2, 4]
+        assert doubler.batches == [("k", [1]), ("k", [2])]
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_lets_a_call_of_one_into_the_next_run_beside_a_call_of_a_thousand() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler, budget=100, bound=100_000)
+        held = await hold(doubler, batcher)
+        big = asyncio.create_task(batcher.submit("k", [(n, 10) for n in range(1000)]))
+        await asyncio.sleep(0.01)
+        singles = [asyncio.create_task(batcher.submit("k", [(10_000 + n, 10)])) for n in range(4)]
+        await asyncio.sleep(0.01)
+        doubler.gate.set()
+        assert await asyncio.gather(*singles) == [[20_000], [20_002], [20_004], [20_006]]
+        assert len(await big) == 1000
+        await held
+        assert {10_000, 10_001, 10_002, 10_003} < set(doubler.batches[1][1])
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_gives_waiting_keys_their_turn_under_steady_load() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler, budget=10)
+        held = await hold(doubler, batcher)
+        steady = [asyncio.create_task(batcher.submit("a", [(n, 10)])) for n in range(20)]
+        await asyncio.sleep(0.01)
+        other = asyncio.create_task(batcher.submit("b", [(99, 10)]))
+        await asyncio.sleep(0.01)
+        doubler.gate.set()
+        await asyncio.gather(*steady, other, held)
+        keys = [key for key, _ in doubler.batches]
+        assert keys.index("b") == 21  # first come, first served: after the twenty that waited already
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_finds_the_broken_item_and_its_neighbours_get_their_results() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler)
+        held = await hold(doubler, batcher)
+        calls = [asyncio.create_task(batcher.submit("k", [(item, 5)])) for item in (1, "broken", 3)]
+        await asyncio.sleep(0.01)
+        doubler.gate.set()
+        first, broken, third = await asyncio.gather(*calls)
+        await held
+        assert (first, third) == ([2], [6])
+        assert isinstance(broken[0], InvalidInput)
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_never_runs_a_cancelled_call() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler)
+        held = await hold(doubler, batcher)
+        calls = [asyncio.create_task(batcher.submit("k", [(n, 5)])) for n in range(4)]
+        await asyncio.sleep(0.01)
+        calls[0].cancel()
+        calls[2].cancel()
+        await asyncio.sleep(0.01)
+        doubler.gate.set()
+        await held
+        assert [await calls[1], await calls[3]] == [[2], [6]]
+        assert doubler.batches[1] == ("k", [1, 3])
+        assert batcher.depth == 0
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_refuses_what_is_over_its_bound_but_never_when_it_is_empty() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler, bound=50)
+        assert await batcher.submit("k", [(1, 60)]) == [2]
+        held = await hold(doubler, batcher)
+        waits = asyncio.create_task(batcher.submit("k", [(1, 40)]))
+        await asyncio.sleep(0.01)
+        with pytest.raises(Overloaded):
+            await batcher.submit("k", [(1, 11)])
+        doubler.gate.set()
+        assert await waits == [2]
+        await held
+        assert await batcher.submit("k", [(1, 11)]) == [2]
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_whose_runner_dies_fails_all_who_wait_and_all_who_come_later() -> None:
+    async def work() -> None:
+        told = asyncio.Event()
+        doubler = Doubler()
+        batcher = make(doubler, failed=told.set)
+        assert batcher.healthy()
+        held = await hold(doubler, batcher)
+        doomed = asyncio.create_task(batcher.submit("a", [("fatal", 5)]))
+        await asyncio.sleep(0.01)
+        waits = asyncio.create_task(batcher.submit("b", [(1, 5)]))
+        await asyncio.sleep(0.01)
+        doubler.gate.set()
+        await held
+        results = await asyncio.gather(doomed, waits, return_exceptions=True)
+        assert [type(result) for result in results] == [NotReady, NotReady]
+        await asyncio.wait_for(told.wait(), 5)
+        assert not batcher.healthy()
+        with pytest.raises(NotReady):
+            await batcher.submit("k", [(1, 5)])
+
+    run(work())
+
+
+def test_batcher_that_is_stuck_does_not_look_healthy() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler)
+        held = await hold(doubler, batcher)
+        await asyncio.sleep(0.05)
+        assert not batcher.healthy(stuck_after_s=0.02)
+        assert batcher.healthy(stuck_after_s=60)
+        doubler.gate.set()
+        await held
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_serves_a_thousand_mixed_callers_with_random_cancellations_rightly() -> None:
+    async def work() -> None:
+        chance = random.Random(7)
+        doubler = Doubler()
+        batcher = make(doubler, budget=2000, bound=10**9)
+        wanted: list[list[int]] = []
+        calls = []
+        for n in range(1000):
+            items = [n * 100 + k for k in range(chance.choice([1, 1, 1, 2, 7, 40]))]
+            wanted.append([2 * item for item in items])
+            sized = [(item, chance.choice([3, 20, 90, 700])) for item in items]
+            calls.append(asyncio.create_task(batcher.submit(chance.choice("abc"), sized)))
+            if chance.random() < 0.1:
+                await asyncio.sleep(0)
+        left = set(chance.sample(range(1000), 300))
+        for n in left:
+            await asyncio.sleep(0)
+            calls[n].cancel()
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        for n, result in enumerate(found):
+            if isinstance(result, asyncio.CancelledError):
+                assert n in left
+            else:
+                assert result == wanted[n]
+        assert sum(not isinstance(result, asyncio.CancelledError) for result in found) >= 700
+        assert batcher.depth == 0
+        batcher.stop()
+
+    run(work())

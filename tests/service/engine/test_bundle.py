@@ -1,0 +1,100 @@
+"""Reading bundles: a whole one is read whole, a broken one is refused by the name of its field."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bundles import write_folder
+
+from service.engine.bundle import find_bundles, read_bundle
+from service.engine.registry import settle_default
+from service.errors import BundleError
+from service.settings import Settings
+
+
+def test_bundle_is_read_whole(tmp_path: Path) -> None:
+    bundle = read_bundle(write_folder(tmp_path / "tiny", alpha=1.5))
+    assert (bundle.name, bundle.kind, bundle.model, bundle.words) == ("tiny", "dynamics", b"graph", None)
+    assert bundle.card["alpha"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"model": b"another graph"}, "model_sha256"),
+        ({"format": 1}, "format"),
+        ({"kind": "regression"}, "kind"),
+        ({"name": "other"}, "name"),
+        ({"licence": None}, "licence"),
+        ({"description": 7}, "description"),
+        ({"kind": "sentiment"}, "words.json"),
+    ],
+)
+def test_bundle_that_breaks_the_contract_is_refused_by_field(
+    tmp_path: Path, changes: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(BundleError) as refused:
+        read_bundle(write_folder(tmp_path / "tiny", **changes))
+    assert refused.value.param == field
+    assert "tiny" in refused.value.message
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"\xff\xfe"])
+def test_bundle_card_that_is_no_object_is_refused(tmp_path: Path, text: bytes) -> None:
+    folder = write_folder(tmp_path / "tiny")
+    (folder / "card.json").write_bytes(text)
+    with pytest.raises(BundleError, match=r"tiny/card\.json is not"):
+        read_bundle(folder)
+
+
+def test_bundle_without_a_graph_is_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "tiny")
+    (folder / "model.onnx").unlink()
+    with pytest.raises(BundleError, match=r"tiny/model\.onnx cannot be read"):
+        read_bundle(folder)
+
+
+def test_bundle_version_changes_with_any_of_its_files(tmp_path: Path) -> None:
+    first = read_bundle(write_folder(tmp_path / "a" / "tiny"))
+    same = read_bundle(write_folder(tmp_path / "b" / "tiny"))
+    other = read_bundle(write_folder(tmp_path / "c" / "tiny", description="something else"))
+    assert first.version == same.version
+    assert first.version != other.version
+
+
+def test_find_bundles_skips_what_is_hidden_or_still_being_written(tmp_path: Path) -> None:
+    write_folder(tmp_path / "b")
+    write_folder(tmp_path / "a")
+    write_folder(tmp_path / ".new")
+    (tmp_path / "half").mkdir()
+    assert list(find_bundles([tmp_path])) == ["a", "b"]
+
+
+def test_find_bundles_lets_ones_own_replace_the_bundled_one_of_its_name(tmp_path: Path) -> None:
+    for folder, name in (("bundled", "a"), ("bundled", "b"), ("own", "b"), ("own", "c")):
+        write_folder(tmp_path / folder / name, name=name)
+    found = find_bundles([tmp_path / "bundled", tmp_path / "own"])
+    assert {name: path.parent.name for name, path in found.items()} == {
+        "a": "bundled",
+        "b": "own",
+        "c": "own",
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "named", "default"),
+    [
+        ({}, "", "sentiment"),
+        ({"mine": "sentiment", "chords": "sequences"}, "", "mine"),
+        ({"mine": "sentiment", "other": "sentiment"}, "", "sentiment"),
+        ({"mine": "sentiment"}, "sentiment", "sentiment"),
+        ({"mine": "sentiment", "broken": "verse"}, "", "mine"),
+    ],
+)
+def test_settle_default_takes_the_named_or_the_only_own_model(
+    tmp_path: Path, own: dict[str, str], named: str, default: str
+) -> None:
+    for name, kind in own.items():
+        write_folder(tmp_path / name, name=name, kind=kind)
+    settings = Settings(models_dir=tmp_path, default_model=named)
+    assert settle_default(settings).default_model == default

@@ -1,0 +1,108 @@
+"""Models by name: each bundle is loaded, kept, replaced and refused alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bundles import write_folder
+
+from service.engine.bundle import Bundle
+from service.engine.registry import Registry
+
+
+def load(bundle: Bundle) -> str:
+    """A loader that reads its card as a careless one does."""
+    return f"{bundle.name} of {int(bundle.card.get('max_length', 8))}"
+
+
+def registry_of(folder: Path) -> Registry:
+    registry = Registry([folder], {"dynamics": load})
+    registry.refresh()
+    return registry
+
+
+def edit_card(folder: Path, **changes: Any) -> None:
+    card = json.loads((folder / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps(card | changes))
+
+
+def replace_by_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+BREAKS: dict[str, Callable[[Path], object]] = {
+    "max_length that is a word": lambda folder: edit_card(folder, max_length="many"),
+    "card of brackets": lambda folder: (folder / "card.json").write_text("[" * 200_000),
+    "card that no answer can show": lambda folder: edit_card(folder, figures="\ud800"),
+    "card that is too deep to show": lambda folder: edit_card(
+        folder, figures=json.loads("[" * 254 + "]" * 254)
+    ),
+    "card of 50 MB": lambda folder: edit_card(folder, figures="x" * 50_000_000),
+    "card that is a pipe": lambda folder: replace_by_pipe(folder / "card.json"),
+    "graph that is a pipe": lambda folder: replace_by_pipe(folder / "model.onnx"),
+    "card that is a folder": lambda folder: [
+        (folder / "card.json").unlink(),
+        (folder / "card.json").mkdir(),
+    ],
+    "card that points at itself": lambda folder: [
+        (folder / "card.json").unlink(),
+        (folder / "card.json").symlink_to("card.json"),
+    ],
+    "no graph": lambda folder: (folder / "model.onnx").unlink(),
+    "kind without a loader": lambda folder: edit_card(folder, kind="sequences"),
+}
+
+
+@pytest.mark.parametrize("damage", BREAKS)
+def test_bundle_fails_alone_by_name_at_the_start_and_at_a_reload(tmp_path: Path, damage: str) -> None:
+    write_folder(tmp_path / "sound", name="sound")
+    BREAKS[damage](write_folder(tmp_path / "broken", name="broken"))
+    registry = registry_of(tmp_path)
+    assert list(registry.entries) == ["sound"]
+    assert list(registry.refused) == ["broken"]
+    assert "broken" in registry.refused["broken"]
+    shutil.rmtree(tmp_path / "broken")
+    write_folder(tmp_path / "broken", name="broken")
+    assert registry.refresh()
+    assert (list(registry.entries), dict(registry.refused)) == (["broken", "sound"], {})
+    BREAKS[damage](tmp_path / "broken")
+    assert registry.refresh()
+    assert registry.entries["broken"].model == "broken of 8"  # what was served stays
+    assert list(registry.refused) == ["broken"]
+
+
+def test_refusals_say_what_is_wrong_in_one_line(tmp_path: Path) -> None:
+    for name in ("card of 50 MB", "card that is a pipe", "max_length that is a word"):
+        BREAKS[name](write_folder(tmp_path / name, name=name))
+    refused = registry_of(tmp_path).refused
+    assert refused["card of 50 MB"] == "card of 50 MB/card.json has 50.0 MB; at most 1.0 MB are read"
+    assert refused["card that is a pipe"] == "card that is a pipe/card.json is not a regular file"
+    assert refused["max_length that is a word"].startswith(
+        "max_length that is a word cannot be loaded: ValueError: invalid literal"
+    )
+
+
+def test_unchanged_bundle_is_not_loaded_again(tmp_path: Path) -> None:
+    write_folder(tmp_path / "a", name="a")
+    loaded: list[str] = []
+    registry = Registry([tmp_path], {"dynamics": lambda bundle: loaded.append(bundle.name)})
+    assert registry.refresh()
+    os.utime(tmp_path / "a" / "card.json")  # touched, and still the same
+    assert not registry.refresh()
+    assert loaded == ["a"]
+
+
+def test_missing_model_is_told_with_the_reason(tmp_path: Path) -> None:
+    write_folder(tmp_path / "a", name="a")
+    write_folder(tmp_path / "b", name="b", licence=None)
+    registry = registry_of(tmp_path)
+    assert registry.why_missing("a") is None
+    assert registry.why_missing("b") == "the model b was refused: b: card.json needs licence (str)"
+    assert registry.why_missing("c") == "there is no model c"

@@ -1,0 +1,67 @@
+"""The runtime: arrays in, arrays out, and every failure of ONNX Runtime as one of ours."""
+
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from service.engine.runtime import _IDENTITY, CUDA, Runtime, TensorSpec, choose_provider, ort_errors
+from service.errors import BundleError, ConfigurationError, InferenceError
+
+HAS_CUDA = CUDA in ort.get_available_providers()
+
+
+def test_session_runs_what_is_asked() -> None:
+    session = Runtime("cpu").open(_IDENTITY)
+    (y,) = session.run({"x": np.float32([1, 2])}, ["y"])
+    assert y.tolist() == [1, 2]
+    assert session.inputs == (TensorSpec("x", "float", (None,)),)
+    assert session.provider == "cpu"
+
+
+@pytest.mark.parametrize(
+    "feeds", [{}, {"x": np.zeros(2)}, {"x": np.zeros((1, 1), np.float32)}, {"z": np.zeros(1)}]
+)
+def test_session_failure_becomes_ours(feeds: dict[str, np.ndarray]) -> None:
+    session = Runtime("cpu").open(_IDENTITY)
+    with pytest.raises(InferenceError):
+        session.run(feeds, ["y"])
+
+
+def test_runtime_refuses_a_damaged_graph() -> None:
+    with pytest.raises(BundleError) as refused:
+        Runtime("cpu").open(_IDENTITY[:-9])
+    assert refused.value.param == "model.onnx"
+
+
+def test_every_exception_of_onnxruntime_has_a_counterpart() -> None:
+    state = ort.capi.onnxruntime_pybind11_state
+    theirs = {e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)}
+    assert theirs
+    assert theirs <= set(ort_errors())
+
+
+@pytest.mark.skipif(HAS_CUDA, reason="this onnxruntime has CUDA")
+def test_provider_cuda_without_cuda_is_an_error_and_auto_is_not() -> None:
+    with pytest.raises(ConfigurationError, match="no CUDA provider"):
+        choose_provider("cuda")
+    assert choose_provider("auto") == "cpu"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_CUDA, reason="no CUDA provider")
+def test_provider_cuda_really_runs_on_the_device() -> None:
+    session = Runtime("cuda").open(_IDENTITY)
+    assert session.provider == "cuda"
+    assert session.run({"x": np.float32([3])}, ["y"])[0].tolist() == [3]
+
+
+def test_service_never_loads_torch() -> None:
+    script = (
+        "import sys, service.app, service.cli;"
+        "print(sorted({'torch', 'onnx', 'onnxscript', 'model_export'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,29 @@
+"""One server for all tests of routes, with limits that are easily reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from bundles import write_models
+from server import Server, serving
+
+
+@pytest.fixture(scope="package")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="package")
+def server(models: Path) -> Iterator[Server]:
+    limits = {"max_text_chars": 400, "max_client_batch_size": 8, "max_points": 300_000, "max_dimension": 4}
+    with serving(models, default_model="tiny", payload_limit_mb=40, max_layers=500, **limits) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def client(server: Server) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client

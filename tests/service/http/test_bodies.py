@@ -1,0 +1,82 @@
+"""Bodies that lie about themselves, and what is not HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import httpx
+from refusals import JSON, refusal
+from server import Server
+
+
+def raw(server: Server, request: bytes) -> bytes:
+    """Send bytes as they are, and read until the server closes or has answered."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    return answer
+
+
+def test_body_over_the_limit_is_refused_before_it_is_sent(server: Server) -> None:
+    head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(head + b"content-length: 999999999999\r\nexpect: 100-continue\r\n\r\n")
+        answer = b""
+        while b"PAYLOAD_LIMIT_MB" not in answer:
+            piece = connection.recv(65536)
+            assert piece, answer
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_chunked_body_over_the_limit_is_refused_while_it_comes(server: Server) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(50):
+            yield b" " * 1_000_000
+
+    with server.client() as client:
+        assert refusal(client.post("/classify", content=pieces(), headers=JSON)) == (413, "too_large", None)
+        assert client.get("/health").status_code == 200
+
+
+def test_expect_100_continue_is_answered(server: Server) -> None:
+    body = b'{"input": "superb"}'
+    head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\n"
+    head += b"content-type: application/json\r\nconnection: close\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(head + b"content-length: %d\r\nexpect: 100-continue\r\n\r\n" % len(body))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(body)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_what_is_not_http_is_refused_in_the_one_shape(server: Server) -> None:
+    answer = raw(server, b"NONSENSE\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "malformed_input"
+
+
+def test_body_that_ends_early_leaves_nothing_behind(server: Server) -> None:
+    for _ in range(20):
+        head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        head += b"content-length: 500\r\n\r\n"
+        raw(server, head + b'{"input": "good')
+    with server.client() as client:
+        metrics = client.get("/metrics").text
+        assert client.post("/classify", json={"input": "superb"}).status_code == 200
+    assert 'route="/classify",status="499"' in metrics
+
+
+def test_no_text_of_a_user_is_logged(server: Server, client: httpx.Client) -> None:
+    secret = "xyzzyplugh"
+    client.post("/classify", json={"input": secret})
+    client.post("/classify", json={"input": [secret], secret: 1})
+    client.post("/classify", content=f'{{"input": "{secret}'.encode(), headers=JSON)
+    client.get(f"/{secret}")
+    client.post(f"/dynamics?{secret}=1", json={"points": [[1, 1]]})
+    assert secret not in server.output

@@ -1,0 +1,191 @@
+"""What the bodies of callers may take together, and that hostile ones leave no trace in memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+from bundles import write_models, write_sentiment
+from server import Server, eventually, serving
+from wire import NPY, announce, chunked, connect, read_status, whole
+
+MB = 1_000_000
+HELD = "hardmax_request_body_bytes"
+GIVEN_BACK_S = 1.0  # the patrol that gives memory back goes round twenty times
+
+
+def gauge(client: httpx.Client, name: str) -> float:
+    (value,) = re.findall(rf"^{name} (\S+)$", client.get("/metrics").text, re.MULTILINE)
+    return float(value)
+
+
+def test_bodies_together_are_bounded_while_they_arrive(tmp_path: Path) -> None:
+    write_sentiment(tmp_path)
+    text = b'{"input": "superb"' + b" " * 600_000 + b"}"
+    with (
+        serving(tmp_path, default_model="tiny", payload_limit_mb=1, payload_total_mb=1.5) as server,
+        server.client() as client,
+        connect(server.port) as first,
+    ):
+        first.sendall(announce(MB) + b" " * 950_000)
+        eventually(lambda: gauge(client, HELD) == 950_000)
+        for request in (whole(text), chunked(text)):  # refused as soon as it is too much
+            with connect(server.port) as other:
+                other.sendall(request)
+                assert read_status(other) == 429
+        with connect(server.port) as large:  # will never have room, so coming back would not help
+            large.sendall(announce(MB + 1))
+            assert read_status(large) == 413
+        assert client.post("/classify", json={"input": "superb"}).status_code == 200
+        first.sendall(b" " * 50_000)
+        assert read_status(first) == 400
+        for request in (whole(text), chunked(text)):
+            with connect(server.port) as later:
+                later.sendall(request)
+                assert read_status(later) == 200
+        eventually(lambda: gauge(client, HELD) == 0)
+
+
+def test_body_that_is_announced_and_not_sent_takes_no_room_and_no_place(tmp_path: Path) -> None:
+    write_sentiment(tmp_path)
+    limits = {"payload_limit_mb": 1, "payload_total_mb": 1, "max_concurrent_requests": 2}
+    with (
+        serving(tmp_path, default_model="tiny", **limits) as server,
+        server.client() as client,
+        ExitStack() as silent,
+    ):
+        for _ in range(8):
+            silent.enter_context(connect(server.port)).sendall(announce(MB) + b"{")
+        time.sleep(0.5)
+        assert gauge(client, "hardmax_requests_in_flight") == 0
+        assert client.post("/classify", json={"input": "superb"}).status_code == 200
+
+
+def test_room_for_a_body_is_given_back_when_its_caller_leaves(tmp_path: Path) -> None:
+    write_sentiment(tmp_path)
+    limits = {"payload_limit_mb": 1, "payload_total_mb": 1}
+    with serving(tmp_path, default_model="tiny", **limits) as server, server.client() as client:
+        for begun in (announce(MB) + b" " * 900_000, chunked(b" " * 900_000)[:-5]):
+            with connect(server.port) as caller:
+                caller.sendall(begun)
+                eventually(lambda: gauge(client, HELD) > 800_000)
+            eventually(lambda: gauge(client, HELD) == 0)
+
+
+def test_answer_that_has_no_room_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    models = write_models(tmp_path)
+    points = np.random.default_rng(0).normal(size=(2000, 2)).tolist()
+    whole_way = {"points": points, "stop": "never", "max_layers": 60, "include": ["trajectory"]}  # 5 MB
+    limits = {"payload_limit_mb": 2, "payload_total_mb": 2}
+    with serving(models, default_model="tiny", **limits) as server, server.client() as client:
+        refused = client.post("/dynamics", json=whole_way)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (413, "too_large")
+        assert "PAYLOAD_TOTAL_MB" in refused.json()["error"]["message"]
+        huge = {**whole_way, "max_layers": 500}  # refused before the work
+        began = time.perf_counter()
+        assert client.post("/dynamics", json=huge).status_code == 413
+        assert time.perf_counter() - began < 5
+        lines = client.post("/dynamics", json=whole_way, headers={"accept": "application/x-ndjson"}).text
+        assert json.loads(lines.splitlines()[-1])["error"]["type"] == "too_large"
+        eventually(lambda: gauge(client, HELD) == 0)
+        short = client.post("/dynamics", json={**whole_way, "trajectory_every": 20})
+        assert short.json()["trajectory"]["layers"] == [0, 20, 40, 60]
+        eventually(lambda: gauge(client, HELD) == 0)
+
+
+LONG = b"a" * 1_900_000
+ROWS = b"[1.5,2.5]," * 150_000
+DEEP = b"[" * 900_000 + b"]" * 900_000
+NAMES = b",".join(b'"n%d":0' % number for number in range(120_000))
+
+
+def cloud(points: bytes) -> bytes:
+    return whole(b'{"points": ' + points + b"}", "/dynamics")
+
+
+HOSTILE = {  # of two megabytes each, which is all that the server takes
+    "announces too much": (announce(60 * MB), 413),
+    "sends too much": (whole(b" " * 3 * MB), 413),
+    "sends too much in chunks": (chunked(b" " * 3 * MB), 413),
+    "no JSON": (whole(b"\0" + LONG), 400),
+    "a text without end": (whole(b'{"input": "' + LONG), 400),
+    "more after the end": (whole(b'{"input": "a"}' + LONG), 400),
+    "deep arrays": (whole(b'{"input": ' + DEEP + b"}"), 400),
+    "deep objects": (whole(b'{"a":' * 300_000 + b"1" + b"}" * 300_000), 400),
+    "lone surrogate": (whole(b'{"input": "' + LONG + b'\\ud800"}'), 400),
+    "no UTF-8": (whole(b'{"input": "' + LONG + b'\xff"}'), 400),
+    "UTF-16": (whole(('{"input": "' + "a" * 900_000 + '"}').encode("utf-16")), 400),
+    "an endless number": (whole(b'{"input": ' + b"9" * 1_900_000 + b"}"), 400),
+    "numbers for texts": (whole(b'{"input": [' + b"1," * 900_000 + b"1]}"), 422),
+    "too many texts": (whole(b'{"input": [' + b'"a",' * 400_000 + b'"a"]}'), 413),
+    "too long a text": (whole(b'{"input": "' + LONG + b'"}'), 413),
+    "unknown names": (whole(b"{" + NAMES + b"}"), 422),
+    "NaN after many rows": (cloud(b"[" + ROWS + b"[1,NaN]]"), 422),
+    "1e400 after many rows": (cloud(b"[" + ROWS + b"[1,1e400]]"), 422),
+    "a short row after many": (cloud(b"[" + ROWS + b"[1]]"), 422),
+    "a broken row after many": (cloud(b"[" + ROWS + b"[1,]]"), 400),
+    "points in deep arrays": (cloud(DEEP), 413),
+    "points twice": (cloud(b"[" + ROWS + b'[1,2]], "points": [[1,2]]'), 422),
+    "points that are a text": (cloud(b'"' + LONG + b'"'), 422),
+    "an npy header that lies": (whole(b"\x93NUMPY\x01\x00\xff\xff" + LONG, "/dynamics", NPY), 400),
+    "a wish that is a text": (whole(b'{"leaders": "' + LONG + b'"}', "/control"), 422),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    models = write_models(tmp_path_factory.mktemp("models"))
+    limits = {"payload_limit_mb": 2, "request_timeout_s": 1, "max_concurrent_requests": 1000}
+    with serving(models, default_model="tiny", log_level="error", **limits) as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_body_is_refused_in_the_one_shape(server: Server, name: str) -> None:
+    request, status = HOSTILE[name]
+    with connect(server.port) as caller:
+        caller.sendall(request)
+        assert read_status(caller) == status
+
+
+def attack(server: Server) -> None:
+    """Everything hostile, and bodies that never end: 170 MB."""
+    for request, _ in HOSTILE.values():
+        with connect(server.port) as caller:
+            caller.sendall(request)
+            read_status(caller)
+    slow = [connect(server.port) for _ in range(60)]
+    for caller in slow:
+        caller.sendall(announce(2 * MB) + LONG)
+    assert {read_status(caller) for caller in slow} == {504}
+    for caller in slow:
+        caller.close()
+
+
+def test_hostile_bodies_leave_no_trace_in_memory(server: Server) -> None:
+    """After the first attacks, which start threads and their heaps, one more leaves nothing: not one body."""
+    process = psutil.Process(server.process.pid)
+    with server.client() as client:
+        assert client.post("/classify", json={"input": "superb"}).status_code == 200
+        files = process.num_fds()
+
+        def attack_leaves() -> tuple[int, int]:
+            memory, threads = process.memory_info().rss, process.num_threads()
+            attack(server)
+            eventually(lambda: gauge(client, HELD) == 0)
+            time.sleep(GIVEN_BACK_S)
+            return process.memory_info().rss - memory, process.num_threads() - threads
+
+        attacks = (attack_leaves() for _ in range(12))
+        assert any(memory < MB and threads <= 0 for memory, threads in attacks), "it grows with every attack"
+        eventually(lambda: process.num_fds() <= files)
+        eventually(lambda: gauge(client, "hardmax_requests_in_flight") == 0)
+        assert client.post("/classify", json={"input": "superb"}).json()["data"][0]["label"] == "positive"

@@ -1,0 +1,161 @@
+"""POST /dynamics over a socket: answers by value, refusals by status, type and place."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from clouds import TRIANGLE as CLOUD
+from refusals import JSON, refusal
+
+TRIANGLE = CLOUD.tolist()
+
+
+def test_dynamics_answers_the_papers_triangle(client: httpx.Client) -> None:
+    answer = client.post("/dynamics", json={"points": TRIANGLE, "alpha": 0.5}).json()
+    assert (answer["n"], answer["d"], answer["alpha"], answer["status"]) == (9, 2, 0.5, "certified")
+    assert [leader["index"] for leader in answer["leaders"]] == [0, 1, 2]
+    assert [leader["point"] for leader in answer["leaders"]] == [[1, 1], [0.5, -0.5], [-1, -1]]
+    assert len(answer["assignment"]) == 9
+    assert sum(cluster["size"] for cluster in answer["clusters"]) == 9
+    assert set(answer) & {"limits", "trajectory", "polytope"} == set()
+
+
+def test_dynamics_includes_what_it_is_asked_for(client: httpx.Client) -> None:
+    body = {
+        "points": TRIANGLE, "alpha": 0.5, "stop": "never", "max_layers": 4, "trajectory_every": 2,
+        "include": ["limits", "trajectory", "polytope"],
+    }  # fmt: skip
+    answer = client.post("/dynamics", json=body).json()
+    assert answer["layers"] == 4
+    assert "assignment" not in answer
+    assert sorted(answer["polytope"]["vertices"]) == [0, 1, 2]
+    assert answer["trajectory"]["layers"] == [0, 2, 4]
+    assert answer["trajectory"]["points"][0] == TRIANGLE
+    assert answer["limits"][0] == [1, 1]
+
+
+def test_dynamics_takes_and_gives_numpy_arrays(client: httpx.Client) -> None:
+    body = io.BytesIO()
+    np.save(body, np.array(TRIANGLE))
+    query = {"alpha": "0.5", "include": "assignment,limits", "A": "[[1, 0], [0, 1]]"}
+    response = client.post(
+        "/dynamics", params=query, content=body.getvalue(),
+        headers={"content-type": "application/x-npy", "accept": "application/x-npz"},
+    )  # fmt: skip
+    assert response.headers["content-type"] == "application/x-npz"
+    with np.load(io.BytesIO(response.content)) as arrays:
+        plain = client.post("/dynamics", json={"points": TRIANGLE, "alpha": 0.5, "include": ["limits"]})
+        assert arrays["leaders"].tolist() == [0, 1, 2]
+        assert arrays["limits"].tolist() == plain.json()["limits"]
+        assert json.loads(str(arrays["summary"]))["status"] == "certified"
+    fortran = io.BytesIO()
+    np.save(fortran, np.asfortranarray(np.array(TRIANGLE, np.float32)))
+    again = client.post(
+        "/dynamics?alpha=0.5", content=fortran.getvalue(), headers={"content-type": "application/x-npy"}
+    )
+    assert [leader["index"] for leader in again.json()["leaders"]] == [0, 1, 2]
+
+
+def test_dynamics_streams_its_layers_and_the_result_last(client: httpx.Client) -> None:
+    body = {"points": TRIANGLE, "alpha": 0.5}
+    with client.stream("POST", "/dynamics", json=body, headers={"accept": "application/x-ndjson"}) as answer:
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        lines = [json.loads(line) for line in answer.iter_lines()]
+    assert [set(line) for line in lines[:-1]] == [{"progress"}] * (len(lines) - 1)
+    assert lines[-2]["progress"]["leaders"] == 3
+    whole = client.post("/dynamics", json=body).json()
+    assert {**lines[-1], "id": 0} == {**whole, "id": 0}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (422, "invalid_input", "points")),
+        ({"points": []}, (422, "invalid_input", "points")),
+        ({"points": [[]]}, (422, "invalid_input", "points[0]")),
+        ({"points": [[1, 2], [3]]}, (422, "invalid_input", "points[1]")),
+        ({"points": [[1, 2], 3]}, (422, "invalid_input", "points[1]")),
+        ({"points": [[1, 2], [3, "4"]]}, (422, "invalid_input", "points[1][1]")),
+        ({"points": [[1, True]]}, (422, "invalid_input", "points[0][1]")),
+        ({"points": [[1, None]]}, (422, "invalid_input", "points[0][1]")),
+        ({"points": [[0, 0], [1, 1]]}, (422, "invalid_input", "points[0]")),
+        ({"points": [[10**400, 1]]}, (422, "invalid_input", "points")),
+        ({"points": "[[1]]"}, (422, "invalid_input", "points")),
+        ({"points": [[1, 1]], "alpha": 0}, (422, "invalid_input", "alpha")),
+        ({"points": [[1, 1]], "alpha": -1}, (422, "invalid_input", "alpha")),
+        ({"points": [[1, 1]], "A": [[1, 0], [0, -1]]}, (422, "invalid_input", "A")),
+        ({"points": [[1, 1]], "A": [[1, 2], [0, 1]]}, (422, "invalid_input", "A")),
+        ({"points": [[1, 1]], "A": [[1]]}, (422, "invalid_input", "A")),
+        ({"points": [[1, 1]], "stop": "soon"}, (422, "invalid_input", "stop")),
+        ({"points": [[1, 1]], "max_layers": 0}, (422, "invalid_input", "max_layers")),
+        ({"points": [[1, 1]], "max_layers": 501}, (413, "too_large", "max_layers")),
+        ({"points": [[1, 1]], "include": ["all"]}, (422, "invalid_input", "include[0]")),
+        ({"points": [[1, 1]], "colour": "red"}, (422, "invalid_input", "colour")),
+        ({"points": [[1, 1, 1, 1, 1]]}, (413, "too_large", "points")),
+    ],
+)
+def test_dynamics_refuses_by_name(client: httpx.Client, body: object, expected: tuple[Any, ...]) -> None:
+    assert refusal(client.post("/dynamics", json=body)) == expected
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400"])
+def test_dynamics_refuses_numbers_that_are_none(client: httpx.Client, value: str) -> None:
+    body = f'{{"points": [[1, 2], [3, {value}]]}}'
+    response = client.post("/dynamics", content=body, headers=JSON)
+    assert refusal(response) == (422, "invalid_input", "points[1][1]")
+
+
+def test_dynamics_refuses_more_points_than_it_may_take(client: httpx.Client) -> None:
+    rows = ",".join(["[1,2]"] * 300_001)
+    response = client.post("/dynamics", content=f'{{"points": [{rows}]}}', headers=JSON)
+    assert refusal(response) == (413, "too_large", "points")
+    assert "300000" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", (400, "malformed_input", None)),
+        (b"\x93NUMPY\x09\x00", (400, "malformed_input", None)),
+        (b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'shape': (99, 2)}", (400, "malformed_input", None)),
+    ],
+)  # fmt: skip
+def test_dynamics_refuses_broken_npy(client: httpx.Client, body: bytes, expected: tuple[Any, ...]) -> None:
+    response = client.post("/dynamics", content=body, headers={"content-type": "application/x-npy"})
+    assert refusal(response) == expected
+
+
+def test_dynamics_believes_an_npy_header_only_as_far_as_bytes_follow(client: httpx.Client) -> None:
+    def save(array: Any) -> bytes:
+        body = io.BytesIO()
+        np.save(body, array)
+        return body.getvalue()
+
+    def post(body: bytes) -> tuple[int, str, str | None]:
+        headers = {"content-type": "application/x-npy"}
+        return refusal(client.post("/dynamics", content=body, headers=headers))
+
+    whole = save(np.ones((3, 2)))
+    assert post(whole[:-1]) == (400, "malformed_input", None)
+    assert post(whole + b"x") == (400, "malformed_input", None)
+    assert post(save(np.ones(3))) == (422, "invalid_input", "points")
+    assert post(save(np.array([["a", "b"]]))) == (415, "unsupported_media_type", "points")
+    assert post(save(np.array([[1.0, np.nan]]))) == (422, "invalid_input", "points[0][1]")
+    assert post(save(np.ones((2, 5)))) == (413, "too_large", "points")
+    huge = whole.replace(b"(3, 2)", b"(300000, 4)").replace(b" " * 6 + b"\n", b"\n", 1)
+    assert post(huge)[0] == 400
+
+
+@pytest.mark.parametrize(
+    "shape", ["(-3, -2)", "(True, 2)", "(3, 2.0)", "(3, None)", "(2**70, 2)", "(3,", "3"]
+)
+def test_npy_of_an_impossible_shape_is_refused_with_the_reason(client: httpx.Client, shape: str) -> None:
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    body = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(48)
+    response = client.post("/dynamics", content=body, headers={"content-type": "application/x-npy"})
+    assert refusal(response)[:2] == (400, "malformed_input"), response.text

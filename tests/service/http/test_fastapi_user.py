@@ -1,0 +1,232 @@
+"""What somebody does who knows FastAPI and nothing of this service: routes, dependencies, handlers, tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from bundles import write_sentiment
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.testclient import TestClient
+from paths import ROOT
+from pydantic import BaseModel
+
+from service.app import create_app
+from service.errors import NotFound
+from service.http.auth import KEY_NEEDED
+from service.http.dependencies import ServiceOf, service_of
+from service.http.routes import classify
+from service.settings import Settings
+
+
+async def legs_per_pair() -> int:
+    return 2
+
+
+class Pet(BaseModel):
+    name: str
+    legs: int = 4
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_sentiment(folder)
+    return folder
+
+
+@pytest.fixture
+def app(models: Path) -> FastAPI:
+    return build(models)
+
+
+def build(models: Path, **settings: Any) -> FastAPI:
+    return create_app(
+        Settings(models_dir=models, bundled_models=False, default_model="tiny", log_level="error", **settings)
+    )
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app) as client:
+        yield client
+
+
+def test_own_route_with_a_body_and_a_dependency_works_as_in_any_application(
+    app: FastAPI, client: TestClient
+) -> None:
+    @app.post("/pets")
+    async def add(pet: Pet, pair: Annotated[int, Depends(legs_per_pair)]) -> dict[str, Any]:
+        return {"name": pet.name, "pairs": pet.legs // pair}
+
+    assert client.post("/pets", json={"name": "Rex"}).json() == {"name": "Rex", "pairs": 2}
+    refused = client.post("/pets", json={"nome": "Rex"})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"], error["param"]) == (422, "invalid_input", "name")
+    assert error["request_id"] == refused.headers["x-request-id"]
+    malformed = client.post("/pets", content=b"{", headers={"content-type": "application/json"})
+    assert malformed.json()["error"]["message"].startswith("the body is not JSON")
+
+
+def test_own_route_raises_our_errors_and_fastapis_own(app: FastAPI, client: TestClient) -> None:
+    @app.get("/pets/{name}")
+    async def find(name: str) -> None:
+        if name == "ours":
+            raise NotFound("no pet has this name", param="name")
+        raise HTTPException(404, "no such pet")
+
+    ours, theirs = client.get("/pets/ours"), client.get("/pets/theirs")
+    assert [answer.status_code for answer in (ours, theirs)] == [404, 404]
+    assert (ours.json()["error"]["message"], ours.json()["error"]["param"]) == (
+        "no pet has this name",
+        "name",
+    )
+    assert theirs.json()["error"]["message"] == "no such pet"
+    assert {answer.json()["error"]["type"] for answer in (ours, theirs)} == {"not_found"}
+
+
+def test_own_route_that_fails_is_a_500_in_our_shape(app: FastAPI, client: TestClient) -> None:
+    @app.get("/fail")
+    async def fail() -> None:
+        raise ZeroDivisionError("a secret")
+
+    answer = client.get("/fail")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "internal_error")
+    assert "secret" not in answer.text
+
+
+def test_own_route_has_the_models(app: FastAPI, client: TestClient) -> None:
+    @app.get("/names")
+    async def names(service: ServiceOf) -> list[str]:
+        return list(service.registry.entries)
+
+    assert client.get("/names").json() == ["tiny"]
+
+
+def test_own_middleware_sees_classify(models: Path) -> None:
+    app = build(models)
+    seen: list[str] = []
+
+    @app.middleware("http")
+    async def watch(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        seen.append(request.url.path)
+        response = await call_next(request)
+        response.headers["x-seen"] = str(response.status_code)
+        return response
+
+    with TestClient(app) as client:
+        answer = client.post("/classify", json={"input": "superb"})
+    assert seen == ["/classify"]
+    assert answer.headers["x-seen"] == "200"
+    assert answer.json()["data"][0]["label"] == "positive"
+
+
+def test_own_exception_handler_replaces_ours(app: FastAPI) -> None:
+    async def teapot(request: Request, failure: Exception) -> Response:
+        return Response(status_code=418)
+
+    app.add_exception_handler(NotFound, teapot)
+    with TestClient(app) as client:
+        assert client.post("/classify", json={"input": "x", "model": "nobody"}).status_code == 418
+
+
+def test_dependency_overrides_reach_our_routes(app: FastAPI, client: TestClient) -> None:
+    async def nobody() -> None:
+        raise NotFound("overridden")
+
+    assert client.post("/classify", json={"input": "superb"}).status_code == 200
+    app.dependency_overrides[service_of] = nobody
+    for answer in (client.post("/classify", json={"input": "superb"}), client.get("/info")):
+        assert (answer.status_code, answer.json()["error"]["message"]) == (404, "overridden")
+    app.dependency_overrides.clear()
+    assert client.post("/classify", json={"input": "superb"}).status_code == 200
+
+
+def test_keys_guard_own_routes_too_and_can_be_overridden(models: Path) -> None:
+    app = build(models, api_keys="secret")
+
+    @app.get("/own")
+    async def own() -> str:
+        return "mine"
+
+    async def anybody() -> None:
+        pass
+
+    with TestClient(app) as client:
+        for ask in (lambda: client.get("/own"), lambda: client.post("/classify", json={"input": "superb"})):
+            assert ask().status_code == 401
+            client.headers["authorization"] = "Bearer secret"
+            assert ask().status_code == 200
+            del client.headers["authorization"]
+        for key in KEY_NEEDED:
+            app.dependency_overrides[key.dependency] = anybody
+        assert client.get("/own").status_code == 200
+        assert client.post("/classify", json={"input": "superb"}).status_code == 200
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate Operation ID")
+def test_our_router_can_be_included_elsewhere_with_a_prefix_and_dependencies(app: FastAPI) -> None:
+    async def refuse() -> None:
+        raise NotFound("not for you")
+
+    app.include_router(classify.router, prefix="/open")
+    app.include_router(classify.router, prefix="/closed", dependencies=[Depends(refuse)])
+    router = APIRouter(prefix="/nested", dependencies=[Depends(refuse)])
+    router.include_router(classify.router)
+    app.include_router(router)
+    with TestClient(app) as client:
+        paths = ("/open/classify", "/closed/classify", "/nested/classify")
+        answers = [client.post(path, json={"input": "superb"}) for path in paths]
+    assert [answer.status_code for answer in answers] == [200, 404, 404]
+    assert answers[0].json()["data"][0]["label"] == "positive"
+
+
+def test_every_route_answers_below_a_root_path(app: FastAPI) -> None:
+    with TestClient(app, root_path="/api") as client:
+        assert client.post("/classify", json={"input": "superb"}).status_code == 200
+        assert client.get("/health").json() == {"status": "ok"}
+        assert client.get("/models/tiny").json()["name"] == "tiny"
+        assert client.get("/openapi.json").json()["servers"] == [{"url": "/api"}]
+        assert client.get("/").text.lstrip().lower().startswith("<!doctype html>")
+        assert client.get("/web/page.js").status_code == 200
+        assert client.get("/v2/nowhere").json() == {"error": "there is no such route; GET /docs lists them"}
+
+
+def test_application_can_be_mounted_in_another(app: FastAPI) -> None:
+    outer = FastAPI(lifespan=app.router.lifespan_context)
+    outer.mount("/hardmax", app)
+    with TestClient(outer) as client:
+        answer = client.post("/hardmax/classify", json={"input": "superb"})
+        assert (answer.status_code, answer.json()["data"][0]["label"]) == (200, "positive")
+        assert client.get("/hardmax/nowhere").json()["error"]["type"] == "not_found"
+
+
+def test_security_scheme_is_in_the_document(app: FastAPI) -> None:
+    document = app.openapi()
+    schemes = document["components"]["securitySchemes"]
+    assert (schemes["bearer"]["type"], schemes["bearer"]["scheme"]) == ("http", "bearer")
+    assert (schemes["key"]["type"], schemes["key"]["in"], schemes["key"]["name"]) == (
+        "apiKey", "header", "X-API-Key",
+    )  # fmt: skip
+    assert document["paths"]["/classify"]["post"]["security"] == [{"bearer": []}, {"key": []}]
+    assert {} in document["paths"]["/health"]["get"]["security"]
+
+
+def test_route_of_the_contributors_manual_works(app: FastAPI) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    module: dict[str, Any] = {"__name__": "places"}
+    exec(compile(example, "CONTRIBUTING.md", "exec"), module)
+    app.include_router(module["router"])
+    with TestClient(app) as client:
+        answer = client.post("/places", json={"input": "the superb film"})
+        assert answer.status_code == 200, answer.text
+        full = client.post("/classify", json={"input": "the superb film", "explain": "full"}).json()["data"][
+            0
+        ]
+        assert answer.json() == [word["start"] for word in full["words"]]
+        assert len(answer.json()) == 3
+        assert client.post("/places", json={"text": "x"}).json()["error"]["param"] == "input"
+    assert "/places" in app.openapi()["paths"]

@@ -1,0 +1,112 @@
+"""Unmodified clients of other servers: huggingface_hub's, and what speaks text-embeddings-inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from bundles import write_sentiment
+from huggingface_hub import InferenceClient
+from huggingface_hub.errors import HfHubHTTPError
+from refusals import refusal
+from server import Server, serving
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("models")
+    write_sentiment(folder)
+    with serving(folder, default_model="tiny", max_client_batch_size=4) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+def ours(client: httpx.Client, text: str) -> dict[str, object]:
+    answer: dict[str, object] = client.post("/classify", json={"input": text}).json()["data"][0]
+    return answer
+
+
+def test_inference_client_labels_texts_as_classify_does(server: Server, client: httpx.Client) -> None:
+    found = InferenceClient(base_url=server.url).text_classification("a superb film")
+    assert {each.label: each.score for each in found} == ours(client, "a superb film")["probs"]
+    assert [each.label for each in found] == ["positive", "negative"]
+    assert found[0].score > 0.9
+
+
+def test_inference_client_asks_for_a_model_by_its_url_and_for_the_best_label(server: Server) -> None:
+    asked = InferenceClient(model=f"{server.url}/models/tiny")
+    (best,) = asked.text_classification("an awful film", top_k=1)
+    assert best.label == "negative"
+    low, high = sorted(
+        each.score for each in asked.text_classification("an awful film", function_to_apply="none")
+    )
+    assert high == -low > 0
+
+
+def test_inference_client_hears_what_is_wrong(server: Server) -> None:
+    with pytest.raises(HfHubHTTPError, match="the text is empty"):
+        InferenceClient(base_url=server.url).text_classification(" ")
+    with pytest.raises(HfHubHTTPError, match="nobody"):
+        InferenceClient(base_url=f"{server.url}/models/nobody").text_classification("a film")
+
+
+def test_inference_client_sends_its_token(tmp_path: Path) -> None:
+    """The page may be public; what is posted to its address needs the key all the same."""
+    write_sentiment(tmp_path)
+    with serving(tmp_path, default_model="tiny", api_keys="secret") as server:
+        assert InferenceClient(base_url=server.url, token="secret").text_classification("superb")
+        with pytest.raises(HfHubHTTPError, match="401"):
+            InferenceClient(base_url=server.url, token="wrong").text_classification("superb")
+
+
+def test_endpoint_answers_a_list_a_text(client: httpx.Client) -> None:
+    answers = client.post("/", json={"inputs": ["superb", "awful"], "options": {"use_cache": False}}).json()
+    assert [rows[0]["label"] for rows in answers] == ["positive", "negative"]
+    assert [len(rows) for rows in answers] == [2, 2]
+
+
+def test_predict_answers_as_text_embeddings_inference_does(client: httpx.Client) -> None:
+    (best, other) = client.post("/predict", json={"inputs": "a superb film"}).json()
+    assert {best["label"]: best["score"], other["label"]: other["score"]} == ours(client, "a superb film")[
+        "probs"
+    ]
+    for batch in (["superb", "awful"], [["superb"], ["awful"]]):
+        answers = client.post("/predict", json={"inputs": batch, "top_k": 1}).json()
+        assert [[row["label"] for row in rows] for rows in answers] == [["positive"], ["negative"]]
+    raw = client.post("/predict", json={"inputs": "superb", "raw_scores": True}).json()
+    assert raw[0]["score"] - raw[1]["score"] == pytest.approx(ours(client, "superb")["logit"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "param"),
+    [
+        ("/", {}, 422, "inputs"),
+        ("/", {"inputs": []}, 422, "inputs"),
+        ("/", {"inputs": ["fine", " "]}, 422, "inputs[1]"),
+        ("/", {"inputs": ["fine"] * 5}, 413, "inputs"),
+        ("/", {"inputs": "fine", "parameters": {"top_k": 0}}, 422, "parameters.top_k"),
+        ("/", {"inputs": {"text": "fine"}}, 422, None),
+        ("/predict", {"inputs": [["one", "two"]]}, 422, "inputs[0]"),
+        ("/predict", {"inputs": [["one"], []]}, 422, "inputs[1]"),
+        ("/models/nobody", {"inputs": "fine"}, 404, "model"),
+    ],
+)
+def test_endpoints_refuse_by_name(
+    client: httpx.Client, path: str, body: object, status: int, param: str | None
+) -> None:
+    answer = client.post(path, json=body)
+    assert answer.status_code == status, answer.text
+    if param:
+        assert answer.json()["error"]["param"] == param
+
+
+def test_page_is_still_at_the_root(client: httpx.Client) -> None:
+    assert "text/html" in client.get("/").headers["content-type"]
+    assert refusal(client.put("/"))[0] == 405

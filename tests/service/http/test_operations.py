@@ -1,0 +1,91 @@
+"""What operators ask, the page, and what every answer carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from refusals import refusal
+
+from service import __version__
+
+
+def test_operations_answer(client: httpx.Client) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"status": "ready"}
+    info = client.get("/info").json()
+    assert (info["name"], info["version"], info["provider"]) == ("hardmax", __version__, "cpu")
+    assert sorted(info["models"]) == ["dynamics", "scenes", "tiny"]
+    assert info["limits"]["max_points"] == 300_000
+    cards = {card["name"]: card for card in client.get("/models").json()["models"]}
+    assert {name: (card["kind"], card["default"]) for name, card in cards.items()} == {
+        "dynamics": ("dynamics", False), "scenes": ("sequences", False), "tiny": ("sentiment", True),
+    }  # fmt: skip
+    assert client.get("/models/tiny").json() == cards["tiny"]
+    assert refusal(client.get("/models/nobody")) == (404, "not_found", "name")
+
+
+def test_metrics_count_requests_by_route_and_status(client: httpx.Client) -> None:
+    def count(line: str) -> float:
+        text = client.get("/metrics").text
+        return sum(float(each.split()[-1]) for each in text.splitlines() if each.startswith(line))
+
+    good = 'hardmax_requests_total{method="POST",route="/classify",status="200"}'
+    bad = 'hardmax_failures_total{reason="unsupported_media_type"}'
+    before = count(good), count(bad), count("hardmax_batch_size_sum")
+    client.post("/classify", json={"input": ["superb", "awful"]})
+    client.post("/classify", content=b"x", headers={"content-type": "text/plain"})
+    assert (count(good), count(bad), count("hardmax_batch_size_sum")) == (
+        before[0] + 1, before[1] + 1, before[2] + 2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "/nowhere", (404, "not_found", None)),
+        ("POST", "/nowhere", (404, "not_found", None)),
+        ("GET", "/classify", (405, "method_not_allowed", None)),
+        ("DELETE", "/models/tiny", (405, "method_not_allowed", None)),
+        ("POST", "/health", (405, "method_not_allowed", None)),
+        ("GET", "/web/../app.py", (404, "not_found", None)),
+        ("GET", "/web/%2e%2e/app.py", (404, "not_found", None)),
+    ],
+)
+def test_routes_that_are_none_are_refused_in_the_one_shape(
+    client: httpx.Client, method: str, path: str, expected: tuple[Any, ...]
+) -> None:
+    assert refusal(client.request(method, path)) == expected
+
+
+def test_answers_carry_the_callers_request_id_if_it_is_sane(client: httpx.Client) -> None:
+    sane = client.get("/health", headers={"x-request-id": "trace-1.2:3_4"})
+    assert sane.headers["x-request-id"] == "trace-1.2:3_4"
+    for strange in ("a b", "x" * 129, "é".encode(), "<script>"):
+        given = client.get("/health", headers={"x-request-id": strange}).headers["x-request-id"]
+        assert len(given) == 24
+        assert given.isalnum()
+    assert (
+        client.post("/classify", json={"input": "good"}, headers={"x-request-id": "me"}).json()["id"] == "me"
+    )
+
+
+def test_answers_carry_security_headers(client: httpx.Client) -> None:
+    for path in ("/health", "/nowhere", "/"):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+    policy = client.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_page_is_answered_compressed_and_with_an_etag(client: httpx.Client) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-encoding"] == "gzip"
+    assert page.text.lstrip().lower().startswith("<!doctype html>")
+    again = client.get("/", headers={"if-none-match": page.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.head("/").headers["etag"] == page.headers["etag"]

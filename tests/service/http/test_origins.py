@@ -1,0 +1,110 @@
+"""Host names that are ours, and pages of other sites."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+from refusals import refusal
+from server import Server, serving
+
+BODY = {"input": "superb"}
+FORBIDDEN = (403, "forbidden", None)
+MALFORMED = (400, "malformed_input", None)
+
+
+def raw(server: Server, *headers: str) -> bytes:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        lines = ["GET /health HTTP/1.1", *headers, "connection: close"]
+        connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    return answer
+
+
+def test_host_names_of_this_machine_are_answered_and_others_refused(
+    server: Server, client: httpx.Client
+) -> None:
+    for host in ("localhost", f"127.0.0.1:{server.port}", "[::1]:80", "hardmax.localhost", "LOCALHOST:1"):
+        assert client.get("/health", headers={"host": host}).status_code == 200, host
+    for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", ""):
+        assert refusal(client.get("/health", headers={"host": host})) == MALFORMED, host
+
+
+def test_request_without_a_host_or_with_two_is_refused(server: Server) -> None:
+    assert raw(server).startswith(b"HTTP/1.1 400 ")
+    assert raw(server, "host: localhost", "host: localhost").startswith(b"HTTP/1.1 400 ")
+    assert raw(server, "host: localhost").startswith(b"HTTP/1.1 200 ")
+
+
+def test_allowed_hosts_adds_names_and_a_public_address_takes_any(models: Path) -> None:
+    def status(client: httpx.Client, host: str) -> int:
+        return client.get("/health", headers={"host": host}).status_code
+
+    names = "Api.example, other.example"
+    with serving(models, default_model="tiny", allowed_hosts=names) as server, server.client() as client:
+        hosts = ("api.example:443", "other.example", "localhost", "evil.example")
+        assert [status(client, host) for host in hosts] == [200, 200, 200, 400]
+    with serving(models, default_model="tiny", host="0.0.0.0") as server, server.client() as client:
+        assert status(client, "anything.example") == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example", "sec-fetch-site": "cross-site"},
+    ],
+)
+def test_pages_of_other_sites_may_not_write(client: httpx.Client, headers: dict[str, str]) -> None:
+    assert refusal(client.post("/classify", json=BODY, headers=headers)) == FORBIDDEN
+    assert client.get("/health", headers=headers).status_code == 200  # which they cannot read
+
+
+def test_own_page_may_write(server: Server, client: httpx.Client) -> None:
+    for headers in (
+        {"origin": server.url},
+        {"origin": server.url, "sec-fetch-site": "same-origin"},
+        {"origin": "https://hardmax.example", "sec-fetch-site": "same-origin"},  # behind a proxy
+        {"sec-fetch-site": "none"},
+    ):
+        assert client.post("/classify", json=BODY, headers=headers).status_code == 200, headers
+
+
+def test_cors_allows_the_origins_it_lists(models: Path) -> None:
+    friend = {"origin": "https://friend.example", "sec-fetch-site": "cross-site"}
+    with (
+        serving(models, default_model="tiny", cors_allow_origin="https://friend.example") as server,
+        server.client() as client,
+    ):
+        answer = client.post("/classify", json=BODY, headers=friend)
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, friend["origin"])
+        preflight = {**friend, "access-control-request-method": "POST"}
+        assert client.options("/classify", headers=preflight).status_code == 200
+        other = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+        assert refusal(client.post("/classify", json=BODY, headers=other)) == FORBIDDEN
+
+
+def test_slash_at_the_end_is_no_redirect_but_a_hint(client: httpx.Client) -> None:
+    answer = client.post("/classify/", json=BODY)
+    assert refusal(answer) == (404, "not_found", None)
+    assert answer.json()["error"]["message"] == "there is no such route; did you mean /classify?"
+
+
+def test_wrong_route_or_method_names_the_right_one(client: httpx.Client) -> None:
+    wrong = client.get("/clasify").json()["error"]["message"]
+    assert wrong == "there is no such route; did you mean /classify?"
+    method = client.get("/classify").json()["error"]["message"]
+    assert method == "this route does not answer GET; use POST"
+
+
+def test_missing_field_names_what_was_sent_instead(client: httpx.Client) -> None:
+    answer = client.post("/classify", json={"text": "superb"})
+    assert refusal(answer) == (422, "invalid_input", "input")
+    assert answer.json()["error"]["message"] == "`input` is required; you sent `text`"

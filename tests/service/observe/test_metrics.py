@@ -1,0 +1,113 @@
+"""The numbers of several workers: in a folder of their own, complete after one has ended, gone at the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bundles import write_sentiment
+from server import SERVE, environ, eventually, serving
+
+from service.errors import ConfigurationError
+from service.observe.metrics import MULTIPROCESS_DIR, forget_process, shared_metrics
+
+IMPORT = "from service.observe.metrics import Metrics"
+COUNT = f"""
+{IMPORT}
+metrics = Metrics()
+metrics.answered("/classify", "POST", 200, 0.01)
+metrics.answered("/classify", "POST", 200, 0.01)
+metrics.model_served("tiny", "sentiment", "v", True)
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that does not exist yet, named by the operator."""
+    folder = tmp_path / "not" / "there"
+    monkeypatch.setenv(MULTIPROCESS_DIR, str(folder))
+    return folder
+
+
+def test_shared_metrics_touch_only_what_is_theirs(home: Path) -> None:
+    home.mkdir(parents=True)
+    (home / "thesis.db").write_text("ten years of work")
+    (home / "hardmax-metrics-notes").mkdir()
+    (home / "hardmax-metrics-notes" / "notes.txt").write_text("mine")
+    with shared_metrics():
+        own = Path(os.environ[MULTIPROCESS_DIR])
+        assert own.parent == home
+        (own / "counter_1.db").touch()
+    assert not own.exists()
+    assert (home / "thesis.db").read_text() == "ten years of work"
+    assert (home / "hardmax-metrics-notes" / "notes.txt").read_text() == "mine"
+
+
+def test_shared_metrics_make_a_missing_folder_and_name_one_that_cannot_be_made(home: Path) -> None:
+    with shared_metrics():
+        assert home.is_dir()
+    home.rmdir()
+    home.write_text("a file")
+    os.environ[MULTIPROCESS_DIR] = str(home)
+    refusal = pytest.raises(ConfigurationError, match=f"{MULTIPROCESS_DIR}: .* cannot be written")
+    with refusal, shared_metrics():
+        pass
+
+
+def test_shared_metrics_remove_what_a_killed_service_left_behind(home: Path) -> None:
+    left = home / "hardmax-metrics-killed"
+    left.mkdir(parents=True)
+    (left / "lock").touch()
+    (left / "counter_7.db").touch()
+    with shared_metrics():
+        assert not left.exists()
+        os.environ[MULTIPROCESS_DIR] = str(home)
+        with shared_metrics():  # of another service: the first one's lock is held
+            assert len(list(home.iterdir())) == 2
+
+
+def test_counts_of_ended_workers_stay_and_their_files_do_not_add_up(home: Path) -> None:
+    with shared_metrics():
+        folder = Path(os.environ[MULTIPROCESS_DIR])
+        for _ in range(3):
+            worker = subprocess.Popen([sys.executable, "-c", COUNT])
+            assert worker.wait(30) == 0
+            forget_process(worker.pid)
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == ["counter_ended.db", "histogram_ended.db", "lock"]
+        told = subprocess.run(
+            [sys.executable, "-c", f"{IMPORT}\nprint(Metrics().render().decode())"],
+            capture_output=True, text=True, check=True, timeout=30,
+        ).stdout  # fmt: skip
+    assert 'hardmax_requests_total{method="POST",route="/classify",status="200"} 6.0' in told
+    assert 'hardmax_request_duration_seconds_count{route="/classify"} 6.0' in told
+    assert "hardmax_model_info{" not in told  # a gauge of the living
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_service_keeps_its_metrics_apart_in_the_folder_it_is_given(
+    workers: int, home: Path, tmp_path: Path
+) -> None:
+    """It once removed the whole folder at a clean stop, and could not start where there was none."""
+    write_sentiment(tmp_path / "models")
+    home.mkdir(parents=True)
+    (home / "other.db").write_text("of somebody else")
+    with serving(tmp_path / "models", default_model="tiny", workers=workers) as server:
+        with server.client() as client:
+            assert client.post("/classify", json={"input": "superb"}).status_code == 200
+            eventually(lambda: 'route="/classify",status="200"} 1.0' in client.get("/metrics").text)
+        assert server.stop() == 0
+    assert [path.name for path in home.iterdir()] == ["other.db"]
+
+
+def test_service_says_which_folder_it_cannot_write(home: Path) -> None:
+    home.parent.mkdir(parents=True)
+    home.write_text("a file")
+    ended = subprocess.run(
+        [sys.executable, *SERVE], env=environ(port=0, workers=2), capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith(f"hardmax: {MULTIPROCESS_DIR}: {home} cannot be written")

@@ -1,0 +1,91 @@
+"""Spans reach a collector, as part of the caller's trace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from bundles import write_sentiment
+from server import serving
+
+pytest.importorskip("opentelemetry.sdk")
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+
+class Collector(HTTPServer):
+    """Keeps the spans that it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Receive)
+        self.spans: list[Span] = []
+
+
+class Receive(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        assert self.path == "/v1/traces"
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.headers.get("content-encoding") == "gzip":
+            import gzip
+
+            body = gzip.decompress(body)
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            for scope in resource.scope_spans:
+                self.server.spans += scope.spans
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with Collector() as collector:
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        yield collector
+        collector.shutdown()
+        thread.join()
+
+
+def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, tmp_path: Path) -> None:
+    write_sentiment(tmp_path)
+    endpoint = f"http://127.0.0.1:{collector.server_port}"
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    with serving(tmp_path, default_model="tiny", otlp_endpoint=endpoint) as server:
+        with server.client() as client:
+            headers = {"traceparent": f"00-{trace}-{parent}-01", "x-request-id": "me"}
+            assert client.post("/classify", json={"input": "superb"}, headers=headers).status_code == 200
+            assert client.get("/nowhere").status_code == 404
+        assert server.stop() == 0
+    spans = {span.name: span for span in collector.spans}
+    request, stage = spans["POST /classify"], spans["queue and inference"]
+    assert (request.trace_id.hex(), request.parent_span_id.hex()) == (trace, parent)
+    assert (stage.trace_id, stage.parent_span_id) == (request.trace_id, request.span_id)
+    assert request.start_time_unix_nano <= stage.start_time_unix_nano
+    assert stage.end_time_unix_nano <= request.end_time_unix_nano
+    attributes = {each.key: each.value for each in request.attributes}
+    assert attributes["http.response.status_code"].int_value == 200
+    assert attributes["hardmax.request_id"].string_value == "me"
+    assert "GET (none)" in spans
+
+
+def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['opentelemetry.exporter'] = None  # as where the extra is not installed\n"
+        "from service.cli.main import main\n"
+        "sys.exit(main(['serve', '--port', '0', '--otlp-endpoint', 'http://127.0.0.1:1']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
+    line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install 'hardmax[tracing]'\n"
+    assert (ended.returncode, ended.stderr) == (2, line)

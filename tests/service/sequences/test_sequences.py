@@ -1,0 +1,154 @@
+"""What the service does with a constructed classifier: batches, margins, leaders, and what it refuses."""
+
+import dataclasses
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from paths import MODELS
+
+from model_export.exact.construct import make, write
+from model_export.exact.data import make_examples
+from service.engine.bundle import Bundle, read_bundle
+from service.engine.runtime import Runtime
+from service.errors import BundleError, InvalidInput
+from service.sequences.classifier import Sequences
+
+RUNTIME = Runtime("cpu")
+VINE, FLOWER, SEA = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
+SCENES = [
+    {"sequence": [VINE], "label": "wine"},
+    {"sequence": [VINE, FLOWER], "label": "garden"},
+    {"sequence": [VINE, FLOWER, SEA], "label": "coast"},
+    {"sequence": [SEA, SEA, SEA, VINE], "label": "coast"},
+    {"sequence": [SEA, VINE], "label": "garden"},
+]
+
+
+def bundle_of(rows, folder, **options) -> Bundle:
+    write(make(make_examples(rows), **options), folder, description="a test", licence="none")
+    return read_bundle(folder)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return bundle_of(SCENES, tmp_path_factory.mktemp("models") / "scenes")
+
+
+@pytest.fixture(scope="module")
+def scenes(bundle):
+    return Sequences.load(bundle, RUNTIME)
+
+
+def labels_of(answers):
+    return [answer["label"] for answer in answers]
+
+
+def test_sequences_are_labelled_in_their_own_order(scenes):
+    rows = [np.array(row["sequence"]) for row in SCENES]
+    for order in ([0, 1, 2, 3, 4], [3, 0, 4, 2, 1]):
+        answers = scenes.classify([rows[i] for i in order])
+        assert labels_of(answers) == [SCENES[i]["label"] for i in order]
+
+
+def test_sequences_are_answered_alike_alone_and_beside_others(scenes):
+    rng = np.random.default_rng(0)
+    sequences = [rng.normal(size=(rng.integers(1, 60), 2)) for _ in range(300)]
+    together = scenes.classify(sequences)
+    assert together == [scenes.classify([tokens])[0] for tokens in sequences]
+
+
+def test_sequences_of_any_number_are_batched(scenes):
+    """More tokens than one run takes."""
+    long = np.tile(np.array([VINE, FLOWER]), (20_000, 1))
+    assert labels_of(scenes.classify([long, np.array([VINE]), long])) == ["garden", "wine", "garden"]
+    assert scenes.classify([]) == []
+
+
+def test_sequences_margin_is_a_promise_for_unseen_sequences_too(scenes):
+    rng = np.random.default_rng(1)
+    promised = 0
+    for _ in range(200):
+        tokens = rng.normal(0.3, 0.7, size=(rng.integers(1, 6), 2))
+        before = scenes.classify([tokens])[0]
+        if before["margin"] > 0:
+            step = rng.normal(size=tokens.shape)
+            step *= 0.999 * before["margin"] / np.linalg.norm(step, axis=1, keepdims=True)
+            assert scenes.classify([tokens + step])[0]["label"] == before["label"]
+            promised += 1
+    assert promised > 50
+
+
+def test_sequences_margin_is_no_larger_than_a_move_that_changes_the_label(scenes):
+    """On the way from one scene to another the label changes: no point of the way promises past that."""
+    one, other = np.array([VINE, FLOWER]), np.array([VINE, VINE])
+    way = [one + share * (other - one) for share in np.linspace(0, 1, 101)]
+    answers = scenes.classify(way)
+    assert {answer["label"] for answer in answers} >= {"garden", "wine"}
+    for i, answer in enumerate(answers):
+        changed = [abs(i - j) / 100 for j, seen in enumerate(answers) if seen["label"] != answer["label"]]
+        assert answer["margin"] <= min(changed)
+
+
+def test_sequences_leader_is_the_token_all_others_went_to(scenes):
+    rng = np.random.default_rng(2)
+    tokens = rng.permutation(np.array([VINE, FLOWER, SEA, SEA]))
+    answer = scenes.classify([tokens])[0]
+    swapped = scenes.classify([tokens[::-1]])[0]
+    assert np.array_equal(tokens[answer["leader"]], tokens[::-1][swapped["leader"]])
+
+
+def test_sequences_have_no_margin_where_nothing_can_change(tmp_path):
+    model = Sequences.load(bundle_of([{"sequence": [[1.0]], "label": "only"}], tmp_path / "one"), RUNTIME)
+    assert model.classify([np.array([[5.0]])]) == [{"label": "only", "margin": None, "leader": 0}]
+
+
+@pytest.mark.parametrize("far", [1e9, -1e200, 1.7e308])
+def test_sequences_far_from_all_known_get_an_answer(scenes, far):
+    answer = scenes.classify([np.array([[far, -far], [0.0, far]])])[0]
+    assert answer["label"] in scenes.labels
+    assert answer["margin"] is None or np.isfinite(answer["margin"])
+
+
+@pytest.mark.parametrize(
+    ("sequence", "param", "message"),
+    [
+        (np.zeros((2, 3)), "sequences[1]", "have 3 numbers, expected 2"),
+        (np.zeros((0, 2)), "sequences[1]", "not a non-empty list"),
+        (np.zeros(2), "sequences[1]", "not a non-empty list"),
+        (np.array([[0.0, 0.0], [np.nan, 0.0]]), "sequences[1][1]", "not finite"),
+        (np.array([[np.inf, 0.0]]), "sequences[1][0]", "not finite"),
+    ],
+)
+def test_sequences_refuse_by_name(scenes, sequence, param, message):
+    with pytest.raises(InvalidInput, match=message) as refused:
+        scenes.classify([np.zeros((1, 2)), sequence])
+    assert refused.value.param == param
+
+
+def test_sequences_refuse_what_float32_cannot_hold(tmp_path):
+    rows = make_examples(SCENES, dtype="float32")
+    write(make(rows, dtype="float32"), tmp_path / "small", description="a test", licence="none")
+    model = Sequences.load(read_bundle(tmp_path / "small"), RUNTIME)
+    assert labels_of(model.classify([np.array([VINE, SEA])])) == ["garden"]
+    with pytest.raises(InvalidInput, match="not finite"):
+        model.classify([np.array([[1e300, 0.0]])])
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [({"labels": "wine"}, "labels"), ({"outputs": None}, "outputs"), ({"outputs": {"width": 2}}, "outputs")],
+)
+def test_sequences_refuse_a_card_that_breaks_the_contract(bundle, changes, param):
+    broken = dataclasses.replace(bundle, card=MappingProxyType({**bundle.card, **changes}))
+    with pytest.raises(BundleError) as refused:
+        Sequences.load(broken, RUNTIME)
+    assert refused.value.param == param
+
+
+def test_sequences_refuse_a_graph_of_another_kind(bundle):
+    models = MODELS
+    other = dataclasses.replace(bundle, model=(models / "dynamics" / "model.onnx").read_bytes())
+    with pytest.raises(BundleError, match="not tokens and mask") as refused:
+        Sequences.load(other, RUNTIME)
+    assert refused.value.param == "model.onnx"

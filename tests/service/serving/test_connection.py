@@ -1,0 +1,278 @@
+"""What a stranger may do with a connection: send too much, too slowly, out of turn, or not read."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import impatient
+import psutil
+import pytest
+from bundles import write_sentiment
+from server import Server, eventually, serving
+from wire import announce, connect, find_fault, read_answer, whole
+
+QUESTION = b'{"input": "superb"}'
+GET = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_sentiment(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(models: Path) -> Iterator[Server]:
+    """One whose patience is short: 1 s for a head, 1 s to look at a body, 3 s for a reader."""
+    with serving(models, command=(impatient.__file__,), default_model="tiny") as server:
+        yield server
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything until the server closes; it must not reset the connection."""
+    answer = b""
+    while piece := connection.recv(65536):
+        answer += piece
+    return answer
+
+
+def exchange(server: Server, *pieces: bytes) -> bytes:
+    """Send these pieces and read until the connection closes, however early the answer comes."""
+    with connect(server.port) as connection:
+        for piece in pieces:
+            try:
+                connection.sendall(piece)
+            except ConnectionError:
+                break
+        return read_all(connection)
+
+
+def refused(answer: bytes, status: int, kind: str) -> str:
+    """The sentence of a refusal in the one shape, after which the connection is closed."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer[:300]
+    assert b"\r\nconnection: close" in head
+    error = json.loads(body)["error"]
+    assert error["type"] == kind
+    assert find_fault(200, head, body) in (None, "200 is called " + kind)
+    return str(error["message"])
+
+
+def memory(server: Server) -> int:
+    return psutil.Process(server.process.pid).memory_info().rss
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        GET + b"x: " + b"a" * 105_000_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 105_000_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        GET + b"".join(b"x%d: y\r\n" % n for n in range(500_000)) + b"\r\n",
+        GET + b"".join(b"x%d: y\r\n" % n for n in range(101)) + b"\r\n",
+    ],
+    ids=["one header", "target", "many headers", "101 headers"],
+)
+def test_head_over_its_bounds_is_refused_431_in_little_memory(server: Server, head: bytes) -> None:
+    before = memory(server)
+    began = time.monotonic()
+    with connect(server.port) as connection:
+        answer = b""
+        try:
+            connection.sendall(head)
+            answer = read_all(connection)
+        except ConnectionError:  # it stopped reading a while ago
+            pass
+    if len(head) < 1_000_000:
+        refused(answer, 431, "too_large")
+    assert time.monotonic() - began < 5
+    assert memory(server) - before < 20e6
+    with server.client() as client:
+        assert client.get("/health").status_code == 200
+
+
+def test_head_over_its_bounds_is_told_to_a_caller_who_listens(server: Server) -> None:
+    sentence = refused(exchange(server, GET, b"x: " + b"a" * 100_000), 431, "too_large")
+    assert sentence == "the head of the request is over 65536 bytes"
+    assert exchange(server, GET + b"x: " + b"a" * 60_000 + b"\r\nconnection: close\r\n\r\n")[9:12] == b"200"
+
+
+def chunked(*trailers: bytes) -> bytes:
+    head = announce(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    body = b"%x\r\n%b\r\n0\r\n" % (len(QUESTION), QUESTION)
+    return head + body + b"".join(trailers) + b"\r\n"
+
+
+def test_trailers_are_counted_and_are_never_headers(server: Server) -> None:
+    flood = [b"x%d: %b\r\n" % (n, b"y" * 60) for n in range(5_000)]
+    refused(exchange(server, chunked(*flood)), 431, "too_large")
+    refused(exchange(server, chunked(b"x: " + b"y" * 200_000 + b"\r\n")), 431, "too_large")
+    with connect(server.port) as connection:
+        connection.sendall(chunked(b"x-request-id: from-a-trailer\r\n", b"content-type: text/plain\r\n"))
+        answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"from-a-trailer" not in answer
+
+
+def test_key_in_a_trailer_opens_nothing(models: Path) -> None:
+    with serving(models, default_model="tiny", api_keys="secret") as server, connect(server.port) as caller:
+        caller.sendall(chunked(b"x-api-key: secret\r\n", b"authorization: Bearer secret\r\n"))
+        assert caller.recv(65536).startswith(b"HTTP/1.1 401 ")
+
+
+def test_chunk_extensions_count_like_a_head(server: Server) -> None:
+    head = announce(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    refused(exchange(server, head + b"5;" + b"x" * 300_000), 431, "too_large")
+
+
+def test_head_that_does_not_come_is_given_up(server: Server) -> None:
+    began = time.monotonic()
+    with connect(server.port) as silent, connect(server.port) as slow, connect(server.port) as blank:
+        slow.sendall(b"GET /health HT")
+        blank.sendall(b"\r\n")
+        assert read_all(slow).startswith(b"HTTP/1.1 408 ")
+        assert read_all(blank).startswith(b"HTTP/1.1 408 ")
+        assert silent.recv(1) == b""
+    assert 0.5 < time.monotonic() - began < 5
+
+
+def test_body_that_hardly_moves_is_given_up(server: Server) -> None:
+    with connect(server.port) as slow, connect(server.port) as steady:
+        slow.sendall(announce(1000))
+        steady.sendall(announce(6_000 + len(QUESTION)))
+        for _ in range(30):
+            slow.sendall(b" ")
+            steady.sendall(b" " * 200)
+            time.sleep(0.1)
+        steady.sendall(QUESTION)
+        assert steady.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert "under 1000 bytes a second" in refused(read_all(slow), 408, "deadline_exceeded")
+
+
+def test_pipelined_requests_are_all_answered_in_order(server: Server) -> None:
+    with connect(server.port) as connection:
+        for number in range(200):
+            connection.sendall(GET + b"x-request-id: n%d\r\n\r\n" % number)
+        answer = b""
+        while answer.count(b"x-request-id: n") < 200:
+            piece = connection.recv(65536)
+            assert piece
+            answer += piece
+    order = [int(line[15:]) for line in answer.split(b"\r\n") if line.startswith(b"x-request-id: n")]
+    assert order == list(range(200))
+
+
+def test_callers_who_pipeline_and_do_not_read_hold_little_and_are_dropped(server: Server) -> None:
+    """Thirty connections that did once held a gigabyte, for ever."""
+    request = b"GET /docs HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    before = memory(server)
+    callers = [connect(server.port) for _ in range(8)]
+    for caller in callers:
+        caller.setblocking(False)
+        try:
+            while caller.send(request * 1000):
+                pass
+        except BlockingIOError:
+            continue
+    time.sleep(1)
+    assert memory(server) - before < 60e6
+    with server.client() as client:
+        assert client.get("/health").status_code == 200
+    process = psutil.Process(server.process.pid)
+    eventually(lambda: sum(each.status == "ESTABLISHED" for each in process.net_connections()) == 0, 60)
+    for caller in callers:
+        caller.close()
+
+
+@pytest.mark.parametrize("offer", ["h2c", "websocket", "TLS/1.0"])
+def test_offer_of_another_protocol_is_ignored(server: Server, offer: str) -> None:
+    fields = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: %b\r\nhttp2-settings: AAMAAABkAAQ\r\n"
+    offered = whole(QUESTION).replace(b"\r\n", b"\r\n" + fields % offer.encode(), 1)
+    with connect(server.port) as connection:
+        for _ in range(2):  # and the connection goes on
+            connection.sendall(offered)
+            head, body = read_answer(connection)
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert json.loads(body)["data"][0]["label"] == "positive"
+        connection.sendall(GET + fields % offer.encode() + b"\r\n")
+        assert read_answer(connection)[0].startswith(b"HTTP/1.1 200 ")
+    assert refused(
+        exchange(server, b"CONNECT x:443 HTTP/1.1\r\nhost: localhost\r\n\r\n"), 400, "malformed_input"
+    )
+
+
+def test_request_followed_by_garbage_is_answered_then_the_connection_closes(server: Server) -> None:
+    answer = exchange(server, whole(QUESTION) + b"\x00\x01 this is not HTTP\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert b"connection: close" in answer
+    assert b"positive" in answer
+
+
+def test_caller_who_sends_far_over_the_limit_reads_the_413(models: Path) -> None:
+    """urllib closes its connections; it once saw a reset instead of the answer."""
+    with serving(models, default_model="tiny", payload_limit_mb=0.1) as server:
+        body = b'{"input": "' + b"x" * 3_000_000 + b'"}'
+        request = urllib.request.Request(
+            f"{server.url}/classify", body, {"content-type": "application/json"}, method="POST"
+        )
+        for _ in range(5):
+            with pytest.raises(urllib.error.HTTPError) as failure:
+                urllib.request.urlopen(request, timeout=10)
+            with failure.value as answer:
+                assert answer.status == 413
+                assert json.loads(answer.read())["error"]["type"] == "too_large"
+
+
+def test_caller_who_leaves_makes_no_traceback(server: Server) -> None:
+    for _ in range(20):
+        with connect(server.port) as caller:
+            caller.sendall(announce(1000) + b"{")
+        with connect(server.port) as caller:
+            caller.sendall(whole(QUESTION) * 3)
+    time.sleep(0.3)
+    with server.client() as client:
+        assert client.get("/health").status_code == 200
+    assert "Traceback" not in server.output
+
+
+def test_silent_connections_make_room_for_those_who_ask(models: Path, tmp_path: Path) -> None:
+    """300 connects that say nothing under a limit of 256 descriptors: the longest silent ones go."""
+    script = tmp_path / "limited.py"
+    script.write_text(
+        "import resource, runpy, sys\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
+        "sys.argv = ['hardmax', 'serve']\n"
+        "runpy.run_module('service.cli.main', run_name='__main__')\n"
+    )
+    with serving(models, command=(str(script),), default_model="tiny") as server:
+        silent = [connect(server.port) for _ in range(300)]
+        with server.client() as client:
+            for _ in range(20):
+                assert client.get("/health").status_code == 200
+        eventually(lambda: "connections are open, the most there may be" in server.output)
+        assert server.output.count("connections are open, the most there may be") == 1
+        for each in silent:
+            each.close()
+
+
+def test_soft_limit_of_descriptors_is_raised_to_the_hard_one() -> None:
+    code = (
+        "import resource; from service.serving.server import begin; from service.settings import Settings\n"
+        "begin(Settings()); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    told = subprocess.run(
+        [sys.executable, "-c", f"import resource; resource.setrlimit(7, (200, {min(hard, 9_000)}));{code}"],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert told.stdout.strip() == str(min(hard, 9_000)), told.stderr

@@ -1,0 +1,448 @@
+"""The life of the server: start, load, signals, workers, keys, models that come and go, deadlines."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import faulty
+import httpx
+import numpy as np
+import psutil
+import pytest
+from bundles import plane_weights, write_sentiment
+from paths import MODELS
+from server import Server, eventually, serving
+from wire import NPY, announce, connect, whole
+
+DYNAMICS = MODELS / "dynamics"
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    write_sentiment(folder)
+    return folder
+
+
+def label(client: httpx.Client, text: str = "superb") -> str:
+    return str(client.post("/classify", json={"input": text}).json()["data"][0]["label"])
+
+
+def refusal(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["type"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int) -> None:
+    statuses: list[int] = []
+
+    def call(server: Server) -> None:
+        """Ask on new connections until nobody listens any more."""
+        while True:
+            body = b'{"input": "superb"}'
+            head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            try:
+                connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+            except ConnectionError:  # refused, or reset while it waited to be accepted
+                return
+            with connection:
+                try:
+                    connection.sendall(
+                        head + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body
+                    )
+                    answer = connection.recv(65536)
+                except (
+                    ConnectionError
+                ):  # still in the kernel's queue when the socket was closed: never accepted
+                    return
+                statuses.append(int(answer[9:12] or 0))
+
+    with serving(models, default_model="tiny", workers=workers) as server, ThreadPoolExecutor(8) as pool:
+        callers = [pool.submit(call, server) for _ in range(8)]
+        eventually(lambda: len(statuses) > 50)
+        assert server.stop() == 0
+        for caller in callers:
+            caller.result(10)
+    assert set(statuses) == {200}
+
+
+def ask_as_the_door_closes(server: Server) -> tuple[float, bytes]:
+    """Of the last caller who was let in: how long it kept silent, and its answer."""
+    body = b'{"input": "superb"}'
+    request = whole(body)
+    with server.client() as client:
+        assert label(client) == "positive"  # it serves: before that, a signal ends it at once
+    server.process.send_signal(signal.SIGTERM)
+    with contextlib.ExitStack() as callers:
+        came: list[tuple[float, socket.socket]] = []
+        with contextlib.suppress(ConnectionError):
+            while True:
+                caller = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                came.append((time.monotonic(), callers.enter_context(caller)))
+                time.sleep(0.02)
+        began, last = came[-2]  # one more may have come in the moment it closed, and was not let in
+        silent = time.monotonic() - began
+        with contextlib.suppress(ConnectionError):
+            last.sendall(request)
+            return silent, last.recv(65536)
+        return silent, b""
+
+
+def test_who_was_let_in_just_before_the_door_closed_is_still_heard(models: Path) -> None:
+    for _ in range(5):
+        with serving(models, default_model="tiny") as server:
+            silent, answer = ask_as_the_door_closes(server)
+            assert server.process.wait(10) == 0
+        if silent < 0.15:  # half of the time there is; on a busy machine the caller may be late
+            break
+    assert answer.startswith(b"HTTP/1.1 200 "), f"not heard after {silent:.3f} s of silence"
+    assert b"\r\nconnection: close\r\n" in answer
+
+
+def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
+    body = b'{"input": "superb"}'
+    with serving(models, default_model="tiny") as server, server.client() as other:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as caller:
+            caller.sendall(announce(len(body)) + body[:5])
+            eventually(lambda: "hardmax_request_body_bytes 5" in other.get("/metrics").text)
+            server.process.send_signal(signal.SIGTERM)
+            eventually(lambda: other.get("/ready").status_code == 503, 5)
+            answer = other.get("/ready")
+            assert refusal(answer) == (503, "not_ready")
+            assert answer.headers["connection"] == "close"
+            caller.sendall(body[5:])
+            assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert server.process.wait(10) == 0
+
+
+def test_request_over_the_grace_is_refused_and_the_server_still_ends(models: Path) -> None:
+    with serving(models, default_model="tiny", shutdown_grace_s=1) as server:
+        head = announce(9)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(head)
+            time.sleep(0.1)
+            began = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - began < 5
+            assert connection.recv(65536).startswith(b"HTTP/1.1 503 ")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) -> None:
+    """A thread that nothing can interrupt works on for a minute."""
+    options = {"default_model": "tiny", "shutdown_grace_s": 1, "workers": workers}
+    with serving(models, command=(faulty.__file__,), **options) as server, connect(server.port) as caller:
+        caller.sendall(b"GET /stuck HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 1 + 5 + 2
+        assert caller.recv(65536).startswith(b"HTTP/1.1 503 ")
+
+
+def test_stop_while_a_dead_worker_waits_to_be_replaced_is_a_clean_stop(models: Path) -> None:
+    with serving(models, default_model="tiny", workers=2) as server:
+        eventually(lambda: len(server.workers) == 2)
+        server.workers[0].kill()
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 5
+        assert "Traceback" not in server.output
+
+
+def test_killed_worker_comes_back_and_the_others_go_on(models: Path) -> None:
+    with serving(models, default_model="tiny", workers=2) as server:
+        eventually(lambda: len(server.workers) == 2)
+        victim = server.workers[0]
+        victim.kill()
+        statuses = set()
+        while victim.is_running() or len(server.workers) < 2:
+            with server.client() as client:
+                statuses.add(client.post("/classify", json={"input": "superb"}).status_code)
+        assert statuses == {200}
+        eventually(lambda: f"Child process [{victim.pid}] died" in server.output)
+        with server.client() as client:
+            eventually(lambda: "hardmax_ready 2.0" in client.get("/metrics").text)
+        assert server.stop() == 0
+
+
+def test_workers_count_together(models: Path) -> None:
+    with serving(models, default_model="tiny", workers=2) as server:
+        for _ in range(40):  # each on a connection of its own: both workers get some
+            with server.client() as client:
+                assert label(client) == "positive"
+        with server.client() as client:
+            line = 'hardmax_requests_total{method="POST",route="/classify",status="200"} 40.0'
+            assert line in client.get("/metrics").text
+
+
+def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# ours\nfrom-file\n\n")
+    settings = {"api_keys": "one, two", "api_keys_file": file, "public_paths": "/health,/ready"}
+    with serving(models, default_model="tiny", **settings) as server, server.client() as client:
+        body = {"input": "superb"}
+        for headers in ({}, {"authorization": "Bearer three"}, {"x-api-key": "on"}, {"authorization": "one"}):
+            refused = client.post("/classify", json=body, headers=headers)
+            assert refusal(refused) == (401, "unauthorized")
+            assert refused.headers["www-authenticate"] == "Bearer"
+        for headers in ({"authorization": "Bearer one"}, {"x-api-key": "two"}, {"x-api-key": "from-file"}):
+            assert client.post("/classify", json=body, headers=headers).status_code == 200
+        assert (client.get("/health").status_code, client.get("/metrics").status_code) == (200, 401)
+        file.write_text("newer\n")
+        server.process.send_signal(signal.SIGHUP)
+        newer = {"x-api-key": "newer"}
+        eventually(lambda: client.post("/classify", json=body, headers=newer).status_code == 200)
+        assert client.post("/classify", json=body, headers={"x-api-key": "from-file"}).status_code == 401
+        assert client.post("/classify", json=body, headers={"x-api-key": "one"}).status_code == 200
+        file.unlink()
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "keys not read again" in server.output)
+        assert client.post("/classify", json=body, headers=newer).status_code == 200
+
+
+def test_cors_is_for_the_named_origin_only(models: Path) -> None:
+    with serving(models, default_model="tiny", cors_allow_origin="https://a.example") as server:
+        ours = {"origin": "https://a.example", "access-control-request-method": "POST"}
+        with server.client() as client:
+            allowed = client.options("/classify", headers=ours)
+            assert allowed.headers["access-control-allow-origin"] == "https://a.example"
+            other = client.get("/health", headers={"origin": "https://b.example"})
+            assert "access-control-allow-origin" not in other.headers
+            seen = client.get("/health", headers=ours)
+            assert seen.headers["access-control-allow-origin"] == "https://a.example"
+            assert "x-request-id" in seen.headers["access-control-expose-headers"]
+
+
+def test_models_are_added_replaced_and_removed_while_serving(models: Path) -> None:
+    with serving(models, default_model="tiny") as server, server.client() as client:
+
+        def names() -> list[str]:
+            return sorted(card["name"] for card in client.get("/models").json()["models"])
+
+        assert label(client) == "positive"
+        write_sentiment(models, name="second")
+        eventually(lambda: names() == ["second", "tiny"])
+        answer = client.post("/classify", json={"input": "superb", "model": "second"})
+        assert answer.json()["data"][0]["label"] == "positive"
+        turned = plane_weights(readout=-plane_weights().readout)
+        write_sentiment(models, turned, name="second")
+        eventually(
+            lambda: (
+                client.post("/classify", json={"input": "superb", "model": "second"}).json()["data"][0][
+                    "label"
+                ]
+                == "negative"
+            )
+        )
+        (models / "second/model.onnx").write_bytes(b"broken")
+        eventually(lambda: [each["name"] for each in client.get("/info").json()["refused"]] == ["second"])
+        assert "card" in client.get("/info").json()["refused"][0]["reason"]
+        answer = client.post("/classify", json={"input": "superb", "model": "second"})
+        assert answer.json()["data"][0]["label"] == "negative"
+        shutil.rmtree(models / "second")
+        eventually(lambda: names() == ["tiny"])
+        assert client.post("/classify", json={"input": "superb", "model": "second"}).status_code == 404
+        assert client.get("/info").json()["refused"] == []
+
+
+def test_broken_default_model_stops_the_start_and_says_why(models: Path) -> None:
+    card = json.loads((models / "tiny/card.json").read_text())
+    (models / "tiny/card.json").write_text(json.dumps({**card, "model_sha256": "0" * 64}))
+    ended = start(
+        HARDMAX_MODELS_DIR=models,
+        HARDMAX_BUNDLED_MODELS="false",
+        HARDMAX_DEFAULT_MODEL="tiny",
+        HARDMAX_PORT="0",
+    )
+    assert ended.returncode == 2
+    reason = "tiny: model.onnx is not the file its card describes"
+    assert ended.stderr.splitlines()[-1] == f"hardmax: DEFAULT_MODEL: the model tiny was refused: {reason}"
+    assert "Traceback" not in ended.stderr
+
+
+def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(models: Path) -> None:
+    """The folder that once stopped everything: a word for a number, brackets, a pipe, and 50 MB."""
+    write_sentiment(models, name="many", max_length="many")
+    for name in ("pipe", "deep", "large"):
+        write_sentiment(models, name=name)
+    (models / "large/card.json").write_bytes(b" " * 50_000_000)
+    (models / "deep/card.json").write_text("[" * 200_000)
+    (models / "pipe/model.onnx").unlink()
+    os.mkfifo(models / "pipe/model.onnx")
+    with serving(models, default_model="tiny") as server, server.client() as client:
+        assert label(client) == "positive"
+        refused = {each["name"]: each["reason"] for each in client.get("/info").json()["refused"]}
+        assert refused.keys() == {"many", "deep", "pipe", "large"}
+        assert refused["pipe"] == "pipe/model.onnx is not a regular file"
+        assert "hardmax_bundles_refused_total 4.0" in client.get("/metrics").text
+        shutil.rmtree(models / "deep")
+        eventually(lambda: len(client.get("/info").json()["refused"]) == 3)
+        write_sentiment(models, name="later")
+        eventually(lambda: "later" in client.get("/info").json()["models"])
+        assert server.stop() == 0
+
+
+def test_readiness_says_when_the_default_model_is_gone(models: Path) -> None:
+    write_sentiment(models, name="other")
+    with serving(models, default_model="tiny") as server, server.client() as client:
+        assert client.get("/ready").status_code == 200
+        (models / "tiny").rename(models / ".away")
+        eventually(lambda: client.get("/ready").status_code == 503)
+        assert "there is no model tiny" in client.get("/ready").json()["error"]["message"]
+        assert client.get("/health").status_code == 200
+        (models / ".away").rename(models / "tiny")
+        eventually(lambda: client.get("/ready").status_code == 200)
+
+
+def test_port_that_is_taken_stops_the_start_with_one_line(models: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = start(HARDMAX_MODELS_DIR=models, HARDMAX_BUNDLED_MODELS="false", HARDMAX_PORT=port)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"hardmax: cannot listen on 127.0.0.1:{port}: ")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def start(**environ: object) -> subprocess.CompletedProcess[str]:
+    """A start that is expected to fail."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
+    given = {name: str(value) for name, value in environ.items()}
+    command = [sys.executable, "-m", "service.cli.main", "serve"]
+    return subprocess.run(command, env=clean | given, text=True, capture_output=True, timeout=60)
+
+
+def long_cloud() -> bytes:
+    """As npy: a cloud that takes some seconds, in layers of a fraction of a second."""
+    body = io.BytesIO()
+    np.save(body, np.random.default_rng(3).normal(size=(60_000, 32)))
+    return body.getvalue()
+
+
+def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
+    shutil.copytree(DYNAMICS, models / "dynamics")
+    npy = {"content-type": "application/x-npy"}
+    with serving(models, default_model="tiny", request_timeout_s=1) as server, server.client() as client:
+        assert refusal(client.post("/dynamics", content=long_cloud(), headers=npy)) == (
+            504,
+            "deadline_exceeded",
+        )
+        eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200, 30)
+        streamed = {**npy, "accept": "application/x-ndjson"}
+        with client.stream("POST", "/dynamics", content=long_cloud(), headers=streamed) as answer:
+            last = json.loads(list(answer.iter_lines())[-1])
+        assert last["error"]["type"] == "deadline_exceeded"
+        head = announce(9)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(head + b"{")  # and never the rest
+            assert connection.recv(65536).startswith(b"HTTP/1.1 504 ")
+
+
+def test_client_that_leaves_stops_its_cloud(models: Path) -> None:
+    shutil.copytree(DYNAMICS, models / "dynamics")
+    body = long_cloud()
+    head = "POST /dynamics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-npy\r\n"
+    head += f"content-length: {len(body)}\r\n\r\n"
+    with serving(models, default_model="tiny") as server, server.client() as client:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(head.encode() + body)
+            time.sleep(0.5)
+        eventually(lambda: 'route="/dynamics",status="499"} 1.0' in client.get("/metrics").text, 10)
+        assert client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200
+
+
+def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> None:
+    shutil.copytree(DYNAMICS, models / "dynamics")
+    with serving(models, default_model="tiny", max_concurrent_requests=2) as server:
+        waiting = [connect(server.port) for _ in range(2)]
+        for connection in waiting:
+            connection.sendall(whole(long_cloud(), "/dynamics", NPY))
+        with server.client() as client:
+            eventually(lambda: "hardmax_requests_in_flight 2" in client.get("/metrics").text)
+            for body in ({"input": "good"}, {"input": ["good", "bad"]}):
+                refused = client.post("/classify", json=body)
+                assert refusal(refused) == (429, "overloaded")
+                assert int(refused.headers["retry-after"]) >= 1
+            assert client.get("/health").status_code == 200
+            for connection in waiting:
+                connection.close()
+            eventually(lambda: client.post("/classify", json={"input": "good"}).status_code == 200)
+
+
+def test_cloud_of_two_hundred_thousand_points_does_not_hold_up_others(models: Path) -> None:
+    shutil.copytree(DYNAMICS, models / "dynamics")
+    points = ",".join(
+        f"[{(i * 37 % 1000) / 999 + 0.1:.6f},{(i * 91 % 997) / 996 - 0.4:.6f}]" for i in range(200_000)
+    )
+    body = f'{{"points": [{points}], "include": ["assignment", "limits"]}}'.encode()
+    stalls: list[float] = []
+    done = threading.Event()
+
+    def watch(server: Server) -> None:
+        """How long the event loop keeps a request for nothing waiting."""
+        with server.client() as client:
+            client.get("/health")
+            while not done.is_set():
+                began = time.perf_counter()
+                client.get("/health")
+                stalls.append(time.perf_counter() - began)
+                time.sleep(0.002)
+
+    with serving(models, default_model="tiny", intra_op_threads=1) as server, server.client() as client:
+        watcher = threading.Thread(target=watch, args=(server,))
+        watcher.start()
+        answer = client.post("/dynamics", content=body, headers={"content-type": "application/json"})
+        done.set()
+        watcher.join()
+    assert answer.status_code == 200
+    result = answer.json()
+    assert (result["n"], len(result["assignment"]), len(result["limits"])) == (200_000, 200_000, 200_000)
+    # The server reports its loop's own lag; the client's view also holds this machine's scheduling.
+    assert sorted(stalls)[int(len(stalls) * 0.9)] < 0.05
+
+
+def test_server_is_ready_soon_and_small(models: Path) -> None:
+    with serving() as server:
+        process = psutil.Process(server.process.pid)
+        memory, worked = process.memory_info().rss, sum(process.cpu_times()[:2])
+        with server.client() as client:
+            loaded = client.get("/info").json()["models"]
+    assert "sentiment" in loaded
+    assert worked < 4  # seconds of CPU, however busy the machine
+    assert memory < 300e6
+
+
+def test_service_never_loads_torch_or_its_offline_side() -> None:
+    code = (
+        "import sys, service.serving.server, service.app\n"
+        "from service.settings import Settings\n"
+        "service.app.create_app(Settings()).openapi()\n"
+        "print([name for name in ('torch', 'model_export', 'onnx', 'scipy', 'matplotlib')"
+        " if name in sys.modules])"
+    )
+    output = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
+    assert output.stdout.strip() == "[]", output.stderr
+
+
+def test_serve_own_model_stands_beside_the_bundled_ones_and_is_the_default(tmp_path: Path) -> None:
+    write_sentiment(tmp_path, name="mine")
+    with serving(tmp_path, bundled_models=True) as server, server.client() as client:
+        cards = {card["name"]: card["default"] for card in client.get("/models").json()["models"]}
+        assert {name: default for name, default in cards.items() if default} == {"mine": True}
+        assert client.post("/classify", json={"input": "good"}).json()["model"] == "mine"
+        bundled = client.post("/classify", json={"input": "good", "model": "sentiment"})
+        assert bundled.json()["model"] == "sentiment"
+        cloud = {"points": [[1, 1], [-1, 0]]}
+        assert client.post("/dynamics", json=cloud).json()["status"] == "certified"

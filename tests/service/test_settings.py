@@ -1,0 +1,94 @@
+"""Settings: flags over environment over defaults, and one clear line for whatever is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from service.errors import ConfigurationError
+from service.settings import BUNDLED_MODELS, Settings, _cgroup_quota, available_cpus, load_settings
+
+
+def test_settings_defaults_serve_the_bundled_models() -> None:
+    settings = load_settings({})
+    assert settings.model_folders == [BUNDLED_MODELS]
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+
+
+def test_settings_own_models_stand_beside_the_bundled_ones(tmp_path: Path) -> None:
+    assert Settings(models_dir=tmp_path).model_folders == [BUNDLED_MODELS, tmp_path]
+    assert Settings(models_dir=tmp_path, bundled_models=False).model_folders == [tmp_path]
+
+
+def test_settings_models_dir_is_not_the_bundle_itself(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "card.json").write_text("{}")
+    with pytest.raises(ConfigurationError, match=f"give the folder that holds it, {tmp_path}"):
+        load_settings({"HARDMAX_MODELS_DIR": str(tmp_path / "mine")})
+
+
+def test_settings_flag_wins_over_environment() -> None:
+    environ = {"HARDMAX_PORT": "9001", "HARDMAX_MAX_POINTS": "7", "PATH": "/bin"}
+    settings = load_settings(environ, port=9002)
+    assert (settings.port, settings.max_points) == (9002, 7)
+
+
+def test_settings_empty_variable_counts_as_unset() -> None:
+    assert load_settings({"HARDMAX_PORT": ""}).port == 8000
+
+
+@pytest.mark.parametrize(
+    ("environ", "line"),
+    [
+        ({"HARDMAX_PROT": "1"}, "HARDMAX_PROT is not a setting of hardmax"),
+        ({"HARDMAX_PORT": "70000"}, "HARDMAX_PORT: Input should be less than or equal to 65535"),
+        ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
+        ({"HARDMAX_MODELS_DIR": "/nowhere"}, "HARDMAX_MODELS_DIR: Value error, /nowhere does not exist"),
+        (
+            {"HARDMAX_PAYLOAD_LIMIT_MB": "500"},
+            "HARDMAX_PAYLOAD_TOTAL_MB: Value error, "
+            "less than PAYLOAD_LIMIT_MB: not even one body would have room",
+        ),
+    ],
+)
+def test_settings_bad_variable_is_one_line_that_names_it(environ: dict[str, str], line: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(environ)
+    assert refused.value.message == line
+    assert refused.value.param == line.split()[0].rstrip(":")
+
+
+def test_settings_bad_flag_is_named_as_the_flag() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--max-points: "):
+        load_settings({}, max_points=0)
+
+
+def test_settings_never_print_the_keys() -> None:
+    assert "s3cret" not in repr(load_settings({"HARDMAX_API_KEYS": "s3cret"}))
+
+
+def test_settings_every_field_explains_itself() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_available_cpus_is_at_least_one_and_at_most_the_affinity() -> None:
+    import os
+
+    assert 1 <= available_cpus() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0.5),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu.max": "nonsense"}, None),
+        ({}, None),
+    ],
+)
+def test_cgroup_quota_reads_both_versions(tmp_path: Path, files: dict[str, str], cpus: float | None) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert _cgroup_quota(tmp_path) == cpus

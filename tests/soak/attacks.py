@@ -1,0 +1,240 @@
+"""What somebody does who wants to break the service: each attack is a function that does one round of it.
+
+Rounds are short and end by themselves. An attack keeps what it was answered, for the one who counts.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import numpy as np
+
+from tests.support.wire import JSON, NPY, announce, connect, whole
+
+Attack = Callable[[int], list[bytes]]  # the port; the first bytes of each answer that came
+
+GET = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
+QUESTION = b'{"input": "a superb film"}'
+HANG_UP_S = 2.0
+
+
+def ask(port: int, *pieces: bytes, wait_s: float = HANG_UP_S) -> list[bytes]:
+    """Send all of it, however the server likes it, and take the beginning of an answer that comes in time."""
+    with connect(port) as connection:
+        connection.settimeout(wait_s)
+        with suppress(OSError):
+            for piece in pieces:
+                connection.sendall(piece)
+        with suppress(OSError):
+            answer = connection.recv(4096)
+            return [answer] if answer else []
+    return []
+
+
+def many(port: int, count: int, request: bytes, hold_s: float) -> list[bytes]:
+    """That many connections that send this, read nothing, and stay for a while."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            connection = stack.enter_context(connect(port))
+            connection.setblocking(False)
+            with suppress(OSError):
+                connection.send(request)
+        time.sleep(hold_s)
+    return []
+
+
+def huge_heads(port: int) -> list[bytes]:
+    long = GET[:-2] % b"/health" + b"x: " + b"a" * 5_000_000
+    wide = GET[:-2] % b"/health" + b"".join(b"x%d: y\r\n" % n for n in range(200_000))
+    target = b"GET /" + b"a" * 5_000_000
+    return [*ask(port, long), *ask(port, wide), *ask(port, target)]
+
+
+def trailers(port: int) -> list[bytes]:
+    head = announce(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    body = b"%x\r\n%b\r\n0\r\n" % (len(QUESTION), QUESTION)
+    return ask(port, head, body, b"x: " + b"a" * 3_000_000 + b"\r\n\r\n")
+
+
+def bodies_that_never_come(port: int) -> list[bytes]:
+    return many(port, 8, announce(64_000_000), HANG_UP_S)
+
+
+def bodies_a_byte_a_second(port: int) -> list[bytes]:
+    with ExitStack() as stack:
+        callers = [stack.enter_context(connect(port)) for _ in range(64)]
+        for caller in callers:
+            caller.sendall(announce(1000))
+        for _ in range(5):
+            for caller in callers:
+                with suppress(OSError):
+                    caller.send(b" ")
+            time.sleep(1)
+    return []
+
+
+def pipelines_unread(port: int) -> list[bytes]:
+    return many(port, 10, GET % b"/docs" * 2_000, HANG_UP_S)
+
+
+def answers_unread(port: int) -> list[bytes]:
+    body = io.BytesIO()
+    np.save(body, np.random.default_rng(0).normal(size=(2_000, 8)))
+    request = whole(body.getvalue(), "/dynamics?stop=never&max_layers=200&include=trajectory", NPY)
+    return many(port, 4, request, HANG_UP_S)
+
+
+def nothing_said(port: int) -> list[bytes]:
+    return many(port, 300, b"", HANG_UP_S)
+
+
+def garbage(port: int) -> list[bytes]:
+    noise = random.Random(time.monotonic()).randbytes(2_000)
+    return [*ask(port, whole(QUESTION) + b"\x00 garbage\r\n\r\n"), *ask(port, noise + b"\r\n\r\n")]
+
+
+def offers(port: int) -> list[bytes]:
+    offer = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
+    return ask(port, whole(QUESTION).replace(b"\r\n", b"\r\n" + offer, 1))
+
+
+def strange_paths(port: int) -> list[bytes]:
+    name = b"%x" % random.getrandbits(64)
+    paths = (
+        b"/web/" + name + b"/../fonts/x",
+        b"/web/%00",
+        b"/web/" + name * 500,
+        b"//" + name,
+        b"/classify/",
+    )
+    return [answer for path in paths for answer in ask(port, GET % path)]
+
+
+def pathological_texts(port: int) -> list[bytes]:
+    texts = (
+        " " * 199_998 + "'z",
+        "<" * 200_000,
+        "<a" * 100_000,
+        "'" * 200_000,
+        "\N{LATIN SMALL LIGATURE FFI}" * 200_000,
+    )
+    bodies = [json.dumps({"input": text}, ensure_ascii=False).encode() for text in texts]
+    return [answer for body in bodies for answer in ask(port, whole(body), wait_s=20)]
+
+
+def wishes_abandoned(port: int) -> list[bytes]:
+    points = np.random.default_rng(1).normal(size=(300, 48)).tolist()
+    body = json.dumps({"points": points, "leaders": list(range(8))}).encode()
+    return ask(port, whole(body, "/control"), wait_s=0.3)
+
+
+def foreign_pages(port: int) -> list[bytes]:
+    untyped = whole(QUESTION).replace(
+        b"content-type: application/json\r\n", b"origin: https://evil.example\r\n"
+    )
+    rebound = GET.replace(b"localhost", b"evil.example") % b"/info"
+    return [*ask(port, untyped), *ask(port, rebound)]
+
+
+def odd_arrays(port: int) -> list[bytes]:
+    answers = []
+    for shape in ("(-3, -2)", "(True, 2)", "(2**62, 4)", "(3, 0)"):
+        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+        raw = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + b"\0" * 48
+        answers += ask(port, whole(raw, "/dynamics", NPY))
+    return answers
+
+
+def deep_documents(port: int) -> list[bytes]:
+    bodies = (b"[" * 200_000, b'{"a":' * 100_000, b'{"input": [' + b'"a",' * 500_000 + b'"a"]}')
+    return [answer for body in bodies for answer in ask(port, whole(body, "/classify", JSON), wait_s=10)]
+
+
+def callers_who_leave(port: int) -> list[bytes]:
+    for _ in range(50):
+        with connect(port) as caller, suppress(OSError):
+            caller.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+            )  # a reset, not a farewell
+            caller.sendall(whole(QUESTION) * 2)
+    return []
+
+
+def broken_bundles(models: Path) -> Attack:
+    """Bundles that are none come and go beside those that are served."""
+
+    def attack(port: int) -> list[bytes]:
+        folder = models / f"broken-{random.getrandbits(32):x}"
+        folder.mkdir()
+        card = random.choice((b"[" * 200_000, b" " * 3_000_000, b"{}", b"\xff"))
+        (folder / "card.json").write_bytes(card)
+        time.sleep(2)
+        shutil.rmtree(folder)
+        return []
+
+    return attack
+
+
+ATTACKS: tuple[Attack, ...] = (
+    huge_heads,
+    trailers,
+    bodies_that_never_come,
+    bodies_a_byte_a_second,
+    pipelines_unread,
+    answers_unread,
+    nothing_said,
+    garbage,
+    offers,
+    strange_paths,
+    pathological_texts,
+    wishes_abandoned,
+    foreign_pages,
+    odd_arrays,
+    deep_documents,
+    callers_who_leave,
+)
+
+
+class Siege:
+    """All attacks at once, each round after round in a thread of its own, until the block is left."""
+
+    def __init__(self, port: int, attacks: tuple[Attack, ...], pause_s: float = 1.0) -> None:
+        self._port = port
+        self._pause_s = pause_s
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(attack,)) for attack in attacks]
+        self.rounds: Counter[str] = Counter()
+        self.statuses: Counter[tuple[str, int]] = Counter()
+        self.failures: list[str] = []
+
+    def __enter__(self) -> Siege:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, attack: Attack) -> None:
+        name = attack.__name__
+        while not self._over.wait(self._pause_s):
+            try:
+                answers = attack(self._port)
+            except OSError as failure:
+                self.failures.append(f"{name}: {failure!r}")
+                continue
+            self.rounds[name] += 1
+            for answer in answers:
+                self.statuses[name, int(answer[9:12])] += 1

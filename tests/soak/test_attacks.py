@@ -1,0 +1,82 @@
+"""Every attack at once for MINUTES (10), beside ordinary callers who must hardly notice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from server import eventually, serving
+
+from benchmarks.record import Record
+from service.settings import BUNDLED_MODELS
+from tests.soak.attacks import ATTACKS, Siege, broken_bundles
+from tests.soak.crowd import Crowd
+from tests.soak.mix import prepare
+from tests.soak.watch import Watch
+
+MINUTES = float(os.environ.get("MINUTES", "10"))
+CALLERS, RATE = 8, 20.0  # ordinary callers, and how often they ask together in a second
+# Large clouds are served one at a time, so an ordinary cloud may stand behind a stranger's for seconds.
+NOT_ORDINARY = ("cloud", "caller who leaves", "large cloud")
+P99_BOUND_S = 1.0
+MEMORY_BOUND_MB = 20.0
+DOCUMENTED = (503, 504)
+GRACE_S = 5
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> None:
+    models = Path(shutil.copytree(BUNDLED_MODELS, tmp_path / "models"))
+    mix = [(share, questions) for share, questions in prepare() if questions[0].kind not in NOT_ORDINARY]
+    with serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server:
+        with Siege(
+            server.port, (*ATTACKS, broken_bundles(models))
+        ):  # what is made once: pools, caches, arenas
+            asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(min(30.0, 30 * MINUTES)))
+        with Watch(server.process.pid) as watch:
+            time.sleep(15)
+            before = watch.now()
+            with Siege(server.port, (*ATTACKS, broken_bundles(models))) as siege:
+                tally = asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(60 * MINUTES))
+            eventually(lambda: watch.now().memory_mb < before.memory_mb + MEMORY_BOUND_MB, 60)
+            after = watch.now()
+        with Siege(server.port, ATTACKS):
+            time.sleep(5)
+            began = time.monotonic()
+            code = server.stop()
+            stopped_s = time.monotonic() - began
+    record = Record("attacks", "Under attack", ["uvicorn"])
+    record.note(
+        f"{len(ATTACKS) + 1} attacks at once, beside {CALLERS} callers who ask {RATE:g} times a second."
+    )
+    figures = record.table("figures", f"{MINUTES:g} minutes", unit="", better="neither")
+    for subject, value in {
+        "rounds of attacks": siege.rounds.total(),
+        "requests of ordinary callers": tally.asked,
+        "wrong answers": len(tally.wrong),
+        "broken connections": len(tally.broken),
+        "refused": tally.refused,
+        "median of ordinary callers, ms": tally.quantile_s(0.5) * 1e3,
+        "99th percentile of ordinary callers, ms": tally.quantile_s(0.99) * 1e3,
+        "memory before, MB": before.memory_mb,
+        "memory at the highest, MB": max(each.memory_mb for each in watch.samples),
+        "memory after, MB": after.memory_mb,
+        "stopped under attack after, s": stopped_s,
+    }.items():
+        figures.add(subject, {}, [round(float(value), 2)])
+    answers = record.table("answers", "What attackers were answered", unit="answers", better="neither")
+    for (attack, status), count in sorted(siege.statuses.items()):
+        answers.add(str(status), {"attack": attack}, [count])
+    record.write()
+    assert tally.wrong == []
+    assert tally.broken == []
+    assert {key for key in siege.statuses if key[1] >= 500 and key[1] not in DOCUMENTED} == set()
+    assert min(siege.rounds[attack.__name__] for attack in ATTACKS) > 0
+    assert tally.quantile_s(0.99) < P99_BOUND_S
+    assert (code, stopped_s < GRACE_S + 5) == (0, True)
+    assert "Traceback" not in server.output

@@ -1,0 +1,64 @@
+"""Clouds for tests, and the bundled dynamics to run them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from service.clouds.dynamics import Dynamics, Parameters, Result
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
+from service.settings import BUNDLED_MODELS
+
+Floats = npt.NDArray[np.float64]
+
+TRIANGLE = np.array(
+    [(1, 1), (0.5, -0.5), (-1, -1), (0.3, -0.2), (0.1, -0.2), (0.8776, 0.9785), (0.0989, 0.4935),
+     (-0.2030, -0.9591), (-0.3824, -0.9242)]
+)  # fmt: skip
+EMERGING = np.array(
+    [(1, 1 / 3), (-1 / 12, 1 / 12), (-1, -1), (0, 0.25), (-0.3, -0.7), (-0.6, -0.9), (0.8, 0.1), (0.6, 0.15)]
+)
+# A square's corners, points on its axes that tie between two of them, and one that follows a corner.
+SQUARE = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1), (0.5, 0), (0, 0.25), (-0.5, -0.25)])
+
+
+def bundled(threads: int = 1) -> Dynamics:
+    return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime("cpu", threads))
+
+
+def run(dynamics: Dynamics, points: Any, **parameters: Any) -> Result:
+    """A whole run, the parameters by name."""
+    steps = dynamics.start(np.asarray(points, np.float64), Parameters(**parameters))
+    for _ in steps:
+        pass
+    return steps.result
+
+
+def since(result: Result) -> npt.NDArray[np.int64]:
+    """First layer as a leader of every point, -1 where it is none."""
+    layers = np.full(result.n, -1)
+    layers[result.leaders.index] = result.leaders.since_layer
+    return layers
+
+
+def sets(result: Result) -> list[frozenset[int]]:
+    """The leaders that every point is drawn to."""
+    return [frozenset(result.clusters.leaders[c].tolist()) for c in result.assignment]
+
+
+def random_form(rng: np.random.Generator, d: int) -> Floats:
+    B = rng.standard_normal((d, d))
+    return B.T @ B + 0.1 * np.eye(d)
+
+
+def clouds(largest_n: int = 14, largest_d: int = 5) -> st.SearchStrategy[Floats]:
+    """Distinct points with entries of hundredths: ties happen, and no two scores nearly tie by accident."""
+    shapes = st.tuples(st.integers(1, largest_n), st.integers(1, largest_d))
+    entries = st.integers(-300, 300).map(lambda k: k / 100)
+    drawn = shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=entries))
+    return drawn.map(lambda Z: np.unique(Z[Z.any(axis=1)], axis=0) + 0.0).filter(len)

@@ -1,0 +1,125 @@
+"""`hardmax serve` in a process of its own, on a free port: what tests over real sockets talk to."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+
+START_S = 60.0
+SERVE = ("-m", "service.cli.main", "serve")
+
+
+@dataclass
+class Server:
+    """A running server: its address, process, and everything that it wrote."""
+
+    process: subprocess.Popen[str]
+    port: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def workers(self) -> list[psutil.Process]:
+        """The living processes of a server that has several."""
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with suppress(psutil.NoSuchProcess):  # ZombieProcess is one: dead, and nobody has buried it yet
+                found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+        return found
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def client(self, **options: object) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=30, trust_env=False, **options)  # type: ignore[arg-type]
+
+    def stop(self, number: int = signal.SIGTERM, timeout_s: float = 30) -> int:
+        """Send a signal and wait for the end; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout_s)
+
+
+def environ(**settings: object) -> dict[str, str]:
+    """Our own environment with these settings, and no others of the service."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
+    return ours | {f"HARDMAX_{name.upper()}": str(value) for name, value in settings.items()}
+
+
+@contextmanager
+def serving(
+    models_dir: Path | None = None,
+    *,
+    command: Sequence[str] = SERVE,
+    folder: Path | None = None,
+    **settings: object,
+) -> Iterator[Server]:
+    """A ready server with the given settings (`max_points=5` is HARDMAX_MAX_POINTS), ended at exit.
+
+    It runs in `folder`. `models_dir` is served alone: a test that wants the bundled models too says
+    bundled_models=True.
+    """
+    alone = {"models_dir": models_dir, "bundled_models": False} if models_dir else {}
+    given = {"port": 0, **alone, **settings}
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=folder, env=environ(**given), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    server = Server(process)
+    reader = threading.Thread(target=_read, args=(server,), daemon=True)
+    reader.start()
+    try:
+        _await_port(server)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        reader.join(5)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 15) -> None:
+    """Wait until it holds; fail when it does not within the time."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "this did not come about in time"
+        time.sleep(0.02)
+
+
+def _read(server: Server) -> None:
+    assert server.process.stdout is not None
+    for line in server.process.stdout:
+        server.lines.append(line)
+        if not server.port and (found := re.search(r" on http://\S+:(\d+)", line)):
+            server.port = int(found[1])
+
+
+def _await_port(server: Server) -> None:
+    """The greeting names the port; it comes when models are loaded and warm."""
+    deadline = time.monotonic() + START_S
+    while not server.port:
+        if server.process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the server did not start:\n{server.output}")
+        time.sleep(0.01)

@@ -1,0 +1,94 @@
+"""HTTP as bytes: requests that no library would send, answers read whole, refusals looked at closely."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+
+from benchmarks.load import is_complete
+
+JSON = b"application/json"
+NPY = b"application/x-npy"
+TYPES = {
+    400: "malformed_input",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    422: "invalid_input",
+    429: "overloaded",
+    503: "not_ready",
+    504: "deadline_exceeded",
+}
+AGAIN = (429, 503)  # with Retry-After
+
+
+def announce(size: int, path: str = "/classify", kind: bytes = JSON) -> bytes:
+    """The head of a request whose body has that length."""
+    return _head(path, kind) + b"content-length: %d\r\n\r\n" % size
+
+
+def whole(body: bytes, path: str = "/classify", kind: bytes = JSON) -> bytes:
+    return announce(len(body), path, kind) + body
+
+
+def chunked(body: bytes, path: str = "/classify", kind: bytes = JSON) -> bytes:
+    """A request whose body comes in chunks, and tells no length."""
+    pieces = [body[at : at + 65536] for at in range(0, len(body), 65536)]
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    return _head(path, kind) + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+
+def _head(path: str, kind: bytes) -> bytes:
+    return b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: %s\r\n" % (path.encode(), kind)
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=20)
+
+
+def read_answer(connection: socket.socket) -> tuple[bytes, bytes]:
+    """Head and body of the answer that comes next. Nothing may follow it."""
+    answer = b""
+    while not is_complete(answer):
+        piece = connection.recv(65536)
+        assert piece, f"the connection ended after {answer!r}"
+        answer += piece
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body
+
+
+def is_express(head: bytes) -> bool:
+    """Whether the express lane answered: it writes the length last, FastAPI before the type."""
+    return b"content-type: application/json\r\ncontent-length: " in head
+
+
+def read_status(connection: socket.socket) -> int:
+    """The status of the answer that comes next, whose shape is right where it is a refusal."""
+    head, body = read_answer(connection)
+    status = int(head[9:12])
+    fault = find_fault(status, head, body) if status >= 400 else None
+    assert fault is None, fault
+    return status
+
+
+def find_fault(status: int, head: bytes, body: bytes, *, protocol: bool = False) -> str | None:
+    """What is wrong with a refusal, or None. `protocol`: in the shape of the Open Inference Protocol."""
+    if status in AGAIN and not re.search(rb"\r\nretry-after: [1-9]", head, re.IGNORECASE):
+        return f"{status} does not say when to come back"
+    document = json.loads(body)
+    error = document.get("error")
+    if set(document) != {"error"} or not error:
+        return f"not the shape of an error: {body[:200]!r}"
+    if protocol:
+        return None if isinstance(error, str) else f"not the protocol's shape: {body[:200]!r}"
+    if set(error) != {"type", "message", "param", "request_id"} or not error["message"]:
+        return f"not the one shape: {body[:200]!r}"
+    if error["type"] != TYPES.get(status):
+        return f"{status} is called {error['type']}"
+    if not re.search(rb"\r\nx-request-id: " + re.escape(error["request_id"].encode()) + rb"(\r\n|$)", head):
+        return "the request's id is not that of its answer"
+    return None

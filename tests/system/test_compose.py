@@ -1,0 +1,149 @@
+"""compose.yaml, its files and .env.example: in step with the settings and with each other, and hardened."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+from paths import ROOT
+
+from service.settings import PREFIX, Settings, load_settings
+
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+EXAMPLE = (ROOT / ".env.example").read_text()
+EDGE = (ROOT / "docker/edge/nginx.conf").read_text()
+SETTINGS = {PREFIX + name.upper() for name in Settings.model_fields}
+# What the image settles: where it listens, and what it runs on.
+FIXED = {"HARDMAX_HOST", "HARDMAX_PORT", "HARDMAX_PROVIDER"}
+SERVERS = ("hardmax", "hardmax-gpu")
+
+
+def examples() -> dict[str, str]:
+    """The variables .env.example offers, with the values it shows."""
+    return dict(re.findall(r"^#?([A-Z_]+)=(.*)$", EXAMPLE, re.MULTILINE))
+
+
+def seconds(duration: str) -> float:
+    return float(duration.removesuffix("s"))
+
+
+def test_env_example_documents_every_setting_and_invents_none() -> None:
+    assert set(re.findall(r"HARDMAX_[A-Z_]+", EXAMPLE)) == SETTINGS
+
+
+def test_env_example_shows_the_defaults() -> None:
+    shown = {name: value for name, value in examples().items() if name in SETTINGS and value}
+    defaults = {PREFIX + name.upper(): str(value) for name, value in Settings().model_dump().items()}
+    differing = {name: value for name, value in shown.items() if value != defaults[name]}
+    assert differing == {"HARDMAX_LOG_FORMAT": "json"}  # the image's own
+
+
+def test_env_example_is_accepted_when_everything_in_it_is_switched_on() -> None:
+    given = {name: value for name, value in examples().items() if name in SETTINGS}
+    assert load_settings(given).log_format == "json"
+
+
+def test_env_example_documents_every_variable_compose_reads() -> None:
+    read = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "compose.yaml").read_text()))
+    assert read == set(examples()) - SETTINGS
+    for name, default in re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", (ROOT / "compose.yaml").read_text()):
+        assert name in ("MODELS", "KEYS") or examples()[name] == default, name
+
+
+def test_manual_says_when_to_turn_each_setting() -> None:
+    rows = re.findall(r"^\| (`[^|]*`) \|", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    told = {PREFIX + name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    assert told == SETTINGS
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_compose_hands_every_setting_to_the_service(name: str) -> None:
+    assert set(COMPOSE["services"][name]["environment"]) == SETTINGS - FIXED
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_compose_service_is_hardened(name: str) -> None:
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["restart"] == "unless-stopped"
+    assert service["mem_limit"]
+    assert service["pids_limit"]
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_compose_publishes_on_loopback_unless_told_otherwise(name: str) -> None:
+    (port,) = COMPOSE["services"][name]["ports"]
+    assert re.sub(r"\$\{[A-Z_]+:-(.*)\}", r"\1", port).startswith("127.0.0.1:")
+
+
+def test_compose_knows_no_password() -> None:
+    grafana = COMPOSE["services"]["grafana"]["environment"]
+    assert not [name for name in grafana if "PASSWORD" in name]
+    assert grafana["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert grafana["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+
+
+def test_compose_bounds_every_disk_in_memory_of_what_strangers_reach() -> None:
+    for name in (*SERVERS, "edge"):
+        assert all("size=" in each for each in COMPOSE["services"][name]["tmpfs"]), name
+    assert directive("proxy_request_buffering") == "off"
+    assert directive("proxy_max_temp_file_size") == "0"
+
+
+def test_compose_starts_only_the_service_without_a_profile() -> None:
+    assert [name for name, each in COMPOSE["services"].items() if "profiles" not in each] == ["hardmax"]
+
+
+def test_compose_waits_longer_than_the_service_drains() -> None:
+    grace = examples()["STOP_GRACE"]
+    assert seconds(grace) > Settings().shutdown_grace_s
+    assert COMPOSE["services"]["hardmax"]["stop_grace_period"] == f"${{STOP_GRACE:-{grace}}}"
+    assert seconds(COMPOSE["services"]["edge"]["stop_grace_period"]) > seconds(grace)
+
+
+def test_compose_mounts_files_that_exist() -> None:
+    for name, service in COMPOSE["services"].items():
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            if source.startswith("./"):
+                assert (ROOT / source).exists(), (name, source)
+
+
+def test_edge_leaves_the_last_word_to_the_service() -> None:
+    body = int(directive("client_max_body_size").removesuffix("m")) * 2**20
+    assert body > Settings().payload_limit_bytes
+    assert seconds(directive("proxy_read_timeout")) > Settings().request_timeout_s
+
+
+def test_dockerfile_runs_the_server_itself_as_nobody() -> None:
+    stages = dockerfile()
+    assert ("USER", "10001:10001") in stages["runtime"]
+    # Exec form: no shell stands between the container's signals and the server.
+    assert ("ENTRYPOINT", '["hardmax"]') in stages["runtime"]
+    assert ("CMD", '["serve"]') in stages["server"]
+
+
+def test_dockerfile_builds_the_cpu_image_by_default() -> None:
+    assert [*dockerfile()][-1] == "cpu"
+
+
+def dockerfile() -> dict[str, list[tuple[str, str]]]:
+    """The instructions of each stage, by its name."""
+    text = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text())
+    stages: dict[str, list[tuple[str, str]]] = {}
+    for word, rest in re.findall(r"^([A-Z]+) (.*)$", text, re.MULTILINE):
+        if word == "FROM":
+            stages[rest.split(" AS ")[1]] = []
+        elif stages:
+            stages[[*stages][-1]].append((word, rest))
+    return stages
+
+
+def directive(name: str) -> str:
+    """The value of the only line of the edge's configuration that starts with `name`."""
+    (value,) = re.findall(rf"^\s*{name} ([^;]+);", EDGE, re.MULTILINE)
+    return str(value)

@@ -1,0 +1,73 @@
+"""A thousand callers at once, some of whom leave: the others get their own right answers or fair refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from bundles import write_models
+from server import Server, eventually, serving
+
+from service.settings import BUNDLED_MODELS
+from tests.soak.crowd import Crowd, Tally
+from tests.soak.mix import Mix, prepare
+from tests.soak.watch import Watch
+
+CALLERS = 1000
+KINDS = {
+    "short text", "long text", "whole explanation", "batch of texts", "tensor of texts", "cloud", "sequences",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled flagship, clouds, and a small model of sequences."""
+    folder = write_models(tmp_path_factory.mktemp("models"))
+    shutil.copytree(BUNDLED_MODELS / "sentiment", folder / "sentiment")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def mix(models: Path) -> Mix:
+    return prepare(models_dir=models)
+
+
+def rush(server: Server, mix: Mix, callers: int) -> Tally:
+    return asyncio.run(Crowd(server.port, mix, callers).rush(times=2, leaving=0.2, within_s=0.4))
+
+
+def at_rest(server: Server) -> bool:
+    """Whether no request, byte or queued item is left, in any worker."""
+    with server.client() as client:
+        metrics = client.get("/metrics").text
+    gauges = re.findall(
+        r"^hardmax_(?:requests_in_flight|request_body_bytes|queue_depth\S*) (\S+)$", metrics, re.M
+    )
+    return len(gauges) == 4 and set(gauges) == {"0.0"}
+
+
+@pytest.mark.parametrize(("workers", "places"), [(1, 2 * CALLERS), (2, 256)])
+def test_thousand_callers_get_their_own_answers_and_leave_nothing_behind(
+    models: Path, mix: Mix, workers: int, places: int
+) -> None:
+    with serving(models, workers=workers, max_concurrent_requests=places, log_level="error") as server:
+        if workers > 1:
+            eventually(lambda: len(server.workers) == workers)
+        rush(server, mix, 64)  # threads of pools are made when first needed
+        eventually(lambda: at_rest(server))
+        watch = Watch(server.process.pid)
+        before = watch.now()
+        tally = rush(server, mix, CALLERS)
+        assert tally.wrong == []
+        assert tally.broken == []
+        assert tally.asked == 2 * CALLERS
+        assert tally.left > 20
+        assert {kind for kind, status in tally.answers if status == 200} >= KINDS
+        assert len(tally.accepted_s) > CALLERS // 2
+        eventually(lambda: at_rest(server))
+        eventually(lambda: watch.now().files <= before.files)
+        assert watch.now().threads <= before.threads + 4 * workers, "pools may grow to their size"
+        assert server.stop() == 0

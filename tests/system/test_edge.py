@@ -1,0 +1,238 @@
+"""The edge's configuration in a real nginx, with a fresh certificate and a stub of the service behind it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from paths import ROOT
+from ports import free_port, wait_for
+
+from service.settings import Settings
+
+CONFIGURATION = ROOT / "docker/edge/nginx.conf"
+MISSING = [name for name in ("nginx", "openssl") if shutil.which(name) is None]
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}")
+
+
+class Stub(BaseHTTPRequestHandler):
+    """Tells what reached it; streams lines from /dynamics; takes its time on /slow."""
+
+    protocol_version = "HTTP/1.1"
+    slow = threading.Event()
+
+    def do_GET(self) -> None:
+        if self.path == "/slow":
+            self.slow.set()
+            time.sleep(1)
+        heard = {
+            "path": self.path,
+            "headers": {name.lower(): value for name, value in self.headers.items()},
+            "port": self.client_address[1],
+        }
+        self.answer(503 if self.path == "/draining" else 200, json.dumps(heard).encode())
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path != "/dynamics":
+            self.answer(200, str(len(body)).encode())
+            return
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for line in (b"first\n", b"last\n"):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            self.wfile.flush()
+            time.sleep(1 if line == b"first\n" else 0)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def stub() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def edge(folder: Path, upstream: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """nginx with the project's configuration: only addresses and folders are this test's."""
+    port, health = free_port(), free_port()
+    text = CONFIGURATION.read_text()
+    for theirs, ours in [
+        ("/tmp/", f"{folder}/"),
+        ("/etc/edge/certificates", str(folder)),
+        ("/dev/stdout", f"{folder}/access.log"),
+        ("/dev/stderr", f"{folder}/error.log"),
+        ("hardmax:8000", f"127.0.0.1:{upstream}"),
+        ("127.0.0.1:8081", f"127.0.0.1:{health}"),
+        ("listen 8443", f"listen 127.0.0.1:{port}"),
+    ]:
+        assert theirs in text, theirs
+        text = text.replace(theirs, ours)
+    # As root, nginx would work as a user who may not enter this test's folder.
+    user = "user root;" if os.geteuid() == 0 else ""
+    (folder / "nginx.conf").write_text(f"daemon off; {user}\n{text}")
+    command = ["nginx", "-c", f"{folder}/nginx.conf", "-e", f"{folder}/error.log"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+        try:
+            wait_for(health)
+            yield process, port
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def make_certificate(folder: Path) -> None:
+    name = "subjectAltName=IP:127.0.0.1"
+    curve = "ec_paramgen_curve:P-256"
+    command = f"openssl req -x509 -newkey ec -pkeyopt {curve} -nodes -days 2 -subj /CN=edge -addext {name}"
+    files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/certificate.pem"]
+    subprocess.run([*command.split(), *files], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("edge")
+    make_certificate(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[httpx.Client]:
+    trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+    with ExitStack() as stack:
+        upstream = stack.enter_context(stub())
+        _, port = stack.enter_context(edge(folder, upstream))
+        base = f"https://127.0.0.1:{port}"
+        yield stack.enter_context(httpx.Client(base_url=base, verify=trust, timeout=30))
+
+
+def test_edge_tells_the_service_who_called_and_how(client: httpx.Client) -> None:
+    headers = client.get("/models").json()["headers"]
+    assert headers["x-forwarded-proto"] == "https"
+    assert headers["x-forwarded-for"] == "127.0.0.1"
+
+
+def test_edge_keeps_a_callers_request_id_and_gives_one_to_who_has_none(client: httpx.Client) -> None:
+    assert client.get("/", headers={"x-request-id": "mine"}).json()["headers"]["x-request-id"] == "mine"
+    assert len(client.get("/").json()["headers"]["x-request-id"]) == 32
+
+
+@pytest.mark.parametrize("name", ['a","admin":"yes', "a\\", "x" * 129, "a b"])
+def test_edge_takes_over_no_request_id_that_would_need_escaping(client: httpx.Client, name: str) -> None:
+    own = client.get("/metrics", headers={"x-request-id": name}).json()["error"]
+    assert own.keys() == {"type", "message", "param", "request_id"}
+    passed = client.get("/", headers={"x-request-id": name}).json()["headers"]["x-request-id"]
+    for given in (own["request_id"], passed):
+        assert len(given) == 32
+        assert given.isalnum()
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/draining"])
+def test_edge_asks_browsers_to_stay_with_tls(client: httpx.Client, path: str) -> None:
+    assert client.get(path).headers["strict-transport-security"] == "max-age=31536000"
+
+
+def test_edge_keeps_no_body_on_its_small_disk(folder: Path) -> None:
+    """A gigabyte of /tmp was full after sixteen slow bodies, and then everybody got 500."""
+    trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+    head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n"
+    with stub() as upstream, edge(folder, upstream) as (_, port):
+        raw = socket.create_connection(("127.0.0.1", port), timeout=20)
+        with trust.wrap_socket(raw, server_hostname="127.0.0.1") as caller:
+            caller.sendall(head + b" " * 10_000_000)
+            time.sleep(0.3)
+            kept = [path for path in folder.rglob("*") if path.is_file() and path.parent != folder]
+            assert kept == []
+            caller.sendall(b" " * 10_000_000)
+            assert b"20000000" in caller.recv(65536)
+
+
+def test_edge_reuses_its_connection_to_the_service(client: httpx.Client) -> None:
+    # A worker keeps its own connections, so there are at most as many as workers, not as many as requests.
+    ports = [client.get("/").json()["port"] for _ in range(32)]
+    assert len(set(ports)) < 16
+
+
+def test_edge_keeps_metrics_inside(client: httpx.Client) -> None:
+    answer = client.get("/metrics")
+    assert answer.status_code == 404
+    assert answer.json()["error"]["type"] == "not_found"
+
+
+def test_edge_lets_the_largest_body_of_the_service_pass(client: httpx.Client) -> None:
+    size = Settings().payload_limit_bytes + 1  # the service refuses this itself, in its own words
+    assert client.post("/classify", content=b" " * size).text == str(size)
+
+
+def test_edge_refuses_a_larger_body_in_the_services_words(client: httpx.Client) -> None:
+    answer = client.post("/classify", content=b" " * (64 * 2**20 + 1))
+    assert answer.status_code == 413
+    assert answer.json()["error"]["type"] == "too_large"
+    assert "64 MiB" in answer.json()["error"]["message"]
+
+
+def test_edge_passes_the_services_own_refusals_on(client: httpx.Client) -> None:
+    answer = client.get("/draining")
+    assert answer.status_code == 503
+    assert answer.json()["path"] == "/draining"
+
+
+def test_edge_sends_progress_lines_on_as_they_are_made(client: httpx.Client) -> None:
+    with client.stream("POST", "/dynamics", content=b"{}") as answer:
+        arrivals = [(line, time.monotonic()) for line in answer.iter_lines()]
+    assert [line for line, _ in arrivals] == ["first", "last"]
+    assert (
+        arrivals[1][1] - arrivals[0][1] > 0.5
+    )  # one second apart at the stub; together if they were kept back
+
+
+def test_edge_says_that_the_service_is_away(folder: Path) -> None:
+    trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+    with edge(folder, upstream=free_port()) as (_, port):
+        answer = httpx.get(f"https://127.0.0.1:{port}/models", verify=trust, timeout=30)
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert answer.json()["error"]["type"] == "not_ready"
+
+
+def test_edge_finishes_what_it_took_before_it_stops(folder: Path) -> None:
+    trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+    with stub() as upstream, edge(folder, upstream) as (process, port):
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=30)
+        connection.request("GET", "/slow")
+        assert Stub.slow.wait(20)
+        process.send_signal(signal.SIGQUIT)
+        assert json.loads(connection.getresponse().read())["path"] == "/slow"
+        connection.close()
+        assert process.wait(timeout=30) == 0

@@ -1,0 +1,95 @@
+"""What nobody foresaw: dead inference ends its process and another comes; a caller hears a fixed sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import faulty
+import httpx
+import pytest
+from bundles import write_sentiment
+from server import eventually, serving
+
+from service.app import create_app
+from service.settings import Settings
+
+FAULTY = (faulty.__file__,)
+NOT_READY = (503, "not_ready")
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    write_sentiment(tmp_path)
+    return tmp_path
+
+
+def refusal(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["type"]
+
+
+def end_inference(client: httpx.Client) -> None:
+    """By a text that the thread does not survive; the caller is told."""
+    body = {"input": ["fine", "fatal"], "explain": "full"}
+    assert refusal(client.post("/classify", json=body)) == NOT_READY
+
+
+def test_dead_inference_thread_turns_health_red_and_ends_the_process_with_1(models: Path) -> None:
+    with serving(models, command=FAULTY, default_model="tiny") as server, server.client() as client:
+        fine = client.post("/classify", json={"input": "fine", "explain": "full"})
+        assert fine.json()["data"] == [{"index": 0, "label": "fine", "tokens": 1}]
+        assert client.get("/health").json() == {"status": "ok"}
+        end_inference(client)
+        # Red for half a second, then nobody answers.
+        assert [refusal(client.get(path)) for path in ("/health", "/ready")] == [NOT_READY] * 2
+        assert client.get("/v2/health/live").status_code == 503
+        assert refusal(client.post("/classify", json={"input": "fine"})) == NOT_READY
+        assert server.process.wait(10) == 1
+        eventually(lambda: "the inference thread died" in server.output)
+
+
+def test_process_whose_inference_died_is_replaced_by_its_supervisor(models: Path) -> None:
+    with serving(models, command=FAULTY, default_model="tiny", workers=2) as server:
+        eventually(lambda: len(server.workers) == 2)
+        before = {worker.pid for worker in server.workers}
+        with server.client() as client:
+            end_inference(client)
+        eventually(lambda: "] died" in server.output)
+        (ended,) = re.findall(r"Child process \[(\d+)\] died", server.output)
+        eventually(lambda: len({worker.pid for worker in server.workers} - before) == 1)
+        assert before - {worker.pid for worker in server.workers} == {int(ended)}
+        with server.client() as client:
+            eventually(lambda: "hardmax_ready 2.0" in client.get("/metrics").text)
+            assert client.get("/health").json() == {"status": "ok"}
+        assert server.stop() == 0
+
+
+class Broken(faulty.Fatal):
+    """A model that fails."""
+
+    def classify(self, batch: Sequence[Any], explain: str, **options: Any) -> list[dict[str, Any]]:
+        raise RuntimeError("secret of the house")
+
+
+def test_failure_nobody_foresaw_is_a_fixed_sentence_and_a_log_entry(
+    models: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        settings = Settings(models_dir=models, bundled_models=False, default_model="tiny", log_level="error")
+        broken = Broken()
+        app = create_app(settings, loaders=lambda runtime, settings: {"sentiment": lambda bundle: broken})
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+        ):
+            answer = await client.post("/classify", json={"input": "x"}, headers={"x-request-id": "me"})
+            assert refusal(answer) == (500, "internal_error")
+            assert "secret" not in answer.text
+
+    asyncio.run(asyncio.wait_for(work(), 30))
+    assert "secret of the house" in caplog.text
+    assert "request me failed" in caplog.text

@@ -1,0 +1,89 @@
+"""What runs on CUDA gives what the CPU gives, to rounding. Skipped without a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.gpu import measure_clouds, measure_texts, torch_layers
+from benchmarks.record import Table
+from service.clouds.dynamics import Dynamics, Parameters
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
+from service.errors import ConfigurationError
+from service.settings import BUNDLED_MODELS
+from service.texts.sentiment import Sentiment
+
+
+def card_is_missing() -> str:
+    """Why there is no card for us, or nothing."""
+    try:
+        Runtime("cuda")
+    except ConfigurationError as refused:
+        return refused.message
+    return ""
+
+
+MISSING = card_is_missing()
+on_a_card = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a card")]
+
+PROVIDERS = [pytest.param("cuda", marks=on_a_card), "cpu"]
+TRIANGLE = np.array(
+    [(1, 1), (0.5, -0.5), (-1, -1), (0.3, -0.2), (0.1, -0.2), (0.8776, 0.9785), (0.0989, 0.4935),
+     (-0.2030, -0.9591), (-0.3824, -0.9242)]
+)  # fmt: skip
+
+
+def dynamics(provider: Any) -> Dynamics:
+    return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime(provider))
+
+
+def finished(model: Dynamics, points: Any, parameters: Parameters) -> Any:
+    for _ in (run := model.start(points, parameters)):
+        pass
+    return run.result
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_golden_cloud_has_its_leaders(provider: Any) -> None:
+    result = finished(dynamics(provider), TRIANGLE, Parameters(alpha=0.5))
+    assert result.status == "certified"
+    assert sorted(result.leaders.index) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(("n", "d"), [(500, 2), (3000, 3), (2000, 16)])
+def test_layers_are_those_of_torch(provider: Any, n: int, d: int) -> None:
+    points = np.random.default_rng(n).standard_normal((n, d))
+    ours = finished(dynamics(provider), points, Parameters(alpha=2.0, max_layers=5, stop="never")).points
+    theirs = torch_layers(torch.from_numpy(points), alpha=2.0, layers=5).numpy()
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a card")
+def test_sentiment_on_the_card_is_that_of_the_cpu() -> None:
+    bundle = read_bundle(BUNDLED_MODELS / "sentiment")
+    texts = ["A superb film, warm and funny.", "Dull and far too long, a waste of time.", "not good " * 300]
+    answers = []
+    for provider in ("cuda", "cpu"):
+        model = Sentiment.load(bundle, Runtime(provider))
+        answers.append(model.classify(model.tokenise_many(texts), "leaders"))
+    for there, here in zip(*answers, strict=True):
+        assert there["label"] == here["label"]
+        assert there["logit"] == pytest.approx(here["logit"], abs=1e-4)
+        assert [each["word"] for each in there["leaders"]] == [each["word"] for each in here["leaders"]]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_benchmark_measures_both_subjects_in_every_case(provider: Any) -> None:
+    texts = Table("texts", "", "texts/s", "higher")
+    clouds = Table("clouds", "", "layers/s", "higher")
+    measure_texts(texts, Runtime(provider), cases=[(4, 16)], repeats=1)
+    measure_clouds(clouds, Runtime(provider), cases=[(200, 2)], repeats=1)
+    for table in (texts, clouds):
+        assert [row.subject for row in table.rows] == ["ours", "torch"]
+        assert all(row.median is not None and row.median > 0 for row in table.rows)

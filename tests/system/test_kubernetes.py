@@ -1,0 +1,201 @@
+"""The manifests in deploy/ against Kubernetes' own schemas, and against what they promise each other."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from paths import ROOT
+
+from service.settings import Settings, load_settings
+
+DEPLOY = ROOT / "deploy"
+VERSIONS = ("1.29", "1.34")
+
+
+def manifests(folder: str) -> dict[str, dict[str, Any]]:
+    """What the kustomization of `folder` applies, by kind."""
+    kustomization = yaml.safe_load((DEPLOY / folder / "kustomization.yaml").read_text())
+    objects = [yaml.safe_load((DEPLOY / folder / name).read_text()) for name in kustomization["resources"]]
+    return {each["kind"]: each for each in objects}
+
+
+KUBERNETES = manifests("kubernetes")
+KSERVE = manifests("kserve")
+POD = KUBERNETES["Deployment"]["spec"]["template"]["spec"]
+CONTAINER = POD["containers"][0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", [kind for kind in KUBERNETES if kind != "ServiceMonitor"])
+def test_manifest_fits_the_schema_of_its_kind(kind: str, version: str) -> None:
+    assert kubernetes_validate.validate(KUBERNETES[kind], version, strict=True) == version
+
+
+def test_schema_refuses_a_field_that_does_not_exist() -> None:
+    broken = {**KUBERNETES["Service"], "spec": {**KUBERNETES["Service"]["spec"], "selectors": {}}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="selectors"):
+        kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kserve_containers_fit_a_pod(version: str) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "hardmax"},
+        "spec": {"containers": KSERVE["ServingRuntime"]["spec"]["containers"]},
+    }
+    assert kubernetes_validate.validate(pod, version, strict=True) == version
+
+
+def closed(**properties: Any) -> dict[str, Any]:
+    """The schema of an object that has these fields and no others, all of them required."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+TEXT = {"type": "string", "minLength": 1}
+COUNT = {"type": "integer", "minimum": 1}
+LABELS = {"type": "object", "additionalProperties": TEXT}
+FORMAT = closed(name=TEXT, version=TEXT)
+# The part of the custom resources' definitions that we use; the whole comes with their operators.
+CUSTOM = {
+    "ServiceMonitor": (
+        "monitoring.coreos.com/v1",
+        closed(
+            selector=closed(matchLabels=LABELS),
+            endpoints={"type": "array", "items": closed(port=TEXT, path=TEXT, interval=TEXT)},
+        ),
+    ),
+    "ServingRuntime": (
+        "serving.kserve.io/v1alpha1",
+        closed(
+            supportedModelFormats={
+                "type": "array",
+                "items": closed(name=TEXT, version=TEXT, autoSelect={"type": "boolean"}),
+            },
+            protocolVersions={"type": "array", "items": {"enum": ["v1", "v2", "grpc-v1", "grpc-v2"]}},
+            annotations=LABELS,
+            containers={"type": "array", "minItems": 1},
+        ),
+    ),
+    "InferenceService": (
+        "serving.kserve.io/v1beta1",
+        closed(
+            predictor=closed(
+                minReplicas=COUNT,
+                maxReplicas=COUNT,
+                scaleMetric={"enum": ["cpu", "memory", "concurrency", "rps"]},
+                scaleTarget=COUNT,
+                timeout=COUNT,
+                model=closed(modelFormat=FORMAT, protocolVersion={"enum": ["v1", "v2"]}, runtime=TEXT),
+            )
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CUSTOM)
+def test_custom_resource_fits_the_part_of_its_definition_we_use(kind: str) -> None:
+    version, spec = CUSTOM[kind]
+    resource = {**KUBERNETES, **KSERVE}[kind]
+    assert resource["apiVersion"] == version
+    jsonschema.validate(resource["spec"], spec)
+
+
+def test_kserve_service_names_a_runtime_that_speaks_its_protocol_and_format() -> None:
+    runtime, model = KSERVE["ServingRuntime"], KSERVE["InferenceService"]["spec"]["predictor"]["model"]
+    assert model["runtime"] == runtime["metadata"]["name"]
+    assert model["protocolVersion"] in runtime["spec"]["protocolVersions"]
+    offered = [(each["name"], each["version"]) for each in runtime["spec"]["supportedModelFormats"]]
+    assert (model["modelFormat"]["name"], model["modelFormat"]["version"]) in offered
+    # KServe finds the serving container by this name alone.
+    assert [each["name"] for each in runtime["spec"]["containers"]] == ["kserve-container"]
+
+
+def test_selectors_find_the_pods() -> None:
+    labels = KUBERNETES["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert KUBERNETES["Service"]["spec"]["selector"] == labels
+    for kind, field in [
+        ("Deployment", "selector"),
+        ("PodDisruptionBudget", "selector"),
+        ("NetworkPolicy", "podSelector"),
+    ]:
+        assert KUBERNETES[kind]["spec"][field] == {"matchLabels": labels}, kind
+    assert KUBERNETES["ServiceMonitor"]["spec"]["selector"] == {
+        "matchLabels": KUBERNETES["Service"]["metadata"]["labels"]
+    }
+
+
+def test_ports_are_named_alike() -> None:
+    (port,) = CONTAINER["ports"]
+    (offered,) = KUBERNETES["Service"]["spec"]["ports"]
+    assert port == {"name": "http", "containerPort": Settings().port}
+    assert offered["targetPort"] == port["name"]
+    assert KUBERNETES["ServiceMonitor"]["spec"]["endpoints"][0]["port"] == offered["name"]
+    assert KUBERNETES["NetworkPolicy"]["spec"]["ingress"][0]["ports"][0]["port"] == port["name"]
+
+
+def test_scaling_targets_the_deployment_and_alone_sets_the_replicas() -> None:
+    target = KUBERNETES["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    deployment = KUBERNETES["Deployment"]
+    assert target == {
+        "apiVersion": deployment["apiVersion"],
+        "kind": "Deployment",
+        "name": deployment["metadata"]["name"],
+    }
+    assert "replicas" not in deployment["spec"]
+
+
+def test_pod_outlives_the_drain() -> None:
+    grace = float(environment(CONTAINER)["HARDMAX_SHUTDOWN_GRACE_S"])
+    wait = float(CONTAINER["lifecycle"]["preStop"]["exec"]["command"][-1].split("sleep(")[1].rstrip(")"))
+    assert POD["terminationGracePeriodSeconds"] > grace + wait
+
+
+@pytest.mark.parametrize("container", [CONTAINER, KSERVE["ServingRuntime"]["spec"]["containers"][0]])
+def test_container_is_hardened(container: dict[str, Any]) -> None:
+    security = container["securityContext"]
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["allowPrivilegeEscalation"] is False
+    assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("container", [CONTAINER, KSERVE["ServingRuntime"]["spec"]["containers"][0]])
+def test_environment_is_accepted_by_the_service(container: dict[str, Any], tmp_path: Path) -> None:
+    keys = tmp_path / "api_keys"
+    keys.touch()
+    given = environment(container)
+    if "HARDMAX_API_KEYS_FILE" in given:
+        given["HARDMAX_API_KEYS_FILE"] = str(keys)
+    settings = load_settings(given)
+    assert settings.intra_op_threads == int(container["resources"]["requests"]["cpu"])
+
+
+def test_service_links_do_not_leak_into_the_settings() -> None:
+    # A Service called hardmax makes Kubernetes set HARDMAX_PORT=tcp://..., which stops the start.
+    assert POD["enableServiceLinks"] is False
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl on this machine")
+@pytest.mark.parametrize(("folder", "objects"), [("kubernetes", KUBERNETES), ("kserve", KSERVE)])
+def test_kustomize_builds_the_same_objects(folder: str, objects: dict[str, Any]) -> None:
+    built = subprocess.run(
+        ["kubectl", "kustomize", str(DEPLOY / folder)], check=True, capture_output=True, timeout=60
+    )
+    assert {each["kind"] for each in yaml.safe_load_all(built.stdout)} == set(objects)
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container["env"]}

@@ -1,0 +1,204 @@
+"""The README tells the truth: its commands work, its answers are what comes back, its links lead on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+from server import environ
+from walkthrough import LANGUAGES, Block, blocks, differs, local_links, steps
+
+README = (ROOT / "README.md").read_text()
+ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):8000")
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+class Reader:
+    """Somebody who types what the README shows: in a second terminal, while a server keeps the first."""
+
+    def __init__(self, folder: Path, search: str, **given: str) -> None:
+        self._folder = folder
+        self._given = environ(port=0) | {"PATH": search, "COLUMNS": "120"} | given
+        self._first: subprocess.Popen[str] | None = None
+        self._port = 0
+
+    def type(self, command: str) -> str:
+        """What the command prints. The server listens on a port of its own, not on the README's."""
+        if re.match(r"(hardmax|make) serve", command):
+            return self._serve(command)
+        if command.startswith("source "):
+            self._given["PATH"] = f"{self._folder / '.venv/bin'}:{self._given['PATH']}"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", self._here(command)],
+            cwd=self._folder, env=self._given, capture_output=True, text=True, timeout=500,
+        )  # fmt: skip
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def type_program(self, program: str) -> str:
+        (self._folder / "program.py").write_text(self._here(program))
+        return self.type("python program.py")
+
+    def _serve(self, command: str) -> str:
+        """Stop the server, if one runs, and start it in the first terminal; it says where it listens."""
+        self.leave()
+        self._first = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"], cwd=self._folder, env=self._given, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        assert self._first.stdout is not None
+        said = ""
+        for line in self._first.stdout:
+            said += line
+            if found := re.search(r" on http://\S+:(\d+)", line):
+                self._port = int(found[1])
+                return said
+        raise AssertionError(f"$ {command}\n{said}")
+
+    def leave(self) -> None:
+        if self._first is not None:
+            os.killpg(self._first.pid, signal.SIGTERM)
+            self._first.communicate(timeout=30)
+            self._first = None
+
+    def _here(self, text: str) -> str:
+        return ADDRESS.sub(f"127.0.0.1:{self._port}", text)
+
+    def walk_through(self, *, everything: bool) -> None:
+        """All blocks in order; those that are not to be run (`no-run`) only where `everything` is."""
+        printed = ""
+        for block in blocks(README):
+            if block.info == "console" or (everything and block.info == "console no-run"):
+                for step in steps(block):
+                    if not step.command.startswith("git clone"):
+                        told = self.type(step.command)
+                        assert not step.answer or differs(step.answer, told) is None, differs(
+                            step.answer, told
+                        )
+            elif block.info == "python":
+                printed = self.type_program(block.body)
+            elif block.info == "text" and printed:
+                assert differs(block.body, printed) is None, differs(block.body, printed)
+                printed = ""
+
+
+def check_named(command: str) -> None:
+    """A command that is not run names things that exist."""
+    words = command.split()
+    if words[0] == "make":
+        named = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
+        assert set(named) <= TARGETS, f"no such make target: {command}"
+    elif words[:2] == ["docker", "compose"]:
+        assert (ROOT / "compose.yaml").is_file()
+    else:
+        assert shutil.which(words[0]) or words[0] in ("docker", "kubectl", "git", "source"), (
+            f"no such command: {command}"
+        )
+
+
+@pytest.mark.timeout(600)
+def test_readme_runs_every_command_and_program_in_order_as_shown(tmp_path: Path) -> None:
+    for entry in ROOT.iterdir():  # the commands see the tree; what they write stays out of it
+        (tmp_path / entry.name).symlink_to(entry)
+    reader = Reader(tmp_path, f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    try:
+        reader.type("hardmax serve")  # what `make serve` ends with
+        reader.walk_through(everything=False)
+    finally:
+        reader.leave()
+
+
+@pytest.mark.fresh
+@pytest.mark.timeout(3000)
+def test_readme_works_from_an_empty_environment(tmp_path: Path) -> None:
+    """A clone, and nothing installed: `make serve`, and every command after it."""
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tmp_path / "hardmax")], check=True)
+    without = [part for part in os.environ["PATH"].split(":") if Path(part) != Path(sys.executable).parent]
+    reader = Reader(tmp_path / "hardmax", ":".join(without), PYTHONPATH="")
+    try:
+        reader.walk_through(everything=True)
+    finally:
+        reader.leave()
+
+
+def test_readme_is_for_somebody_in_a_hurry() -> None:
+    assert len(README.splitlines()) < 120
+
+
+def test_readme_names_only_what_exists() -> None:
+    for block in blocks(README):
+        assert block.info in LANGUAGES, f"```{block.info} would not be checked: use console, python or text"
+        if block.info == "console no-run":
+            for step in steps(block):
+                check_named(step.command)
+    for link in local_links(README):
+        assert (ROOT / link).exists(), f"README links to {link}, which is not here"
+
+
+def test_documents_are_listed_and_say_whom_they_are_for() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - {"README.md"}
+    assert pages <= set(local_links(index))
+    for page in sorted(pages - {"licences.md"} | {"README.md"}):  # licences.md is a table that a tool writes
+        first = (docs / page).read_text().split("\n\n")[1]
+        assert first.startswith("For "), f"docs/{page} does not say first whom it is for: {first[:60]!r}"
+    for link in local_links(index):
+        assert (docs / link).exists(), f"docs/README.md links to {link}, which is not here"
+
+
+def test_check_named_finds_targets_and_commands_that_do_not_exist() -> None:
+    check_named("make serve PYTHON=python3")
+    for lie in ("make dinner", "hardmacks serve"):
+        with pytest.raises(AssertionError, match="no such"):
+            check_named(lie)
+
+
+def test_walkthrough_takes_commands_answers_and_continuations_apart() -> None:
+    document = "text\n```console\n$ one \\\n  two\nanswer\n$ three\n```\n```python\nprint(1)\n```\n"
+    first, second = blocks(document)
+    assert [(step.command, step.answer) for step in steps(first)] == [
+        ("one \\\n  two", "answer"),
+        ("three", ""),
+    ]
+    assert second == Block("python", "print(1)\n")
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("score 0.97", "score 0.9701"),
+        ('{"id": "...", "n": 3}', '{"id": "abc", "n": 3}'),
+        ("first\n...\nlast", "first\n2\n3\nlast"),
+        ("so many ... words", "so many 12 words"),
+    ],
+)
+def test_walkthrough_forgives_last_digits_and_ellipses(shown: str, printed: str) -> None:
+    assert differs(shown, printed) is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed"),
+    [
+        ("score 0.97", "score 0.93"),
+        ("label positive", "label negative"),
+        ("3 leaders", "4 leaders"),
+        ("one line", "one line\nand another"),
+        ("first\n...\nlast", "first\nmiddle"),
+    ],
+)
+def test_walkthrough_finds_a_document_that_lies(shown: str, printed: str) -> None:
+    assert "but it prints" in str(differs(shown, printed))
+
+
+def test_walkthrough_finds_links_outside_code() -> None:
+    document = '[a](docs/a.md#part) ![b](docs/b.svg "t") [c](https://x.org) [d](#d) <img src="e.png">'
+    document += "\n```\n[f](g)\n```"
+    assert local_links(document) == ["docs/a.md", "docs/b.svg", "e.png"]

@@ -1,0 +1,75 @@
+"""SECURITY.md and reliability.md promise only what a test holds; unforeseen failures tell callers nothing."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import logging
+import re
+from collections.abc import Mapping, Sequence
+
+import httpx
+import pytest
+from paths import ROOT
+
+from service.app import create_app
+from service.engine.registry import Loader
+from service.engine.runtime import Runtime
+from service.lifecycle import domain_loaders
+from service.settings import Settings, load_settings
+from service.texts.reader import Tokens
+from service.texts.sentiment import Sentiment
+
+SECURITY = (ROOT / "SECURITY.md").read_text()
+
+
+class Failing(Sentiment):
+    """A model with a fault that nobody foresaw, told in words that no caller may read."""
+
+    def tokenise_many(self, texts: Sequence[str], **options: bool) -> list[Tokens]:
+        if "fail" in texts:
+            raise ZeroDivisionError("the password is swordfish")
+        return super().tokenise_many(texts, **options)
+
+
+def with_failing_model(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
+    return {**domain_loaders(runtime, settings), "sentiment": lambda bundle: Failing.load(bundle, runtime)}
+
+
+def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = create_app(load_settings({}), loaders=with_failing_model)
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+        ):
+            return await client.post("/classify", json={"input": "fail"})
+
+    with caplog.at_level(logging.ERROR):
+        answer = asyncio.run(ask())
+    assert answer.status_code == 500
+    assert "swordfish" not in answer.text
+    assert "swordfish" in caplog.text
+    assert answer.json()["error"]["request_id"] == answer.headers["x-request-id"]
+
+
+def test_every_claim_of_security_names_the_test_that_shows_it() -> None:
+    rows = [line for line in SECURITY.splitlines() if line.startswith("| ") and not line.startswith("| -")]
+    claims = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    claims = [claim for claim in claims if claim[-1] != "shown by"]
+    unshown = [claim[0] for claim in claims if not re.search(r"`test_\w+`", claim[-1])]
+    assert len(claims) >= 15
+    assert unshown == ["who can set the environment or flags"], "the operator, who may do everything"
+
+
+@pytest.mark.parametrize("page", ["SECURITY.md", "docs/reliability.md"])
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / page).read_text()))
+    trees = [ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("test_*.py")]
+    here = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert len(named) > 20
+    assert named <= here, sorted(named - here)

@@ -1,0 +1,107 @@
+"""What we take from others: pinned everywhere, locked with digests where it is installed for a service."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from paths import ROOT
+from pins import read_digests, read_pins
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PINS = read_pins((ROOT / "constraints.txt").read_text()) | read_pins(
+    (ROOT / "docker/constraints-gpu.txt").read_text()
+)
+LOCKS = {
+    "requirements.lock": ("cpu", "tracing"),
+    "docker/gpu.lock": ("gpu", "tracing"),
+    "docker/ray.lock": ("cpu", "tracing", "ray"),
+    "docker/export.lock": ("cpu", "plot", "export"),
+}
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
+
+
+def names(requirements: Iterable[str]) -> set[str]:
+    return {canonicalize_name(Requirement(each).name) for each in requirements}
+
+
+def test_every_requirement_has_an_exact_version() -> None:
+    lines = [line.strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    loose = [line for line in lines if line and not line.startswith("#") and not read_pins(line)]
+    assert loose == []
+    needed = names(PROJECT["dependencies"]).union(*map(names, PROJECT["optional-dependencies"].values()))
+    assert needed - PINS.keys() == set()
+
+
+def test_no_requirement_is_fetched_from_an_address() -> None:
+    for needs in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()):
+        assert [need for need in needs if Requirement(need).url] == []
+    for path in ("constraints.txt", *LOCKS):
+        assert "://" not in (ROOT / path).read_text()
+
+
+@pytest.mark.parametrize("path", LOCKS)
+def test_lock_holds_what_its_image_needs_at_the_tested_versions_with_digests(path: str) -> None:
+    text = (ROOT / path).read_text()
+    locked, digests = read_pins(text), read_digests(text)
+    needed = names(PROJECT["dependencies"]).union(
+        *(names(PROJECT["optional-dependencies"][extra]) for extra in LOCKS[path])
+    )
+    assert needed - locked.keys() == set(), "run: make lock"
+    assert [name for name, count in digests.items() if not count] == []
+    tested = {name: PINS[name] for name in locked if name in PINS}
+    # The CUDA libraries are torch's own choice in the image that trains, and ours in the one that serves.
+    differing = {
+        name
+        for name, version in tested.items()
+        if locked[name] != version and not (path == "docker/export.lock" and name.startswith("nvidia-"))
+    }
+    assert differing == set(), "run: make lock"
+
+
+def test_images_install_only_from_locks_with_digests() -> None:
+    installs = [line for line in DOCKERFILE.splitlines() if re.search(r"pip install|\$INSTALL", line)]
+    assert len(installs) == 6
+    for line in installs:
+        assert "--require-hashes -r" in line or "--no-index" in line, line
+    assert set(re.findall(r"COPY (\S+\.lock)", DOCKERFILE)) == {*LOCKS, "docker/build.lock"}
+    build = read_pins((ROOT / "docker/build.lock").read_text())
+    assert f"hatchling=={build['hatchling']}" in (ROOT / "pyproject.toml").read_text()
+    allowed = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {"!requirements.lock", "!docker/*.lock"} <= set(allowed)
+
+
+def test_base_images_and_actions_are_pinned_by_digest() -> None:
+    [base] = re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
+    assert BY_DIGEST.search(base)
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    foreign = [each["image"] for each in services.values() if "build" not in each]
+    assert len(foreign) == 3
+    assert [image for image in foreign if not BY_DIGEST.search(image)] == []
+    actions = re.findall(r"uses: (\S+)", (ROOT / ".github/workflows/ci.yaml").read_text())
+    assert len(actions) >= 3
+    assert [action for action in actions if not re.search(r"@[0-9a-f]{40}$", action)] == []
+
+
+def test_licences_of_what_is_served_are_listed() -> None:
+    rows = re.findall(r"^\| (\S+) +\| (\S+) +\| (.+?) +\|$", (ROOT / "docs/licences.md").read_text(), re.M)
+    listed = {canonicalize_name(name): version for name, version, _ in rows if name != "Name"}
+    assert listed == {
+        name: version for name, version in read_pins((ROOT / "requirements.lock").read_text()).items()
+        if name in listed
+    }  # fmt: skip
+    assert names(PROJECT["dependencies"]) <= listed.keys()
+    assert not [row for row in rows if "UNKNOWN" in row[2]]
+
+
+def test_fonts_of_the_page_are_named_with_their_owner() -> None:
+    fonts = ROOT / "service/web/fonts"
+    notice = (fonts / "OFL.txt").read_text()
+    for font in fonts.glob("*.woff2"):
+        assert re.search(rf"^.*\b{re.escape(font.name)}\b.*: Copyright ", notice, re.MULTILINE), font.name

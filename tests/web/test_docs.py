@@ -1,0 +1,114 @@
+"""/docs: every route can be tried, copied and understood; short until somebody opens a route."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import httpx
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
+from server import serving
+from visiting import Visit, serious_findings
+
+BEFORE_PX = {1440: 17_331, 390: 21_631}  # the height of these documents in 0.1.0
+
+
+def settle(page: Page) -> Page:
+    page.locator(".route").first.wait_for()
+    return page
+
+
+def opened(page: Page, name: str) -> Locator:
+    """The route with that heading, opened and answered."""
+    route = page.locator(".route").filter(has=page.get_by_role("heading", name=name, exact=True))
+    route.locator("summary").click()
+    route.locator(".answer pre").wait_for()
+    return route
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_documents_show_every_route_and_stay_short(visit: Visit, server: str, width: int) -> None:
+    page = settle(visit("docs", width=width))
+    document = httpx.get(f"{server}/openapi.json").json()
+    routes = [f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item]
+    assert page.locator(".route h2").all_inner_texts() == routes
+    assert page.evaluate("document.documentElement.scrollHeight") < BEFORE_PX[width] / 3
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_documents_have_no_serious_accessibility_finding(visit: Visit, width: int, scheme: str) -> None:
+    page = settle(visit("docs", width=width, scheme=scheme))
+    assert serious_findings(Axe().run(page).response) == []
+    opened(page, "POST /classify")
+    assert serious_findings(Axe().run(page).response) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_example_is_answered_by_this_server(visit: Visit, server: str) -> None:
+    route = opened(settle(visit("docs")), "POST /classify")
+    asked = json.loads(route.locator("textarea").input_value())
+    names = [card["name"] for card in httpx.get(f"{server}/models").json()["models"]]
+    assert asked.get("model", names[0]) in names
+    expect(route.locator(".answer p")).to_contain_text("This server answered 200")
+    shown = json.loads(route.locator(".answer pre").inner_text())
+    assert shown["data"] == httpx.post(f"{server}/classify", json=asked).json()["data"]
+
+
+def test_changed_request_is_sent_and_its_error_is_shown(visit: Visit) -> None:
+    route = opened(settle(visit("docs")), "POST /classify")
+    route.locator("textarea").fill('{"text": "A mess"}')
+    route.get_by_role("button", name="Send").click()
+    expect(route.locator(".answer p")).to_contain_text("This server answered 422")
+    expect(route.locator(".answer pre")).to_contain_text("input")
+
+
+@pytest.mark.parametrize("name", ["POST /classify", "GET /models/{name}", "POST /dynamics"])
+def test_copied_curl_runs(visit: Visit, name: str) -> None:
+    page = settle(visit("docs"))
+    route = opened(page, name)
+    expect(route.locator(".answer p")).to_contain_text("200")
+    route.get_by_role("button", name="Copy the curl lines").click()
+    expect(page.locator("#live")).to_have_text("curl copied")
+    command = page.evaluate("navigator.clipboard.readText()")
+    done = subprocess.run(
+        ["bash", "-c", f"{command} -sS -o /dev/null -w '%{{http_code}}'"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout == "200"
+
+
+def test_nested_fields_are_unfolded(visit: Visit) -> None:
+    route = opened(settle(visit("docs")), "POST /classify")
+    data = route.locator(".fields > li").filter(
+        has=route.page.locator(":scope > code", has_text=re.compile("^data$"))
+    )
+    leaders = (
+        data.locator("li")
+        .filter(has=route.page.locator(":scope > code", has_text=re.compile("^leaders$")))
+        .first
+    )
+    assert {"word", "contribution", "spans"} <= set(leaders.locator("li > code").all_inner_texts())
+
+
+def test_no_raw_markup_is_shown(visit: Visit) -> None:
+    page = settle(visit("docs"))
+    page.evaluate("document.querySelectorAll('.route').forEach((route) => { route.open = true; })")
+    page.wait_for_load_state("networkidle")
+    assert "`" not in "".join(page.locator(".said, .fields, summary, #docs-errors").all_inner_texts())
+
+
+def test_key_is_used_and_stays_out_of_the_curl(visit: Visit) -> None:
+    with serving(api_keys="sesame") as running:
+        page = settle(visit("docs", url=running.url))
+        page.get_by_label("API key").fill("sesame")
+        page.get_by_role("button", name="Use it").click()
+        expect(page.locator("#docs-key-state")).to_have_text("A key is in use in this tab.")
+        page.wait_for_load_state("networkidle")
+        route = opened(page, "POST /classify")
+        expect(route.locator(".answer p")).to_contain_text("This server answered 200")
+        expect(route.locator(".curl")).to_contain_text("Authorization: Bearer $HARDMAX_KEY")
+        assert "sesame" not in page.content()
