@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 DATA   ?= ../shared/data
 MINUTES ?= 10
 
-.PHONY: help install serve test test-ray compose-test certificate check bench models format clean lock sbom fuzz soak
+.PHONY: help install export serve test test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
 .DEFAULT_GOAL := help
 
 help:  ## what can be made here
@@ -18,22 +18,28 @@ $(BIN)/python:
 
 # A stamp a set of extras: installed once, and again when pyproject.toml or the pins change.
 $(VENV)/.cpu: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[cpu,control,plot]'
+	$(PIP) --editable '.[cpu,plot]'
+	@touch $@
+
+$(VENV)/.export: $(VENV)/.cpu
+	$(PIP) --editable '.[cpu,plot,export]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.cpu
-	$(PIP) --editable '.[cpu,control,plot,tracing,export,test]'
+	$(PIP) --editable '.[cpu,plot,tracing,export,test]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	$(PIP) --editable '.[cpu,control,plot,tracing,export,test,dev]'
+	$(PIP) --editable '.[cpu,plot,tracing,export,test,dev]'
 	@touch $@
 
 $(VENV)/.ray: $(VENV)/.test
-	$(PIP) --editable '.[cpu,control,plot,tracing,export,test,ray]'
+	$(PIP) --editable '.[cpu,plot,tracing,export,test,ray]'
 	@touch $@
 
 install: $(VENV)/.cpu  ## the service into .venv, so that .venv/bin/hardmax exists
+
+export: $(VENV)/.export  ## what `hardmax-export` needs (torch among it), into .venv
 
 serve: install  ## start on http://127.0.0.1:8000 with the bundled models
 	$(BIN)/hardmax serve
@@ -43,6 +49,9 @@ test: $(VENV)/.test  ## install what the tests need and run them all
 
 test-ray: $(VENV)/.ray  ## the tests against a real Ray on this machine
 	$(BIN)/python -m pytest -m ray
+
+test-fresh: $(VENV)/.test  ## every command of the README, in a clone with nothing installed (minutes)
+	$(BIN)/python -m pytest -m fresh tests/system/test_readme.py
 
 compose-test:  ## build the image, start it with docker compose, ask it, stop it
 	docker/compose-test.sh
@@ -54,48 +63,56 @@ certificate:  ## a self-signed certificate for compose's profile edge
 	    -keyout docker/edge/certificates/key.pem -out docker/edge/certificates/certificate.pem
 	chmod 644 docker/edge/certificates/key.pem  # nginx reads it as a user who owns nothing
 
-check: $(VENV)/.dev  ## lint, format, types, import contracts, supply
+check: $(VENV)/.dev  ## lint, format, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m supply.audit
 
-# Every runtime requirement with the digests of all its files: pip install --require-hashes -r requirements.lock
-lock: $(VENV)/.dev  ## requirements.lock from pyproject.toml and constraints.txt
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --no-emit-index-url --no-emit-find-links --constraints constraints.txt \
-	  --extra cpu --extra control --extra plot --extra tracing --output-file requirements.lock pyproject.toml
+# What the images install, with the digests of all files: pip install --require-hashes -r requirements.lock
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+  --no-emit-index-url --no-emit-find-links --constraints constraints.txt
+lock: $(VENV)/.dev  ## requirements.lock and docker/*.lock from pyproject.toml and constraints.txt
+	$(LOCK) --extra cpu --extra tracing --output-file requirements.lock pyproject.toml
+	$(LOCK) --constraints docker/constraints-gpu.txt --extra gpu --extra tracing --output-file docker/gpu.lock pyproject.toml
+	$(LOCK) --extra cpu --extra tracing --extra ray --output-file docker/ray.lock pyproject.toml
+	$(LOCK) --extra cpu --extra plot --extra export --output-file docker/export.lock pyproject.toml
+	echo "$$(sed -n 's/^requires = \["\(hatchling==.*\)"\]/\1/p' pyproject.toml)" | $(LOCK) --output-file docker/build.lock -
 
-sbom: $(VENV)/.dev  ## docs/sbom.json and docs/licences.md from what is pinned
-	$(BIN)/python -m supply.sbom
+# From an environment that holds the lock and nothing else; a licence that is not in pyproject.toml's list is an error.
+SERVED := $(VENV)/served
+sbom: $(VENV)/.dev  ## docs/licences.md and sbom.json (CycloneDX) of what a running service holds
+	$(BIN)/uv venv --quiet --clear $(SERVED)
+	$(BIN)/uv pip install --quiet --python $(SERVED) --require-hashes -r requirements.lock
+	$(BIN)/uvx --quiet pip-licenses@5.5.5 --python=$(SERVED)/bin/python --output-file docs/licences.md
+	$(BIN)/uvx --quiet --from cyclonedx-bom==7.5.0 cyclonedx-py environment --pyproject pyproject.toml \
+	  --output-reproducible --output-file sbom.json $(SERVED)/bin/python
 
 CASES ?= 100000
 fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right inputs, and more by coverage
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
+	PYTHONPATH=tests/support $(BIN)/python -m tests.fuzz.clouds --cases $(CASES)
 
 REVIEWS := $(wildcard $(DATA)/aclImdb_train.tar.gz)
 NO_REVIEWS := no aclImdb_train.tar.gz in $(DATA): texts and faithfulness keep their last results
 
 # Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
-bench: $(VENV)/.test  ## measure everything beside its peers (over an hour), write docs/benchmarks.md
+bench: $(VENV)/.test  ## measure everything beside its peers (half an hour), write docs/benchmarks.md
 	$(if $(REVIEWS),$(BIN)/python -m benchmarks.texts --data $(REVIEWS),@echo "$(NO_REVIEWS)")
 	$(if $(REVIEWS),$(BIN)/python -m benchmarks.faithfulness --data $(REVIEWS))
 	$(BIN)/python -m benchmarks.clouds
 	$(BIN)/python -m benchmarks.http
-	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.sizing
 	$(BIN)/python -m benchmarks.report
-	$(BIN)/python -m benchmarks.figures
 
 soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
 	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
 
 models: $(VENV)/.test  ## train and export the bundled models again, from the data in $(DATA)
-	$(BIN)/hardmax-export train --recipe bundled --everything --data $(DATA)/aclImdb_train.tar.gz \
-	  --sst2 $(DATA)/sst2 --out runs
-	$(BIN)/hardmax-export export runs/sentiment runs/sentiment-2d runs/sentiment-16d --out service/models
+	$(BIN)/hardmax-export bundled --recipe sentiment shipped --data $(DATA) --out runs
+	$(BIN)/hardmax-export export runs/shipped --out service/models
+	$(BIN)/hardmax-export verify service/models/sentiment --data $(DATA)/aclImdb_train.tar.gz
 	$(BIN)/hardmax-export dynamics
 
 format: $(VENV)/.dev  ## put the code in the house's format
