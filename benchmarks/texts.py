@@ -1,13 +1,13 @@
-"""Whole reviews in process: the flagship against TF-IDF pairs + logistic regression, fastText and VADER.
+"""Whole reviews in process: ours against TF-IDF + logistic regression, fastText, VADER and a transformer.
 
     python -m benchmarks.texts --data aclImdb_train.tar.gz [--model service/models/sentiment]
 
 Every subject reads the same reviews and says which are positive; ours also gives leaders and clusters. The
 learning peers are fitted first, on other reviews. The shipped model learnt from all reviews, so its accuracy
 here says nothing (the report notes it): for that, give `--model` the same recipe with rows held out, made by
-`hardmax-export bundled` and `export runs/sentiment --out runs/measured`. Subjects take turns, so that a busy
-machine slows all alike. With two cores each subject runs in two processes. The peers are installed on first
-use (environments.py).
+`hardmax-export bundled` and `export runs/sentiment --out runs/measured`. The transformer has random weights:
+it shows a speed and has no accuracy. Subjects take turns, so that a busy machine slows all alike. With two
+cores each subject runs in two processes. The peers are installed on first use (environments.py).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from service.texts.sentiment import Explain, Sentiment
 Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
 AT_ONCE = 64
 MET = 3000  # other reviews that every subject has read before it is timed
+TRANSFORMER = "transformer of DistilBERT's size"
+FEW = 30  # reviews for the transformer, which reads three a second
 
 
 def ours(folder: Path, explain: Explain) -> Judge:
@@ -86,6 +88,13 @@ def vader() -> Judge:
     return lambda texts: np.array([scores(text)["compound"] > 0 for text in texts])
 
 
+def random_transformer() -> Judge:
+    from benchmarks.peers.transformer import transformer
+
+    scores = transformer()
+    return lambda texts: np.array([np.diff(scores(text))[0] > 0 for text in texts])
+
+
 _judges: dict[str, Judge] = {}  # inherited by the forked processes
 
 
@@ -99,7 +108,7 @@ def _pinned(name: str, texts: Sequence[str], core: int) -> float:
 def docs_per_second(name: str, texts: Sequence[str], cores: Sequence[int]) -> float:
     """All texts on every core at once; the slowest core counts."""
     with ProcessPoolExecutor(len(cores)) as pool:  # forked here: judges are shared, affinities are not
-        list(pool.map(_pinned, [name] * len(cores), [texts[:32]] * len(cores), cores))
+        list(pool.map(_pinned, [name] * len(cores), [texts[: len(texts) // 30]] * len(cores), cores))
         seconds = list(pool.map(_pinned, [name] * len(cores), [texts] * len(cores), cores))
     return len(texts) * len(cores) / max(seconds)
 
@@ -131,22 +140,24 @@ def main() -> None:
         except ImportError as missing:
             left_out[name] = refused or str(missing)
 
+    _judges[TRANSFORMER] = random_transformer()
+
     peers = ["onnxruntime", "numpy", "scikit-learn", "fasttext-wheel", "vaderSentiment"]
     record = Record("texts", "Whole reviews in process", peers)
     mine = ("ours, leaders", "ours, label only")
     if read_bundle(arguments.model).card.get("recipe", {}).get("everything"):
         record.note("Our model learnt from these reviews too: its accuracy here is no measure of it.")
     table = record.table("reviews", "Whole reviews a second", unit="docs/s", better="higher", ours=mine)
-    for (
-        judge
-    ) in _judges.values():  # ours remembers how words are spelt, as a service that has run for a while
-        judge([row.text for row in fitting[:MET]])
+    for name, judge in _judges.items():
+        if name != TRANSFORMER:  # ours remembers how words are spelt, as a service that has run for a while
+            judge([row.text for row in fitting[:MET]])
     available = sorted(os.sched_getaffinity(0))
     for cores in (available[:1], available[:2]):
         samples: dict[str, list[float]] = {name: [] for name in _judges}
         for _ in range(arguments.repeats):
             for name, found in samples.items():
-                found.append(docs_per_second(name, texts, cores))
+                some = texts[:FEW] if name == TRANSFORMER else texts
+                found.append(docs_per_second(name, some, cores))
         for name, found in samples.items():
             row = table.add(name, {"cores": len(cores)}, found)
             print(
@@ -155,12 +166,20 @@ def main() -> None:
     right = record.table("accuracy", "Reviews judged right", unit="share", better="higher", ours=mine)
     truth = np.array([row.target == 1 for row in held])
     for name, judge in _judges.items():
+        if name == TRANSFORMER:
+            right.add(name, {"reviews": len(held)}, [], "random weights: no accuracy")
+            continue
         row = right.add(name, {"reviews": len(held)}, [float((judge(texts) == truth).mean())])
         print(f"{name:36}{row.median:10.3f} judged right")
     characters = np.mean([len(text) for text in texts])
     for name, reason in left_out.items():
         record.note(f"{name} was left out: {reason}")
     record.note(f"{len(texts)} reviews of {characters:.0f} characters on average; the subjects take turns.")
+    fewer = np.mean([len(text) for text in texts[:FEW]])
+    record.note(
+        "The transformer: 6 layers, 768 numbers, 12 heads, 66 million random float32 weights; no tokenizer"
+        f" (a word is one piece). It reads {FEW} of the reviews, of {fewer:.0f} characters, one by one."
+    )
     print(record.write())
 
 
