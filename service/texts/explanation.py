@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice, pairwise
 from typing import Any
 
@@ -33,43 +32,13 @@ class Cloud:
     """What the graph says of B texts, place after place (T in all)."""
 
     texts: Sequence[Tokens]
-    bias: Ints  # [C, B]
+    bounds: Ints  # [B+1]: text b has the places bounds[b] to bounds[b + 1]
+    text: Ints  # [T] the text of each place
+    ids: Ints  # [T]
     contribution: Ints  # [C, T]
-    target: Ints  # [T] a place of the same text, -1 for a tie
+    target: Ints  # [T] a place, counted from the beginning of its text; -1 for a tie
     since: Ints  # [T]
-    states: Sequence[Array]  # a text [K+1, d, N]
-
-    @cached_property
-    def bounds(self) -> Ints:
-        """Text b has the places bounds[b] to bounds[b + 1]."""
-        return np.cumsum([0, *map(len, self.texts)])
-
-    @cached_property
-    def text(self) -> Ints:
-        """The text of each place."""
-        return np.repeat(np.arange(len(self.texts)), np.diff(self.bounds))
-
-    @cached_property
-    def ids(self) -> Ints:
-        return np.concatenate([tokens.ids for tokens in self.texts])
-
-    @cached_property
-    def starts(self) -> Ints:
-        return np.concatenate([tokens.starts for tokens in self.texts])
-
-    @cached_property
-    def ends(self) -> Ints:
-        return np.concatenate([tokens.ends for tokens in self.texts])
-
-    def sums(self) -> Ints:
-        """The sum of contributions of each text, [C, B]."""
-        total = np.zeros((len(self.contribution), len(self.ids) + 1), np.int64)
-        np.cumsum(self.contribution, axis=1, out=total[:, 1:])
-        return total[:, self.bounds[1:]] - total[:, self.bounds[:-1]]
-
-    def count(self, marked: NDArray[np.bool_]) -> list[int]:
-        """How many places of each text are marked."""
-        return list(map(int, np.bincount(self.text, marked, len(self.texts)).tolist()))
+    states: Array | None  # [K+1, B, d, N]
 
 
 def values_of(units: Ints, labels: Sequence[str]) -> list[Any]:
@@ -90,73 +59,78 @@ class Explanation:
         self._labels = labels
         self._spelt = words
         self._window = window
+        self._cuts = _offsets(cloud.texts, "codepoints")
+        self._offsets = self._cuts if spans == "codepoints" else _offsets(cloud.texts, spans)
         root, self._ties = resolve(cloud)
-        n = len(root)
-        weight = np.stack([_sums(root, part, n) for part in cloud.contribution])  # [C, T]
-        size = np.bincount(root, minlength=n)
-        leads = np.flatnonzero(size)
-        leads = leads[np.lexsort((-_force(weight[:, leads]), cloud.text[leads]))]
-        self._root, self._size = leads, size[leads]
-        self._weight = weight[:, leads]
-        self._first = np.searchsorted(cloud.text[leads], np.arange(len(cloud.texts) + 1))  # cluster of a text
-        number = np.zeros(n, np.int64)
-        number[leads] = np.arange(len(leads))
-        self._number = number[root]
-        self._is_root = root == np.arange(n)
-        place = np.minimum(_force(cloud.contribution), _HEAVIEST - 1)
-        self._members = np.argsort((2 * self._number + ~self._is_root) * _HEAVIEST + _HEAVIEST - 1 - place)
-        self._starts, self._ends = _offsets(cloud, spans)
+        every = np.arange(len(root))
+        total = _sums(root, cloud.contribution, len(root))  # [C, T]
+        leads = np.flatnonzero(np.bincount(root))
+        leads = leads[np.lexsort((-_force(total[:, leads]), cloud.text[leads]))]
+        self._root = leads  # of each cluster
+        self._total = total[:, leads]
+        self._first = cloud.text[leads].searchsorted(np.arange(len(cloud.texts) + 1))  # cluster of a text
+        every[leads] = np.arange(len(leads))
+        self._number = every[root]  # of the cluster of each place
 
     def tell_leaders(self, answers: Sequence[dict[str, Any]]) -> None:
         """Adds `leaders` and `clusters` to every answer."""
-        cloud, size, root = self._cloud, self._size, self._root
-        count = np.minimum(size, WORDS)
-        rank = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        words = iter(self._words(self._members[np.repeat(np.cumsum(size) - size, count) + rank]))
+        cloud, root = self._cloud, self._root
+        size = np.bincount(self._number, minlength=len(root))
+        heaviest = self._heaviest(size)
+        texts = cloud.text[root]
         clusters = zip(
             root.tolist(),
             size.tolist(),
-            count.tolist(),
-            (size / np.diff(cloud.bounds)[cloud.text[root]]).tolist(),
-            values_of(self._weight, self._labels),
-            self._leaders(),
+            (size / (cloud.bounds[texts + 1] - cloud.bounds[texts])).tolist(),
+            values_of(self._total, self._labels),
+            self._leaders(size),
             strict=True,
         )
         for answer, (begin, end) in zip(answers, pairwise(self._first.tolist()), strict=True):
             leaders: list[dict[str, Any]] = []
             told: list[dict[str, Any]] = []
             for number in range(end - begin):
-                first, places, named, share, total, leader = next(clusters)
-                heaviest = list(dict.fromkeys(islice(words, named)))
+                first, places, share, total, leader = next(clusters)
+                words = list(dict.fromkeys(islice(heaviest, min(places, WORDS))))
                 tied = self._ties.get(first)
                 told.append(
                     {
                         "id": number,
                         "kind": "leader" if tied is None else "tie",
-                        "leaders": heaviest[:1] if tied is None else self._words(np.array(tied)),
-                        "words": heaviest,
+                        "leaders": words[:1] if tied is None else self._words(np.array(tied)),
+                        "words": words,
                         "size": places,
                         "share": round(share, 7),
                         "contribution": total,
                     }
                 )
                 if tied is None:
-                    leaders.append({"word": heaviest[0], "cluster": number, **leader})
+                    leaders.append({"word": words[0], "cluster": number, **leader})
             answer["leaders"], answer["clusters"] = leaders, told
 
-    def _leaders(self) -> Iterator[dict[str, Any]]:
+    def _heaviest(self, size: Ints) -> Iterator[str]:
+        """Of each cluster up to WORDS words: its root's, then those that weigh most."""
+        cloud, number = self._cloud, self._number
+        follows = np.ones(len(number), np.int64)
+        follows[self._root] = 0
+        force = np.minimum(_force(cloud.contribution), _HEAVIEST - 1)
+        # equal weights stand in the order of reading
+        members = ((2 * number + follows) * _HEAVIEST - force).argsort(kind="stable")
+        begin = size.cumsum() - size
+        return iter(self._words(members[np.arange(len(members)) - begin[number[members]] < WORDS]))
+
+    def _leaders(self, size: Ints) -> Iterator[dict[str, Any]]:
         """What is said of each cluster's leader and of nobody else; its twins are the leader too."""
         cloud, root = self._cloud, self._root
-        twins = np.flatnonzero((cloud.since >= 0) | self._is_root)
-        twins = twins[np.argsort(self._number[twins], kind="stable")]
+        twins = np.flatnonzero(cloud.since >= 0)
+        twins = twins[self._number[twins].argsort(kind="stable")]
         number = self._number[twins]
         count = np.bincount(number, minlength=len(root))
-        own = np.stack([_sums(number, part[twins], len(root)) for part in cloud.contribution])
         spans = self._spans(twins, twins)
         columns = zip(
-            np.maximum(cloud.since[root], 0).tolist(),
-            (self._size - count).tolist(),
-            values_of(own, self._labels),
+            cloud.since[root].tolist(),
+            (size - count).tolist(),
+            values_of(_sums(number, cloud.contribution[:, twins], len(root)), self._labels),
             count.tolist(),
             self._readings(root),
             strict=True,
@@ -183,8 +157,7 @@ class Explanation:
             self._readings(every),
             strict=True,
         )
-        for answer, tokens, states in zip(answers, cloud.texts, cloud.states, strict=True):
-            ends = _rounded(states[[0, -1], :, : len(tokens)].swapaxes(1, 2))
+        for b, (answer, tokens) in enumerate(zip(answers, cloud.texts, strict=True)):
             answer["words"] = [
                 {
                     "text": text,
@@ -197,39 +170,44 @@ class Explanation:
                     **reading,
                 }
                 for start, end, (text, span, cluster, leader, contribution, reading) in zip(
-                    *ends, islice(columns, len(tokens)), strict=True
+                    *self._states(b, [0, -1]), islice(columns, len(tokens)), strict=True
                 )
             ]
 
     def tell_trajectory(self, answers: Sequence[dict[str, Any]]) -> None:
         """Adds `trajectory`: every word's place at every layer."""
-        for answer, tokens, states in zip(answers, self._cloud.texts, self._cloud.states, strict=True):
-            answer["trajectory"] = _rounded(states[:, :, : len(tokens)].swapaxes(1, 2))
+        for b, answer in enumerate(answers):
+            answer["trajectory"] = self._states(b, slice(None))
+
+    def _states(self, b: int, layers: Any) -> Any:
+        """Where the words of text b are at some layers."""
+        assert self._cloud.states is not None
+        states = self._cloud.states[layers, b, :, : len(self._cloud.texts[b])].swapaxes(1, 2)
+        return np.round(states.astype(np.float64), 7).tolist()
 
     def _spans(self, first: Ints, last: Ints) -> Iterator[list[int]]:
         """From the beginning of one place to the end of another, for each pair of them."""
-        return map(list, zip(self._starts[first].tolist(), self._ends[last].tolist(), strict=True))
+        starts, ends = self._offsets
+        return map(list, zip(starts[first].tolist(), ends[last].tolist(), strict=True))
 
     def _words(self, places: Ints) -> list[str]:
         """The word at each place as it is written, in lower case."""
-        cloud = self._cloud
-        cuts = zip(
-            cloud.text[places].tolist(),
-            cloud.starts[places].tolist(),
-            cloud.ends[places].tolist(),
-            strict=True,
-        )
-        texts = [tokens.text for tokens in cloud.texts]
+        starts, ends = self._cuts
+        texts = [tokens.text for tokens in self._cloud.texts]
+        of = self._cloud.text[places].tolist()
+        cuts = zip(of, starts[places].tolist(), ends[places].tolist(), strict=True)
         return [texts[b][start:end].lower() for b, start, end in cuts]
 
     def _readings(self, places: Ints) -> Iterator[dict[str, Any]]:
         """What the word at each place was read together with, and what it was read as where that differs."""
         cloud = self._cloud
-        begin, end = cloud.bounds[cloud.text[places]], cloud.bounds[cloud.text[places] + 1]
-        low, high = np.maximum(places + self._window[0], begin), np.minimum(places + self._window[1], end - 1)
+        text = cloud.text[places]
+        low = np.maximum(places + self._window[0], cloud.bounds[text])
+        high = np.minimum(places + self._window[1], cloud.bounds[text + 1] - 1)
         contexts = self._spans(low, high)
-        ids = cloud.ids[places].tolist()
-        for word, number, context in zip(self._words(places), ids, contexts, strict=True):
+        for word, number, context in zip(
+            self._words(places), cloud.ids[places].tolist(), contexts, strict=True
+        ):
             spelt = self._spelt[number]
             if word == spelt or plain(word) == spelt:
                 yield {"context": context}
@@ -239,15 +217,15 @@ class Explanation:
 
 def resolve(cloud: Cloud) -> tuple[Ints, dict[int, list[int]]]:
     """The place that names each place's cluster, and of a tie's the leaders that it reaches."""
-    tied = np.flatnonzero(cloud.target < 0)
-    root = np.where(cloud.target < 0, np.arange(len(cloud.target)), cloud.target)
+    tied = cloud.target < 0
+    root = np.where(tied, np.arange(len(tied)), cloud.target + cloud.bounds[cloud.text])
     for _ in range(_LONGEST_CHAIN):
         further = root[root]
-        if np.array_equal(further, root):
+        if (further == root).all():
             break
         root = further
     ties: dict[int, list[int]] = {}
-    if not len(tied):
+    if not tied.any():
         return root, ties
     for b in np.unique(cloud.text[tied]).tolist():
         ends: dict[int, int] = {}
@@ -260,16 +238,17 @@ def resolve(cloud: Cloud) -> tuple[Ints, dict[int, list[int]]]:
     return root, ties
 
 
-def _reached(cloud: Cloud, b: int, tied: Ints, root: Ints) -> dict[int, tuple[int, ...]]:
+def _reached(cloud: Cloud, b: int, tied: NDArray[np.bool_], root: Ints) -> dict[int, tuple[int, ...]]:
     """The leaders that each tied place of text b reaches.
 
     Whom a place attends to is at least as long as it is, so the longest go first. Members are found by the
     numbers that the graph compared: products and sums of d numbers, each rounded alone.
     """
-    begin, end = int(cloud.bounds[b]), int(cloud.bounds[b + 1])
-    z = cloud.states[b][-2][:, : end - begin]  # [d, N]
+    assert cloud.states is not None
+    begin, end = cloud.bounds[b : b + 2].tolist()
+    z = cloud.states[-2, b, :, : end - begin]  # [d, N]
     norm = np.square(z.astype(np.float64)).sum(axis=0)
-    mine = [int(i) for i in tied[(tied >= begin) & (tied < end)]]
+    mine = (begin + np.flatnonzero(tied[begin:end])).tolist()
     found: dict[int, tuple[int, ...]] = {}
     for i in sorted(mine, key=lambda i: -norm[i - begin]):
         scores = sum(coordinate[i - begin] * coordinate for coordinate in z)
@@ -281,29 +260,27 @@ def _reached(cloud: Cloud, b: int, tied: Ints, root: Ints) -> dict[int, tuple[in
     return found
 
 
-def _sums(root: Ints, part: Ints, n: int) -> Ints:
-    """subtle: bincount adds as floats, which is exact below 2^53 units."""
-    return np.bincount(root, part, n).astype(np.int64)
-
-
 def _force(units: Ints) -> Ints:
     """How much a contribution [C, n] matters: its size, or for several labels how far apart it pulls them."""
     return np.asarray(np.abs(units[0]) if len(units) == 1 else units.max(axis=0) - units.min(axis=0))
 
 
-def _offsets(cloud: Cloud, spans: str) -> tuple[Ints, Ints]:
+def _sums(group: Ints, units: Ints, groups: int) -> Array:
+    """The sum of each group's units [C, n], as floats: exact below 2^53."""
+    return np.array([np.bincount(group, part, groups) for part in units])
+
+
+def _offsets(texts: Sequence[Tokens], spans: str) -> tuple[Ints, Ints]:
     """Where each place begins and ends in its text: in code points, or in units of UTF-16."""
-    if spans != "utf16":
-        return cloud.starts, cloud.ends
-    starts, ends = zip(*map(_utf16, cloud.texts), strict=True)
+    offsets = [(tokens.starts, tokens.ends) for tokens in texts]
+    if spans == "utf16":
+        units = [_utf16(tokens.text) for tokens in texts]
+        offsets = [(unit[starts], unit[ends]) for unit, (starts, ends) in zip(units, offsets, strict=True)]
+    starts, ends = zip(*offsets, strict=True)
     return np.concatenate(starts), np.concatenate(ends)
 
 
-def _utf16(tokens: Tokens) -> tuple[Ints, Ints]:
-    points = np.frombuffer(tokens.text.encode("utf-32-le"), np.uint32)
-    unit = np.cumsum(np.append(0, 1 + (points > 0xFFFF)))
-    return unit[tokens.starts], unit[tokens.ends]
-
-
-def _rounded(values: Array) -> Any:
-    return np.round(values.astype(np.float64), 7).tolist()
+def _utf16(text: str) -> Ints:
+    """Where each code point of a text, and its end, stands in UTF-16."""
+    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    return np.cumsum(np.append(0, 1 + (points > 0xFFFF)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -21,19 +22,18 @@ from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput, TooLarge
 from service.texts.explanation import UNITS, Cloud, Explanation, Ints, values_of
-from service.texts.reader import ENDINGS, MARKS, MOST, SPECIAL, UNKNOWN, Lists, Reader, Tokens
+from service.texts.reader import ENDINGS, MARKS, MOST, PAD, SPECIAL, UNKNOWN, Lists, Reader, Tokens
 
 Explain = Literal["none", "leaders", "full"]
 Spans = Literal["codepoints", "utf16"]
 Array = NDArray[Any]
 
-PLACES = {"cpu": 1536, "cuda": 1 << 16}  # of one inference: what a core keeps in its cache
+PLACES = {"cpu": 4096, "cuda": 1 << 16}  # of one inference: more do not run faster
 NOTHING_KNOWN, EVEN = "nothing known", "even"
 _INPUTS = {"tokens": "int64"}
 _JUDGED = ("bias", "contribution")
 _EXPLAINED = (*_JUDGED, "target", "since")
 _FULL = (*_EXPLAINED, "states")
-_UNTOLD: Array = np.zeros((0, 0, 0), np.float32)  # the states of a text of which nobody asks for them
 
 
 class Sentiment:
@@ -92,67 +92,60 @@ class Sentiment:
         if not texts:
             return []
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        ordered = [texts[i] for i in order]
-        outputs = {"none": _JUDGED, "leaders": _EXPLAINED, "full": _FULL}[explain]
-        cloud = self._run(ordered, outputs)
-        found = self._judge(ordered, cloud)
-        if explain != "none":
-            explanation = Explanation(cloud, self.labels, self._reader.words, self._window, spans)
-            explanation.tell_leaders(found)
-            if explain == "full":
-                explanation.tell_words(found)
-            if trajectory:
-                explanation.tell_trajectory(found)
         answers: list[dict[str, Any]] = [{}] * len(texts)
-        for i, answer in zip(order, found, strict=True):
-            answers[i] = answer
+        for some in _groups([len(texts[i]) for i in order], PLACES[self._session.provider]):
+            together = [order[i] for i in some]
+            found = self._answer([texts[i] for i in together], explain, trajectory, spans)
+            for i, answer in zip(together, found, strict=True):
+                answers[i] = answer
         return answers
 
-    def _run(self, texts: Sequence[Tokens], outputs: Sequence[str]) -> Cloud:
-        """The graph on all texts, ascending in length; with the states too where some place ties."""
-        flat: dict[str, list[Array]] = {name: [] for name in outputs if name != "states"}
-        states: list[Array] = []  # a text [K+1, d, N]
-        start = 0
-        for some in _groups(texts, PLACES[self._session.provider]):
-            ids, there = _pad(some)
-            values = dict(zip(outputs, self._session.run({"tokens": ids}, outputs), strict=True))
-            flat["bias"].append(values["bias"].T)
-            flat["contribution"].append(values["contribution"].swapaxes(0, 1)[:, there])
-            if "target" in values:
-                target = values["target"][there]
-                if "states" not in values and target.min(initial=0) < 0:
-                    (values["states"],) = self._session.run({"tokens": ids}, ("states",))
-                size = there.sum(axis=1)
-                first = np.repeat(start + np.cumsum(size) - size, size)
-                flat["target"].append(np.where(target < 0, -1, target + first))
-                flat["since"].append(values["since"][there])
-                clouds = values.get("states")
-                states += [_UNTOLD] * len(some) if clouds is None else list(clouds.swapaxes(0, 1))
-                start += len(target)
-        whole = {name: np.concatenate(parts, axis=-1) for name, parts in flat.items()}
-        return Cloud(
+    def _answer(
+        self, texts: Sequence[Tokens], explain: Explain, trajectory: bool, spans: Spans
+    ) -> list[dict[str, Any]]:
+        """The answers to texts that run together."""
+        ids = _pad(texts)
+        outputs = {"none": _JUDGED, "leaders": _EXPLAINED, "full": _FULL}[explain]
+        values = dict(zip(outputs, self._session.run({"tokens": ids}, outputs), strict=True))
+        bias, contribution = _units(values["bias"].T), _units(values["contribution"].swapaxes(0, 1))
+        answers = self._judge(texts, ids, bias, bias + contribution.sum(axis=2))
+        if explain == "none":
+            return answers
+        (there,) = ids.ravel().nonzero()
+        target = values["target"].take(there)
+        if "states" not in values and (target < 0).any():
+            (values["states"],) = self._session.run({"tokens": ids}, ("states",))
+        cloud = Cloud(
             texts=texts,
-            bias=_units(whole["bias"]),
-            contribution=_units(whole["contribution"]),
-            target=whole.get("target", np.zeros(0, np.int64)),
-            since=whole.get("since", np.zeros(0, np.int64)),
-            states=states,
+            bounds=np.array([0, *accumulate(map(len, texts))]),
+            text=there // ids.shape[1],
+            ids=ids.take(there),
+            contribution=contribution.reshape(len(bias), -1).take(there, axis=1),
+            target=target,
+            since=values["since"].take(there),
+            states=values.get("states"),
         )
+        explanation = Explanation(cloud, self.labels, self._reader.words, self._window, spans)
+        explanation.tell_leaders(answers)
+        if explain == "full":
+            explanation.tell_words(answers)
+        if trajectory:
+            explanation.tell_trajectory(answers)
+        return answers
 
-    def _judge(self, texts: Sequence[Tokens], cloud: Cloud) -> list[dict[str, Any]]:
-        """Label and probabilities, the part of an answer that needs no reason."""
-        units = cloud.bias + cloud.sums()  # [C, B]
+    def _judge(self, texts: Sequence[Tokens], ids: Ints, bias: Ints, logit: Ints) -> list[dict[str, Any]]:
+        """Label and probabilities, the part of an answer that needs no reason. bias and logit [C, B]."""
         columns = zip(
             texts,
-            (units.T / UNITS).tolist(),
-            values_of(units, self.labels),
-            values_of(cloud.bias, self.labels),
-            cloud.count(self._guessed[cloud.ids]),
-            cloud.count(self._tells[cloud.ids]),
+            (logit.T / UNITS).tolist(),
+            values_of(logit, self.labels),
+            values_of(bias, self.labels),
+            self._guessed[ids].sum(axis=1).tolist(),
+            self._tells[ids].sum(axis=1).tolist(),
             strict=True,
         )
         answers = []
-        for tokens, logits, logit, bias, guessed, tells in columns:
+        for tokens, logits, logit_of, bias_of, guessed, tells in columns:
             probs = self._probabilities(logits)
             first, second = sorted(probs, key=probs.__getitem__, reverse=True)[:2]
             undecided = NOTHING_KNOWN if not tells else None
@@ -164,8 +157,8 @@ class Sentiment:
                     "score": probs[first],
                     "probs": probs,
                     "undecided": undecided,
-                    "logit": logit,
-                    "bias": bias,
+                    "logit": logit_of,
+                    "bias": bias_of,
                     "tokens": len(tokens),
                     "unknown": guessed,
                     "truncated": tokens.truncated,
@@ -186,29 +179,26 @@ class Sentiment:
 
 
 def _units(values: Array) -> Ints:
-    return np.rint(values.astype(np.float64) * UNITS).astype(np.int64)
+    return np.rint(np.multiply(values, UNITS, dtype=np.float64)).astype(np.int64)
 
 
-def _groups(texts: Sequence[Tokens], most: int) -> Iterator[Sequence[Tokens]]:
-    """Consecutive texts that make up to `most` padded places; they ascend in length."""
+def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
+    """Which consecutive texts run together: those of up to `most` padded places. Sizes ascend."""
     begin = 0
-    while begin < len(texts):
+    while begin < len(sizes):
         end = begin + 1
-        while end < len(texts) and (end + 1 - begin) * len(texts[end]) <= most:
+        while end < len(sizes) and (end + 1 - begin) * sizes[end] <= most:
             end += 1
-        yield texts[begin:end]
+        yield range(begin, end)
         begin = end
 
 
-def _pad(texts: Sequence[Tokens]) -> tuple[Ints, NDArray[np.bool_]]:
-    """The ids [B, N], 0 behind each text, and where there are some. N is 2 at least: the graph asks for
-    it.
-    """
-    size = np.array([len(tokens) for tokens in texts])
-    there = np.arange(max(int(size.max()), 2)) < size[:, None]
-    ids = np.zeros(there.shape, np.int64)
-    ids[there] = np.concatenate([tokens.ids for tokens in texts])
-    return ids, there
+def _pad(texts: Sequence[Tokens]) -> Ints:
+    """The ids [B, N], PAD behind each text. N is 2 at least: the graph asks for it."""
+    ids = np.full((len(texts), max(2, *map(len, texts))), PAD, np.int64)
+    for row, tokens in zip(ids, texts, strict=True):
+        row[: len(tokens)] = tokens.ids
+    return ids
 
 
 def _lists(bundle: Bundle) -> Lists:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,14 @@ def test_sentiment_twins_weigh_as_many_as_they_are_in_a_tie(tmp_path: Path) -> N
     torn = found["words"][0]
     assert torn["end"] == [near(1.75), near((1 / 6 + 1) / 2)]
     assert found["clusters"][torn["cluster"]]["leaders"] == ["up"]
+
+
+def test_sentiment_words_of_equal_weight_are_named_in_the_order_of_reading(tmp_path: Path) -> None:
+    equal = [f"w{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    model = open_places(tmp_path, {"peak": (4, 0), **dict.fromkeys(equal, (1, 0))})
+    equal = random.Random(0).sample(equal, len(equal))
+    (cluster,) = answer(model, " ".join([*equal, "peak", *equal]))["clusters"]
+    assert cluster["words"] == ["peak", *equal[:4]]
 
 
 def test_sentiment_only_the_tied_text_of_a_batch_has_a_tie(tmp_path: Path) -> None:
