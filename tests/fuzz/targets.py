@@ -19,15 +19,16 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from pydantic_core import from_json
 from starlette.requests import Request
 
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
-from service.errors import BundleError, InputError
-from service.http.arrays import read_npy
+from service.errors import BundleError, InputError, TooLarge
+from service.http.arrays import Array, read_npy, read_rows
 from service.http.bytes_route import JSON, NPY, body_type
 from service.http.documents import write_document
-from service.http.numbers import WHOLE, Array, read_document, read_rows
+from service.http.large_json import WHOLE, read_large
 from service.http.problems import parse
 from service.schemas import ClassifyRequest, ControlWish, DynamicsParameters
 from service.settings import BUNDLED_MODELS
@@ -70,6 +71,21 @@ def check_long_cloud(body: bytes) -> bool:
     """The same document made long enough by space for the reader that works in pieces."""
     at = body.find(b"[")
     return check_cloud(body[:at] + b" " * WHOLE + body[at:] if at >= 0 else body)
+
+
+def check_cut_json(body: bytes) -> bool:
+    """A document cut at each comma against the same in one piece."""
+    try:
+        whole = from_json(body, allow_inf_nan=True)
+    except ValueError:
+        whole = None
+    try:
+        *_, (document, _) = read_large(body, longest=10_000, refusal=TooLarge("too long"), piece=1)
+    except InputError:
+        assert not isinstance(whole, dict) or _says_twice(body), f"refused, though it is {whole}"
+        return False
+    assert repr(document) == repr(whole)  # NaN is NaN
+    return True
 
 
 def check_npy(body: bytes) -> bool:
@@ -146,10 +162,7 @@ def _sentiment() -> Sentiment:
 
 
 def _read_points(body: bytes) -> Array:
-    document = read_document(body, "points")
-    if "points" not in document:
-        raise InputError("no points")
-    return read_rows(document["points"], "points", **LIMITS)
+    return read_rows(body, "points", **LIMITS)[0]
 
 
 def _says_twice(body: bytes) -> bool:
@@ -234,6 +247,7 @@ MEDIA = st.sampled_from(
 TARGETS = (
     Target("cloud in json", cloud_documents(), check_cloud),
     Target("cloud in long json", cloud_documents(), check_long_cloud),
+    Target("json that is cut", cloud_documents(), check_cut_json),
     Target("cloud in npy", npy_files(), check_npy),
     Target(
         "answer to json",

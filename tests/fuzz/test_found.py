@@ -9,9 +9,9 @@ import pytest
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
 from service.errors import InvalidInput, MalformedInput
-from service.http.arrays import read_npy
+from service.http.arrays import read_npy, read_rows
 from service.http.documents import write_document
-from service.http.numbers import WHOLE, read_document, read_rows
+from service.http.large_json import WHOLE
 from service.settings import BUNDLED_MODELS
 from service.texts.sentiment import Sentiment
 
@@ -26,16 +26,18 @@ def test_npy_header_with_an_open_bracket_is_malformed() -> None:
 
 
 def test_long_document_with_no_points_in_its_array_is_refused_by_name() -> None:
-    document = read_document(f'{{"points":{LONG}[]}}'.encode(), "points")
     with pytest.raises(InvalidInput, match="points is empty"):
-        read_rows(document["points"], "points", **LIMITS)
+        read_rows(f'{{"points":{LONG}[]}}'.encode(), "points", **LIMITS)
 
 
 @pytest.mark.parametrize("again", ["0", "null", "[[1]]"])
-def test_long_document_with_points_twice_is_refused(again: str) -> None:
+def test_of_points_given_twice_the_last_count(again: str) -> None:
     body = f'{{"points":{LONG}[[0]],"points":{again}}}'.encode()
-    with pytest.raises(InvalidInput, match="points is given twice"):
-        read_document(body, "points")
+    if again == "[[1]]":
+        assert read_rows(body, "points", **LIMITS)[0].tolist() == [[1]]
+    else:
+        with pytest.raises(InvalidInput, match="points should be an array"):
+            read_rows(body, "points", **LIMITS)
 
 
 def test_empty_object_is_written_as_one() -> None:

@@ -17,7 +17,7 @@ from service.http import examples
 from service.http.bytes_route import BytesRoute, Pieces, reply
 from service.http.dependencies import ServiceOf, by_name
 from service.http.documents import each_in_turn
-from service.http.numbers import PIECE, WHOLE
+from service.http.large_json import PIECE, WHOLE
 from service.lifecycle import Service
 from service.schemas import ClassifyRequest, ClassifyResponse
 from service.settings import Settings

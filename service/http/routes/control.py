@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from service.errors import InvalidInput
 from service.http import examples
+from service.http.arrays import Array, read_rows
 from service.http.bytes_route import BytesRoute, Raw, reply
 from service.http.dependencies import RequestId, ServiceOf, by_name
 from service.http.documents import write_document
-from service.http.numbers import Array, read_document, read_rows
 from service.http.problems import validate
 from service.http.routes import dynamics
 from service.lifecycle import Service
@@ -53,9 +53,8 @@ def _start(body: bytes, service: Service) -> Steps[Control]:
     from service.clouds.control import control as solve
 
     settings = service.settings
-    document = read_document(body, "points")
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
-    points = read_rows(document.pop("points", None), "points", **limits)
+    points, document = read_rows(body, "points", **limits)
     wish = validate(ControlWish, document)
     if (wish.assignment is None) == (wish.leaders is None):
         raise InvalidInput("give either assignment or leaders", param="assignment")

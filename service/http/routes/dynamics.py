@@ -15,13 +15,13 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.engine.capacity import Holding
-from service.errors import DeadlineExceeded, HardmaxError, InvalidInput, MalformedInput
+from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
-from service.http.arrays import read_npy, write_npz
+from service.http.arrays import as_matrix, read_npy, read_rows, write_npz
 from service.http.bytes_route import JSON, NDJSON, NPY, NPZ, BytesRoute, Pieces, Raw, reply, wanted
 from service.http.dependencies import RequestId, ServiceOf, by_name
 from service.http.documents import Records, each_in_turn, write_document
-from service.http.numbers import WHOLE, read_document, read_rows
+from service.http.large_json import WHOLE, parse_json
 from service.http.problems import input_error, status_of, validate
 from service.lifecycle import Service
 from service.schemas import DynamicsParameters, DynamicsRequest, DynamicsResponse
@@ -91,10 +91,7 @@ def _start(
         points = read_npy(body.content, "points", **limits)
         parameters = _from_query(query)
     else:
-        document = read_document(body.content, "points")
-        if "points" not in document:
-            raise InvalidInput("points is required", param="points")
-        points = read_rows(document.pop("points"), "points", **limits)
+        points, document = read_rows(body.content, "points", **limits)
         parameters = validate(DynamicsParameters, document)
     if "max_layers" not in parameters.model_fields_set:
         allowed = min(parameters.max_layers, settings.max_layers)
@@ -152,7 +149,7 @@ def as_parameters(wire: DynamicsParameters) -> Parameters:
     fields = wire.model_dump()
     fields["include"] = frozenset(wire.include)
     if wire.A is not None:
-        fields["A"] = read_rows(wire.A, "A", max_rows=len(wire.A), max_columns=len(wire.A))
+        fields["A"] = as_matrix(wire.A, "A")
     return Parameters(**fields)
 
 
@@ -233,17 +230,13 @@ def _from_query(query: bytes) -> DynamicsParameters:
         if name == "include":
             document.setdefault(name, []).extend(part for part in value.split(",") if part)
         elif name == "A":
-            document[name] = _matrix(value)
+            document[name] = parse_json(value.encode())
         else:
             document[name] = value
     try:
         return DynamicsParameters.model_validate(document, strict=False)
     except ValidationError as invalid:
         raise input_error(invalid) from None
-
-
-def _matrix(text: str) -> Any:
-    return read_document(b'{"A":' + text.encode() + b"}", "A").get("A")
 
 
 def _last_words(failure: HardmaxError, request_id: str) -> bytes:

@@ -19,7 +19,7 @@ from service.errors import InvalidInput, TooLarge
 from service.http import examples
 from service.http.bytes_route import BytesRoute, reply
 from service.http.dependencies import ServiceOf, by_name
-from service.http.numbers import WHOLE
+from service.http.large_json import WHOLE
 from service.http.routes.classify import check_texts
 from service.lifecycle import Service
 from service.schemas import EndpointRequest, LabelScore, PredictRequest

@@ -23,7 +23,7 @@ from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, Too
 from service.http import examples
 from service.http.bytes_route import BINARY, JSON, NO_STORE, BytesRoute, Raw, reply
 from service.http.dependencies import ServiceOf, by_name
-from service.http.numbers import WHOLE
+from service.http.large_json import WHOLE
 from service.http.routes.classify import check_texts
 from service.http.texts import TextReader
 from service.lifecycle import Service

@@ -9,9 +9,9 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.http import examples
+from service.http.arrays import read_arrays
 from service.http.bytes_route import BytesRoute, Raw, reply
 from service.http.dependencies import RequestId, ServiceOf, by_name
-from service.http.numbers import read_arrays, read_document
 from service.http.problems import validate
 from service.lifecycle import Service
 from service.schemas import SequencesEnvelope, SequencesRequest, SequencesResponse
@@ -38,17 +38,15 @@ async def classify_sequences(
 
 
 def _answer(body: bytes, service: Service, request_id: str) -> bytes:
-    document = read_document(body, "sequences")
-    given = document.pop("sequences", None)
-    name = validate(SequencesEnvelope, document).model
-    model: Sequences = service.registry.find(name, "sequences")
-    sequences = read_arrays(
-        given,
+    sequences, document = read_arrays(
+        body,
         "sequences",
         most=service.settings.max_client_batch_size,
         max_rows=service.settings.max_points,
         max_columns=service.settings.max_dimension,
     )
+    name = validate(SequencesEnvelope, document).model
+    model: Sequences = service.registry.find(name, "sequences")
     results = model.classify(sequences)
     data = [{"index": index, **result} for index, result in enumerate(results)]
     return to_json({"id": request_id, "model": name, "data": data})

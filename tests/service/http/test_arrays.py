@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import time
 
 import numpy as np
 import pytest
 
 from service.errors import HardmaxError, InvalidInput, MalformedInput, TooLarge
-from service.http.documents import NUMBERS, OBJECTS, Records, write_document, write_rows
-from service.http.numbers import WHOLE, read_arrays, read_document, read_rows
+from service.http.arrays import read_arrays, read_rows
+from service.http.large_json import WHOLE
 
 LIMITS = {"max_rows": 10**6, "max_columns": 10}
 POINTS = np.random.default_rng(0).normal(size=(20_000, 3)).tolist()
@@ -20,8 +18,7 @@ SPACED = LONG.replace("], [", "]  ,\n [").replace(", ", " , ")
 
 
 def read(text: str) -> tuple[np.ndarray, dict[str, object]]:
-    document = read_document(text.encode(), "points")
-    return read_rows(document.pop("points"), "points", **LIMITS), document
+    return read_rows(text.encode(), "points", **LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -80,22 +77,35 @@ def test_long_points_name_the_place_at_fault_by_its_index_in_the_whole() -> None
 
 
 def test_long_points_are_refused_at_the_limit_and_not_read_to_their_end() -> None:
-    document = read_document(f'{{"points": {LONG}}}'.encode(), "points")
     with pytest.raises(TooLarge, match="more than 5000"):
-        read_rows(document["points"], "points", max_rows=5000, max_columns=3)
+        read_rows(f'{{"points": {LONG}, this is not read'.encode(), "points", max_rows=5000, max_columns=3)
 
 
 def test_large_documents_without_a_plain_array_are_refused_unparsed() -> None:
     with pytest.raises(InvalidInput):
-        read_document(b'{"points": {"x": "' + b"a" * 5_000_000 + b'"}}', "points")
+        read_rows(b'{"points": {"x": "' + b"a" * 5_000_000 + b'"}}', "points", **LIMITS)
+
+
+@pytest.mark.parametrize("rows", ["1," * 200_000 + "1", "[" + "1," * 200_000 + "1]"])
+def test_a_row_that_is_too_long_is_refused_before_its_end(rows: str) -> None:
+    with pytest.raises(HardmaxError, match=r"more than 10 columns|should be an array of numbers"):
+        read(f'{{"points": [{rows}, this is not read')
+
+
+@pytest.mark.parametrize("last", [LONG, json.dumps(POINTS[:2])])
+def test_of_points_given_twice_the_last_count_as_in_json(last: str) -> None:
+    points, _ = read(f'{{"points": {LONG}, "points": {last}}}')
+    assert points.tolist() == json.loads(last)
 
 
 SEQUENCES = [POINTS[:7], POINTS[7:9000], POINTS[9000:9001], *([[point] for point in POINTS[9001:12000]])]
 
 
 def read_sequences(text: str, most: int = 3003, **limits: int) -> list[np.ndarray]:
-    document = read_document(f'{{"model": "m", "sequences": {text}}}'.encode(), "sequences")
-    return read_arrays(document["sequences"], "sequences", most=most, **(LIMITS | limits))
+    body = f'{{"model": "m", "sequences": {text}}}'.encode()
+    sequences, document = read_arrays(body, "sequences", most=most, **(LIMITS | limits))
+    assert document == {"model": "m"}
+    return sequences
 
 
 @pytest.mark.parametrize("few", [True, False])
@@ -139,57 +149,4 @@ def test_long_sequences_are_refused_over_their_limits() -> None:
 def test_documents_with_much_beside_their_long_array_are_refused_unparsed() -> None:
     beside = ",".join(f'"n{number}": 0' for number in range(200_000))
     with pytest.raises(InvalidInput, match="little beside it"):
-        read_document(f'{{"points": {LONG}, {beside}}}'.encode(), "points")
-
-
-@pytest.mark.parametrize("rows", [0, 1, NUMBERS // 2, NUMBERS // 2 + 1, 3 * NUMBERS])
-def test_rows_are_written_as_json_writes_them(rows: int) -> None:
-    array = np.random.default_rng(1).normal(size=(rows, 2))
-    assert json.loads(b"".join(write_rows(array))) == array.tolist()
-
-
-def test_wide_rows_are_written_a_few_at_a_time() -> None:
-    pieces = list(write_rows(np.ones((64, NUMBERS // 16))))
-    assert len(pieces) == 5
-    assert np.shape(json.loads(b"".join(pieces))) == (64, NUMBERS // 16)
-
-
-def test_documents_with_arrays_in_them_are_written_whole() -> None:
-    long = np.arange(3 * NUMBERS)
-    count = OBJECTS + 5
-    records = Records(
-        id=np.arange(count),
-        kind=np.where(np.arange(count) % 2, "a", "b"),
-        place=np.full((count, 2), np.inf),
-        leaders=[np.arange(i % 3) for i in range(count)],
-    )
-    document = {
-        "a": {"b": long, "c": [np.ones((2, 2)), np.zeros((1, 2))]},
-        "d": records, "e": Records(id=np.arange(0)), "f": None,
-    }  # fmt: skip
-    rows = [
-        {"id": i, "kind": "ba"[i % 2], "place": [None, None], "leaders": list(range(i % 3))}
-        for i in range(count)
-    ]
-    assert json.loads(b"".join(write_document(document))) == {
-        "a": {"b": long.tolist(), "c": [[[1, 1], [1, 1]], [[0, 0]]]}, "d": rows, "e": [], "f": None,
-    }  # fmt: skip
-    assert [row["leaders"] for row in records.tolist()] == [row["leaders"] for row in rows]
-
-
-def test_long_documents_are_written_in_short_steps() -> None:
-    count = 200_000
-    places = np.random.default_rng(3).normal(size=(count, 2))
-    records = Records(index=np.arange(count), point=places, leaders=[*np.arange(count)[:, None]])
-    pieces = write_document({"leaders": records, "limits": places, "wide": places.reshape(-1, 400)})
-    longest_s = 0.0
-    gc.collect()
-    gc.freeze()  # as a started server does: what other tests left here is not the writer's to collect
-    try:
-        began = time.thread_time()
-        for _ in pieces:
-            longest_s = max(longest_s, time.thread_time() - began)
-            began = time.thread_time()
-    finally:
-        gc.unfreeze()
-    assert longest_s < 0.05
+        read(f'{{"points": {LONG}, {beside}}}')
