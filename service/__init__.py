@@ -1,4 +1,4 @@
-"""hardmax, the online side: serves model bundles over HTTP. It knows neither torch nor `model_export`."""
+"""hardmax, the online side: serves model bundles over HTTP. It imports neither torch nor `model_export`."""
 
 from importlib.metadata import version
 

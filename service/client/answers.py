@@ -98,7 +98,7 @@ class Answers(list[Answer]):
         return pandas.DataFrame(rows)
 
     def _repr_html_(self) -> str:
-        return display.answers(self)
+        return display.classifications([(answer.text, answer) for answer in self])
 
     @property
     def usage(self) -> Usage:

@@ -1,22 +1,19 @@
 """How answers look in a notebook: HTML that needs nothing else, with inline styles and SVG.
 
 Ink is the page's own (`currentColor`), surfaces are tints with alpha: so one drawing suits light and dark
-pages. All text is escaped, and the HTML is well-formed XML. Knows answers, not where they come from.
+pages. All text is escaped, and the HTML is well-formed XML.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.schemas import Classification, DynamicsResult, Leader, Word
-
-if TYPE_CHECKING:
-    from service.client.answers import Answers
 
 Floats = NDArray[np.float64]
 
@@ -37,14 +34,14 @@ def classification(text: str, answer: Classification) -> str:
     return _tag("div", "".join(parts), style=FRAME)
 
 
-def answers(found: Answers) -> str:
-    """One answer as itself; several as a table."""
+def classifications(found: Sequence[tuple[str, Classification]]) -> str:
+    """Texts and their answers: one as itself, several as a table."""
     if len(found) == 1:
-        return classification(found[0].text, found[0])
+        return classification(*found[0])
     rows = []
-    for answer in found[:ROWS]:
+    for text, answer in found[:ROWS]:
         leaders = ", ".join(leader.word for leader in (answer.leaders or [])[:3])
-        cells = [_shortened(answer.text, 80), answer.label, f"{answer.score:.2f}", leaders]
+        cells = [_shortened(text, 80), answer.label, f"{answer.score:.2f}", leaders]
         rows.append(_row("td", cells))
     heads = _row("th", ["text", "label", "score", "led by"])
     table = _tag("table", heads + "".join(rows), style="font:inherit")

@@ -1,7 +1,7 @@
 """A typed client of a server: `AsyncClient` for asyncio, and `Client`, the same for programs that wait.
 
 Every call is written once, as a coroutine of `Calls`. Over a connection that blocks it never suspends, so
-`Client` runs it to its end in one step. Knows HTTP and the wire format, nothing else.
+`Client` runs it to its end in one step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads model bundles, the one thing that the two sides share. Does not know what models mean.
+"""Reads model bundles, the one thing that the two sides share.
 
     NAME/model.onnx       the graph, with the hardmax attention functions in it
     NAME/words.json       what the model can read; kind "sentiment" only

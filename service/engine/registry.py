@@ -2,8 +2,8 @@
 
 Readers take a snapshot and never wait. A refresh builds the next snapshot beside it and swaps it in whole:
 a request that began with a model keeps it. Each bundle fails alone: one that is broken, or that its loader
-cannot load, is refused with its reason, and what was served under its name stays. Knows bundles, not what
-models do: a loader for each kind is given to it, and returns a model that has run once.
+cannot load, is refused with its reason, and what was served under its name stays. A loader for each kind of
+model is passed in; it returns a model that has run once.
 """
 
 from __future__ import annotations

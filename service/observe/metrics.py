@@ -1,4 +1,4 @@
-"""What Prometheus is told. Knows the names and labels of every metric, and nothing of what is measured.
+"""The metrics that Prometheus reads: their names, labels and meanings.
 
 With several workers each process writes its numbers to files in one folder, and whichever worker is scraped
 answers for all. The folder is our own, inside PROMETHEUS_MULTIPROC_DIR or the system's folder for temporary

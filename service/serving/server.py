@@ -1,4 +1,4 @@
-"""Serving: one process, or several that share a socket. Knows uvicorn, signals and exit codes.
+"""Serving: one process, or several that share a socket; its signals and exit codes.
 
 How it stops, on SIGTERM or SIGINT:
 

@@ -1,4 +1,4 @@
-"""Several server processes on one socket, kept by uvicorn's own supervisor. Does not know what they serve.
+"""Several server processes on one socket, kept by uvicorn's own supervisor.
 
 A worker that ends is replaced; so is one that hangs: its event loop has to answer within `HUNG_S`. SIGHUP
 makes every worker read keys and models again, SIGUSR2 replaces the workers one after the other, SIGTTIN and
