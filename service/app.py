@@ -76,6 +76,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # service/observe does all three
         exception_handlers={
             HardmaxError: problems.handle,
             HTTPException: problems.handle,

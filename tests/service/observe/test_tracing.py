@@ -12,11 +12,18 @@ from pathlib import Path
 import pytest
 from bundles import write_sentiment
 from server import serving
+from starlette.testclient import TestClient
+
+from service.app import create_app
+from service.settings import Settings
 
 pytest.importorskip("opentelemetry.sdk")
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 
 class Collector(HTTPServer):
@@ -89,3 +96,13 @@ def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> Non
     ended = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
     line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install 'hardmax[tracing]'\n"
     assert (ended.returncode, ended.stderr) == (2, line)
+
+
+def test_requests_are_traced_only_where_the_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)  # one for the whole process
+    with TestClient(create_app(Settings()), base_url="http://127.0.0.1") as client:
+        assert client.get("/health").status_code == 200
+    assert spans.get_finished_spans() == ()
