@@ -50,8 +50,8 @@ test: $(VENV)/.test  ## install what the tests need and run them all
 test-ray: $(VENV)/.ray  ## the tests against a real Ray on this machine
 	$(BIN)/python -m pytest -m ray
 
-test-fresh: $(VENV)/.test  ## every command of the README, in a clone with nothing installed (minutes)
-	$(BIN)/python -m pytest -m fresh tests/system/test_readme.py
+test-fresh: $(VENV)/.test  ## every command of the README, and the wheel, each where nothing is installed (minutes)
+	$(BIN)/python -m pytest -m fresh tests/system
 
 compose-test:  ## build the image, start it with docker compose, ask it, stop it
 	docker/compose-test.sh
