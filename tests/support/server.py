@@ -47,7 +47,9 @@ class Server:
         return "".join(self.lines)
 
     def client(self, **options: object) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=30, trust_env=False, **options)  # type: ignore[arg-type]
+        """Over plain HTTP. Without `verify=False` each client reads all certificates: 40 ms of CPU time."""
+        common = {"base_url": self.url, "timeout": 30, "trust_env": False, "verify": False}
+        return httpx.Client(**common, **options)  # type: ignore[arg-type]
 
     def stop(self, number: int = signal.SIGTERM, timeout_s: float = 30) -> int:
         """Send a signal and wait for the end; the exit code."""
@@ -101,11 +103,12 @@ def serving(
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = 15) -> None:
-    """Wait until it holds; fail when it does not within the time."""
-    deadline = time.monotonic() + timeout_s
+    """Wait until it holds; fail when it does not within the time. Who waits long asks less often."""
+    began = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, "this did not come about in time"
-        time.sleep(0.02)
+        waited_s = time.monotonic() - began
+        assert waited_s < timeout_s, "this did not come about in time"
+        time.sleep(min(0.02 + waited_s / 20, 0.5))
 
 
 def _read(server: Server) -> None:

@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from clouds import Floats, bundled, run
+from numpy.typing import NDArray
 from paths import ROOT
 
 from model_export.attention import reference
@@ -71,13 +72,13 @@ def grid_and_noise(d: int) -> Floats:
     return np.concatenate([grid, rng.uniform(-2.5, 2.5, (2048 - len(grid), d))])
 
 
-def pairs_of(way: Iterator[Piece]) -> set[tuple[int, int]]:
-    """Every candidate of every query that a way finds."""
-    found: set[tuple[int, int]] = set()
+def found_by(way: Iterator[Piece], n: int) -> NDArray[np.bool_]:
+    """Which candidates of which queries a way finds: a mark for each query and key."""
+    found = np.zeros((n, n), bool)
     for piece in way:
         if piece is not None:
             rows, pairs = piece
-            found |= set(zip(rows[pairs.query].tolist(), pairs.key.tolist(), strict=True))
+            found[rows[pairs.query], pairs.key] = True
     return found
 
 
@@ -109,17 +110,13 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(
     keys, queries = frame.keys(centred, moved), frame.queries(centred, moved)
     slack = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max()) + wide
     score = queries.x @ keys.x.T
-    needed = set(
-        zip(
-            *map(np.ndarray.tolist, np.nonzero(score >= score.max(axis=1, keepdims=True) - wide)), strict=True
-        )
-    )
+    needed = score >= score.max(axis=1, keepdims=True) - wide
     rows = np.arange(len(Z))
     ways = {"by_length": by_length(dynamics.session, rows, queries.x, keys.x, slack)}
     if d <= 3:
         ways["by_direction"] = by_direction(rows, queries.x, keys.x, slack)
     for way, pieces in ways.items():
-        assert pairs_of(pieces) >= needed, way
+        assert found_by(pieces, len(Z))[needed].all(), way
 
 
 def test_dynamics_refuses_a_cloud_in_which_more_points_tie_than_memory_holds(dynamics: Dynamics) -> None:
