@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from service.engine.batching import Batcher
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
-from service.http.routes.classify import answer_of
+from service.http.routes.classify import answer_of, raise_first
 from service.lifecycle import domain_loaders
 from service.schemas import ClassifyRequest
 from service.settings import BUNDLED_MODELS, Settings
@@ -54,7 +54,8 @@ async def classify(asked: ClassifyRequest) -> bytes:
     texts = [asked.input] if isinstance(asked.input, str) else asked.input
     how = How(models["sentiment"], asked.explain, False, True, "codepoints")
     results = await batcher.submit(how, [(text, size_of(text)) for text in texts])
-    return orjson.dumps(answer_of("1", "sentiment", results, single=isinstance(asked.input, str)))
+    found = raise_first(results, "input", single=isinstance(asked.input, str))
+    return orjson.dumps(answer_of("1", "sentiment", found))
 
 
 @app.post("/plain")

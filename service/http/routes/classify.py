@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from fastapi import APIRouter, Request
@@ -58,9 +58,29 @@ async def answer(
 ) -> dict[str, Any]:
     """Queue the texts and put the results together. The request's `state` has its id and takes its stages."""
     began = time.perf_counter()
-    results = await service.texts.submit(how, [(text, size_of(text)) for text in texts])
+    results = await run(service, how, texts, single=texts is not asked.input)
     state["stages"] = [("queue and inference", began, time.perf_counter())]
-    return answer_of(state["request_id"], name, results, single=texts is not asked.input)
+    return answer_of(state["request_id"], name, results)
+
+
+async def run(
+    service: Service, how: How, texts: Sequence[str], param: str = "input", *, single: bool = False
+) -> list[dict[str, Any]]:
+    """Queue texts that were checked, and wait for the result of each."""
+    results = await service.texts.submit(how, [(text, size_of(text)) for text in texts])
+    return raise_first(results, param, single=single)
+
+
+def raise_first(
+    results: Sequence[dict[str, Any] | Exception], param: str, *, single: bool
+) -> list[dict[str, Any]]:
+    """The results, unless one is an error; a text that is too long is named by its place."""
+    for index, result in enumerate(results):
+        if isinstance(result, TooLarge):
+            raise TooLarge(result.message, param=_place(param, index, single))
+        if isinstance(result, Exception):
+            raise result
+    return cast("list[dict[str, Any]]", results)
 
 
 def choose(
@@ -76,6 +96,14 @@ def choose(
     check_texts(texts, settings, "input", single=given is not texts)
     how = How(model, request.explain, request.trajectory, request.truncate, request.spans)
     return name, how, texts
+
+
+async def check_long_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
+    """`check_texts`, in a thread for long texts: to see that one is not blank may mean to read it all."""
+    if sum(map(len, texts)) <= WHOLE:
+        check_texts(texts, settings, param, single=single)
+    else:
+        await asyncio.to_thread(check_texts, texts, settings, param, single=single)
 
 
 def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
@@ -95,16 +123,8 @@ def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single:
             raise TooLarge(problem, param=_place(param, index, single))
 
 
-def answer_of(
-    request_id: str, model: str, results: Sequence[dict[str, Any] | Exception], *, single: bool
-) -> dict[str, Any]:
-    data: list[dict[str, Any]] = []
-    for index, result in enumerate(results):
-        if isinstance(result, TooLarge):
-            raise TooLarge(result.message, param=_place("input", index, single))
-        if isinstance(result, Exception):
-            raise result
-        data.append({"index": index, **result})
+def answer_of(request_id: str, model: str, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    data = [{"index": index, **result} for index, result in enumerate(results)]
     tokens = sum([each["tokens"] for each in data])
     return {
         "id": request_id,

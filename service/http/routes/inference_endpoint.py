@@ -7,7 +7,6 @@ Both give label and score and no reason: that is what /classify is for.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +14,14 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from service.errors import InvalidInput, TooLarge
+from service.errors import InvalidInput
 from service.http import examples
 from service.http.bytes_route import BytesRoute, reply
 from service.http.dependencies import ServiceOf, by_name
-from service.http.large_json import WHOLE
-from service.http.routes.classify import check_texts
+from service.http.routes.classify import check_long_texts, run
 from service.lifecycle import Service
 from service.schemas import EndpointRequest, LabelScore, PredictRequest
-from service.texts.runs import How, size_of
+from service.texts.runs import How
 
 Answer = dict[str, Any]
 
@@ -91,23 +89,10 @@ def _texts(inputs: str | Sequence[str | Sequence[str]]) -> list[str]:
 async def _classify(
     service: Service, name: str, texts: Sequence[str], single: bool, truncate: bool
 ) -> list[Answer]:
-    settings = service.settings
     model = service.registry.find(name, "sentiment")
-    if sum(map(len, texts)) <= WHOLE:
-        check_texts(texts, settings, "inputs", single=single)
-    else:
-        await asyncio.to_thread(check_texts, texts, settings, "inputs", single=single)
+    await check_long_texts(texts, service.settings, "inputs", single=single)
     how = How(model, "none", False, truncate, "codepoints")
-    answers: list[Answer] = []
-    for index, result in enumerate(
-        await service.texts.submit(how, [(text, size_of(text)) for text in texts])
-    ):
-        if isinstance(result, TooLarge):
-            raise TooLarge(result.message, param="inputs" if single else f"inputs[{index}]")
-        if isinstance(result, Exception):
-            raise result
-        answers.append(result)
-    return answers
+    return await run(service, how, texts, "inputs", single=single)
 
 
 def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, str | float]]:

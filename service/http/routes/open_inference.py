@@ -7,7 +7,6 @@ Content-Length` tells the length. A version in the path must be the one that is 
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -23,8 +22,7 @@ from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, Too
 from service.http import examples
 from service.http.bytes_route import BINARY, JSON, NO_STORE, BytesRoute, Raw, reply
 from service.http.dependencies import ServiceOf, by_name
-from service.http.large_json import WHOLE
-from service.http.routes.classify import check_texts
+from service.http.routes.classify import check_long_texts, run
 from service.http.texts import TextReader
 from service.lifecycle import Service
 from service.schemas import (
@@ -35,7 +33,7 @@ from service.schemas import (
     ServerMetadata,
     TensorMetadata,
 )
-from service.texts.runs import How, logit_of, size_of
+from service.texts.runs import How, logit_of
 
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"
@@ -181,13 +179,7 @@ async def _infer(entry: Entry, body: Raw[InferRequest], request: Request, servic
     texts, shape = await _texts_of(service, reader, asked, tensors)
     wanted = _wanted(asked)
     how = How(entry.model, "none", False, True, "codepoints")
-    results = await service.texts.submit(how, [(text, size_of(text)) for text in texts])
-    answers = []
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-        answers.append(result)
-    return _answer(entry, asked, wanted, answers, shape)
+    return _answer(entry, asked, wanted, await run(service, how, texts, INPUT), shape)
 
 
 async def _texts_of(
@@ -212,10 +204,7 @@ async def _texts_of(
         raise MalformedInput("binary_data_size is not the size of the data that follow")
     if len(texts) != count:
         raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-    if sum(map(len, texts)) <= WHOLE:
-        check_texts(texts, service.settings, INPUT, single=False)
-    else:
-        await asyncio.to_thread(check_texts, texts, service.settings, INPUT, single=False)
+    await check_long_texts(texts, service.settings, INPUT, single=False)
     return texts, tensor.shape
 
 
