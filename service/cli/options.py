@@ -1,4 +1,4 @@
-"""What commands share: the options that say where the work is done and how it is shown, and both done."""
+"""Options that commands share: where the work is done, and how its result is shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Client | Local:
-    """Where the work is done: on a server, or in this process. Both have one face."""
+    """Where the work is done: on a server, or in this process. Both have the same methods."""
     if arguments.server:
         from service.client.remote import Client
 
@@ -49,5 +49,5 @@ def show(answer: Any, as_json: bool, describe: Callable[[Any], Iterable[str]]) -
 
 
 def tell(message: str) -> None:
-    """A remark for people, beside the answers and not among them."""
+    """A remark for people, on standard error."""
     print(f"hardmax: {message}", file=sys.stderr)

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
-QUIET_S = 1.0  # work that is done by then says nothing
+QUIET_S = 1.0  # shorter work shows nothing
 EVERY_S = 0.1
 
 
@@ -29,7 +29,7 @@ class Progress:
             self._next, self._dirty = now + EVERY_S, True
 
     def count(self, done: int, total: int, unit: str) -> None:
-        """So many of so many, and the time left at the pace so far."""
+        """Show how many are done, and the time left at the pace so far."""
         now = time.monotonic()
         if self._live and now >= self._next and done:
             pace = done / (now - self._started)
@@ -54,7 +54,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """As people say it: 8 s, 2 min 5 s, 1 h 3 min."""
+    """A duration for people: 8 s, 2 min 5 s, 1 h 3 min."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

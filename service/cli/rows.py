@@ -99,7 +99,7 @@ def find_column(
 
 
 def normal(name: str) -> str:
-    """A column's name without its dress: "Review Text" and "review_text" are one."""
+    """A column's name in small letters and digits alone: "Review Text" and "review_text" become the same."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("text") or "text"
 
 
@@ -245,7 +245,7 @@ _READERS = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "json": _json, "lines": _
 
 
 def check_writable(path: str) -> None:
-    """Say before the work, not after it, that a file cannot be written."""
+    """Refuse a file that cannot be written before the work is done."""
     if Path(path).suffix.lower() not in WRITTEN:
         raise InvalidInput(f"{path}: --out writes {', '.join(WRITTEN)}")
     if WRITTEN[Path(path).suffix.lower()] == "parquet":

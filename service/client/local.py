@@ -1,4 +1,4 @@
-"""The same face as `client.Client`, without a server: models are loaded into this process when first needed.
+"""The same methods as `client.Client`, without a server: models are loaded here when first needed.
 
 For the command line and for notebooks. It runs one thing at a time; many at once is what the service is for.
 """

@@ -91,7 +91,7 @@ def default_of(models_dir: Path | None) -> str:
 
 
 def _has_card(folder: Path) -> bool:
-    """Also when it cannot be read or is no file: then `read_bundle` says why the bundle is refused."""
+    """True also for a card that cannot be read: `read_bundle` then says why the bundle is refused."""
     try:
         (folder / "card.json").lstat()
     except (FileNotFoundError, NotADirectoryError):

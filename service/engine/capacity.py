@@ -8,7 +8,7 @@ from service.errors import Overloaded, TooLarge
 
 
 class Places:
-    """So many requests at once. Who enters leaves."""
+    """Lets at most `limit` requests in at once. Each one that enters must leave."""
 
     def __init__(self, limit: int) -> None:
         self.here = 0
@@ -24,7 +24,7 @@ class Places:
 
 
 class Room:
-    """So many bytes at once, of bodies and of long answers. What is held is given back."""
+    """Counts the bytes of bodies and long answers, and bounds them. What is held must be given back."""
 
     def __init__(self, one: int, all_together: int) -> None:
         self.held = 0

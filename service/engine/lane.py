@@ -1,8 +1,7 @@
 """A bounded lane of threads for long work of any kind, so that it does not delay short work.
 
-`width` visitors work at once, `depth` more may wait; one more is told to come back. A visitor who leaves
-while a step of theirs still runs gives the place back when that step ends, not before: threads cannot be
-stopped.
+`width` visitors work at once, `depth` more may wait; one more is refused. A visitor who leaves while a
+step of theirs still runs gives the place back when that step ends: threads cannot be stopped.
 """
 
 from __future__ import annotations

@@ -159,14 +159,14 @@ def shared_metrics() -> Iterator[None]:
 
 
 def _remove_unless_in_use(folder: Path) -> None:
-    """One whose service was killed: nobody holds its lock any more."""
+    """Remove a folder whose service was killed: its lock is free."""
     with suppress(OSError), (folder / LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _remove(folder)
 
 
 def _remove(folder: Path) -> None:
-    """Only what processes of ours write there; a folder that holds anything else stays."""
+    """Remove what our processes write, and the folder if nothing else is in it."""
     for path in (*folder.glob("*.db"), folder / LOCK):
         path.unlink(missing_ok=True)
     with suppress(OSError):
@@ -174,7 +174,7 @@ def _remove(folder: Path) -> None:
 
 
 def forget_process(pid: int) -> None:
-    """A worker has ended: its gauges count no more, its counters are added to those of others that ended."""
+    """Drop the gauges of a worker that ended, and add its counters to those of others that ended."""
     mark_process_dead(pid)  # type: ignore[no-untyped-call]
     folder = Path(os.environ[MULTIPROCESS_DIR])
     for path in folder.glob(f"*_{pid}.db"):

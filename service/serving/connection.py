@@ -71,7 +71,7 @@ class State(ServerState):
 
 
 class Flow(FlowControl):
-    """uvicorn's, but that reading can be held whatever an application asks for."""
+    """uvicorn's flow control. While `held` is set, reading stays paused even if an application resumes it."""
 
     held = False
 
@@ -115,7 +115,7 @@ class Connection(HttpToolsProtocol):
         self._check: asyncio.TimerHandle | None = None
 
     def is_silent(self) -> bool:
-        """Nothing was asked yet."""
+        """Whether nothing was asked yet."""
         return self.cycle is None
 
     # The connection
@@ -155,7 +155,7 @@ class Connection(HttpToolsProtocol):
         self.loop.call_later(LINGER_S, self.transport.close)
 
     def _look(self) -> None:
-        """Every few seconds: whether the client keeps to the least pace."""
+        """Check every few seconds whether the client keeps to the least pace."""
         self._check = self.loop.call_later(CHECK_S, self._look)
         now = self.loop.time()
         if self._is_stalled(now):
@@ -205,7 +205,7 @@ class Connection(HttpToolsProtocol):
         self._feed(self._backlog + data if self._backlog else data)
 
     def _feed(self, data: bytes) -> None:
-        """Parse, but for what has to wait because enough requests are queued."""
+        """Parse the data, except what has to wait because enough requests are queued."""
         at = 0
         while at < len(data) and self._phase != DISCARD and len(self.pipeline) < MOST_QUEUED:
             piece = data[at : at + (BODY_PIECE if self._phase == BODY else HEAD_PIECE)]
@@ -216,7 +216,7 @@ class Connection(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _parse(self, piece: bytes) -> int:
-        """How many bytes were taken."""
+        """Parse a piece, and return how many of its bytes were taken."""
         self._moved = False
         taken = len(piece)
         try:

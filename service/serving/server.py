@@ -127,7 +127,7 @@ def descriptors(listener: socket.socket) -> list[socket.socket]:
 
 
 class Config(uvicorn.Config):
-    """uvicorn's, for our application. Goes to the workers as it is."""
+    """uvicorn's configuration, for our application. Workers get the same object."""
 
     def __init__(self, settings: Settings, make_app: MakeApp) -> None:
         super().__init__(
@@ -152,7 +152,7 @@ class Config(uvicorn.Config):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, but that it drains before it stops, reloads on SIGHUP, and ends when inference is dead."""
+    """uvicorn's server. It also drains before it stops, reloads on SIGHUP, and ends if inference died."""
 
     config: Config
     _service: Service
@@ -208,7 +208,7 @@ class Server(uvicorn.Server):
 
     async def _leave_when_failed(self) -> None:
         await self._service.failed.wait()
-        await asyncio.sleep(LAST_WORDS_S)  # who waited is told, and a probe may see red
+        await asyncio.sleep(LAST_WORDS_S)  # callers get their refusals, a probe sees /health fail
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -230,7 +230,7 @@ class Server(uvicorn.Server):
             await asyncio.wait(self.server_state.tasks, timeout=LAST_WORDS_S)
 
     async def _close_door(self) -> None:
-        """Listen no more, and let in who is queued: closing a listener resets those in the kernel's queue."""
+        """Stop listening, but first accept what is in the kernel's queue: closing would reset it."""
         for server in self.servers:
             server.close()
         queued: list[socket.socket] = []
@@ -246,7 +246,7 @@ class Server(uvicorn.Server):
         return Connection(self.config, self.server_state, self.lifespan.state)
 
     async def _hear_the_last(self) -> None:
-        """Those who were let in last may still ask: uvicorn would hang up on them."""
+        """Wait a moment for requests on the connections accepted last: uvicorn would close them unasked."""
         deadline = time.monotonic() + LAME_DUCK_S
         await asyncio.sleep(TURN_S)  # those accepted in this very turn become connections
         while time.monotonic() < deadline and any(
@@ -256,7 +256,7 @@ class Server(uvicorn.Server):
 
 
 def _end_at_once() -> None:
-    """A thread still works that nothing can interrupt: it ends with the process."""
+    """End the process, and with it a thread that nothing can interrupt."""
     log.warning("the grace is over: what still runs is ended")
     logging.shutdown()
     os._exit(0)

@@ -36,7 +36,7 @@ def supervise(config: Config, listener: socket.socket) -> int:
 
 
 class Worker(Process):
-    """One worker: asked by the supervisor in its process, and served by in its own."""
+    """One worker: first what the supervisor does with it, then what runs in its own process."""
 
     config: Config
 
@@ -69,7 +69,7 @@ class Worker(Process):
         super().terminate()
 
     def join(self) -> None:
-        """It is killed when it was told to end and is over its time."""
+        """Wait for its end. It is killed if it was told to end and takes too long."""
         wait_s = max(0.0, min(self._must_end - time.monotonic(), threading.TIMEOUT_MAX))
         self.process.join(wait_s)
         if self.process.is_alive():
@@ -130,7 +130,7 @@ class Workers(Multiprocess):
 
 
 def _follow_supervisor() -> None:
-    """End when the supervisor was killed: nobody else would ever end us."""
+    """End this process when the supervisor was killed: nothing else would end it."""
     supervisor = multiprocessing.parent_process()
     if supervisor is not None:
         supervisor.join()
