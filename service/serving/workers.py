@@ -1,6 +1,7 @@
 """Several server processes on one socket, kept by uvicorn's own supervisor.
 
-A worker that ends is replaced; so is one that hangs: its event loop has to answer within `HUNG_S`. SIGHUP
+A worker that ends is replaced; so is one that hangs: its event loop has to answer within `HUNG_S`
+(`START_S` while it starts). SIGHUP
 makes every worker read keys and models again, SIGUSR2 replaces the workers one after the other, SIGTTIN and
 SIGTTOU add and remove one.
 """
@@ -22,7 +23,7 @@ from uvicorn.supervisors import multiprocess
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from service.observe.metrics import forget_process
-from service.serving.server import FAILED, HUNG_S, KILL_AFTER_S, MISCONFIGURED, Config, Server, begin
+from service.serving.server import FAILED, HUNG_S, KILL_AFTER_S, MISCONFIGURED, START_S, Config, Server, begin
 
 
 def supervise(config: Config, listener: socket.socket) -> int:
@@ -53,7 +54,7 @@ class Worker(Process):
         super().start()
         self.config.greets = False  # the first one does
 
-    def is_alive(self, timeout: float = HUNG_S) -> bool:
+    def is_alive(self, timeout: float = HUNG_S, start_s: float = START_S) -> bool:
         """Asks for a sign of life without waiting for it: one that hangs holds up no other."""
         with suppress(OSError, EOFError):
             while self.parent_conn.poll():
@@ -62,7 +63,8 @@ class Worker(Process):
             if self._asked is None:
                 self._asked = time.monotonic()
                 self.parent_conn.send(b"ping")
-        return self.process.is_alive() and time.monotonic() - (self._asked or 0) < timeout
+        patience_s = timeout if self.started else start_s
+        return self.process.is_alive() and time.monotonic() - (self._asked or 0) < patience_s
 
     def terminate(self) -> None:
         self._must_end = time.monotonic() + self.config.settings.shutdown_grace_s + KILL_AFTER_S

@@ -46,7 +46,8 @@ def faulty(settings: Settings) -> FastAPI:
 
     @app.get("/stuck")
     async def stuck() -> None:
-        await asyncio.to_thread(time.sleep, 60)
+        print("stuck", flush=True)  # noqa: T201
+        await asyncio.to_thread(time.sleep, 600)
 
     return app
 

@@ -12,7 +12,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_for(port: int, timeout_s: float = 20) -> None:
+def wait_for(port: int, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with socket.socket() as attempt:

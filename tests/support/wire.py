@@ -47,7 +47,7 @@ def _head(path: str, kind: bytes) -> bytes:
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=20)
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
 def read_answer(connection: socket.socket) -> tuple[bytes, bytes]:

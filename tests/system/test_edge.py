@@ -134,7 +134,7 @@ def client(folder: Path) -> Iterator[httpx.Client]:
         upstream = stack.enter_context(stub())
         _, port = stack.enter_context(edge(folder, upstream))
         base = f"https://127.0.0.1:{port}"
-        yield stack.enter_context(httpx.Client(base_url=base, verify=trust, timeout=30))
+        yield stack.enter_context(httpx.Client(base_url=base, verify=trust, timeout=60))
 
 
 def test_edge_tells_the_service_who_called_and_how(client: httpx.Client) -> None:
@@ -168,7 +168,7 @@ def test_edge_keeps_no_body_on_its_small_disk(folder: Path) -> None:
     trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
     head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n"
     with stub() as upstream, edge(folder, upstream) as (_, port):
-        raw = socket.create_connection(("127.0.0.1", port), timeout=20)
+        raw = socket.create_connection(("127.0.0.1", port), timeout=60)
         with trust.wrap_socket(raw, server_hostname="127.0.0.1") as caller:
             caller.sendall(head + b" " * 10_000_000)
             time.sleep(0.3)
@@ -220,7 +220,7 @@ def test_edge_sends_progress_lines_on_as_they_are_made(client: httpx.Client) -> 
 def test_edge_says_that_the_service_is_away(folder: Path) -> None:
     trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
     with edge(folder, upstream=free_port()) as (_, port):
-        answer = httpx.get(f"https://127.0.0.1:{port}/models", verify=trust, timeout=30)
+        answer = httpx.get(f"https://127.0.0.1:{port}/models", verify=trust, timeout=60)
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert answer.json()["error"]["type"] == "not_ready"
@@ -229,10 +229,10 @@ def test_edge_says_that_the_service_is_away(folder: Path) -> None:
 def test_edge_finishes_what_it_took_before_it_stops(folder: Path) -> None:
     trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
     with stub() as upstream, edge(folder, upstream) as (process, port):
-        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=30)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=60)
         connection.request("GET", "/slow")
-        assert Stub.slow.wait(20)
+        assert Stub.slow.wait(60)
         process.send_signal(signal.SIGQUIT)
         assert json.loads(connection.getresponse().read())["path"] == "/slow"
         connection.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0

@@ -12,7 +12,7 @@ import faulty
 import httpx
 import pytest
 from bundles import write_sentiment
-from server import eventually, serving
+from server import PATIENCE_S, eventually, serving
 
 from service.app import create_app
 from service.settings import Settings
@@ -47,7 +47,7 @@ def test_dead_inference_thread_turns_health_red_and_ends_the_process_with_1(mode
         assert [refusal(client.get(path)) for path in ("/health", "/ready")] == [NOT_READY] * 2
         assert client.get("/v2/health/live").status_code == 503
         assert refusal(client.post("/classify", json={"input": "fine"})) == NOT_READY
-        assert server.process.wait(10) == 1
+        assert server.process.wait(PATIENCE_S) == 1
         eventually(lambda: "the inference thread died" in server.output)
 
 

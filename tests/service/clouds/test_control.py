@@ -309,15 +309,15 @@ def test_control_works_in_short_steps(steps):
     rng = np.random.default_rng(4)
     points = rng.normal(size=(300, 48))
     work = steps(points, assignment_under(points, random_form(rng, 48)))
-    took, begun = [], time.perf_counter()
+    took, begun = [], time.thread_time()
     for _ in work:
-        took.append(time.perf_counter() - begun)
-        begun = time.perf_counter()
+        took.append(time.thread_time() - begun)
+        begun = time.thread_time()
         if len(took) == 60:
             break
     work.close()
     assert len(took) == 60
-    assert sorted(took)[-2] < 1.0  # a busy machine may hold up one of them
+    assert max(took) < 1.0
 
 
 def test_control_handles_two_thousand_points(solve):

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import httpx
 from refusals import JSON, refusal
 from server import Server
+from wire import connect
 
 
 def raw(server: Server, request: bytes) -> bytes:
     """Send bytes as they are, and read until the server closes or has answered."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with connect(server.port) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         answer = b""
@@ -24,7 +25,7 @@ def raw(server: Server, request: bytes) -> bytes:
 
 def test_body_over_the_limit_is_refused_before_it_is_sent(server: Server) -> None:
     head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with connect(server.port) as connection:
         connection.sendall(head + b"content-length: 999999999999\r\nexpect: 100-continue\r\n\r\n")
         answer = b""
         while b"PAYLOAD_LIMIT_MB" not in answer:
@@ -48,7 +49,7 @@ def test_expect_100_continue_is_answered(server: Server) -> None:
     body = b'{"input": "superb"}'
     head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\n"
     head += b"content-type: application/json\r\nconnection: close\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with connect(server.port) as connection:
         connection.sendall(head + b"content-length: %d\r\nexpect: 100-continue\r\n\r\n" % len(body))
         assert connection.recv(65536).startswith(b"HTTP/1.1 100 ")
         connection.sendall(body)

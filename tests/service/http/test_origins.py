@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import httpx
 import pytest
 from refusals import refusal
 from server import Server, serving
+from wire import connect
 
 BODY = {"input": "superb"}
 FORBIDDEN = (403, "forbidden", None)
@@ -16,7 +16,7 @@ MALFORMED = (400, "malformed_input", None)
 
 
 def raw(server: Server, *headers: str) -> bytes:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with connect(server.port) as connection:
         lines = ["GET /health HTTP/1.1", *headers, "connection: close"]
         connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
         answer = b""

