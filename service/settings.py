@@ -60,7 +60,7 @@ class Settings(BaseModel):
         256.0,
         gt=0,
         validate_default=True,
-        description="megabytes of all request bodies at once in a process; one more is answered 429",
+        description="megabytes of all bodies and answers at once in a process; one more is answered 429",
     )
     max_points: int = Field(1_000_000, ge=1, description="points of one cloud")
     max_dimension: int = Field(256, ge=1, description="dimension of a cloud")

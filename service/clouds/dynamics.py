@@ -144,6 +144,11 @@ class Run(Iterator[Progress]):
         return Progress(self._reached, leaders, distance if math.isfinite(distance) else None)
 
     @property
+    def kept_bytes(self) -> int:
+        """What the layers that were kept so far take."""
+        return self._recorder.kept_bytes if self._recorder else 0
+
+    @property
     def result(self) -> Result:
         """The answer, once the run is over."""
         if self._result is None:

@@ -39,6 +39,11 @@ class Recorder:
             self._kept.append((layer, points))
             self._check(len(self._kept))
 
+    @property
+    def kept_bytes(self) -> int:
+        points = sum(each.nbytes for _, each in self._kept)
+        return points + (self.trajectory.points.nbytes if self.trajectory else 0)
+
     def write(self, last: int, at: Callable[[int], Floats]) -> Iterator[int]:
         """Write out a layer at each step, up to `last`; those that were not kept are computed by `at`."""
         layers = [layer for layer, _ in self._kept]

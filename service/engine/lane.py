@@ -1,14 +1,16 @@
 """A bounded lane of threads for long work of any kind, so that it does not delay short work.
 
-`width` visitors work at once, `depth` more may wait; one more is refused. A visitor who leaves while a
-step of theirs still runs gives the place back when that step ends: threads cannot be stopped.
+Visitors take turns, a step each, so that one with little to do is soon through. A visitor who has had
+`BRIEF_TURNS`, or says at the start that the work is large, goes on as one of `width` at a time. One visitor
+more than the lane takes is refused. A visitor who leaves while a step of theirs still runs gives the place
+back when that step ends: threads cannot be stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -17,17 +19,30 @@ from service.errors import Overloaded
 
 T = TypeVar("T")
 STEP_S = 0.1  # what makes many pieces stops so often to look whether it should go on
+BRIEF_TURNS = 10
 
 
 class Place:
-    """A visitor's right to use one thread of the lane."""
+    """A visitor's right to use the lane's threads in turn with others."""
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, long: asyncio.Semaphore) -> None:
         self._pool = pool
+        self._long = long
+        self._turns = 0
+        self.is_long = False
         self.step_ends: asyncio.Future[Any] | None = None
 
+    async def become_long(self) -> None:
+        """Wait for those who have long work already."""
+        if not self.is_long:
+            await self._long.acquire()
+            self.is_long = True
+
     async def step(self, work: Callable[[], T]) -> T:
-        """Run `work` in the lane's thread. Cancelling the wait does not stop it."""
+        """Run `work` in a thread of the lane. Cancelling the wait does not stop it."""
+        self._turns += 1
+        if self._turns > BRIEF_TURNS:
+            await self.become_long()
         ended = asyncio.get_running_loop().run_in_executor(self._pool, work)
         self.step_ends = ended
         return await asyncio.shield(ended)
@@ -38,30 +53,6 @@ class Place:
             pass
         result: T = end.value
         return result
-
-    async def collect(
-        self, pieces: Iterator[T], hold: Callable[[list[T]], None] = lambda some: None
-    ) -> list[T]:
-        """All that an iterator makes in the lane's thread; every so often there is room to stop.
-
-        What was made is shown to `hold`, which raises when it is too much to keep.
-        """
-        collected: list[T] = []
-        while some := await self.step(lambda: _some(pieces)):
-            hold(some)
-            collected += some
-        return collected
-
-
-def _some(pieces: Iterator[T]) -> list[T]:
-    """As many as are made in about `STEP_S`; none when there are no more."""
-    some: list[T] = []
-    end = time.perf_counter() + STEP_S
-    for piece in pieces:
-        some.append(piece)
-        if time.perf_counter() > end:
-            break
-    return some
 
 
 def _end_of(steps: Generator[None, None, Any]) -> StopIteration | None:
@@ -76,41 +67,44 @@ def _end_of(steps: Generator[None, None, Any]) -> StopIteration | None:
 
 
 class Lane:
-    """At most `width` at work, at most `depth` waiting, first come first served."""
+    """`width` threads, and at most `depth` visitors who wait for their turn."""
 
     def __init__(self, name: str, *, width: int, depth: int) -> None:
         self.name = name
         self.width = width
         self.depth = depth
-        self.waiting = 0
-        self._free = asyncio.Semaphore(width)
+        self.here = 0
+        self._long = asyncio.Semaphore(width)
         self._pool = ThreadPoolExecutor(width, thread_name_prefix=name)
 
+    @property
+    def waiting(self) -> int:
+        return max(0, self.here - self.width)
+
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[Place]:
+    async def place(self, *, large: bool = False) -> AsyncIterator[Place]:
         """A place in the lane, or `Overloaded` when too many wait."""
-        if self._free.locked() and self.waiting >= self.depth:
+        if self.here >= self.width + self.depth:
             raise Overloaded(f"too many {self.name} are waiting already; try again shortly")
-        self.waiting += 1
+        self.here += 1
+        place = Place(self._pool, self._long)
         try:
-            await self._free.acquire()
-        finally:
-            self.waiting -= 1
-        place = Place(self._pool)
-        try:
+            if large:
+                await place.become_long()
             yield place
         finally:
-            self._leave(place)
+            if place.step_ends is None or place.step_ends.done():
+                self._leave(place)
+            else:
+                place.step_ends.add_done_callback(lambda step: self._step_ended(place, step))
 
     def _leave(self, place: Place) -> None:
-        ended = place.step_ends
-        if ended is None or ended.done():
-            self._free.release()
-        else:
-            ended.add_done_callback(self._step_ended)
+        self.here -= 1
+        if place.is_long:
+            self._long.release()
 
-    def _step_ended(self, step: asyncio.Future[Any]) -> None:
-        self._free.release()
+    def _step_ended(self, place: Place, step: asyncio.Future[Any]) -> None:
+        self._leave(place)
         if not step.cancelled():
             step.exception()  # nobody waits for it any more: do not let asyncio complain that it was not read
 

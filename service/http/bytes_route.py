@@ -33,6 +33,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.errors import Cancelled, UnsupportedMediaType
+from service.http.documents import each_in_turn
+from service.http.large_json import WHOLE
 from service.http.texts import TextReader
 
 JSON = "application/json"
@@ -215,25 +217,26 @@ def reply(body: bytes, media_type: str = JSON, headers: Mapping[str, str] = NO_S
     return Response(body, 200, headers, media_type)
 
 
-class Pieces(Response):
-    """An answer piece by piece. When it ends, however that is, its generator is closed and `done` called."""
+def reply_parts(parts: list[bytes], media_type: str = JSON) -> Response:
+    """At once where it is short."""
+    if sum(map(len, parts)) <= WHOLE:
+        return reply(b"".join(parts), media_type)
+    return Pieces(each_in_turn(parts), media_type)
 
-    def __init__(
-        self, pieces: AsyncGenerator[bytes], media_type: str = JSON, done: Callable[[], None] = lambda: None
-    ) -> None:
+
+class Pieces(Response):
+    """An answer piece by piece. When it ends, however that is, its generator is closed."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], media_type: str = JSON) -> None:
         self.status_code = 200
         self.media_type = media_type
         self.background = None
         self.init_headers(NO_STORE)
         self.pieces = pieces
-        self.done = done
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
+        async with aclosing(self.pieces) as pieces:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async with aclosing(self.pieces) as pieces:
-                async for piece in pieces:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            self.done()
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

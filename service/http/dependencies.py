@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
+from service.engine.capacity import Holding
 from service.lifecycle import Service
 
 
@@ -20,6 +21,11 @@ async def id_of(request: Request) -> str:
     return name
 
 
+async def holding_of(request: Request) -> Holding:
+    holding: Holding = request.state.holding
+    return holding
+
+
 def by_name(route: APIRoute) -> str:
     """The operation of a route in the document: what generated clients call it."""
     return route.name
@@ -27,3 +33,4 @@ def by_name(route: APIRoute) -> str:
 
 ServiceOf = Annotated[Service, Depends(service_of)]
 RequestId = Annotated[str, Depends(id_of)]
+HoldingOf = Annotated[Holding, Depends(holding_of)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from pydantic_core import to_json
+
+from service.engine.capacity import Holding
 
 NUMBERS = 16_384  # rendered in one call: a millisecond or two
 OBJECTS = 2048
@@ -57,6 +59,16 @@ def write_rows(rows: Numbers) -> Iterator[bytes]:
     """The rows of an array. What is not finite becomes null."""
     step = max(1, NUMBERS * len(rows) // max(1, rows.size))
     return _write_blocks(rows[start : start + step].tolist() for start in range(0, len(rows), step))
+
+
+def keep(parts: Iterator[bytes], holding: Holding) -> Generator[None, None, list[bytes]]:
+    """All parts of an answer, a step each; more than there is room for is refused."""
+    kept: list[bytes] = []
+    for part in parts:
+        holding.add(len(part))
+        kept.append(part)
+        yield
+    return kept
 
 
 async def each_in_turn(parts: list[bytes]) -> AsyncGenerator[bytes]:

@@ -8,7 +8,7 @@
     Origins          refuses writes that pages of other sites make
     Deadline         ends what takes too long, and what nobody waits for any more
     (Express         express.py: answers short texts here)
-    Admission        a place for the request, room for its body
+    Admission        a place for the request, room for its body and its answer
 
 Middleware that is added to the application later lies around all of these and sees every request.
 """
@@ -23,7 +23,7 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.engine.capacity import Places, Room
+from service.engine.capacity import Holding, Places, Room
 from service.errors import (
     Cancelled,
     CapacityError,
@@ -275,7 +275,7 @@ class Deadline:
 
 
 class Admission:
-    """A place for a request once its body is whole, and room for the body as it arrives."""
+    """A place for a request once its body is whole; room for the body as it arrives, and for its answer."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
@@ -287,11 +287,13 @@ class Admission:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif scope["method"] in WITH_BODY:
-            body = Body(scope, receive, self._places, self._room)
+            holding = scope["state"]["holding"] = Holding(self._room)
+            body = Body(scope, receive, self._places, self._room, holding)
             try:
                 await self.app(scope, body.receive, send)
             finally:
                 body.close()
+                holding.give_back()
         elif scope["path"].removeprefix(scope.get("root_path", "")) in PROBES:
             await self.app(scope, receive, send)
         else:
@@ -308,13 +310,12 @@ class Admission:
 class Body:
     """The body of one request on its way in."""
 
-    def __init__(self, scope: Scope, receive: Receive, places: Places, room: Room) -> None:
+    def __init__(self, scope: Scope, receive: Receive, places: Places, room: Room, holding: Holding) -> None:
         self._scope = scope
         self._receive = receive
         self._places = places
         self._room = room
-        self._size = 0
-        self._held = 0
+        self._holding = holding
         self._entered = False
         self._begun = False
 
@@ -336,17 +337,12 @@ class Body:
                 self._room.check(int(value) if len(value) <= 15 else 10**15)
 
     def _take(self, size: int, *, last: bool) -> None:
-        self._size += size
-        self._room.check(self._size)
-        self._room.hold(size)
-        self._held += size
+        self._holding.take(size)
         if last and not self._entered:
             self._places.enter()
             self._entered = True
 
     def close(self) -> None:
-        self._room.give_back(self._held)
-        self._held = 0
         if self._entered:
             self._places.leave()
             self._entered = False

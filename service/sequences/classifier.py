@@ -7,7 +7,7 @@ are those of model_export/exact/graph.py, which says what they mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,29 @@ class Sequences:
 
         The answer is the same while every token moves by less than `margin` (None: it cannot change).
         """
+        steps = self.steps(sequences)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as end:
+            answers: list[dict[str, Any]] = end.value
+            return answers
+
+    def numbers_of(self, sequences: Sequence[Points]) -> int:
+        """How many numbers the outputs in an answer have."""
+        if self.labels:
+            return 0
+        return self._width * (len(sequences) if self._collapses else sum(map(len, sequences)))
+
+    def steps(self, sequences: Sequence[Points]) -> Generator[None, None, list[dict[str, Any]]]:
+        """`classify`, with a step for each batch: whoever runs it may leave in between."""
         tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
         answers: list[dict[str, Any]] = [{} for _ in tokens]
         for batch in _batches([len(points) for points in tokens]):
             output, margin, leader = self._run([tokens[i] for i in batch])
             for row, i in enumerate(batch):
                 answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
+            yield
         return answers
 
     def _check(self, points: Points, param: str) -> Points:

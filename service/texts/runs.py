@@ -15,6 +15,9 @@ CHARS_PER_TOKEN = 4  # a word has five characters and a blank, and marks are tok
 BRIEF_TEXT = 128  # tokens
 BRIEF_RUN = 2048  # tokens: a few milliseconds
 
+TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}  # of an answer about one text
+WORD_BYTES = 500  # of each word in a whole explanation
+
 Answer = dict[str, Any]
 
 
@@ -31,6 +34,14 @@ class How(NamedTuple):
 def size_of(text: str) -> int:
     """About how many tokens a text has: batches are planned with it before the text is read."""
     return len(text) // CHARS_PER_TOKEN + 1
+
+
+def bytes_of(how: How, texts: Sequence[str]) -> int:
+    """About what the answers take: measured, between their length in JSON and their objects in memory."""
+    size = TEXT_BYTES[how.explain] * len(texts)
+    if how.explain == "full":
+        size += WORD_BYTES * sum([min(size_of(text), how.model.max_length) for text in texts])
+    return size
 
 
 def is_brief(how: How, longest: int, tokens: int) -> bool:

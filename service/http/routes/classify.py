@@ -14,14 +14,13 @@ from starlette.responses import Response
 from service.engine.registry import Registry
 from service.errors import InvalidInput, TooLarge
 from service.http import examples
-from service.http.bytes_route import BytesRoute, Pieces, reply
-from service.http.dependencies import ServiceOf, by_name
-from service.http.documents import each_in_turn
+from service.http.bytes_route import BytesRoute, reply, reply_parts
+from service.http.dependencies import HoldingOf, ServiceOf, by_name
 from service.http.large_json import PIECE, WHOLE
 from service.lifecycle import Service
 from service.schemas import ClassifyRequest, ClassifyResponse
 from service.settings import Settings
-from service.texts.runs import How, size_of
+from service.texts.runs import How, bytes_of, size_of
 
 AT_ONCE = 2048  # tokens whose answer is written in one step
 
@@ -35,7 +34,9 @@ router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, 
     openapi_extra=examples.body(examples.CLASSIFY),
     summary="Label texts, and say exactly why",
 )
-async def classify(body: ClassifyRequest, request: Request, service: ServiceOf) -> Response:
+async def classify(
+    body: ClassifyRequest, request: Request, service: ServiceOf, holding: HoldingOf
+) -> Response:
     """`logit = bias + sum of cluster contributions = bias + sum of word contributions`: this is how the model
     decides, not an approximation, and the numbers as printed add up. Spans are offsets into the text as
     sent, in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by the cluster's
@@ -46,11 +47,11 @@ async def classify(body: ClassifyRequest, request: Request, service: ServiceOf) 
         name, how, texts = choose(body, service.registry, service.settings)
     else:  # to see that a text is not blank may mean to read it to its end
         name, how, texts = await asyncio.to_thread(choose, body, service.registry, service.settings)
+    holding.expect(bytes_of(how, texts))
     answered = await answer(service, request.scope["state"], body, name, how, texts)
     if answered["usage"]["tokens"] <= AT_ONCE:
         return reply(orjson.dumps(answered))
-    blocks = await write_blocks(answered)
-    return reply(blocks[0]) if len(blocks) == 1 else Pieces(each_in_turn(blocks))
+    return reply_parts(await write_blocks(answered))
 
 
 async def answer(

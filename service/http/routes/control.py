@@ -12,9 +12,9 @@ from starlette.responses import Response
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.arrays import Array, read_rows
-from service.http.bytes_route import BytesRoute, Raw, reply
-from service.http.dependencies import RequestId, ServiceOf, by_name
-from service.http.documents import write_document
+from service.http.bytes_route import LARGE, BytesRoute, Raw, reply_parts
+from service.http.dependencies import HoldingOf, RequestId, ServiceOf, by_name
+from service.http.documents import keep, write_document
 from service.http.problems import validate
 from service.http.routes import dynamics
 from service.lifecycle import Service
@@ -36,16 +36,21 @@ router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, 
     openapi_extra=examples.body(examples.CONTROL),
     summary="Find the matrix A under which tokens end where they are wanted",
 )
-async def control(body: Raw[ControlRequest], service: ServiceOf, request_id: RequestId) -> Response:
+async def control(
+    body: Raw[ControlRequest], service: ServiceOf, request_id: RequestId, holding: HoldingOf
+) -> Response:
     """`assignment` says for each token which leader it shall end at; `leaders` only which tokens shall lead.
     The answer is a matrix that is proved to do so, with the dynamics run under it; or a certificate that none
     does; or, rarely, that neither could be proved (`feasible` is null).
     """
-    async with service.clouds.place() as place:
-        work = await place.step(lambda: _start(body.content, service))
-        found = await place.follow(work)
-        parts = await place.collect(write_document({"id": request_id, **answer(found)}))
-    return reply(b"".join(parts))
+
+    def work() -> Steps[list[bytes]]:
+        found = yield from _start(body.content, service)
+        return (yield from keep(write_document({"id": request_id, **answer(found)}), holding))
+
+    async with service.clouds.place(large=len(body.content) > LARGE) as place:
+        parts = await place.follow(work())
+    return reply_parts(parts)
 
 
 def _start(body: bytes, service: Service) -> Steps[Control]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -18,10 +18,21 @@ from service.engine.capacity import Holding
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.arrays import as_matrix, read_npy, read_rows, write_npz
-from service.http.bytes_route import JSON, NDJSON, NPY, NPZ, BytesRoute, Pieces, Raw, reply, wanted
-from service.http.dependencies import RequestId, ServiceOf, by_name
-from service.http.documents import Records, each_in_turn, write_document
-from service.http.large_json import WHOLE, parse_json
+from service.http.bytes_route import (
+    JSON,
+    LARGE,
+    NDJSON,
+    NPY,
+    NPZ,
+    BytesRoute,
+    Pieces,
+    Raw,
+    reply_parts,
+    wanted,
+)
+from service.http.dependencies import HoldingOf, RequestId, ServiceOf, by_name
+from service.http.documents import Records, keep, write_document
+from service.http.large_json import parse_json
 from service.http.problems import input_error, status_of, validate
 from service.lifecycle import Service
 from service.schemas import DynamicsParameters, DynamicsRequest, DynamicsResponse
@@ -52,7 +63,11 @@ QUERY = [
     summary="Run a cloud to its certified end",
 )
 async def dynamics(
-    body: Raw[DynamicsRequest], request: Request, service: ServiceOf, request_id: RequestId
+    body: Raw[DynamicsRequest],
+    request: Request,
+    service: ServiceOf,
+    request_id: RequestId,
+    holding: HoldingOf,
 ) -> Response:
     """Send JSON, or the array itself as `application/x-npy` with the parameters in the query. Accept
     `application/x-npz` for arrays, or `application/x-ndjson` for a line a chunk of layers and the result
@@ -62,27 +77,22 @@ async def dynamics(
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     if answer_as == NDJSON:
         return await _stream(_lines(request, service, model, body))
-    async with service.clouds.place() as place:
-        run, parameters = await place.step(
-            lambda: _start(service, model, body, request.scope["query_string"])
-        )
-        while await place.step(lambda: next(run, None)) is not None:
-            pass
+
+    def work() -> Generator[None, None, list[bytes]]:
+        run, parameters = _start(service, model, body, request.scope["query_string"], holding)
+        for _ in run:
+            holding.expect(run.kept_bytes)
+            yield
         form = npz if answer_as == NPZ else pieces
-        holding = Holding(service.room)
-        try:
-            parts = await place.collect(form(request_id, run.result, parameters.include), holding.add)
-        except BaseException:
-            holding.give_back()
-            raise
-    if sum(map(len, parts)) <= WHOLE:
-        holding.give_back()
-        return reply(b"".join(parts), answer_as)
-    return Pieces(each_in_turn(parts), answer_as, holding.give_back)
+        return (yield from keep(form(request_id, run.result, parameters.include), holding))
+
+    async with service.clouds.place(large=len(body.content) > LARGE) as place:
+        parts = await place.follow(work())
+    return reply_parts(parts, answer_as)
 
 
 def _start(
-    service: Service, model: Dynamics, body: Raw[DynamicsRequest], query: bytes
+    service: Service, model: Dynamics, body: Raw[DynamicsRequest], query: bytes, holding: Holding
 ) -> tuple[Run, DynamicsParameters]:
     """Read and check a request, in the lane's thread."""
     settings = service.settings
@@ -98,7 +108,7 @@ def _start(
         parameters = parameters.model_copy(update={"max_layers": allowed})
     if parameters.stop == "never" and "trajectory" in parameters.include:
         kept = parameters.max_layers // parameters.trajectory_every + 1
-        service.room.check_answer(NUMBER_BYTES * kept * points.size)
+        holding.expect(NUMBER_BYTES * kept * points.size)
     return model.start(points, as_parameters(parameters)), parameters
 
 
@@ -118,16 +128,16 @@ async def _stream(lines: AsyncGenerator[bytes]) -> Response:
 async def _lines(
     request: Request, service: Service, model: Dynamics, body: Raw[DynamicsRequest]
 ) -> AsyncGenerator[bytes]:
-    visit, name = request.state.visit, request.state.request_id
-    async with service.clouds.place() as place:
+    visit, name, holding = request.state.visit, request.state.request_id, request.state.holding
+    async with service.clouds.place(large=len(body.content) > LARGE) as place:
         run, parameters = await place.step(
-            lambda: _start(service, model, body, request.scope["query_string"])
+            lambda: _start(service, model, body, request.scope["query_string"], holding)
         )
-        holding = Holding(service.room)
         try:
             while (progress := await place.step(lambda: next(run, None))) is not None:
+                holding.expect(run.kept_bytes)
                 yield to_json({"progress": progress}) + b"\n"
-            parts = await place.collect(pieces(name, run.result, parameters.include), holding.add)
+            parts = await place.follow(keep(pieces(name, run.result, parameters.include), holding))
             for part in parts[:-1]:
                 yield part
             yield parts[-1] + b"\n"
@@ -138,8 +148,6 @@ async def _lines(
             yield _last_words(visit.ended_by, name)
         except HardmaxError as failure:
             yield _last_words(failure, name)
-        finally:
-            holding.give_back()
 
 
 def as_parameters(wire: DynamicsParameters) -> Parameters:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from service.engine.capacity import Holding
 from service.http import examples
 from service.http.arrays import read_arrays
-from service.http.bytes_route import BytesRoute, Raw, reply
-from service.http.dependencies import RequestId, ServiceOf, by_name
+from service.http.bytes_route import LARGE, BytesRoute, Raw, reply_parts
+from service.http.dependencies import HoldingOf, RequestId, ServiceOf, by_name
+from service.http.documents import keep
 from service.http.problems import validate
 from service.lifecycle import Service
 from service.schemas import SequencesEnvelope, SequencesRequest, SequencesResponse
 
 if TYPE_CHECKING:
     from service.sequences.classifier import Sequences
+
+NUMBER_BYTES = 32  # of a number on its way into an answer
 
 router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
 
@@ -30,14 +35,17 @@ router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, 
     summary="Label sequences of points, exactly",
 )
 async def classify_sequences(
-    body: Raw[SequencesRequest], service: ServiceOf, request_id: RequestId
+    body: Raw[SequencesRequest], service: ServiceOf, request_id: RequestId, holding: HoldingOf
 ) -> Response:
     """With a model that `hardmax-export exact` built from labelled sequences and that lies in MODELS_DIR."""
-    async with service.clouds.place() as place:
-        return reply(await place.step(lambda: _answer(body.content, service, request_id)))
+    async with service.clouds.place(large=len(body.content) > LARGE) as place:
+        parts = await place.follow(_answer(body.content, service, request_id, holding))
+    return reply_parts(parts)
 
 
-def _answer(body: bytes, service: Service, request_id: str) -> bytes:
+def _answer(
+    body: bytes, service: Service, request_id: str, holding: Holding
+) -> Generator[None, None, list[bytes]]:
     sequences, document = read_arrays(
         body,
         "sequences",
@@ -47,6 +55,14 @@ def _answer(body: bytes, service: Service, request_id: str) -> bytes:
     )
     name = validate(SequencesEnvelope, document).model
     model: Sequences = service.registry.find(name, "sequences")
-    results = model.classify(sequences)
-    data = [{"index": index, **result} for index, result in enumerate(results)]
-    return to_json({"id": request_id, "model": name, "data": data})
+    yield
+    holding.expect(NUMBER_BYTES * model.numbers_of(sequences))
+    results = yield from model.steps(sequences)
+    return (yield from keep(_write(request_id, name, results), holding))
+
+
+def _write(request_id: str, name: str, results: list[dict[str, Any]]) -> Iterator[bytes]:
+    yield to_json({"id": request_id, "model": name})[:-1] + b',"data":['
+    for index, result in enumerate(results):
+        yield (b"," if index else b"") + to_json({"index": index, **result})
+    yield b"]}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Coroutine, Generator
 from typing import Any
 
 import pytest
 
-from service.engine.lane import STEP_S, Lane
+from service.engine.lane import BRIEF_TURNS, STEP_S, Lane
 from service.errors import Overloaded
 
 
@@ -67,39 +67,70 @@ def test_lane_gives_a_place_on_only_when_the_step_of_who_left_has_ended() -> Non
     run(work())
 
 
-def test_place_collects_all_that_is_made_in_order() -> None:
+def test_visitor_with_little_to_do_is_through_while_another_works_long() -> None:
+    """It had to wait for the end of what came before."""
+
     async def work() -> None:
-        lane = Lane("clouds", width=1, depth=0)
-        async with lane.place() as place:
-            assert await place.collect(iter(range(1000))) == list(range(1000))
-            assert await place.collect(iter(())) == []
+        lane = Lane("clouds", width=1, depth=2)
+        turns: list[str] = []
+
+        async def visit(name: str, count: int) -> None:
+            async with lane.place() as place:
+                for _ in range(count):
+                    await place.step(lambda: turns.append(name))
+
+        await asyncio.gather(visit("long", 9), visit("short", 2))
+        assert turns == [*("long", "short") * 2, *["long"] * 7]
         lane.stop()
 
     run(work())
 
 
-def test_place_stops_making_soon_after_its_visitor_left() -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_long_work_is_done_one_after_the_other(large: bool) -> None:
+    """If all went on in turn, all would be late together, and all their memory would be held at once."""
+
     async def work() -> None:
-        lane = Lane("clouds", width=1, depth=1)
-        made: list[int] = []
+        lane = Lane("clouds", width=1, depth=2)
+        turns: list[str] = []
 
-        def pieces() -> Iterator[int]:
-            for n in range(10_000):
-                time.sleep(STEP_S / 10)
-                made.append(n)
-                yield n
+        async def visit(name: str, count: int, *, large: bool = False) -> None:
+            async with lane.place(large=large) as place:
+                for _ in range(count):
+                    await place.step(lambda: turns.append(name))
 
-        async def visit() -> None:
-            async with lane.place() as place:
-                await place.collect(pieces())
+        count = BRIEF_TURNS + 5
+        await asyncio.gather(
+            visit("first", count, large=large), visit("second", count, large=large), visit("short", 2)
+        )
+        until = turns.index("second") if large else 2 * BRIEF_TURNS + 3
+        assert turns.index("short") <= 2
+        assert turns[until:] == ["first"] * (0 if large else 4) + ["second"] * (count if large else 5)
+        assert (lane.here, lane.waiting) == (0, 0)
+        async with lane.place(large=True) as place:
+            assert await place.step(lambda: "free again") == "free again"
+        lane.stop()
 
-        leaver = asyncio.create_task(visit())
-        await asyncio.sleep(3 * STEP_S)
-        leaver.cancel()
-        async with lane.place() as place:  # free as soon as the step has ended
-            count = len(made)
-            await place.step(lambda: time.sleep(STEP_S))
-        assert 0 < count == len(made) < 1000
+    run(work())
+
+
+def test_visitor_who_leaves_while_it_waits_for_long_work_leaves_nothing() -> None:
+    async def work() -> None:
+        lane = Lane("clouds", width=1, depth=2)
+
+        async def wait() -> None:
+            async with lane.place(large=True):
+                raise AssertionError("somebody is at work")
+
+        async with lane.place(large=True):
+            waiting = asyncio.create_task(wait())
+            await asyncio.sleep(0)
+            assert lane.waiting == 1
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        assert lane.here == 0
+        async with lane.place(large=True):
+            assert lane.here == 1
         lane.stop()
 
     run(work())
