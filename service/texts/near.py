@@ -30,17 +30,16 @@ class NearWords:
         if not (SHORTEST <= len(word) <= LONGEST and word.isascii()):
             return None
         keys = np.array(_keys(word), np.int64)
-        begin, end = np.searchsorted(self._keys, keys), np.searchsorted(self._keys, keys, side="right")
-        some = begin < end
-        if not some.any():
-            return None
-        found = {int(i) for a, b in zip(begin[some], end[some], strict=True) for i in self._owners[a:b]}
+        begin = self._keys.searchsorted(keys).tolist()
+        end = self._keys.searchsorted(keys, side="right").tolist()
+        found = {i for a, b in zip(begin, end, strict=True) if a < b for i in self._owners[a:b].tolist()}
         return next((i for i in sorted(found) if is_one_edit(word, self._words[i])), None)
 
 
 def squeezed(word: str) -> Iterable[str]:
     """What a word with drawn-out letters may stand for: sooo, coool."""
-    return dict.fromkeys((_OFTEN.sub(r"\1\1", word), _TWICE.sub(r"\1", word)))
+    once = _TWICE.sub(r"\1", word)
+    return () if once == word else dict.fromkeys((_OFTEN.sub(r"\1\1", word), once))
 
 
 def is_one_edit(a: str, b: str) -> bool:

@@ -189,7 +189,7 @@ class Reader:
         end = np.cumsum(size)
         at = np.repeat(memory.first[row] - end + size, size) + np.arange(end[-1])
         ids, starts, ends = memory.tokens[at].T.astype(np.int64)
-        length = np.fromiter(map(len, pieces), np.int64, len(pieces)) + 1
+        length = memory.length[number] + 1
         begin = np.cumsum(length) - length  # where each piece begins in its text
         begin = np.repeat(begin - np.repeat(begin[first], count), size)
         return _tokens(texts, ids, begin + starts, begin + ends, end[last], most)
@@ -280,6 +280,7 @@ class Memory:
     def __init__(self) -> None:
         self.number: dict[str, int] = {}
         self.state = np.zeros(0, np.int8)  # [pieces]
+        self.length = np.zeros(0, np.int64)
         self.first = np.zeros(0, np.int64)  # [rows], where a row's tokens begin
         self.size = np.zeros(0, np.int64)
         self.tokens = np.zeros((0, 3), np.int32)  # id, start, end
@@ -304,12 +305,14 @@ class Memory:
             flat = chain.from_iterable(chain.from_iterable(rows))
             parts = np.fromiter(flat, np.int32, 3 * int(size.sum())).reshape(-1, 3)
             states = np.fromiter((state for _, _, state in new.values()), np.int8, len(new))
+            length = np.fromiter(map(len, new), np.int64, len(new))
             self.first = _extended(self.first, 2 * count, self._told + np.cumsum(size) - size)
             self.size = _extended(self.size, 2 * count, size)
             self.state = _extended(self.state, count, states)
+            self.length = _extended(self.length, count, length)
             self.tokens = _extended(self.tokens, self._told, parts)
             self._told += len(parts)
-            self._letters += sum(map(len, new))
+            self._letters += int(length.sum())
             self.number.update(zip(new, range(count, count + len(new)), strict=True))  # now all else is there
 
 
