@@ -173,6 +173,12 @@ class Service:
                 self.room.passed = 0
                 await asyncio.to_thread(trim)
 
+    def count_refusal(self, request_id: str, kind: str, status: int, seconds: float) -> None:
+        """A request that was refused before it had a method and a path."""
+        self.metrics.answered("(none)", "(none)", status, seconds)
+        self.metrics.failed(kind)
+        self.access.write(request_id, "(none)", "(none)", status, seconds)
+
     def drain(self) -> None:
         """From now on /ready says that no more requests should come; those that come are still answered."""
         self.draining = True

@@ -19,6 +19,7 @@ import http
 import json
 import logging
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import httptools
@@ -46,6 +47,10 @@ SILENT, HEAD, BODY, DISCARD = "silent", "head", "body", "discard"
 
 OFFERS = (b"upgrade", b"http2-settings")
 
+Refused = Callable[
+    [str, str, int, float], None
+]  # is told the request's id, the kind, the status, the seconds
+
 
 class Refusal(Exception):
     """Ends the parsing of a request that goes over a bound."""
@@ -58,6 +63,7 @@ class State(ServerState):
         super().__init__()
         self.most = most
         self.waiting: dict[Connection, None] = {}  # those that ask nothing now, the longest silent first
+        self.refused: Refused = lambda name, kind, status, seconds: None
         self._told = float("-inf")
 
     def make_room(self, newest: Connection, now: float) -> None:
@@ -264,12 +270,13 @@ class Connection(HttpToolsProtocol):
         elif is_busy and (cycle.response_started or self.pipeline):
             self.transport.abort()
         else:
-            self.transport.write(self._refusal(status, kind, sentence))
+            name = secrets.token_hex(12)
+            self.server_state.refused(name, kind, status, self.loop.time() - self._since)
+            self.transport.write(self._refusal(name, status, kind, sentence))
             self._phase = DISCARD
             self.close()
 
-    def _refusal(self, status: int, kind: str, sentence: str) -> bytes:
-        name = secrets.token_hex(12)
+    def _refusal(self, name: str, status: int, kind: str, sentence: str) -> bytes:
         error = {"type": kind, "message": sentence, "param": None, "request_id": name}
         body = json.dumps({"error": error}).encode()
         headers = [

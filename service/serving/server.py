@@ -156,6 +156,7 @@ class Server(uvicorn.Server):
     """uvicorn's server. It also drains before it stops, reloads on SIGHUP, and ends if inference died."""
 
     config: Config
+    server_state: State
     _service: Service
     _listener: socket.socket
 
@@ -181,6 +182,7 @@ class Server(uvicorn.Server):
         self.config.load()
         app: FastAPI = self.config.loaded_app
         self._service = app.state.service
+        self.server_state.refused = self._service.count_refusal
         async with app.router.lifespan_context(app):
             if self.config.greets:
                 greet(self.config.settings, self._listener.getsockname()[1], self._service)

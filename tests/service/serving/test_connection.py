@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import socket
 import subprocess
@@ -103,6 +104,23 @@ def test_head_over_its_bounds_is_told_to_a_caller_who_listens(server: Server) ->
     sentence = refused(exchange(server, GET, b"x: " + b"a" * 100_000), 431, "too_large")
     assert sentence == "the head of the request is over 65536 bytes"
     assert exchange(server, GET + b"x: " + b"a" * 60_000 + b"\r\nconnection: close\r\n\r\n")[9:12] == b"200"
+
+
+def test_refusals_of_the_protocol_are_counted_and_logged(models: Path) -> None:
+    with serving(models, command=(impatient.__file__,), default_model="tiny") as server:
+        long = exchange(server, GET, b"x: " + b"a" * 100_000)
+        exchange(server, b"NONSENSE\r\n\r\n")
+        with connect(server.port) as slow:
+            slow.sendall(b"GET /health HT")
+            read_all(slow)
+        name = json.loads(long.partition(b"\r\n\r\n")[2])["error"]["request_id"]
+        eventually(lambda: re.search(rf"\(none\) \(none\) 431 \S+ ms {name}", server.output) is not None)
+        with server.client() as client:
+            told = client.get("/metrics").text
+    for status in (400, 408, 431):
+        line = f'hardmax_requests_total{{method="(none)",route="(none)",status="{status}"}} 1.0'
+        assert line in told
+    assert 'hardmax_failures_total{reason="too_large"} 1.0' in told
 
 
 def chunked(*trailers: bytes) -> bytes:
