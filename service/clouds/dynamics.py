@@ -192,7 +192,7 @@ class Run(Iterator[Progress]):
         if layers.distance <= parameters.tolerance:
             return 0
         shrinkings = math.log(layers.distance / parameters.tolerance) / math.log1p(parameters.alpha)
-        return min(rest, math.ceil(shrinkings))
+        return math.ceil(min(rest, shrinkings))  # the least alpha makes them infinite
 
     def _read(self, last: int, margin: float | None) -> Result:
         """Leaders and clusters from the argmax sets, and the points at layer `last`."""

@@ -235,6 +235,12 @@ def test_dynamics_stop_modes_name_what_they_reached(dynamics: Dynamics) -> None:
     assert np.abs(converged.points - converged.limits).max() > 1e-7
 
 
+def test_dynamics_of_the_least_alpha_takes_all_layers_there_are(dynamics: Dynamics) -> None:
+    """The layers to the end are infinitely many: this was an error of ours."""
+    hardly = run(dynamics, TRIANGLE, alpha=5e-324, stop="converged", max_layers=40)
+    assert (hardly.status, hardly.layers) == ("certified", 40)
+
+
 def test_dynamics_that_may_not_run_long_enough_says_so(dynamics: Dynamics) -> None:
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((200, 2)) * [10.0, 1.0]
