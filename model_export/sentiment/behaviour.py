@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 THINGS = ("kettle", "hotel", "bus ride", "phone", "soup", "course", "app", "jacket", "office", "concert")
 GOOD = ("excellent", "lovely", "reliable", "delightful", "comfortable", "impressive", "pleasant", "brilliant")
 BAD = ("awful", "dreadful", "useless", "uncomfortable", "disappointing", "horrible", "unpleasant", "annoying")
+BETTER = ("better", "nicer", "lovelier", "more reliable", "more comfortable", "more pleasant")
 PRAISE = ("enjoyed", "loved", "liked", "admired")
 BLAME = ("hated", "disliked", "regretted")
 FACTS = (
@@ -73,6 +74,7 @@ def cases(even: float) -> list[Case]:
     def each(template: str, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
         return tuple((template.format(t=thing, w=word),) for thing, word in pairs)
 
+    better = [(thing, word) for thing, word in product(THINGS, BETTER)]
     rooms = ("chair", "window", "table", "door", "desk")
     denied = tuple(
         (f"the {t} is not {w}", f"the {t} isn't {w}", f"the {t} isnt {w}") for t, w in praise + blame
@@ -101,13 +103,16 @@ def cases(even: float) -> list[Case]:
         Case("blame", tuple((text,) for text, p in judged() if not p), high=0.5),
         Case("negated praise", each("the {t} was not {w}", praise), high=0.5),
         Case("negated praise, called", each("I would not call the {t} {w}", praise), high=0.5),
-        Case("negated praise, at a distance", each("I do not think that the {t} was {w}", praise), high=0.5),
+        Case(
+            "negated praise, at a distance", each("I am not convinced that the {t} was {w}", praise), high=0.5
+        ),
         Case(
             "negated verb",
             tuple((f"I did not enjoy the {t}", f"we never liked the {t}") for t in THINGS),
             high=0.5,
         ),
         Case("negated blame", each("the {t} was not {w}", blame), low=low),
+        Case("denied comparison", each("the {t} could not possibly be {w}", better), low=0.5),
         Case("once hated, now praised", each("I used to hate the {t}, but now it is {w}", praise), low=0.5),
         Case("once loved, now blamed", each("I used to love the {t}, but now it is {w}", blame), high=0.5),
         Case("others blame, I praise", each("some say the {t} is bad, but I find it {w}", praise), low=0.5),

@@ -1,6 +1,8 @@
 """Rules that write training text from training text. Each works on any sentence; none knows a test.
 
-    negated   a judgement turned round: "not" or "never" behind a form of "be", "do not" before a verb
+    negated   a judgement turned round: "not" or "never" behind a form of "be", "do not" before a verb, a
+              belief denied in front of the whole
+    compared  a comparison denied: what could not be nicer is nice
     joined    two judgements: the one behind "but" counts, now counts over then, the author over others
     rated     single rated words, alone and in small company
     plain     sentences without a rated word that a reader of counts finds even: they are neither
@@ -25,20 +27,26 @@ Words = list[str]
 Example = tuple[Words, float]
 
 BE = frozenset("is was are were am be been seems looks".split())
+LINKS = frozenset(
+    "get gets got feel feels felt look looked seem seemed sound sounds sounded become becomes became".split()
+)
 BLOCKS = frozenset(
     "but and or not no never nor neither nothing nobody none hardly without although though however ,".split()
 )
 MODALS = frozenset("can could will would should must may might do does did".split())
 PRONOUNS = frozenset("i we they you he she it".split())
 ADVERBS = ("very", "really", "so", "that", "all that", "particularly", "exactly")
-DOUBTS = (
-    "i do not think",
-    "i do not believe",
-    "i would not say",
-    "i can not say that",
-    "nobody would say",
-    "no one thinks",
+DOUBTERS = (
+    "i do not",
+    "i would not",
+    "we do not",
+    "nobody would",
+    "they did not",
 )
+BELIEFS = ("think", "think that", "believe", "believe that", "say", "say that", "agree that", "feel that")
+JUDGE = ("consider", "find", "think")  # "i would not find the room clean"
+UTTERLY = ("at all", "in any way")
+DENIED = ("could not be", "could not have been", "can not be", "could never be", "has never been")
 DETERMINERS = frozenset("the this that these those it they he she my our their i we you".split())
 DENIALS = ("it is not true that", "it is not that", "i do not agree that", "nobody can say that")
 SHORT = 14
@@ -54,21 +62,36 @@ def negated(rows: Iterable[Example], verbs: Mapping[str, str], rng: random.Rando
         if len(text) > SHORT or 0.2 < p < 0.8 or BLOCKS & set(text):
             continue
         target = NO_LONGER_GOOD if p > 0.5 else NOT_BAD
+        link = [i for i, word in enumerate(text[:-1]) if word in LINKS]
         be = [i for i, word in enumerate(text[:-1]) if word in BE]
         modal = [i for i, word in enumerate(text[:-1]) if word in MODALS]
         if len(be) == 1 and not modal:
-            yield [*text[: be[0] + 1], *_denial(p, rng), *text[be[0] + 1 :]], target
+            yield _utterly([*text[: be[0] + 1], *_denial(p, rng), *text[be[0] + 1 :]], rng), target
+            if be[0] and rng.random() < 0.15:
+                judge = [*rng.choice(DOUBTERS).split(), rng.choice(JUDGE)]
+                yield [*judge, *text[: be[0]], *text[be[0] + 1 :]], target
         elif p > 0.5 and len(modal) == 1:
             yield [*text[: modal[0] + 1], *_denial(p, rng), *text[modal[0] + 1 :]], target
+        elif len(link) == 1 and not be and not modal:
+            yield [*text[: link[0]], "never", *text[link[0] :]], target
         elif p > 0.5 and not be:
             yield from _not_done(text, target, verbs, rng)
-        if len(text) < 9 and rng.random() < 0.25:
-            yield [*rng.choice(DOUBTS).split(), *text], target
+        if rng.random() < 0.4:
+            doubt = f"{rng.choice(DOUBTERS)} {rng.choice(BELIEFS)}".split()
+            yield _utterly([*doubt, *text], rng), target
 
 
 def _denial(p: float, rng: random.Random) -> Words:
     word = "never" if p > 0.5 and rng.random() < 0.15 else "not"
     return [word, *rng.choice(ADVERBS).split()] if rng.random() < 0.2 else [word]
+
+
+def _utterly(text: Words, rng: random.Random) -> Words:
+    """Sometimes the denial is stressed at the end of the sentence."""
+    if rng.random() > 0.08:
+        return text
+    end = len(text) - (text[-1] in ".!?")
+    return [*text[:end], *rng.choice(UTTERLY).split(), *text[end:]]
 
 
 def _not_done(text: Words, target: float, verbs: Mapping[str, str], rng: random.Random) -> Iterator[Example]:
@@ -87,8 +110,42 @@ def _not_done(text: Words, target: float, verbs: Mapping[str, str], rng: random.
 def doubly(rows: Iterable[Example], rng: random.Random) -> Iterator[Example]:
     """What `negated` wrote, denied once more: praise again, though less surely."""
     for text, p in rows:
-        if text[0] in DETERMINERS and "not" in text:
+        if text[0] in DETERMINERS and "not" in text and text[text.index("not") - 1] in BE:
             yield [*rng.choice(DENIALS).split(), *text], 0.7 if p < 0.5 else 0.3
+
+
+def compared(
+    rows: Iterable[Example], comparatives: Mapping[str, Words], rng: random.Random
+) -> Iterator[Example]:
+    """Short judgements "... is ADJECTIVE ..": what could not be more so is so indeed."""
+    for text, p in rows:
+        be = [i for i, word in enumerate(text[:-1]) if word in BE]
+        if len(text) > SHORT or 0.2 < p < 0.8 or BLOCKS & set(text) or len(be) != 1:
+            continue
+        begin, rest = text[: be[0]], text[be[0] + 1 :]
+        if rest[0] in ("very", "really", "so"):
+            rest = rest[1:]
+        if rest and (more := comparatives.get(rest[0])):
+            yield [*begin, *rng.choice(DENIED).split(), *more, *rest[1:]], 0.9 if p > 0.5 else 0.1
+
+
+def comparatives(words: Sequence[str], ratings: Mapping[str, float]) -> dict[str, Words]:
+    """How each rated adjective is compared: with the form in "-er" that is a known word, else with "more".
+
+    Adjectives are told by their endings, or by that form.
+    """
+    known, found = set(words), {"good": ["better"], "bad": ["worse"]}
+    for word, rating in ratings.items():
+        forms = (word + "er", word + "r", word[:-1] + "ier", word + word[-1:] + "er")
+        ends = (True, word.endswith("e"), word.endswith("y"), len(word) < 5)
+        short = next((form for form, may in zip(forms, ends, strict=True) if may and form in known), None)
+        if abs(rating) < 1 or word in found:
+            continue
+        if short and len(word) < 8 and f"{short[:-1]}st" in known:
+            found[word] = [short]
+        elif word in known and word.endswith(("ful", "ous", "ive", "ant", "ent", "ing", "able", "less")):
+            found[word] = ["more", word]
+    return found
 
 
 def base_forms(texts: Iterable[Words], least: int = 12) -> dict[str, str]:
@@ -248,7 +305,7 @@ def plain(texts: Iterable[Words], charge: Mapping[str, float]) -> Iterator[Examp
                 sentence = []
 
 
-RULES = ("negated", "doubly", "joined", "rated", "plain")
+RULES = ("negated", "compared", "doubly", "joined", "rated", "plain")
 SAID_IN = ("sst", "phrases", "yelp", "amazon", "tweets", "mpqa")
 
 
@@ -275,6 +332,7 @@ def written(
     turned = list(negated(said, verbs, rng))
     made: dict[str, list[Example]] = {
         "negated": turned,
+        "compared": list(compared(said, comparatives(words, ratings), rng)),
         "doubly": list(doubly(turned, rng)),
         "joined": list(joined(said, 30_000, rng)),
         "rated": list(rated(ratings, words, others, rng)),

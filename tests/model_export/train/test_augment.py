@@ -6,7 +6,16 @@ import random
 
 import pytest
 
-from model_export.train.augment import base_forms, doubly, joined, negated, plain, rated
+from model_export.train.augment import (
+    base_forms,
+    comparatives,
+    compared,
+    doubly,
+    joined,
+    negated,
+    plain,
+    rated,
+)
 
 GOOD, BAD = 0.97, 0.03
 
@@ -57,6 +66,40 @@ def test_verbs_are_negated_with_the_form_that_texts_show():
         ("she does not enjoy the walk", pytest.approx(0.07))
     ]
     assert turned("i enjoyed the walk", BAD, verbs) == []  # blame is turned behind "be" alone
+
+
+class Always(First):
+    """The first choice, and every "sometimes" on."""
+
+    def random(self):
+        return 0.0
+
+
+def test_a_belief_is_denied_in_front_of_any_short_sentence():
+    made = [" ".join(words) for words, _ in negated([("a lovely room .".split(), GOOD)], {}, Always(0))]
+    assert made == ["i do not think a lovely room at all ."]
+
+
+def test_a_judging_verb_takes_the_place_of_be():
+    made = [" ".join(words) for words, _ in negated([("the room was lovely".split(), GOOD)], {}, Always(0))]
+    assert "i do not consider the room lovely" in made
+
+
+def test_what_never_gets_boring_is_faint_praise():
+    assert turned("the film gets boring", BAD) == [("the film never gets boring", pytest.approx(0.68))]
+
+
+def test_a_denied_comparison_keeps_the_side():
+    forms = comparatives(
+        ["nice", "nicer", "nicest", "helpful", "bad", "worse"], {"nice": 2.0, "helpful": 2.0, "bad": -2.5}
+    )
+    rows = [("the staff were very nice .".split(), GOOD), ("it was bad".split(), BAD)]
+    rows += [("she was helpful".split(), GOOD), ("it was here".split(), GOOD)]
+    assert [(" ".join(words), p) for words, p in compared(rows, forms, First(0))] == [
+        ("the staff could not be nicer .", 0.9),
+        ("it could not be worse", 0.1),
+        ("she could not be more helpful", 0.9),
+    ]
 
 
 def test_a_denial_of_a_denial_is_faint_praise():
