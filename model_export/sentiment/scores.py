@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+KNOTS = 16, 48, 160  # tokens
 _BINS = 15
 
 
@@ -65,19 +67,23 @@ def temperature(logit: ArrayLike, truth: ArrayLike) -> float:
 
 
 def calibrate(
-    logit: ArrayLike, lengths: ArrayLike, truth: ArrayLike, low: int = 32, high: int = 128, least: int = 150
+    logit: ArrayLike,
+    lengths: ArrayLike,
+    truth: ArrayLike,
+    knots: Sequence[int] = KNOTS,
+    least: int = 150,
 ) -> NDArray[np.float32]:
-    """s(n) for n = 0, 1, .., `high` tokens and more: one factor up to `low`, one from `high`, between them
-    linear in log n. A side with fewer than `least` texts takes the factor of all.
+    """s(n) for n = 0, 1, .., the last knot and more tokens: a factor at each knot, linear in log n between.
+
+    A knot's factor is that of the texts whose length is nearest to it, or of all where these are fewer than
+    `least`.
     """
     x, n, y = np.asarray(logit, dtype=np.float64), np.asarray(lengths), np.asarray(truth)
-    middle = (low * high) ** 0.5
-    sides = [
-        temperature(x[side], y[side]) if side.sum() >= least else temperature(x, y)
-        for side in (n < middle, n >= middle)
-    ]
-    share = np.log(np.clip(np.arange(high + 1), low, high) / low) / np.log(high / low)
-    return np.asarray(sides[0] + (sides[1] - sides[0]) * share, dtype=np.float32)
+    at = np.log(knots)
+    nearest = np.abs(np.log(np.maximum(n, 1))[:, None] - at).argmin(1)
+    sides = [nearest == knot for knot in range(len(knots))]
+    factors = [temperature(x[side], y[side]) if side.sum() >= least else temperature(x, y) for side in sides]
+    return np.interp(np.log(np.maximum(np.arange(knots[-1] + 1), 1)), at, factors).astype(np.float32)
 
 
 def _log_softmax(x: NDArray[np.float64]) -> NDArray[np.float64]:
