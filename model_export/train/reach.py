@@ -16,6 +16,7 @@ from model_export.train.material import Texts
 from service.texts.reader import GROUP, SPECIAL
 
 LEAST = 0.05  # subtle: never 0: a place at the origin would attend to all alike
+RATED, UNRATED = 0.5, 0.95  # words that people rated as charged lead before others that lean as far
 FOLLOWS = 0.15  # function words and marks at most
 ENDING = 0.2
 _MORE = """do does did done doing is are was were be been being am has have had having can could will would
@@ -54,7 +55,8 @@ def lean(sets: Iterable[tuple[Texts, float]], words: int, smooth: float = 4.0) -
 def reach(words: Sequence[str], leaning: NDArray[np.float64], ratings: Mapping[str, float]) -> Floats:
     """[V], from LEAST to 1, 0 for padding. Texts decide; where they say nothing, people do."""
     rating = np.abs([ratings.get(word, 0.0) for word in words])
-    found = np.clip(np.maximum(np.abs(leaning) / 0.5, rating / 8), LEAST, 1.0)
+    most = np.where(rating < RATED, UNRATED, 1.0)
+    found = np.clip(np.maximum(np.abs(leaning) / 0.5, rating / 8), LEAST, most)
     stop = function_words(ratings)
     follows = [i for i, word in enumerate(words) if i <= GROUP or word in stop or word in ".!?,;:…"]
     found[follows] = np.minimum(found[follows], FOLLOWS)

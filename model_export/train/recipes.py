@@ -65,7 +65,7 @@ SENTIMENT = Recipe(
         "joined": Part(7_000),
         "rated": Part(7_000),
         "plain": Part(4_000),
-        "leaders": Part(12_000),
+        "leaders": Part(),
     },
 )
 SHIPPED = replace(SENTIMENT, name="shipped", everything=True)

@@ -7,7 +7,7 @@ import pytest
 
 from model_export.train import lexicon
 from model_export.train.material import Texts
-from model_export.train.reach import ENDING, FOLLOWS, LEAST, function_words, lean, reach, shares
+from model_export.train.reach import ENDING, FOLLOWS, LEAST, UNRATED, function_words, lean, reach, shares
 from model_export.train.vocabulary import Count, choose
 from service.texts.reader import GROUP, NAME, SPECIAL, Reader
 
@@ -73,7 +73,7 @@ def test_reach_is_for_words_with_a_meaning():
     leaning = np.zeros(len(words))
     leaning[[-5, -4, -1]] = 2.0  # whatever the texts say of "the" and "!"
     found = dict(zip(words, reach(words, leaning, {"rare": 3.0}).tolist(), strict=True))
-    assert found["superb"] == 1.0
+    assert found["superb"] == pytest.approx(UNRATED)
     assert found["the"] == found["!"] == pytest.approx(FOLLOWS)
     assert found["table"] == pytest.approx(LEAST)
     assert found["rare"] == pytest.approx(3 / 8)
@@ -86,3 +86,9 @@ def test_charged_words_are_no_function_words():
     found = function_words({"serious": -0.3, "cry": -2.1})
     assert {"the", "not", "serious"} <= found
     assert "cry" not in found
+
+
+def test_of_words_that_lean_as_far_those_that_people_rated_lead():
+    words = [*SPECIAL, "plot", "superb"]
+    plot, superb = reach(words, np.full(len(words), 3.0), {"superb": 3.0, "plot": 0.2})[-2:]
+    assert plot < superb == 1.0
