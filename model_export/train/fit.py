@@ -141,7 +141,7 @@ def loss(logits: Tensor, targets: Tensor, sure: float) -> Tensor:
 
 @torch.no_grad()
 def logits(
-    model: HardmaxTransformer, texts: Texts, layers: int | None = None, places: int = 32_768
+    model: HardmaxTransformer, texts: Texts, layers: int | None = None, places: int = 16_384
 ) -> NDArray[np.float64]:
     """[n, C], in the order of the texts."""
     model.eval()

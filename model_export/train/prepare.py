@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,15 @@ class Prepared:
     reach: NDArray[np.float32]  # [V]
     ratings: dict[str, float]
     sizes: dict[str, dict[str, int]]
+
+    def with_held_rows(self, longest: int) -> Prepared:
+        """The same with the held-out rows among those to train on."""
+        train = dict(self.train)
+        for sets in self.held.values():
+            for name, texts in sets.items():
+                whole = (texts.text(i) for i in range(len(texts)))
+                train[name] = train[name] + Texts.of(whole, texts.targets, longest)
+        return replace(self, train=train)
 
 
 def prepare(
@@ -100,7 +109,7 @@ def _encode(
     train: dict[str, Texts] = {}
     held: dict[str, dict[str, Texts]] = {split: {} for split in corpora.SPLITS[1:]}
     for name, rows in sets.items():
-        learn = [row for row in rows if recipe.everything or row.split == "train"]
+        learn = [row for row in rows if row.split == "train"]
         train[name] = texts([row for row in learn if row.target is not None], recipe.longest)
         if any(row.target is None for row in learn):
             train["unlabelled"] = texts([row for row in learn if row.target is None], recipe.longest)

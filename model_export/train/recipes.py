@@ -42,7 +42,7 @@ class Recipe:
         )
     )
     opinion: float = 0.4  # what the teacher's opinion weighs beside a label
-    everything: bool = False  # learn from the held-out rows too, once the same recipe was measured on them
+    everything: bool = False  # settle on the held-out rows too, once the same recipe was measured on them
     seed: int = 0
 
 

@@ -1,10 +1,10 @@
 """The bundled model, from the data to weights: prepare, fit a teacher, fit the model, calibrate.
 
 A run is a folder: learnt.pt, model.pt, weights.npz, words.json, meta.json, and a checkpoint while it lasts.
-What is prepared and the teacher stand beside it, for all recipes that hold rows out. A run stopped half-way
-goes on where it was. Choices are made on the split `choose`, figures on `report`. The recipe that ships
-learns from all rows: nothing is left to measure it on, so it keeps the figures and the calibration of the run
-that held rows out.
+What is prepared and the teacher stand beside it, for all recipes. A stopped run goes on where it was.
+Choices are made on the split `choose`, figures on `report`. The recipe that ships takes what the measured one
+has learnt and settles on all rows. Nothing is left to measure it on, so it keeps the figures and the
+calibration of the run that held rows out.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from model_export.train.fit import Optimisation, blur_of, fit, logits
 from model_export.train.material import Ints, Texts
 from model_export.train.prepare import Prepared, prepare
 from model_export.train.recipes import SENTIMENT, Recipe
+from service.errors import NotFound
 from service.texts.reader import Lists
 
 EVEN = 0.8  # a plain sentence is kept when the teacher says no more than this
@@ -40,19 +41,22 @@ def train(recipe: Recipe, data: Path, out: Path) -> Weights:
     """One recipe from data to files."""
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    shared = out if recipe.everything else out.parent
+    shared, measured = out.parent, out.parent / SENTIMENT.name
     prepared = prepare(data, recipe, shared / "prepared.pkl")
     anyone = np.where(prepared.reach > 0, 1.0, 0.0).astype(np.float32)
     free = replace(prepared, reach=anyone)
     teacher = _fitted(recipe, recipe.teacher, free, prepared.train, recipe.teaching, shared / "teacher")
+    start = measured if recipe.everything else out
+    if recipe.everything:
+        if not (start / "learnt.pt").exists():
+            raise NotFound(f"{start}: train the recipe {SENTIMENT.name} first", param="recipe")
+        prepared = prepared.with_held_rows(recipe.longest)
     taught = _taught(prepared, teacher, recipe)
-    model = _fitted(recipe, recipe.shape, prepared, taught, recipe.learning, out / "learnt")
+    model = _fitted(recipe, recipe.shape, prepared, taught, recipe.learning, start / "learnt")
     says = sigmoid(logits(model, taught["reviews"])[:, 0]).astype(np.float32)
     taught["leaders"] = alone(model, taught["reviews"], says)
     model = _fitted(recipe, recipe.shape, prepared, taught, recipe.settling, out / "model", model)
-    calibration, chosen = (
-        _measured(out.parent / SENTIMENT.name) if recipe.everything else _measure(model, prepared)
-    )
+    calibration, chosen = _measured(measured) if recipe.everything else _measure(model, prepared)
     weights = replace(model.weights(tuple(prepared.lists.words)), calibration=calibration)
     weights.save(out / "weights.npz")
     write_lists(prepared.lists, out / "words.json")
