@@ -50,11 +50,12 @@ def main() -> None:
 
 def measure_texts(table: Table, runtime: Runtime, cases: Any = TEXTS, repeats: int = REPEATS) -> None:
     """The sentiment graph beside the torch module of the same weights, on batches of (texts, words)."""
-    from model_export.sentiment.verify import stored_weights, torch_module
+    from model_export.sentiment.model import HardmaxTransformer
+    from model_export.sentiment.verify import stored_weights
 
     bundle = read_bundle(BUNDLED_MODELS / "sentiment")
     session = runtime.open(bundle.model)
-    model = torch_module(stored_weights(bundle)).to(runtime.provider)
+    model = HardmaxTransformer.of(stored_weights(bundle)).to(runtime.provider)
     for texts, words in cases:
         tokens = some_texts(texts, words, bundle.card["vocabulary"])
 

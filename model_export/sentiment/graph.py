@@ -6,6 +6,7 @@
              contribution  float [B, C, N]       what each place adds
              target        int64 [B, N]          whom i attends to at the last layer; -1 if several tie
              since         int64 [B, N]          the first layer with C_i = {i}, or -1
+             negator       int64 [B, N]          the place of the negator that i is under, or -1
              states        float [K+1, B, d, N]  the cloud before the layers and after each
 
 The symbols are those of model.py. A score is a product and a sum of d numbers, number by number, with the
@@ -30,7 +31,7 @@ from onnxscript import opset20 as op
 from onnxscript import script
 
 from model_export.attention.functions import DOMAIN, OPSET, VERSION, domain
-from model_export.sentiment.model import PAIR, TRIPLE
+from model_export.sentiment.model import PAIR, SCOPE, TRIPLE
 from model_export.sentiment.rows import Stored
 from service.errors import InvalidInput
 
@@ -39,6 +40,7 @@ EDGE = 2  # words before and behind a place that can matter
 PREVIOUS, WORD = PAIR
 MANY = 64  # places of a text from which on corners are worth looking for
 DIRECTIONS = 16  # in which extreme places are looked for
+CLAUSE = -1e5, 0.0, 0.5  # of a word that does nothing to its clause, that ENDS it, that NEGATES (Negators)
 MARGIN = 1e-4  # of `scale`: a place that is so far inside the hull of those cannot win. Rounding does 4e-7
 Array = NDArray[Any]
 _FLOAT, _INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
@@ -48,6 +50,7 @@ OUTPUTS: dict[str, tuple[int, list[str]]] = {
     "contribution": (_FLOAT, ["B", "C", "N"]),
     "target": (_INT64, ["B", "N"]),
     "since": (_INT64, ["B", "N"]),
+    "negator": (_INT64, ["B", "N"]),
     "states": (_FLOAT, ["L", "B", "d", "N"]),
 }
 
@@ -66,15 +69,30 @@ def Widen(tokens):
 
 
 @script(domain)
-def Window(wide, offsets, tables, rows):
-    """The sum over offsets o of the codes T_o[x_(i+o)], [B,N,H]. tables int8 [O V,H], rows [O,1]: 0, V, 2 V,
-    ..
+def Negators(tokens, tags, clause, near):
+    """Whether each place is under a negator, and that negator's place or -1, [B,1,N] (model.negators).
+
+    clause [V] is 0 for a word that ends a clause, .5 for a negator and far below 0 for all others: with its
+    number added, the last one of either kind is the largest, and a negator is no whole number.
+    """
+    _one, number = op.Split(tags, axis=1, num_outputs=2)
+    does = op.Unsqueeze(op.Gather(clause, tokens), op.Constant(value_ints=[1]))
+    last = op.MaxPool(number + does, kernel_shape=[SCOPE + 1], pads=[SCOPE, 0])
+    place = op.Floor(last)
+    under = op.And(last > place, number - last > near)
+    return under, op.Cast(op.Where(under, place, op.Constant(value_float=-1.0)), to=7)
+
+
+@script(domain)
+def Window(wide, under, offsets, tables, rows, further):
+    """The sum over offsets o of the codes T_o[x_(i+o)], [B,N,H]. tables int8 [(O+1) V,H]. rows [O,1] are
+    where each T_o begins, `further` [O,1] how much later the one begins that places under a negator read.
 
     subtle: a sum of few eight-bit integers, so it is exact.
     """
     places = op.Range(0, op.Squeeze(op.Shape(wide, start=1, end=2) - op.Constant(value_ints=[2 * EDGE])), 1)
     words = op.Gather(wide, places + offsets, axis=1)  # [B,O,N]
-    codes = op.Cast(op.Gather(tables, words + rows), to=1)  # [B,O,N,H]
+    codes = op.Cast(op.Gather(tables, words + rows + op.Cast(under, to=7) * further), to=1)  # [B,O,N,H]
     return op.ReduceSum(codes, op.Constant(value_ints=[1]), keepdims=0)
 
 
@@ -260,7 +278,8 @@ def to_onnx(stored: Stored) -> onnx.ModelProto:
     corners = ["gamma", "parts", "three", "directions", "turn", "next", "margin"]
     nodes = [
         _call(Widen, ["tokens"], ["wide", "real", "tags"]),
-        _call(Window, ["wide", "offsets", "tables", "rows"], ["total"]),
+        _call(Negators, ["tokens", "tags", "clause", "near"], ["under", "place"]),
+        _call(Window, ["wide", "under", "offsets", "tables", "rows", "further"], ["total"]),
         _call(GatedHidden if gated else Hidden, ["total", "column", "hidden_bias"], ["hidden"]),
         _call(Phrases, ["wide", "pairs", "pair_rows", "triples", "triple_rows", "scale"], ["phrases"]),
         _call(
@@ -283,6 +302,7 @@ def to_onnx(stored: Stored) -> onnx.ModelProto:
         ("bias", "biases", "two"),
         ("target", f"target{depth - 1}", "one"),
         ("since", "since0", "one"),
+        ("negator", "place", "one"),
     ):
         nodes.append(helper.make_node("Squeeze", [of, axis], [name]))
     clouds = [f"Z{k}" for k in range(depth + 1)]
@@ -317,11 +337,15 @@ def _values(stored: Stored) -> dict[str, Array]:
     V, d = len(weights.words), weights.readout.shape[1]
     gated = weights.activation == "gated"
     column = stored.tables.scale
+    parts, centre = len(weights.offsets), weights.offsets.index(0)
     angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
     return {
         "offsets": EDGE + np.array(weights.offsets, np.int64)[:, None],
         "tables": stored.tables.codes.reshape(-1, stored.tables.codes.shape[-1]),
-        "rows": V * np.arange(len(weights.offsets), dtype=np.int64)[:, None],
+        "rows": V * np.arange(parts, dtype=np.int64)[:, None],
+        "further": V * np.where(np.arange(parts) == centre, parts - centre, 0)[:, None],
+        "clause": np.array(CLAUSE, np.float32)[weights.clause],
+        "near": np.array(-min(weights.offsets), np.float32),
         "column": column,
         "hidden_bias": weights.hidden_bias if gated else weights.hidden_bias / column,
         "out": weights.out if gated else weights.out * column[:, None],
@@ -352,7 +376,7 @@ def _values(stored: Stored) -> dict[str, Array]:
 
 def _functions(gated: bool, plane: bool) -> list[onnx.FunctionProto]:
     """The functions that the graph calls. subtle: onnxscript does not see calls inside a branch."""
-    called = [Widen, Window, GatedHidden if gated else Hidden, Phrases, Places, EveryPlace, Ties]
+    called = [Widen, Negators, Window, GatedHidden if gated else Hidden, Phrases, Places, EveryPlace, Ties]
     protos = [each.to_function_proto() for each in (*called, HardmaxAttention, Layer, ReadOut)]
     for special, general in ((Corners, EveryPlace), (Scores, AnyScores)):
         proto = (special if plane else general).to_function_proto()

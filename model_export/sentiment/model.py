@@ -2,7 +2,7 @@
 
 A token is a place in the text: what a word means there comes from its window. With h the hidden layer,
 
-    h_i = act( hidden_bias + sum over offsets o of T_o[x_(i+o)] )
+    h_i = act( hidden_bias + sum over offsets o of T_o[x_(i+o)] )        T_0 is another table under a negator
     o_i = h_i U + own[x_i] + pairs[x_(i-1), x_i] + triples[x_(i-2), x_(i-1), x_i] + out_bias
     z_i = scale * reach[x_i] * r_i / sqrt(1 + |r_i|^2),   r_i = the first d numbers of o_i
     w_i = softplus(the last number of o_i)
@@ -14,13 +14,16 @@ and then, as in the paper with A = I and gamma = alpha / (1 + alpha),
 
 The paper's places are the words' own and its read-out is the plain mean; here a window moves them and weights
 count them. `reach` bounds how long a word's place may be: the word decides who may lead, the window what it
-means. While training T_o = E W_o, with E pretrained word vectors; `weights` multiplies the tables out.
+means. A place is under a negator when its clause holds one further back than the window: "I do not think that
+this is good". While training T_o = E W_o, with E pretrained word vectors, and E (W_0 + W_under) under a
+negator; `weights` multiplies the tables out.
 Shapes: B texts, N places, V words, S offsets, H hidden numbers, d dimensions, C logits.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +33,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import dropout as drop
-from torch.nn.functional import embedding, embedding_bag, one_hot, pad, softplus
+from torch.nn.functional import embedding, embedding_bag, max_pool1d, one_hot, pad, softplus
 
 from service.errors import MalformedInput, NotFound
 
 Floats = NDArray[np.float32]
+Bytes = NDArray[np.int8]
 PAIR = (92821, 68917)  # the factors of the hash: previous word, word
 TRIPLE = 31337  # and of the word before these
+SCOPE = 10  # places from a negator to the last one under it
+ENDS, NEGATES = 1, 2  # what a word may do to its clause
+NEGATORS = frozenset("not never nobody none nothing neither nor hardly".split())
+CLAUSE_ENDS = frozenset(". ! ? ; : … , but and because although though however yet except while".split())
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,8 @@ class Weights:
 
     words: tuple[str, ...]
     offsets: tuple[int, ...]
-    tables: Floats  # [S, V, H]
+    clause: Bytes  # [V]: ENDS, NEGATES or 0
+    tables: Floats  # [S + 1, V, H], the last one instead of that of offset 0 under a negator
     hidden_bias: Floats  # [H]
     activation: str
     out: Floats  # [h, d+1]
@@ -109,13 +118,31 @@ def hashes(x: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     return pair & (rows - 1), (pair + two * TRIPLE) & (rows - 1)
 
 
+def clause_of(words: Sequence[str]) -> Bytes:
+    """[V], what each word does to its clause."""
+    return np.array([NEGATES if w in NEGATORS else ENDS if w in CLAUSE_ENDS else 0 for w in words], np.int8)
+
+
+def negators(does: Tensor, edge: int) -> Tensor:
+    """[B, N] -> [B, N]: the place of the negator that each place is under, or -1. `does` is clause[x].
+
+    It is the last word that does anything to the clause, if that one negates and is more than `edge` back.
+    """
+    number = torch.arange(does.shape[1], device=does.device)
+    event = torch.where(does > 0, 2 * number + 1 + does, 0).float()  # grows along the text; odd: negates
+    last = max_pool1d(pad(event, (SCOPE, 0)), SCOPE + 1, 1).long()
+    place = (last - 1 - NEGATES) // 2
+    return torch.where((last % 2 == 1) & (number - place > edge), place, -1)
+
+
 class HardmaxTransformer(nn.Module):
     """Hard argmax forward; the gradient flows through the values z_j only, never through the choice of j."""
 
     reach: Tensor
+    clause: Tensor
 
-    def __init__(self, vectors: Floats, reach: Floats, shape: Shape) -> None:
-        """`vectors` [V, width] with a zero row for padding, `reach` [V]."""
+    def __init__(self, vectors: Floats, reach: Floats, clause: Bytes, shape: Shape) -> None:
+        """`vectors` [V, width] with a zero row for padding, `reach` and `clause` [V]."""
         super().__init__()
         V, width = vectors.shape
         d, H, S = (
@@ -129,12 +156,14 @@ class HardmaxTransformer(nn.Module):
         self.pairs = nn.Parameter(torch.zeros(1 << shape.bits, d + 1))
         self.triples = nn.Parameter(torch.zeros(1 << shape.bits, d + 1))
         self.W = nn.Parameter(torch.randn(width, S * H) / (width * S) ** 0.5)
+        self.W_under = nn.Parameter(torch.zeros(width, H))  # beside that of offset 0
         self.hidden_bias = nn.Parameter(torch.zeros(H))
         self.U = nn.Parameter(torch.randn(shape.hidden, d + 1) / shape.hidden**0.5)
         self.out_bias = nn.Parameter(torch.tensor([*[0.0] * d, -0.5]))
         self.v = nn.Parameter(6.0 * _directions(shape.outputs, d))
         self.b = nn.Parameter(torch.zeros(shape.outputs))
         self.register_buffer("reach", torch.from_numpy(reach))
+        self.register_buffer("clause", torch.from_numpy(clause))
 
     @property
     def tables(self) -> list[nn.Parameter]:
@@ -143,19 +172,24 @@ class HardmaxTransformer(nn.Module):
 
     def window(self, x: Tensor, dropout: float) -> Tensor:
         """The pre-activation of every place, [B, N] -> [B, N, H]: each word is multiplied out once."""
-        S, (B, N) = len(self.shape.offsets), x.shape
+        S, (B, N) = len(self.shape.offsets) + 1, x.shape
         words, place = torch.unique(x, return_inverse=True)  # [U], [B, N]
         vectors = embedding(words, self.E, padding_idx=0, sparse=True)
-        rows = (drop(vectors, dropout, self.training) @ self.W).view(len(words) * S, -1)
+        W = torch.cat([self.W, self.W_under], 1)
+        rows = (drop(vectors, dropout, self.training) @ W).view(len(words) * S, -1)
         if words[0] != 0:  # a text that fills the batch: beyond its ends there is padding all the same
             rows = torch.cat([rows, rows.new_zeros(S, rows.shape[1])])
         beyond = 0 if words[0] == 0 else len(words)
         low, high = -min(self.shape.offsets), max(self.shape.offsets)
         wide = pad(place, (max(low, 0), max(high, 0)), value=beyond)
+        under = negators(self.clause[x], low) >= 0
         bags = torch.stack(
             [
-                wide[:, max(low, 0) + o : max(low, 0) + o + N] * S + k
-                for k, o in enumerate(self.shape.offsets)
+                *(
+                    wide[:, max(low, 0) + o : max(low, 0) + o + N] * S + k
+                    for k, o in enumerate(self.shape.offsets)
+                ),
+                torch.where(under, place, beyond) * S + S - 1,
             ],
             -1,
         )
@@ -211,34 +245,39 @@ class HardmaxTransformer(nn.Module):
     @classmethod
     def of(cls, weights: Weights) -> HardmaxTransformer:
         """The module that answers as these weights do: its word vectors are the tables, side by side."""
-        S, V, H = weights.tables.shape
+        tables = weights.tables.copy()
+        tables[-1] -= tables[weights.offsets.index(0)]
+        S, V, H = tables.shape
         shape = Shape(
             dimension=weights.readout.shape[1], layers=weights.layers, alpha=weights.alpha,
             offsets=weights.offsets, hidden=len(weights.out), activation=weights.activation,
             bits=int(np.log2(len(weights.pairs))), scale=weights.scale, pseudo_weight=weights.pseudo_weight,
             outputs=len(weights.bias),
         )  # fmt: skip
-        vectors = np.ascontiguousarray(weights.tables.transpose(1, 0, 2)).reshape(V, S * H)
-        model = cls(vectors, weights.reach, shape)
+        vectors = np.ascontiguousarray(tables.transpose(1, 0, 2)).reshape(V, S * H)
+        model = cls(vectors, weights.reach.copy(), weights.clause.copy(), shape)
+        W, W_under = np.split(np.eye(S * H, dtype=np.float32), [S * H - H], axis=1)
         values = {
             "own": weights.own, "pairs": weights.pairs, "triples": weights.triples, "U": weights.out,
             "hidden_bias": weights.hidden_bias, "out_bias": weights.out_bias, "v": weights.readout,
-            "b": weights.bias, "W": np.eye(S * H, dtype=np.float32),
+            "b": weights.bias, "W": W, "W_under": W_under,
         }  # fmt: skip
         with torch.no_grad():
             for name, value in values.items():
-                getattr(model, name).copy_(torch.from_numpy(value))
+                getattr(model, name).copy_(torch.from_numpy(np.array(value)))
         return model.eval()
 
     @torch.no_grad()
     def weights(self, words: tuple[str, ...]) -> Weights:
         """The trained arrays, with the tables multiplied out."""
-        V, S = len(self.E), len(self.shape.offsets)
-        tables = (self.E @ self.W).view(V, S, -1).transpose(0, 1).contiguous()
+        V, shape = len(self.E), self.shape
+        by_offset = (self.E @ self.W).view(V, len(shape.offsets), -1).transpose(0, 1)
+        under = by_offset[shape.offsets.index(0)] + self.E @ self.W_under
+        tables = torch.cat([by_offset, under[None]])
         tables[:, 0] = 0.0
-        shape = self.shape
         return Weights(
-            words=words, offsets=shape.offsets, tables=tables.numpy(), hidden_bias=_array(self.hidden_bias),
+            words=words, offsets=shape.offsets, clause=self.clause.numpy(), tables=tables.numpy(),
+            hidden_bias=_array(self.hidden_bias),
             activation=shape.activation, out=_array(self.U), out_bias=_array(self.out_bias),
             own=_array(self.own), pairs=_array(self.pairs), triples=_array(self.triples),
             reach=_array(self.reach), readout=_array(self.v), bias=_array(self.b), alpha=shape.alpha,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_export.sentiment.model import PAIR, TRIPLE, Weights
+from model_export.sentiment.model import NEGATES, PAIR, SCOPE, TRIPLE, Weights
 
 Array = NDArray[Any]
 
@@ -41,9 +41,12 @@ def places(weights: Weights, ids: Array) -> tuple[Array, Array]:
     def shifted(offset: int) -> Array:
         return wide[reach + offset : reach + offset + n]
 
+    *tables, table_under = weights.tables.astype(np.float64)
     total = weights.hidden_bias + sum(
-        table[shifted(offset)].astype(np.float64)
-        for offset, table in zip(weights.offsets, weights.tables, strict=True)
+        np.where(under(weights, ids)[:, None], table_under[ids], table[ids])
+        if offset == 0
+        else table[shifted(offset)]
+        for offset, table in zip(weights.offsets, tables, strict=True)
     )
     pair = shifted(-1) * PAIR[0] + ids * PAIR[1]
     triple = pair + shifted(-2) * TRIPLE
@@ -53,6 +56,16 @@ def places(weights: Weights, ids: Array) -> tuple[Array, Array]:
     r, u = o[:, :d], o[:, d]
     z = weights.scale * weights.reach[ids][:, None] * r / np.sqrt(1 + (r * r).sum(axis=1, keepdims=True))
     return z, np.logaddexp(0, u)
+
+
+def under(weights: Weights, ids: Array) -> Array:
+    """Whether each place [n] is under a negator of its clause, further back than the window."""
+    does, found = weights.clause[ids], np.zeros(len(ids), bool)
+    for i in range(len(ids)):
+        words = does[max(0, i - SCOPE) : i + 1]
+        last = np.flatnonzero(words)[-1:]
+        found[i] = bool((words[last] == NEGATES).any() and len(words) - 1 - last > -min(weights.offsets))
+    return found
 
 
 def _activate(pre: Array, activation: str) -> Array:

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from model_export.sentiment import reference
-from model_export.sentiment.graph import OUTPUTS
-from model_export.sentiment.model import HardmaxTransformer, Shape, Weights
+from model_export.sentiment.graph import CLAUSE, OUTPUTS
+from model_export.sentiment.model import HardmaxTransformer, Weights
 from model_export.train.corpora import read_reviews
 from service.engine.bundle import Bundle, read_bundle
 from service.engine.runtime import Runtime, Session
@@ -84,7 +84,8 @@ def stored_weights(bundle: Bundle) -> Weights:
     return Weights(
         words=tuple(map(str, range(V))),
         offsets=tuple((held["offsets"][:, 0] - 2).tolist()),
-        tables=held["tables"].reshape(parts, V, -1) * column,
+        clause=np.searchsorted(CLAUSE, held["clause"]).astype(np.int8),
+        tables=held["tables"].reshape(parts + 1, V, -1) * column,
         hidden_bias=held["hidden_bias"] if gated else held["hidden_bias"] * column,
         activation="gated" if gated else "relu",
         out=held["out"] if gated else held["out"] / column[:, None],
@@ -103,35 +104,6 @@ def stored_weights(bundle: Bundle) -> Weights:
     )
 
 
-def torch_module(weights: Weights) -> HardmaxTransformer:
-    """The trained module with these weights in it: the tables are its vectors, multiplied out already."""
-    S, V, H = weights.tables.shape
-    shape = Shape(
-        dimension=weights.readout.shape[1],
-        layers=weights.layers,
-        alpha=weights.alpha,
-        offsets=weights.offsets,
-        hidden=len(weights.out),
-        activation=weights.activation,
-        bits=len(weights.pairs).bit_length() - 1,
-        scale=weights.scale,
-        pseudo_weight=weights.pseudo_weight,
-        outputs=len(weights.bias),
-    )
-    vectors = np.ascontiguousarray(weights.tables.swapaxes(0, 1).reshape(V, S * H))
-    module = HardmaxTransformer(vectors, weights.reach.copy(), shape).eval()
-    values = {
-        "own": weights.own, "pairs": weights.pairs, "triples": weights.triples, "U": weights.out,
-        "hidden_bias": weights.hidden_bias, "out_bias": weights.out_bias, "v": weights.readout,
-        "b": weights.bias,
-        "W": np.eye(S * H, dtype=np.float32),
-    }  # fmt: skip
-    with torch.no_grad():
-        for name, value in values.items():
-            getattr(module, name).copy_(torch.from_numpy(np.array(value)))
-    return module
-
-
 def verify(bundle: Bundle, texts: Sequence[str]) -> Parity:
     """Runs every text through all three and compares."""
     if bundle.kind != "sentiment":
@@ -139,7 +111,7 @@ def verify(bundle: Bundle, texts: Sequence[str]) -> Parity:
         raise InvalidInput(problem, param="bundle")
     runtime = Runtime("cpu", 1)
     weights, session = stored_weights(bundle), runtime.open(bundle.model)
-    module = torch_module(weights)
+    module = HardmaxTransformer.of(weights)
     found = Parity()
     read_texts = Sentiment.load(bundle, runtime).tokenise_many(texts)
     some = sorted((tokens for tokens in read_texts if len(tokens)), key=len)
@@ -166,7 +138,7 @@ def _compare(
         alone = dict(zip(OUTPUTS, session.run({"tokens": short}, tuple(OUTPUTS)), strict=True))
         found.different_alone += any(
             (alone[name][0, ..., :n] != together[name][b, ..., :n]).any()
-            for name in ("bias", "contribution", "target", "since")
+            for name in ("bias", "contribution", "target", "since", "negator")
         )
         logit, contribution = together["logit"][b], together["contribution"][b, :, :n]
         total = together["bias"][b] + contribution.sum(axis=1, dtype=np.float64)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.sentiment.model import HardmaxTransformer, Shape, Weights
+from model_export.sentiment.model import HardmaxTransformer, Shape, Weights, clause_of
 from model_export.sentiment.reasons import alone
 from model_export.sentiment.scores import balanced, calibrate, score, sigmoid
 from model_export.train import recipes
@@ -100,7 +100,8 @@ def _fitted(
     It is kept as OUT.pt, on its way as OUT.checkpoint.
     """
     torch.manual_seed(recipe.seed)
-    model = HardmaxTransformer(prepared.vectors, prepared.reach, shape)
+    clause = clause_of(prepared.lists.words)
+    model = HardmaxTransformer(prepared.vectors, prepared.reach, clause, shape)
     if start is None:
         lean(model, prepared)
     else:

@@ -32,7 +32,7 @@ PLACES = {"cpu": 4096, "cuda": 1 << 16}  # of one inference: more do not run fas
 NOTHING_KNOWN, EVEN = "nothing known", "even"
 _INPUTS = {"tokens": "int64"}
 _JUDGED = ("bias", "contribution")
-_EXPLAINED = (*_JUDGED, "target", "since")
+_EXPLAINED = (*_JUDGED, "target", "since", "negator")
 _FULL = (*_EXPLAINED, "states")
 
 
@@ -123,6 +123,7 @@ class Sentiment:
             contribution=contribution.reshape(len(bias), -1).take(there, axis=1),
             target=target,
             since=values["since"].take(there),
+            negator=values["negator"].take(there),
             states=values.get("states"),
         )
         explanation = Explanation(cloud, self.labels, self._reader.words, self._window, spans)

@@ -30,7 +30,7 @@ from paths import MODELS
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
 from model_export.sentiment.export import write_sentiment_bundle
-from model_export.sentiment.model import PAIR, Weights
+from model_export.sentiment.model import PAIR, Weights, clause_of
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime
 from service.texts.reader import SPECIAL, Lists
@@ -71,7 +71,8 @@ def plane_weights(
     fields: dict[str, Any] = {
         "words": words,
         "offsets": (-2, -1, 0, 1, 2),
-        "tables": np.zeros((5, len(words), 4), np.float32),
+        "clause": clause_of(words),
+        "tables": np.zeros((6, len(words), 4), np.float32),
         "hidden_bias": np.zeros(4, np.float32),
         "activation": "relu",
         "out": np.zeros((4, 3), np.float32),
@@ -114,11 +115,12 @@ def random_weights(vocabulary: Sequence[str], seed: int = 0, **changes: Any) -> 
 
     reach = np.clip(np.exp(rng.standard_normal(len(words)) - 1), 0.05, 1).astype(np.float32)
     reach[0] = 0
-    tables = 0.5 * draw(5, len(words), H)
+    tables = 0.5 * draw(6, len(words), H)
     tables[:, 0] = 0
     fields: dict[str, Any] = {
         "words": words,
         "offsets": (-2, -1, 0, 1, 2),
+        "clause": rng.choice(3, len(words), p=(0.7, 0.1, 0.2)).astype(np.int8),
         "tables": tables,
         "hidden_bias": draw(H),
         "activation": "relu",

@@ -135,7 +135,17 @@ def test_attention_is_visible_by_name(tmp_path: Path) -> None:
     model = onnx.load_from_string(write_sentiment(tmp_path).model)
     onnx.checker.check_model(model, full_check=True)
     called = [node.op_type for node in model.graph.node if node.domain == "hardmax"]
-    assert called == ["Widen", "Window", "Hidden", "Phrases", "Places", "Layer", "Layer", "ReadOut"]
+    assert called == [
+        "Widen",
+        "Negators",
+        "Window",
+        "Hidden",
+        "Phrases",
+        "Places",
+        "Layer",
+        "Layer",
+        "ReadOut",
+    ]
     within = {f.name: {node.op_type for node in f.node if node.domain == "hardmax"} for f in model.functions}
     assert "HardmaxAttention" in within["Layer"]
 

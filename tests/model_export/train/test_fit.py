@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from model_export.sentiment.model import HardmaxTransformer, Shape
+from model_export.sentiment.model import ENDS, NEGATES, HardmaxTransformer, Shape, clause_of, negators
 from model_export.train.fit import Blur, Optimisation, blur_of, fit, logits, loss
 from model_export.train.material import Texts
 from service.texts.reader import ENDINGS, SPECIAL, UNKNOWN
@@ -25,7 +25,9 @@ def model(outputs=1, **changes):
     vectors = np.random.default_rng(0).normal(size=(len(WORDS), 8)).astype(np.float32) * 0.3
     vectors[0] = 0
     reach = np.ones(len(WORDS), np.float32)
-    return HardmaxTransformer(vectors, reach, Shape(hidden=4, bits=8, outputs=outputs, **changes))
+    return HardmaxTransformer(
+        vectors, reach, clause_of(WORDS), Shape(hidden=4, bits=8, outputs=outputs, **changes)
+    )
 
 
 def test_texts_keep_both_ends_and_are_never_empty():
@@ -63,6 +65,12 @@ def test_blur_drops_words_and_last_marks():
     assert dropped.tolist() == [[UNKNOWN, ING, UNKNOWN, 0], [UNKNOWN, 0, 0, 0]]
     unmarked = blur(x, Optimisation(drop_words=0.0, drop_mark=1.0))
     assert unmarked.tolist() == [[GOOD, WALKING, 0, 0], [DOT, 0, 0, 0]]  # a mark alone stays
+
+
+def test_negators_reach_to_the_end_of_their_clause():
+    does = torch.tensor([[NEGATES, 0, 0, 0, ENDS, 0, NEGATES, *[0] * 12]])
+    under = negators(does, 2)[0].tolist()
+    assert under == [-1, -1, -1, 0, *[-1] * 5, *[6] * 8, -1, -1]
 
 
 def test_loss_clamps_hard_labels():

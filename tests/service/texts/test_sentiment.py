@@ -122,6 +122,33 @@ def test_sentiment_reads_a_word_together_with_the_words_beside_it(plane: Sentime
     assert answer(plane, "not good")["label"] == "negative"
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("film not the film the good", "not the film the good"),
+        ("film not the film. the good", ". the good"),  # the clause has ended
+        ("not the film the not the good", "not the good"),  # the nearer one is in the window
+        ("not" + " the" * 9 + " good", "not" + " the" * 9 + " good"),
+        ("not" + " the" * 10 + " good", "the the good"),  # too far back
+    ],
+)
+def test_sentiment_context_reaches_back_to_the_negator_of_the_clause(
+    plane: Sentiment, text: str, seen: str
+) -> None:
+    start, end = answer(plane, text, "full")["words"][-1]["context"]
+    assert text[start:end] == seen
+
+
+def test_sentiment_word_under_a_negator_is_read_by_another_table(tmp_path: Path) -> None:
+    weights = plane_weights()
+    good = weights.words.index("good")
+    weights.tables[-1, good, 0], weights.out[0, 0] = 1, -1  # further left by one
+    model = open_sentiment(tmp_path, weights)
+    assert answer(model, "the the the good")["label"] == "positive"
+    assert answer(model, "not the the good")["label"] == "negative"
+    assert answer(model, "not. the the good")["label"] == "positive"
+
+
 def test_sentiment_tie_is_named_by_its_leaders(tmp_path: Path) -> None:
     model = open_places(tmp_path, {"up": (2, 1), "down": (2, -1), "torn": (1, 0)})
     found = answer(model, "torn up down")
