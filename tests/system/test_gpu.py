@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -30,11 +32,37 @@ def card_is_missing() -> str:
 MISSING = card_is_missing()
 on_a_card = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a card")]
 
+# By name, from the table of CUDA kernels in ONNX Runtime's docs/OperatorKernels.md.
+KERNELS = set(
+    "Abs Add And ArgMax Cast Concat CumSum Div Equal Exp Expand Gather GatherElements GatherND Greater "
+    "GreaterOrEqual Identity If Less LessOrEqual Log MatMul Max Min Mod Mul Neg NonZero Not Or Range "
+    "ReduceL2 ReduceMax ReduceMin ReduceSum Relu Reshape ScatterElements Shape Sigmoid Slice Split Sqrt "
+    "Squeeze Sub Tanh Tile TopK Transpose Unsqueeze Where".split()
+)
+FOLDED = {"Constant", "CastLike"}  # gone before the graph runs
+ON_THE_CPU = {"BitwiseAnd"}  # its numbers are copied to the CPU and back
+
 PROVIDERS = [pytest.param("cuda", marks=on_a_card), "cpu"]
 TRIANGLE = np.array(
     [(1, 1), (0.5, -0.5), (-1, -1), (0.3, -0.2), (0.1, -0.2), (0.8776, 0.9785), (0.0989, 0.4935),
      (-0.2030, -0.9591), (-0.3824, -0.9242)]
 )  # fmt: skip
+
+
+def operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """The names of all operators, those of inner graphs too."""
+    for node in nodes:
+        yield node.op_type
+        for attribute in node.attribute:
+            yield from operators(attribute.g.node)
+
+
+@pytest.mark.parametrize("name", ["sentiment", "dynamics"])
+def test_operators_have_cuda_kernels_but_for_those_that_docs_gpu_names(name: str) -> None:
+    model = onnx.load_from_string(read_bundle(BUNDLED_MODELS / name).model)
+    ours = {function.name for function in model.functions}
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    assert set(operators(nodes)) - ours - FOLDED - KERNELS <= ON_THE_CPU
 
 
 def dynamics(provider: Any) -> Dynamics:
