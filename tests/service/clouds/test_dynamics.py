@@ -237,7 +237,7 @@ def test_dynamics_stop_modes_name_what_they_reached(dynamics: Dynamics) -> None:
 
 def test_dynamics_of_the_least_alpha_takes_all_layers_there_are(dynamics: Dynamics) -> None:
     """The layers to the end are infinitely many: this was an error of ours."""
-    hardly = run(dynamics, TRIANGLE, alpha=5e-324, stop="converged", max_layers=40)
+    hardly = run(dynamics, np.array([[1.0, 2.0], [3.0, 4.0]]), alpha=5e-324, stop="converged", max_layers=40)
     assert (hardly.status, hardly.layers) == ("certified", 40)
 
 
