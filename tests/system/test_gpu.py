@@ -34,8 +34,8 @@ on_a_card = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING o
 
 # By name, from the table of CUDA kernels in ONNX Runtime's docs/OperatorKernels.md.
 KERNELS = set(
-    "Abs Add And ArgMax Cast Concat CumSum Div Equal Exp Expand Gather GatherElements GatherND Greater "
-    "GreaterOrEqual Identity If Less LessOrEqual Log MatMul Max Min Mod Mul Neg NonZero Not Or Range "
+    "Abs Add And ArgMax Cast Concat CumSum Div Equal Exp Expand Floor Gather GatherElements GatherND Greater "
+    "GreaterOrEqual Identity If Less LessOrEqual Log MatMul Max MaxPool Min Mod Mul Neg NonZero Not Or Range "
     "ReduceL2 ReduceMax ReduceMin ReduceSum Relu Reshape ScatterElements Shape Sigmoid Slice Split Sqrt "
     "Squeeze Sub Tanh Tile TopK Transpose Unsqueeze Where".split()
 )
