@@ -8,7 +8,9 @@ files; nothing else there is touched.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +29,8 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from service.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -178,8 +182,13 @@ def forget_process(pid: int) -> None:
     mark_process_dead(pid)  # type: ignore[no-untyped-call]
     folder = Path(os.environ[MULTIPROCESS_DIR])
     for path in folder.glob(f"*_{pid}.db"):
+        try:
+            values = list(MmapedDict.read_all_values_from_file(str(path)))  # type: ignore[no-untyped-call]
+        except (struct.error, RuntimeError, ValueError):  # killed while it wrote
+            log.warning("the last numbers of worker %d are lost: %s cannot be read", pid, path.name)
+            values = []
         ended = MmapedDict(str(folder / f"{path.name.partition('_')[0]}_ended.db"))  # type: ignore[no-untyped-call]
-        for key, value, when, _ in MmapedDict.read_all_values_from_file(str(path)):  # type: ignore[no-untyped-call]
+        for key, value, when, _ in values:
             before, _ = ended.read_value(key)  # type: ignore[no-untyped-call]
             ended.write_value(key, before + value, when)  # type: ignore[no-untyped-call]
         ended.close()  # type: ignore[no-untyped-call]

@@ -32,7 +32,11 @@ def supervise(config: Config, listener: socket.socket) -> int:
     multiprocess.Process = Worker  # type: ignore[assignment,misc]
     logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # which worker ended, and when
     workers = Workers(config, [listener])
-    workers.run()
+    try:
+        workers.run()
+    except BaseException:  # at its end Python waits for the workers, so they are told to end too
+        workers.terminate_all()
+        raise
     return workers.code()
 
 

@@ -87,6 +87,18 @@ def test_counts_of_ended_workers_stay_and_their_files_do_not_add_up(home: Path) 
     assert "hardmax_model_info{" not in told  # a gauge of the living
 
 
+def test_numbers_that_a_killed_worker_left_half_written_are_dropped(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with shared_metrics():
+        folder = Path(os.environ[MULTIPROCESS_DIR])
+        for name, content in (("counter_7.db", b""), ("histogram_7.db", b"\xff\0\0\0\0\0\0\0\xff\xff\0\0")):
+            (folder / name).write_bytes(content)
+        forget_process(7)
+        assert not list(folder.glob("*_7.db"))
+    assert caplog.text.count("the last numbers of worker 7 are lost") == 2
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_service_keeps_its_metrics_apart_in_the_folder_it_is_given(
     workers: int, home: Path, tmp_path: Path

@@ -105,3 +105,23 @@ def test_workers_end_when_their_supervisor_is_killed(models: Path) -> None:
         family = server.workers
         server.process.kill()
         eventually(lambda: not any(each.is_running() for each in family))
+
+
+def test_workers_end_when_their_supervisor_fails(models: Path, tmp_path: Path) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(
+        "import runpy, sys\n"
+        "from service.serving import workers\n"
+        "def fail(pid): raise RuntimeError('a fault of the supervisor')\n"
+        "workers.forget_process = fail\n"
+        "sys.argv = ['hardmax', 'serve']\n"
+        "if __name__ == '__main__': runpy.run_module('service.cli.main', run_name='__main__')\n"
+    )
+    with serving(models, command=(str(script),), default_model="tiny", workers=2) as server:
+        with server.client() as client:
+            eventually(lambda: two_ready(server, client), 100)
+        family = server.workers
+        family[0].kill()
+        assert server.process.wait(60) != 0
+        eventually(lambda: not any(each.is_running() for each in family))
+    assert "a fault of the supervisor" in server.output
