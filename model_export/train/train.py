@@ -200,15 +200,18 @@ def calibrated(sets: Mapping[str, Texts], answers: Mapping[str, NDArray[np.float
 def even_band(
     sets: Mapping[str, Texts], answers: Mapping[str, NDArray[np.float64]], s: NDArray[np.float32]
 ) -> float:
-    """Half the band around one half that is called even: where the tweets' three labels are told best."""
-    texts = sets["tweets"]
-    p = sigmoid(s[np.minimum(texts.lengths, len(s) - 1)] * answers["tweets"])
-    truth = np.round(texts.targets * 2).astype(int)
-    best = {}
-    for half in np.arange(0.02, 0.31, 0.01):
-        said = np.where(p > 0.5 + half, 2, np.where(p < 0.5 - half, 0, 1))
-        best[round(float(half), 2)] = balanced(said, truth)
-    return max(best, key=lambda half: best[half])
+    """Half the band around one half that is called even: where three labels are told best, over the sets
+    that have them."""
+    best: dict[float, list[float]] = {}
+    for name, texts in sets.items():
+        truth = np.round(texts.targets * 2).astype(int)
+        if set(truth.tolist()) != {0, 1, 2}:
+            continue
+        p = sigmoid(s[np.minimum(texts.lengths, len(s) - 1)] * answers[name])
+        for half in np.arange(0.02, 0.31, 0.01).round(2).tolist():
+            said = np.where(p > 0.5 + half, 2, np.where(p < 0.5 - half, 0, 1))
+            best.setdefault(half, []).append(balanced(said, truth))
+    return max(best, key=lambda half: sum(best[half]))
 
 
 def figures(
