@@ -38,6 +38,7 @@ from service.lifecycle import Service
 from service.settings import Settings
 
 SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
+HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?").fullmatch
 SECURITY = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 CLOSE = (b"connection", b"close")
 WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
@@ -370,8 +371,10 @@ class Hosts:
         await self.app(scope, receive, send)
 
     def _is_ours(self, host: bytes, scope: Scope) -> bool:
-        name = host.decode("latin-1").lower()
-        name = name.partition("]")[0].lstrip("[") if name.startswith("[") else name.partition(":")[0]
+        given = HOST(host.decode("latin-1").lower())
+        if given is None:
+            return False
+        name = given["address"] or given["name"]
         server = scope.get("server") or ("", 0)
         return name in self._names or name == server[0] or name.endswith(".localhost")
 
