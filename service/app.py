@@ -16,19 +16,11 @@ from service import __version__
 from service.engine.registry import settle_default
 from service.errors import HardmaxError
 from service.http import problems
+from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
+from service.http.deadline import Deadline, Patrol
 from service.http.express import Express
-from service.http.middleware import (
-    Admission,
-    Deadline,
-    Failures,
-    Hosts,
-    Identity,
-    Observation,
-    Origins,
-    Patrol,
-    SecurityHeaders,
-)
+from service.http.middleware import Failures, Hosts, Identity, Observation, Origins, SecurityHeaders
 from service.http.routes import (
     classify,
     control,
