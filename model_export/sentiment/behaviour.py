@@ -15,6 +15,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from model_export.sentiment.scores import three_labels
+
 THINGS = ("kettle", "hotel", "bus ride", "phone", "soup", "course", "app", "jacket", "office", "concert")
 GOOD = ("excellent", "lovely", "reliable", "delightful", "comfortable", "impressive", "pleasant", "brilliant")
 BAD = ("awful", "dreadful", "useless", "uncomfortable", "disappointing", "horrible", "unpleasant", "annoying")
@@ -137,8 +139,7 @@ def failures(say: Say, even: float) -> dict[str, float]:
             p = flat[at : at + len(group)]
             at += len(group)
             if case.low is None and case.high is None:
-                label = np.where(p > 0.5 + even, 1, np.where(p < 0.5 - even, -1, 0))
-                failed += len(set(label.tolist())) > 1
+                failed += len(set(three_labels(p, even).tolist())) > 1
             else:
                 failed += bool(
                     (p < (case.low or 0.0)).any() or (p > (1.0 if case.high is None else case.high)).any()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from model_export.sentiment import behaviour
 from model_export.sentiment.model import HardmaxTransformer, Weights
 from model_export.sentiment.reasons import alone, reasons
-from model_export.sentiment.scores import balanced, score, sigmoid
+from model_export.sentiment.scores import balanced, score, sigmoid, three_labels
 from model_export.train import corpora, lexicon
 from model_export.train.fit import logits
 from model_export.train.material import Texts
@@ -58,10 +58,11 @@ def evaluate(run: Trained, sets: Mapping[str, Texts], twin: Trained | None = Non
     """All figures of a run; `sets` hold texts with targets 0, 0.5, 1."""
     found: dict[str, Any] = {"sets": {}}
     for name, texts in sets.items():
-        some = texts.take(np.flatnonzero(texts.targets != 0.5))
+        some = texts.sided()
         found["sets"][name] = _quality(run, twin, some)
         if len(some) < len(texts):
-            found["sets"][name]["three_way_balanced_accuracy"] = _three_way(run, texts)
+            said = three_labels(sigmoid(run.logits(texts)), float(run.card["even"]))
+            found["sets"][name]["three_way_balanced_accuracy"] = balanced(said, texts.targets)
     found["calibration"] = _by_length(run, sets)
     found["behaviour"] = behaviour.failures(run.say, float(run.card["even"]))
     found["behaviour_mean"] = float(np.mean(list(found["behaviour"].values())))
@@ -87,16 +88,9 @@ def _quality(run: Trained, twin: Trained | None, texts: Texts) -> dict[str, floa
     return found
 
 
-def _three_way(run: Trained, texts: Texts) -> float:
-    """Negative, neither, positive."""
-    p, even = sigmoid(run.logits(texts)), float(run.card["even"])
-    said = np.where(p > 0.5 + even, 1.0, np.where(p < 0.5 - even, 0.0, 0.5))
-    return balanced(said, texts.targets)
-
-
 def _by_length(run: Trained, sets: Mapping[str, Texts]) -> dict[str, float]:
     """The calibration error of short and of long texts, all sets together."""
-    whole = [texts.take(np.flatnonzero(texts.targets != 0.5)) for texts in sets.values()]
+    whole = [texts.sided() for texts in sets.values()]
     answers = np.concatenate([run.logits(texts) for texts in whole])
     truth = np.concatenate([texts.targets > 0.5 for texts in whole])
     short = np.concatenate([texts.lengths for texts in whole]) < SHORT

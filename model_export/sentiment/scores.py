@@ -53,6 +53,12 @@ def balanced(said: ArrayLike, truth: ArrayLike) -> float:
     return float(np.mean([(answer[y == label] == label).mean() for label in np.unique(y)]))
 
 
+def three_labels(p: ArrayLike, even: float) -> NDArray[np.float64]:
+    """1 positive, 0 negative, 0.5 neither: within `even` of one half."""
+    q = np.asarray(p)
+    return np.where(q > 0.5 + even, 1.0, np.where(q < 0.5 - even, 0.0, 0.5))
+
+
 def temperature(logit: ArrayLike, truth: ArrayLike) -> float:
     """The factor on the logits that makes the log-loss least (Guo et al. 2017); answers stay as they are.
 

@@ -59,6 +59,10 @@ class Texts:
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         return Texts(self.ids[np.repeat(self.starts[rows], lengths) + within], starts, self.targets[rows])
 
+    def sided(self) -> Texts:
+        """Those that are positive or negative."""
+        return self.take(np.flatnonzero(self.targets != 0.5))
+
     def __add__(self, other: Texts) -> Texts:
         return Texts(
             np.concatenate([self.ids, other.ids]),

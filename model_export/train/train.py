@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from model_export.sentiment.model import HardmaxTransformer, Shape, Weights, clause_of
 from model_export.sentiment.reasons import alone
-from model_export.sentiment.scores import balanced, calibrate, score, sigmoid
+from model_export.sentiment.scores import balanced, calibrate, score, sigmoid, three_labels
 from model_export.train import recipes
 from model_export.train.augment import RULES
 from model_export.train.fit import Optimisation, blur_of, fit, logits
@@ -121,16 +121,7 @@ def _fitted(
 
     checkpoint = out.with_suffix(".checkpoint")
     blur = blur_of(prepared.lists.words)
-    fit(
-        model,
-        whole,
-        epochs,
-        how,
-        blur,
-        measure=measure,
-        checkpoint=checkpoint,
-        say=say,
-    )
+    fit(model, whole, epochs, how, blur, measure=measure, checkpoint=checkpoint, say=say)
     say(f"averaged {measure(model)}")
     torch.save(model.state_dict(), done)
     checkpoint.unlink()
@@ -176,14 +167,12 @@ def _taught(prepared: Prepared, teacher: HardmaxTransformer, recipe: Recipe) -> 
 # ---- what is chosen, what is measured
 
 
-def accuracies(
-    model: HardmaxTransformer, sets: Mapping[str, Texts], layers: int | None = None
-) -> dict[str, float]:
+def accuracies(model: HardmaxTransformer, sets: Mapping[str, Texts]) -> dict[str, float]:
     """Balanced accuracy of each data set, texts of no label left out."""
     found = {}
     for name, texts in sets.items():
-        some = texts.take(np.flatnonzero(texts.targets != 0.5))
-        found[name] = balanced(logits(model, some, layers)[:, 0] > 0, some.targets > 0.5)
+        some = texts.sided()
+        found[name] = balanced(logits(model, some)[:, 0] > 0, some.targets > 0.5)
     return found
 
 
@@ -204,30 +193,25 @@ def even_band(
     that have them."""
     best: dict[float, list[float]] = {}
     for name, texts in sets.items():
-        truth = np.round(texts.targets * 2).astype(int)
-        if set(truth.tolist()) != {0, 1, 2}:
+        if set(texts.targets.tolist()) != {0.0, 0.5, 1.0}:
             continue
         p = sigmoid(s[np.minimum(texts.lengths, len(s) - 1)] * answers[name])
         for half in np.arange(0.02, 0.31, 0.01).round(2).tolist():
-            said = np.where(p > 0.5 + half, 2, np.where(p < 0.5 - half, 0, 1))
-            best.setdefault(half, []).append(balanced(said, truth))
+            best.setdefault(half, []).append(balanced(three_labels(p, half), texts.targets))
     return max(best, key=lambda half: sum(best[half]))
 
 
-def figures(
-    calibration: NDArray[np.float32], model: HardmaxTransformer, prepared: Prepared
-) -> dict[str, Any]:
+def figures(s: NDArray[np.float32], model: HardmaxTransformer, prepared: Prepared) -> dict[str, Any]:
     """Measured on `report`, once."""
     found: dict[str, Any] = {}
     for name, texts in prepared.held["report"].items():
-        some = texts.take(np.flatnonzero(texts.targets != 0.5))
-        answers = logits(model, some)[:, 0] * calibration[np.minimum(some.lengths, len(calibration) - 1)]
+        some = texts.sided()
+        answers = logits(model, some)[:, 0] * s[np.minimum(some.lengths, len(s) - 1)]
         truth = some.targets > 0.5
-        without = balanced(logits(model, some, 0)[:, 0] > 0, truth)
         found[name] = {
             **score(answers, truth).as_dict(),
             "balanced_accuracy": balanced(answers > 0, truth),
-            "without_layers": without,
+            "without_layers": balanced(logits(model, some, 0)[:, 0] > 0, truth),
         }
     return found
 
