@@ -33,7 +33,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
-    from service.serving.server import serve
+    from service.serving.start import serve
 
     flags = {name: value for name, value in vars(arguments).items() if name in Settings.model_fields}
     return serve(load_settings(**flags))

@@ -1,4 +1,4 @@
-"""Serving: one process, or several that share a socket; its signals and exit codes.
+"""One server process: its signals, its drain and its exit codes.
 
 How it stops, on SIGTERM or SIGINT:
 
@@ -35,12 +35,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from service import __version__
-from service.app import create_app
-from service.engine.registry import settle_default
 from service.errors import BundleError, ConfigurationError, HardmaxError
 from service.lifecycle import Service
 from service.observe.logs import configure
-from service.observe.metrics import MULTIPROCESS_DIR, shared_metrics
 from service.serving.connection import Connection, State
 from service.settings import Settings
 
@@ -53,10 +50,8 @@ TURN_S = 0.01
 LAST_WORDS_S = 0.5
 KILL_AFTER_S = 5.0
 HUNG_S = 30
-START_S = 300  # a start takes ten seconds on a busy machine, and minutes on a tenth of a CPU
 # Longer than the proxies before us keep theirs: they close first, so no request meets a closing connection.
 KEEP_ALIVE_S = 75
-BACKLOG = 2048
 # subtle: libuv accepts one connection a turn of the loop and listening descriptor, so a burst of callers at
 # a busy server would wait for as many turns as they are. These descriptors of the one socket let in as many.
 ACCEPTS = 16
@@ -64,24 +59,6 @@ DESCRIPTORS = 16_384  # of a process, where the system allows it: a connection n
 RESERVED = 100  # for listeners, models, logs
 FAILED = 1
 MISCONFIGURED = 2
-
-
-def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
-    """Serve until a signal says stop. Exit codes: 0 after a signal, 1 inference died, 2 bad settings."""
-    settings = settle_default(settings)  # once: all workers have the same
-    begin(settings)
-    config = Config(settings, make_app)
-    several = settings.workers > 1
-    try:
-        listener = listen(settings)
-        with shared_metrics() if several or MULTIPROCESS_DIR in os.environ else contextlib.nullcontext():
-            if several:
-                from service.serving.workers import supervise
-
-                return supervise(config, listener)
-            return Server(config).work(listener)
-    except ConfigurationError as failure:
-        return misconfigured(failure)
 
 
 def begin(settings: Settings) -> None:
@@ -98,23 +75,6 @@ def misconfigured(failure: HardmaxError) -> int:
     logging.shutdown()
     print(f"hardmax: {failure.message}", file=sys.stderr)  # noqa: T201
     return MISCONFIGURED
-
-
-def listen(settings: Settings) -> socket.socket:
-    """The socket that all workers share."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except (OSError, OverflowError) as failure:
-        listener.close()
-        where = f"{settings.host}:{settings.port}"
-        raise ConfigurationError(f"cannot listen on {where}: {failure}", param="PORT") from None
-    listener.listen(BACKLOG)
-    listener.setblocking(False)
-    listener.set_inheritable(True)
-    return listener
 
 
 def descriptors(listener: socket.socket) -> list[socket.socket]:
@@ -168,7 +128,7 @@ class Server(uvicorn.Server):
         self._errands: set[asyncio.Task[None]] = set()
 
     def work(self, listener: socket.socket) -> int:
-        """Serve on a socket that listens already, until a signal or a failure; exit codes as of `serve`."""
+        """Serve on a socket that listens already; exit codes as of `start.serve`."""
         self._listener = listener
         try:
             with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:

@@ -1,9 +1,8 @@
 """Several server processes on one socket, kept by uvicorn's own supervisor.
 
-A worker that ends is replaced; so is one that hangs: its event loop has to answer within `HUNG_S`
-(`START_S` while it starts). SIGHUP
-makes every worker read keys and models again, SIGUSR2 replaces the workers one after the other, SIGTTIN and
-SIGTTOU add and remove one.
+A worker that ends is replaced; so is one that hangs: its event loop has to answer within `HUNG_S` (`START_S`
+while it starts). SIGHUP makes every worker read keys and models again, SIGUSR2 replaces the workers one after
+the other, SIGTTIN and SIGTTOU add and remove one.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ from uvicorn.supervisors import multiprocess
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from service.observe.metrics import forget_process
-from service.serving.server import FAILED, HUNG_S, KILL_AFTER_S, MISCONFIGURED, START_S, Config, Server, begin
+from service.serving.server import FAILED, HUNG_S, KILL_AFTER_S, MISCONFIGURED, Config, Server, begin
+
+START_S = 300  # a start takes ten seconds on a busy machine, and minutes on a tenth of a CPU
 
 
 def supervise(config: Config, listener: socket.socket) -> int:

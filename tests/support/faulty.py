@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from service.app import create_app
 from service.engine.registry import Loader
 from service.engine.runtime import Runtime
-from service.serving.server import serve
+from service.serving.start import serve
 from service.settings import Settings, load_settings
 
 

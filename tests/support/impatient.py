@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from service.serving import connection
-from service.serving.server import serve
+from service.serving.start import serve
 from service.settings import load_settings
 
 FASTER = 10

@@ -421,7 +421,7 @@ def test_server_is_ready_soon_and_small(models: Path) -> None:
 
 def test_service_never_loads_torch_or_its_offline_side() -> None:
     code = (
-        "import sys, service.serving.server, service.app\n"
+        "import sys, service.serving.start, service.app\n"
         "from service.settings import Settings\n"
         "service.app.create_app(Settings()).openapi()\n"
         "print([name for name in ('torch', 'model_export', 'onnx', 'scipy', 'matplotlib')"

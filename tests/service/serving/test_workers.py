@@ -16,7 +16,8 @@ from bundles import write_sentiment
 from server import Server, eventually, serving
 
 from service.app import create_app
-from service.serving.server import Config, descriptors, listen
+from service.serving.server import Config, descriptors
+from service.serving.start import listen
 from service.serving.workers import Worker
 from service.settings import Settings
 
