@@ -28,7 +28,8 @@ from benchmarks.record import Record
 from model_export.train.corpora import Row, read_reviews
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
-from service.texts.sentiment import Explain, Sentiment
+from service.schemas.texts import Explain
+from service.texts.sentiment import Sentiment
 
 Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
 AT_ONCE = 64

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from hardmax import Local
-from service.schemas import DynamicsResult
+from service.schemas.clouds import DynamicsResult
 
 NX, NY, DIAMETER = 220, 64, 12
 SPEED, REYNOLDS = 0.1, 120.0

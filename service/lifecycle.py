@@ -30,7 +30,7 @@ from service.texts.runs import is_brief, run_texts
 
 if TYPE_CHECKING:
     from service.engine.runtime import Runtime
-    from service.texts.sentiment import Explain
+    from service.schemas.texts import Explain
 
 log = logging.getLogger(__name__)
 Loaders = Callable[["Runtime", Settings], Mapping[str, Loader]]

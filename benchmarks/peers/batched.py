@@ -19,7 +19,7 @@ from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
 from service.http.routes.classify import answer_of, raise_first
 from service.lifecycle import domain_loaders
-from service.schemas import ClassifyRequest
+from service.schemas.texts import ClassifyRequest
 from service.settings import BUNDLED_MODELS, Settings
 from service.texts.runs import How, is_brief, run_texts, size_of
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from benchmarks.peers.sentiment import Classifier
-from service.schemas import Classification
+from service.schemas.texts import Classification
 
 
 class Question(BaseModel):

@@ -9,7 +9,7 @@ from service.cli.progress import Progress
 from service.cli.readers import read_cloud
 from service.cli.tables import describe_control, describe_dynamics
 from service.errors import InvalidInput
-from service.schemas import Include
+from service.schemas.clouds import Include
 
 NOT_FOUND = 1
 DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]

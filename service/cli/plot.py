@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import service
 from service.cli.tables import counted
 from service.errors import InvalidInput, NotFound
-from service.schemas import DynamicsResult
+from service.schemas.clouds import DynamicsResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

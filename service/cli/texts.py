@@ -26,7 +26,7 @@ from service.cli.rows import (
 from service.cli.tables import describe_classification, describe_refusal
 from service.client.rows import COLUMNS, Answering, to_row
 from service.errors import HardmaxError, InvalidInput
-from service.schemas import Classification
+from service.schemas.texts import Classification
 
 Result = Classification | HardmaxError
 

@@ -9,7 +9,8 @@ from uuid import uuid4
 from pydantic import PrivateAttr
 
 from service.client import display
-from service.schemas import Classification, ClassifyResponse, DynamicsResponse, Include, Stop, Usage
+from service.schemas.clouds import DynamicsResponse, Include, Stop
+from service.schemas.texts import Classification, ClassifyResponse, Usage
 
 
 class DynamicsOptions(TypedDict, total=False):

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.schemas import Classification, DynamicsResult, Leader, Word
+from service.schemas.clouds import DynamicsResult
+from service.schemas.texts import Classification, Leader, Word
 
 Floats = NDArray[np.float64]
 

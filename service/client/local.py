@@ -23,13 +23,10 @@ from service.errors import InputError, InvalidInput, NotFound
 from service.http.documents import Records
 from service.http.routes.control import answer as control_answer
 from service.http.routes.dynamics import answer as dynamics_answer
-from service.schemas import (
-    Classification,
-    ControlResponse,
-    Explain,
-    ModelCard,
-    SequenceLabel,
-)
+from service.schemas.clouds import ControlResponse
+from service.schemas.operations import ModelCard
+from service.schemas.sequences import SequenceLabel
+from service.schemas.texts import Classification, Explain
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
 from service.texts.reader import Tokens

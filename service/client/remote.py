@@ -31,16 +31,10 @@ import numpy as np
 
 from service.client.answers import Answers, CloudRun, DynamicsOptions
 from service.errors import HardmaxError
-from service.schemas import (
-    ClassifyResponse,
-    ControlResponse,
-    Explain,
-    Info,
-    ModelCard,
-    ModelList,
-    SequenceLabel,
-    SequencesResponse,
-)
+from service.schemas.clouds import ControlResponse
+from service.schemas.operations import Info, ModelCard, ModelList
+from service.schemas.sequences import SequenceLabel, SequencesResponse
+from service.schemas.texts import ClassifyResponse, Explain
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from service.client.answers import Answers
 from service.errors import HardmaxError, InvalidInput, TooLarge
-from service.schemas import Classification, Explain
+from service.schemas.texts import Classification, Explain
 
 BATCH = 256
 # The columns that an answer has in a table, and what is in them.

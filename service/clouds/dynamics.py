@@ -22,6 +22,7 @@ from service.clouds.trajectory import Recorder, Trajectory, check_trajectory
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput, TooLarge
+from service.schemas.clouds import Stop
 
 CHUNK_S = 0.1  # a run stops so often to see whether it should go on
 OUTPUTS = {"best_out", "runs", "scores"}
@@ -34,7 +35,7 @@ class Parameters:
     alpha: float = 1.0
     A: Floats | None = None
     max_layers: int = 1000
-    stop: Literal["certified", "converged", "never"] = "certified"
+    stop: Stop = "certified"
     tolerance: float = 1e-9
     tie_tolerance: float = 0.0
     include: frozenset[str] = frozenset({"assignment"})

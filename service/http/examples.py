@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.schemas import ErrorResponse
+from service.schemas.wire import ErrorResponse
 
 JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}

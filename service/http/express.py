@@ -18,7 +18,7 @@ from service.errors import HardmaxError
 from service.http.auth import check_key
 from service.http.routes import classify
 from service.lifecycle import Service
-from service.schemas import ClassifyRequest
+from service.schemas.texts import ClassifyRequest
 from service.texts.runs import is_brief, size_of
 
 LONGEST_BODY = 4096  # bytes

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from service.errors import TooLarge
 
 if TYPE_CHECKING:
-    from service.texts.sentiment import Explain, Sentiment, Spans
+    from service.schemas.texts import Explain, Spans
+    from service.texts.sentiment import Sentiment
 
 CHARS_PER_TOKEN = 4  # a word has five characters and a blank, and marks are tokens too
 BRIEF_TEXT = 128  # tokens

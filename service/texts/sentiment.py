@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import orjson
@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput, TooLarge
+from service.schemas.texts import Explain, Spans
 from service.texts.explanation import UNITS, Cloud, Explanation, Ints, values_of
 from service.texts.reader import ENDINGS, MARKS, MOST, PAD, SPECIAL, UNKNOWN, Lists, Reader, Tokens
 
-Explain = Literal["none", "leaders", "full"]
-Spans = Literal["codepoints", "utf16"]
 Array = NDArray[Any]
 
 PLACES = {"cpu": 2560, "cuda": 1 << 16}  # of one inference: half as many or twice as many take longer

@@ -30,7 +30,8 @@ from service.http.bytes_route import JSON, NPY, body_type
 from service.http.documents import write_document
 from service.http.large_json import WHOLE, read_large
 from service.http.problems import parse
-from service.schemas import ClassifyRequest, ControlWish, DynamicsParameters
+from service.schemas.clouds import ControlWish, DynamicsParameters
+from service.schemas.texts import ClassifyRequest
 from service.settings import BUNDLED_MODELS
 from service.texts.sentiment import Sentiment
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded

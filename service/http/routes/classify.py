@@ -18,7 +18,7 @@ from service.http.bytes_route import BytesRoute, reply, reply_parts
 from service.http.dependencies import HoldingOf, ServiceOf, by_name
 from service.http.large_json import PIECE, WHOLE
 from service.lifecycle import Service
-from service.schemas import ClassifyRequest, ClassifyResponse
+from service.schemas.texts import ClassifyRequest, ClassifyResponse
 from service.settings import Settings
 from service.texts.runs import How, bytes_of, size_of
 

@@ -18,7 +18,7 @@ from service.http.documents import keep, write_document
 from service.http.problems import validate
 from service.http.routes import dynamics
 from service.lifecycle import Service
-from service.schemas import ControlRequest, ControlResponse, ControlWish
+from service.schemas.clouds import ControlRequest, ControlResponse, ControlWish
 
 if TYPE_CHECKING:
     from service.clouds.control import Control

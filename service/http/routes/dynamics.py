@@ -35,7 +35,7 @@ from service.http.documents import Records, keep, write_document
 from service.http.large_json import parse_json
 from service.http.problems import input_error, status_of, validate
 from service.lifecycle import Service
-from service.schemas import DynamicsParameters, DynamicsRequest, DynamicsResponse
+from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResponse
 
 if TYPE_CHECKING:
     from service.clouds.dynamics import Dynamics, Parameters, Result, Run

@@ -20,7 +20,7 @@ from service.http.bytes_route import BytesRoute, reply
 from service.http.dependencies import ServiceOf, by_name
 from service.http.routes.classify import check_long_texts, run
 from service.lifecycle import Service
-from service.schemas import EndpointRequest, LabelScore, PredictRequest
+from service.schemas.endpoints import EndpointRequest, LabelScore, PredictRequest
 from service.texts.runs import How
 
 Answer = dict[str, Any]

@@ -25,7 +25,7 @@ from service.http.dependencies import ServiceOf, by_name
 from service.http.routes.classify import check_long_texts, run
 from service.http.texts import TextReader
 from service.lifecycle import Service
-from service.schemas import (
+from service.schemas.open_inference import (
     InferRequest,
     InferResponse,
     ModelMetadata,

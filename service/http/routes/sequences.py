@@ -17,7 +17,7 @@ from service.http.dependencies import HoldingOf, RequestId, ServiceOf, by_name
 from service.http.documents import keep
 from service.http.problems import validate
 from service.lifecycle import Service
-from service.schemas import SequencesEnvelope, SequencesRequest, SequencesResponse
+from service.schemas.sequences import SequencesEnvelope, SequencesRequest, SequencesResponse
 
 if TYPE_CHECKING:
     from service.sequences.classifier import Sequences

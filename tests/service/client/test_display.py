@@ -15,7 +15,7 @@ from paths import ROOT
 from service.client import display
 from service.client.answers import Answer, Answers, CloudRun
 from service.client.local import Local
-from service.schemas import Classification, ClassifyResponse
+from service.schemas.texts import Classification, ClassifyResponse
 
 TEXT = "A <b>superb</b> film & 😀 a dull end"
 

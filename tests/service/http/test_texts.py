@@ -20,7 +20,8 @@ from service.http.large_json import PIECE, WHOLE
 from service.http.problems import parse
 from service.http.routes.classify import write_blocks
 from service.http.texts import TextReader
-from service.schemas import ClassifyRequest, InferRequest
+from service.schemas.open_inference import InferRequest
+from service.schemas.texts import ClassifyRequest
 from service.settings import BUNDLED_MODELS, Settings
 
 PROMISED_S = 0.05
