@@ -11,6 +11,8 @@ import pytest
 from benchmarks.load import ask, drive, is_complete, post, unchunk
 from benchmarks.reviews import reviews
 
+pytestmark = pytest.mark.alone
+
 
 class EchoServer:
     """Answers every POST with its own body; `bad` bodies get a 429, `close` ends the connection instead."""

@@ -16,6 +16,8 @@ from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import Mix, prepare
 from tests.soak.watch import Watch
 
+pytestmark = pytest.mark.alone
+
 CALLERS = 1000
 KINDS = {
     "short text", "long text", "whole explanation", "batch of texts", "tensor of texts", "cloud", "sequences",

@@ -17,6 +17,8 @@ from server import PATIENCE_S, eventually, serving
 from service.app import create_app
 from service.settings import Settings
 
+pytestmark = pytest.mark.alone
+
 FAULTY = (faulty.__file__,)
 NOT_READY = (503, "not_ready")
 

@@ -24,6 +24,8 @@ from server import Server, serving
 from stalls import LONGEST_S, stall_of
 from wire import connect, read_answer, whole
 
+pytestmark = pytest.mark.alone
+
 ROUNDS = 4
 N = 200_000
 ANGLES = np.linspace(0, 2 * np.pi, N // 10, endpoint=False)

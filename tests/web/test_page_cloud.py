@@ -166,6 +166,7 @@ def test_ties_are_marked(visit: Visit) -> None:
     assert page.locator("#clusters .tie").count() >= 2
 
 
+@pytest.mark.alone
 def test_step_size_and_matrix_change_the_outcome_and_the_link(visit: Visit) -> None:
     page = settle(visit("#cloud?preset=random"))
     before = page.locator("#clusters").inner_text()
@@ -302,6 +303,7 @@ def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
     assert 9 < paths < 150
 
 
+@pytest.mark.alone
 def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(visit: Visit) -> None:
     page = settle(visit("#cloud?points=1,1;-1,-1;0.3,0.3", **STILL))
     x, y = at(page, 0)
@@ -328,6 +330,7 @@ def test_picture_of_the_cloud_is_saved(visit: Visit) -> None:
     assert download.value.suggested_filename == "cloud.svg"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("width", [1440, 390])
 def test_cloud_plays_once_by_itself_and_stops_at_its_end(visit: Visit, width: int) -> None:
     page = settle(visit(EMERGING, width=width))
@@ -345,6 +348,7 @@ def products(cloud: list[list[float]], i: int) -> list[tuple[float, int]]:
     return sorted(((float(np.dot(cloud[i], z)), j) for j, z in enumerate(cloud)), reverse=True)
 
 
+@pytest.mark.alone
 def test_point_that_is_pointed_at_says_what_it_compared(visit: Visit) -> None:
     page = settle(visit("#cloud?preset=triangle", **STILL))
     page.locator("#cloud").scroll_into_view_if_needed()

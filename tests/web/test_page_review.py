@@ -451,6 +451,7 @@ def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
     assert all(ahead > 0 > behind for ahead, behind, _ in places)
 
 
+@pytest.mark.alone
 def test_plane_is_warm_left_and_cold_right(visit: Visit) -> None:
     page = settle(visit(f"#review?text={TEXT}", before=clustered, reduced_motion="reduce"))
     page.wait_for_timeout(200)
@@ -471,6 +472,7 @@ def test_plane_is_warm_left_and_cold_right(visit: Visit) -> None:
     assert shares[1] < -0.5
 
 
+@pytest.mark.alone
 def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None:
     """Also after the card has been drawn, which draws the same plane in another size."""
     page = settle(visit(f"#review?text={TEXT}", before=clustered))
@@ -497,6 +499,7 @@ def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None
     expect(page.locator("#ink .word.chosen")).to_have_text(["is", "lovely"])
 
 
+@pytest.mark.alone
 def test_words_move_on_the_plane_as_the_slider_does(visit: Visit) -> None:
     page = settle(visit("#review?text=A+superb+film+and+a+great+cast"))
     canvas = page.locator("#words")
@@ -511,6 +514,7 @@ def test_words_move_on_the_plane_as_the_slider_does(visit: Visit) -> None:
     expect(slider).to_have_attribute("aria-valuetext", re.compile(r"layer 0 of \d"))
 
 
+@pytest.mark.alone
 def test_play_runs_through_the_layers(visit: Visit) -> None:
     page = settle(visit("#review"))
     slider = page.get_by_role("slider", name="Layer of the words")

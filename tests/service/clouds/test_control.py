@@ -17,7 +17,7 @@ from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 
 @pytest.fixture(scope="module")
 def dynamics():
-    return Dynamics.load(read_bundle(MODELS / "dynamics"), Runtime("cpu"))
+    return Dynamics.load(read_bundle(MODELS / "dynamics"), Runtime("cpu", 1))
 
 
 @pytest.fixture
@@ -304,6 +304,7 @@ def test_control_shows_no_run_that_does_not_confirm_the_proof():
     assert "cannot follow" in found.note
 
 
+@pytest.mark.alone
 def test_control_works_in_short_steps(steps):
     """300 points in 48 dimensions were one piece of work of half a minute."""
     rng = np.random.default_rng(4)

@@ -13,6 +13,8 @@ import pytest
 from service.engine.lane import BRIEF_TURNS, STEP_S, Lane
 from service.errors import Overloaded
 
+pytestmark = pytest.mark.alone
+
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 20))

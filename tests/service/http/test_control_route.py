@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from server import Server, serving
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:

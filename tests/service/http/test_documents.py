@@ -47,6 +47,7 @@ def test_documents_with_arrays_in_them_are_written_whole() -> None:
     assert [row["leaders"] for row in records.tolist()] == [row["leaders"] for row in rows]
 
 
+@pytest.mark.alone
 def test_long_documents_are_written_in_short_steps() -> None:
     count = 200_000
     places = np.random.default_rng(3).normal(size=(count, 2))

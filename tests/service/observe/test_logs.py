@@ -19,6 +19,8 @@ from wire import connect, whole
 
 from service.observe.logs import AccessLog, Writer
 
+pytestmark = pytest.mark.alone
+
 GRACE_S = 2
 
 

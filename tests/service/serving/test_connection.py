@@ -21,6 +21,8 @@ from bundles import write_sentiment
 from server import Server, eventually, serving
 from wire import announce, connect, find_fault, read_answer, whole
 
+pytestmark = pytest.mark.alone
+
 QUESTION = b'{"input": "superb"}'
 GET = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 

@@ -26,6 +26,8 @@ from paths import MODELS
 from server import PATIENCE_S, Server, eventually, serving
 from wire import NPY, announce, connect, whole
 
+pytestmark = pytest.mark.alone
+
 DYNAMICS = MODELS / "dynamics"
 
 

@@ -126,6 +126,7 @@ def least_seconds(make, text):
     return min(seconds() for _ in range(3))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "unit", ["a", " ", "<", "<a", "'", "a'", "&", "&a", "@", "1.", "é ", "http://", ":", "n't "]
 )
@@ -171,6 +172,7 @@ def ordinary_seconds():
     return seconds_of_200_000("The acting was better than I thought, though the end is not good. ")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("unit", HARD.values(), ids=HARD)
 def test_reader_reads_hard_texts_of_200_000_characters_about_as_fast_as_ordinary_ones(unit, ordinary_seconds):
     """They took 50 to 250 times as long. On a quiet machine they take a tenth of a second now."""
