@@ -25,12 +25,12 @@ def test_dynamics_equals_rational_arithmetic_on_hard_clouds(dynamics: Dynamics) 
     """The first of the clouds that `python -m tests.fuzz.clouds` draws by the hundred thousand."""
     seen: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    for number in range(1500):
+    for number in range(500):
         case = draw(np.random.default_rng([0, number]))
         kinds[case.kind] += 1
         seen[check(dynamics, case)] += 1
     assert set(kinds) == set(KINDS)
-    assert seen["certified"] > 1300
+    assert seen["certified"] > 430
     assert seen["converged"] > 0
 
 
