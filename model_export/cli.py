@@ -12,12 +12,12 @@ from service.errors import HardmaxError
 
 # command: (module, what it is for). Modules are imported when asked for: torch takes seconds to come.
 COMMANDS = {
-    "train": ("own", "train, measure and export a model of your own rows"),
+    "train": ("own", "train, measure and export a model from your own rows"),
     "verify": ("sentiment.verify", "compare torch, numpy and ONNX Runtime on many texts"),
     "evaluate": ("sentiment.evaluate", "measure a trained run on texts it has not seen"),
     "export": ("sentiment.export", "write trained weights as bundles"),
     "exact": ("exact.construct", "construct an exact classifier of sequences"),
-    "dynamics": ("dynamics.graph", "write the bundle of the dynamics"),
+    "dynamics": ("dynamics.graph", "write the bundle that /dynamics uses"),
     "download": ("train.download", "fetch the public IMDb archive"),
     "bundled": ("train.train", "train the bundled model from its data sets"),
 }

@@ -120,9 +120,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="rows of texts and labels: csv, tsv, jsonl, json, parquet")
     parser.add_argument("--name", help="name of the model (default: that of the file)")
     parser.add_argument("--out", type=Path, default=Path("models"), help="folder of models (default: models)")
-    parser.add_argument("--column", help="the column of texts (default: found by its name or its look)")
-    parser.add_argument("--label", help="the column of labels (default: found likewise)")
-    parser.add_argument("--as-is", action="store_true", help="stars and 0/1 stay labels of their own")
+    parser.add_argument("--column", help="the column of texts (default: found by its name or its content)")
+    parser.add_argument("--label", help="the column of labels (default: found in the same way)")
+    parser.add_argument(
+        "--as-is",
+        action="store_true",
+        help="keep stars and 0/1 as labels of their own",
+    )
     parser.add_argument("--description", help="what the model's card says of it")
     parser.add_argument("--seed", type=int, default=0)
 

@@ -41,16 +41,17 @@ class Settings(BaseModel):
         "or else the bundled one",
     )
     provider: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="where models run: cuda that cannot start is an error, auto falls back to the CPU"
+        "auto",
+        description="where models run; cuda: a GPU that cannot be used is an error; auto: then the CPU is used",
     )
     intra_op_threads: int = Field(
         default_factory=lambda: available_cpus(),
         ge=1,
-        description="threads of one inference; default: the CPUs this process may really use",
+        description="threads of one inference; default: the CPUs this process may use",
     )
 
     max_concurrent_requests: int = Field(
-        256, ge=1, description="requests being worked on at once; one more is answered 429"
+        256, ge=1, description="requests worked on at once; further ones get 429"
     )
     max_batch_tokens: int = Field(16384, ge=1, description="padded tokens that run together in one inference")
     max_client_batch_size: int = Field(1024, ge=1, description="texts or sequences in one request")
@@ -60,7 +61,7 @@ class Settings(BaseModel):
         256.0,
         gt=0,
         validate_default=True,
-        description="megabytes of all bodies and answers at once in a process; one more is answered 429",
+        description="megabytes of all bodies and answers at once in a process; what goes beyond gets 429",
     )
     max_points: int = Field(1_000_000, ge=1, description="points of one cloud")
     max_dimension: int = Field(256, ge=1, description="dimension of a cloud")
@@ -73,8 +74,12 @@ class Settings(BaseModel):
         30.0, ge=0, description="seconds accepted requests may take after SIGTERM"
     )
 
-    api_keys: str = Field("", repr=False, description="keys that may call, separated by commas; none: open")
-    api_keys_file: Path | None = Field(None, description="file with one key a line, read again on SIGHUP")
+    api_keys: str = Field(
+        "", repr=False, description="API keys, separated by commas; empty: no key is needed"
+    )
+    api_keys_file: Path | None = Field(
+        None, description="file with one API key per line, read again on SIGHUP"
+    )
     public_paths: str = Field(
         "/,/health,/ready,/metrics,/docs,/openapi.json,/v2/health/live,/v2/health/ready",
         description="paths that need no key, separated by commas",
@@ -82,7 +87,7 @@ class Settings(BaseModel):
     allowed_hosts: str = Field(
         "",
         description="host names this server answers to, separated by commas, or *; default: those of this "
-        "machine when HOST is one of them, otherwise any",
+        "machine if HOST is loopback, otherwise any",
     )
     cors_allow_origin: str = Field(
         "", description="origins browsers may call from, separated by commas, or *"
@@ -90,7 +95,9 @@ class Settings(BaseModel):
 
     otlp_endpoint: str = Field("", description="OpenTelemetry collector (OTLP over HTTP); empty: no traces")
     log_format: Literal["text", "json"] = Field("text", description="log lines for people or for machines")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest level that is logged"
+    )
 
     @field_validator("models_dir", "api_keys_file")
     @classmethod
@@ -112,7 +119,7 @@ class Settings(BaseModel):
     @classmethod
     def _must_hold_one(cls, total: float, given: ValidationInfo) -> float:
         if total < given.data.get("payload_limit_mb", 0):
-            raise ValueError("less than PAYLOAD_LIMIT_MB: not even one body would have room")
+            raise ValueError("must be at least PAYLOAD_LIMIT_MB, so that one body has room")
         return total
 
     @property

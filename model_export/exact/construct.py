@@ -30,12 +30,14 @@ TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of a target's error, relative 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = 'JSON lines {"sequence": [[..],..], "label": ..}, or "target": [..], or "targets": [[..],..]'
     parser.add_argument("--data", type=Path, required=True, help=data)
-    parser.add_argument("--out", type=Path, required=True, help="the bundle's folder, which names the model")
-    parser.add_argument("--positions", action="store_true", help="make the order of tokens count")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the bundle's folder: its name is the model's"
+    )
+    parser.add_argument("--positions", action="store_true", help="the order of the tokens counts")
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
-    parser.add_argument("--seed", type=int, default=0, help="of the directions tried for the tokens' codes")
-    parser.add_argument("--description", default="", help="for the card")
-    parser.add_argument("--licence", default="unknown", help="of the data, for the card")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the directions tried for the codes")
+    parser.add_argument("--description", default="", help="text for the card")
+    parser.add_argument("--licence", default="unknown", help="licence of the data, for the card")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -141,7 +141,7 @@ def count_leaders(run: Trained, reviews: Texts) -> dict[str, Any]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, help="folder that training wrote")
+    parser.add_argument("run", type=Path, help="the folder that training wrote")
     parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
     parser.add_argument("--twin", type=Path, help="the run of the recipe `twin`")
     parser.add_argument("--split", default="report", choices=corpora.SPLITS[1:])

@@ -16,28 +16,28 @@ DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]
 
 
 def add_commands(commands: Commands) -> None:
-    dynamics = commands.add_parser("dynamics", help="run a cloud of points to its limits")
+    dynamics = commands.add_parser("dynamics", help="find where the points of a cloud end, and which lead")
     _add_cloud(dynamics)
     dynamics.add_argument("--A", metavar="FILE", help="symmetric positive definite matrix; default: identity")
     dynamics.add_argument("--max-layers", type=int, help="default 1000")
     dynamics.add_argument("--stop", choices=["certified", "converged", "never"], help="default: certified")
-    dynamics.add_argument("--tolerance", type=float, help="of stop converged")
+    dynamics.add_argument("--tolerance", type=float, help="how near a point must come with --stop converged")
     dynamics.add_argument("--tie-tolerance", type=float, help="relative gap below which two points tie")
     dynamics.set_defaults(run=run_dynamics)
     control = commands.add_parser(
         "control",
         help="find a matrix A under which chosen points lead",
-        description="Exit code 0: a matrix is found. 1: there is none, or none could be found or refuted.",
+        description="Exit code 0: a matrix was found. 1: there is none, or neither was proved.",
     )
     _add_cloud(control)
-    control.add_argument("--leaders", required=True, help="indices of the points that shall lead: 3,5")
+    control.add_argument("--leaders", required=True, help="the points that shall lead, by their index: 3,5")
     control.set_defaults(run=run_control)
 
 
 def _add_cloud(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="points: csv, npy or json; - reads csv from a pipe")
     parser.add_argument("--alpha", type=float, default=1.0, help="step size, default 1")
-    parser.add_argument("--plot", metavar="FILE", help="draw how a plane cloud moves: png, svg, pdf")
+    parser.add_argument("--plot", metavar="FILE", help="draw how a cloud of the plane moves: png, svg, pdf")
     add_where(parser)
 
 

@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="hardmax", description="Transformers one can see through, served.")
+    purpose = "Classify texts and run clouds of points by hardmax transformers, with the reason."
+    parser = argparse.ArgumentParser(prog="hardmax", description=purpose)
     parser.add_argument("--version", action="version", version=f"hardmax {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for group in (serving, texts, clouds, sequences):

@@ -23,10 +23,10 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the API's own answer")
     parser.add_argument("--server", metavar="URL", help="ask this server instead of computing here")
     parser.add_argument(
-        "--models-dir", metavar="FOLDER", help=f"your own models; default: {PREFIX}MODELS_DIR"
+        "--models-dir", metavar="FOLDER", help=f"the folder of your own models; default: {PREFIX}MODELS_DIR"
     )
     parser.add_argument(
-        "--api-key", metavar="KEY", help=f"with --server; default: the first of {PREFIX}API_KEYS"
+        "--api-key", metavar="KEY", help=f"the key for --server; default: the first of {PREFIX}API_KEYS"
     )
 
 

@@ -14,13 +14,13 @@ from service.cli.tables import describe_sequences
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "sequences",
-        help="the labels of sequences of points, by an exact model",
-        description="A model is made by `hardmax-export exact` and lies in the models folder.",
+        help="tell the labels of sequences of points, by an exact model",
+        description="`hardmax-export exact` makes such a model; put it into the folder of models.",
     )
     parser.add_argument(
         "file",
         metavar="FILE",
-        help='a line a sequence: [[..], ..] or {"sequence": [[..], ..]}; - reads a pipe',
+        help='one sequence per line: [[..], ..] or {"sequence": [[..], ..]}; - reads a pipe',
     )
     parser.add_argument("--model", required=True, help="a model of kind sequences")
     add_where(parser)

@@ -14,7 +14,7 @@ from service.settings import PREFIX, Settings, load_settings
 
 def add_commands(commands: Commands) -> None:
     serve = commands.add_parser("serve", help="start the HTTP service")
-    serve.description = f"Every flag has an environment twin: --max-points is {PREFIX}MAX_POINTS."
+    serve.description = f"Every flag is also an environment variable: --max-points is {PREFIX}MAX_POINTS."
     for name, field in Settings.model_fields.items():
         default = "" if field.default in (PydanticUndefined, None, "") else f" (default {field.default})"
         serve.add_argument(
@@ -25,7 +25,7 @@ def add_commands(commands: Commands) -> None:
             help=f"{field.description}{default}".replace("%", "%%"),
         )
     serve.set_defaults(run=run_serve)
-    models = commands.add_parser("models", help="the models here, or of a server")
+    models = commands.add_parser("models", help="list the models, here or of a server")
     add_where(models)
     models.set_defaults(run=run_models)
     openapi = commands.add_parser("openapi", help="print the OpenAPI document")

@@ -32,29 +32,34 @@ Result = Classification | HardmaxError
 
 HELP = f"""\
   hardmax classify "A superb film."                                    one text or several
-  hardmax classify --file reviews.csv --column review --out out.csv    every row, its answer beside it
-  cat lines.txt | hardmax classify                                     a text a line
+  hardmax classify --file reviews.csv --column review --out out.csv    every row with its answer beside it
+  cat lines.txt | hardmax classify                                     one text per line
 
-Files are read by the end of their names ({", ".join(READ)}; any other is a text a line), and a column with a
-usual name (text, review, ..) is found. --out writes {", ".join(WRITTEN)}.
+The end of a file's name says what it is: {", ".join(READ)}; any other file has one text per line.
+A column with a usual name (text, review, ..) is found without --column. --out writes {", ".join(WRITTEN)}.
 """
 
 
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "classify",
-        help="the sentiment of texts, with its exact reason",
+        help="tell the sentiment of texts, with the exact reason",
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("texts", nargs="*", metavar="TEXT")
-    parser.add_argument("--file", help="rows of texts; - is standard input")
-    parser.add_argument("--column", help="the column of texts")
+    parser.add_argument("--file", help="a file with a text in every row; - is standard input")
+    parser.add_argument("--column", help="the column that holds the texts")
     parser.add_argument("--out", help="write every row with its answer to this file")
     parser.add_argument("--model", help="default: HARDMAX_DEFAULT_MODEL")
-    parser.add_argument("--explain", choices=["none", "leaders", "full"], default="leaders")
     parser.add_argument(
-        "--ray", nargs=2, metavar=("IN", "OUT"), help="parquet in, parquet out, on a Ray cluster"
+        "--explain",
+        choices=["none", "leaders", "full"],
+        default="leaders",
+        help="none: the label alone; leaders (default): its reason too; full: every word too",
+    )
+    parser.add_argument(
+        "--ray", nargs=2, metavar=("IN", "OUT"), help="classify a parquet file or folder on a Ray cluster"
     )
     add_where(parser)
     parser.set_defaults(run=classify)

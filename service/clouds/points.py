@@ -80,7 +80,7 @@ def check_points(points: Floats) -> Floats:
     if zero.any():
         place = f"points[{int(zero.argmax())}]"
         raise InvalidInput(
-            f"{place} is zero: it attends to everybody alike and has no limit of its own", param=place
+            f"{place} is zero: it scores all points alike, so it has no limit; leave it out", param=place
         )
     return points
 

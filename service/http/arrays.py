@@ -188,7 +188,7 @@ def read_npy(body: bytes, param: str, *, max_rows: int, max_columns: int) -> Arr
             (2, 0): np.lib.format.read_array_header_2_0,
         }.get(version)
         if read_header is None:
-            raise MalformedInput("the body is npy of a version we do not read")
+            raise MalformedInput("this version of the npy format is not supported: numpy.save writes 1.0")
         shape, fortran, dtype = read_header(stream)
     except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, TokenError):
         raise MalformedInput("the body is not an npy file") from None

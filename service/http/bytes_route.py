@@ -173,7 +173,7 @@ def body_type(request: Request, accepted: Collection[str], untyped: str | None =
     """Which of the accepted types the body says it is."""
     given = request.headers.get("content-type", "")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnsupportedMediaType("bodies are not unpacked here: send it without Content-Encoding")
+        raise UnsupportedMediaType("compressed bodies are not read: send it without Content-Encoding")
     if given in accepted:
         return given
     if not given and untyped:

@@ -122,8 +122,8 @@ INFERRED = {
 
 FAILURES: dict[int, tuple[str, str, str | None]] = {
     400: ("malformed_input", "the body is not JSON: EOF while parsing a value at line 1 column 0", None),
-    401: ("unauthorized", "this API key is not known here", None),
-    403: ("forbidden", "pages of this site may not ask here: it is not in CORS_ALLOW_ORIGIN", None),
+    401: ("unauthorized", "this API key is not one of those that may call", None),
+    403: ("forbidden", "pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN", None),
     404: ("not_found", "there is no such route", None),
     413: ("too_large", "more than 1024 texts (MAX_CLIENT_BATCH_SIZE)", "input"),
     415: ("unsupported_media_type", "send the body as application/json", None),

@@ -169,9 +169,9 @@ class Hosts:
         if scope["type"] == "http":
             hosts = [value for name, value in scope["headers"] if name == b"host"]
             if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
-                raise MalformedInput("send one Host header")
+                raise MalformedInput("send exactly one Host header")
             if hosts and not self._any and not self._is_ours(hosts[0], scope):
-                raise MalformedInput("this server has another name (ALLOWED_HOSTS lists what it answers to)")
+                raise MalformedInput("this is not a host name of this server: ALLOWED_HOSTS lists them")
         await self.app(scope, receive, send)
 
     def _is_ours(self, host: bytes, scope: Scope) -> bool:
@@ -205,5 +205,5 @@ class Origins:
             else:
                 foreign = bool(origin) and origin.partition(b"://")[2] != host
             if foreign and origin.decode("latin-1") not in self._allowed:
-                raise Forbidden("pages of this site may not ask here: it is not in CORS_ALLOW_ORIGIN")
+                raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")
         await self.app(scope, receive, send)

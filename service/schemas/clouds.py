@@ -23,7 +23,9 @@ class DynamicsParameters(Request):
     )
     max_layers: int = Field(1000, ge=1, description="Layers to run at most.")
     stop: Stop = Field("certified", description='When to stop; "never" runs exactly max_layers.')
-    tolerance: Finite = Field(1e-9, ge=0, description="Movement below which a run has converged.")
+    tolerance: Finite = Field(
+        1e-9, ge=0, description="A run has converged when every point is this near to where it is drawn."
+    )
     tie_tolerance: Finite = Field(
         0.0,
         ge=0,
@@ -71,7 +73,7 @@ class DynamicsResult(Wire):
     d: SkipJsonSchema[int] = Field(description="Numbers of each.")
     alpha: float = Field(description="The step size it was run with.")
     status: Literal["certified", "converged", "max_layers"] = Field(
-        description="certified: the limits are proved. converged: points move less than the tolerance. "
+        description="certified: the limits are proved. converged: every point is near where it is drawn. "
         "max_layers: neither, yet."
     )
     layers: int = Field(description="Layers from the start to the state reported.")

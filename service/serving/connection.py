@@ -301,10 +301,10 @@ class Connection(HttpToolsProtocol):
         if self._phase != HEAD:
             self._trailers += 1
             if self._trailers > MOST_FIELDS:
-                raise Refusal(f"the request has over {MOST_FIELDS} trailers")
+                raise Refusal(f"the request has more than {MOST_FIELDS} trailers")
             return
         if len(self.headers) >= MOST_FIELDS:
-            raise Refusal(f"the request has over {MOST_FIELDS} header fields")
+            raise Refusal(f"the request has more than {MOST_FIELDS} header fields")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -46,7 +46,7 @@ def test_settings_empty_variable_counts_as_unset() -> None:
         (
             {"HARDMAX_PAYLOAD_LIMIT_MB": "500"},
             "HARDMAX_PAYLOAD_TOTAL_MB: Value error, "
-            "less than PAYLOAD_LIMIT_MB: not even one body would have room",
+            "must be at least PAYLOAD_LIMIT_MB, so that one body has room",
         ),
     ],
 )

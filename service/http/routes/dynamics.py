@@ -232,7 +232,7 @@ def _from_query(query: bytes) -> DynamicsParameters:
     try:
         given = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
-        raise MalformedInput("the query is not what a URL may hold") from None
+        raise MalformedInput("the query string is not valid") from None
     document: dict[str, Any] = {}
     for name, value in given:
         if name == "include":

@@ -81,7 +81,7 @@ def _texts(inputs: str | Sequence[str | Sequence[str]]) -> list[str]:
     texts = []
     for index, each in enumerate(inputs):
         if not isinstance(each, str) and len(each) != 1:
-            raise InvalidInput("a pair of texts: this model reads one", param=f"inputs[{index}]")
+            raise InvalidInput("this is a pair of texts; the model takes one text", param=f"inputs[{index}]")
         texts.append(each if isinstance(each, str) else each[0])
     return texts
 
