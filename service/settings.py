@@ -42,7 +42,7 @@ class Settings(BaseModel):
     )
     provider: Literal["auto", "cpu", "cuda"] = Field(
         "auto",
-        description="where models run; cuda: a GPU that cannot be used is an error; auto: then the CPU is used",
+        description="where models run; cuda: without a usable GPU the start fails; auto: the CPU serves then",
     )
     intra_op_threads: int = Field(
         default_factory=lambda: available_cpus(),
