@@ -7,7 +7,9 @@
     connections                  as many as there are descriptors for; then the longest silent one goes
 
 An offer to change the protocol (h2c, WebSocket) is ignored. Trailers are never headers. A request that is
-followed by what is not HTTP is answered, then the connection closes. Refusals have the service's error shape.
+followed by what is not HTTP is answered, then the connection closes. What a proxy may read in another way is
+refused: transfer codings but chunked, and a target that names another host than Host does. Refusals have the
+service's error shape.
 
 The only module that knows the inside of uvicorn's HTTP protocol.
 """
@@ -18,6 +20,7 @@ import asyncio
 import http
 import json
 import logging
+import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +49,7 @@ HEAD_PIECE, BODY_PIECE = 4096, 65_536
 SILENT, HEAD, BODY, DISCARD = "silent", "head", "body", "discard"
 
 OFFERS = (b"upgrade", b"http2-settings")
+ABSOLUTE = re.compile(rb"[^/?#]*://([^/?#]*)").match  # a target as proxies are sent it
 
 Refused = Callable[
     [str, str, int, float], None
@@ -53,7 +57,11 @@ Refused = Callable[
 
 
 class Refusal(Exception):
-    """Ends the parsing of a request that goes over a bound."""
+    """Ends the parsing of a request that goes over a bound, or that others may read in another way."""
+
+    def __init__(self, sentence: str, status: int = 431, kind: str = "too_large") -> None:
+        super().__init__(sentence)
+        self.sentence, self.status, self.kind = sentence, status, kind
 
 
 class State(ServerState):
@@ -231,8 +239,8 @@ class Connection(HttpToolsProtocol):
             taken = offer.args[0]
             self._ignore_offer()
         except httptools.HttpParserError as failure:
-            if isinstance(failure.__context__, Refusal):
-                self._refuse(431, "too_large", str(failure.__context__))
+            if isinstance(why := failure.__context__, Refusal):
+                self._refuse(why.status, why.kind, why.sentence)
             else:
                 self._refuse(400, "malformed_input", "the request is not HTTP")
             return taken
@@ -262,19 +270,25 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: int, kind: str, sentence: str) -> None:
         """Answer what came before, or this with a refusal; then close."""
         self._backlog = b""
-        cycle = self.cycle
-        is_busy = cycle is not None and not cycle.response_complete
-        if is_busy and not cycle.more_body:  # a whole request is being answered, and this comes after it
-            cycle.keep_alive = False
-            self._phase = DISCARD
-        elif is_busy and (cycle.response_started or self.pipeline):
-            self.transport.abort()
-        else:
-            name = secrets.token_hex(12)
-            self.server_state.refused(name, kind, status, self.loop.time() - self._since)
-            self.transport.write(self._refusal(name, status, kind, sentence))
-            self._phase = DISCARD
-            self.close()
+        last: RequestResponseCycle | None = self.cycle
+        if self.pipeline and self.cycle.more_body:  # it waits for its turn, and its body is no HTTP
+            self.pipeline.popleft()
+            last = self.pipeline[0][0] if self.pipeline else self._active
+        if last is not None and not last.response_complete:
+            if not last.more_body:
+                last.keep_alive = False
+                self._phase = DISCARD
+                return
+            if last.response_started:
+                self.transport.abort()
+                return
+            last.disconnected, last.waiting_for_100_continue = True, False  # nothing more is written for it
+            last.message_event.set()
+        name = secrets.token_hex(12)
+        self.server_state.refused(name, kind, status, self.loop.time() - self._since)
+        self.transport.write(self._refusal(name, status, kind, sentence))
+        self._phase = DISCARD
+        self.close()
 
     def _refusal(self, name: str, status: int, kind: str, sentence: str) -> bytes:
         error = {"type": kind, "message": sentence, "param": None, "request_id": name}
@@ -308,12 +322,23 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        self._check_framing()
         if self.parser.should_upgrade():
             self._offered = True
             return
         self._phase, self._since, self._body_bytes = BODY, self.loop.time(), 0
         super().on_headers_complete()
         self.cycle.transport = self._outlet  # type: ignore[assignment]
+
+    def _check_framing(self) -> None:
+        """Refuse what a proxy before us may have read in another way than we do."""
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if codings and (codings != [b"chunked"] or self.parser.get_http_version() != "1.1"):
+            sentence = "the only transfer coding that is taken is chunked, once, in HTTP/1.1"
+            raise Refusal(sentence, 400, "malformed_input")
+        named = ABSOLUTE(self.url.lower())
+        if named and any(value.lower() != named[1] for name, value in self.headers if name == b"host"):
+            raise Refusal("the target names another host than the header Host", 400, "malformed_input")
 
     def on_body(self, body: bytes) -> None:
         self._moved = True

@@ -239,6 +239,62 @@ def test_request_followed_by_garbage_is_answered_then_the_connection_closes(serv
     assert b"positive" in answer
 
 
+def test_requests_before_a_broken_one_are_answered_then_the_connection_closes(server: Server) -> None:
+    """All come at once, so the broken one is read while the first is worked on."""
+    broken = chunked().replace(b"\r\n0\r\n", b"\r\nno size\r\n")
+    answer = exchange(server, whole(QUESTION) * 3 + broken)
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200"] * 3
+    assert answer.count(b"connection: close") == 1
+
+
+@pytest.mark.parametrize("expects", [b"", b"expect: 100-continue\r\n"])
+def test_request_whose_body_is_no_http_has_one_answer(server: Server, expects: bytes) -> None:
+    broken = chunked().replace(b"\r\n", b"\r\n" + expects, 1).replace(b"\r\n0\r\n", b"\r\nno size\r\n")
+    wrongly_typed = broken.replace(b"application/json", b"text/plain")
+    for request in (broken, wrongly_typed):
+        assert refused(exchange(server, request), 400, "malformed_input") == "the request is not HTTP"
+    assert "Traceback" not in server.output
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"transfer-encoding: gzip, chunked",
+        b"transfer-encoding: chunked, chunked",
+        b"transfer-encoding: chunked\r\ntransfer-encoding: chunked",
+        b"transfer-encoding: gzip\r\ntransfer-encoding: chunked",
+        b"transfer-encoding: identity, chunked",
+        b"transfer-encoding: identity",
+        b"transfer-encoding: chunked, gzip",
+        b"transfer-encoding: ,chunked",
+        b"transfer-encoding: xchunked",
+        b"transfer-encoding:",
+        b"transfer-encoding: chunked\r\ncontent-length: 5",
+        b"content-length: 5\r\ntransfer-encoding: chunked",
+        b"content-length: 19\r\ntransfer-encoding: identity",
+    ],
+)
+def test_framing_that_a_proxy_may_read_in_another_way_is_refused(server: Server, fields: bytes) -> None:
+    request = chunked().replace(b"transfer-encoding: chunked", fields)
+    refused(exchange(server, request), 400, "malformed_input")
+    old = chunked().replace(b"HTTP/1.1", b"HTTP/1.0")
+    refused(exchange(server, old), 400, "malformed_input")
+    with connect(server.port) as connection:
+        connection.sendall(chunked().replace(b": chunked", b": Chunked"))
+        assert read_answer(connection)[0].startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "target", [b"http://evil.example/health", b"http://x@localhost/health", b"HTTPS://evil.example?/health"]
+)
+def test_target_that_names_another_host_than_the_header_is_refused(server: Server, target: bytes) -> None:
+    request = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    refused(exchange(server, request % target), 400, "malformed_input")
+    with connect(server.port) as connection:
+        connection.sendall(request % b"http://LOCALHOST/health")
+        assert read_answer(connection)[0].startswith(b"HTTP/1.1 200 ")
+
+
 def test_caller_who_sends_far_over_the_limit_reads_the_413(models: Path) -> None:
     """urllib closes its connections; it once saw a reset instead of the answer."""
     with serving(models, default_model="tiny", payload_limit_mb=0.1) as server:
