@@ -83,8 +83,8 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             *_cors(settings),
             Middleware(Origins, settings),
             Middleware(Deadline, service, patrol),
-            *([Middleware(Express, service)] if settings.express_lane else []),
             Middleware(Admission, service),
+            *([Middleware(Express, service)] if settings.express_lane else []),
         ],
     )
     app.state.service = service

@@ -1,8 +1,9 @@
 """The express lane: short texts to /classify are answered before FastAPI's machinery.
 
 Finding the route, resolving dependencies and making a response take longer than the inference of a short
-text. The lane is a middleware behind most others: ids, hosts, headers, failures, deadlines, metrics and the
-log are those of every request. It calls the rules of the ordinary way, so an answer is the same to the bit.
+text. The lane is a middleware behind the others: ids, hosts, headers, failures, deadlines, places, room,
+metrics and the log are those of every request. It calls the rules of the ordinary way, so an answer is the
+same to the bit.
 It takes a small plain request while no long batch runs. All else, and whatever would be refused, goes on to
 the ordinary way. EXPRESS_LANE=false turns it off.
 """
@@ -14,12 +15,12 @@ from pydantic import ValidationError
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import HardmaxError
+from service.errors import HardmaxError, Unauthorized
 from service.http.auth import check_key
 from service.http.routes import classify
 from service.lifecycle import Service
 from service.schemas.texts import ClassifyRequest
-from service.texts.runs import is_brief, size_of
+from service.texts.runs import bytes_of, is_brief, size_of
 
 LONGEST_BODY = 4096  # bytes
 JSON = b"application/json"
@@ -51,34 +52,36 @@ class Express:
     def _takes(self, scope: Scope) -> bool:
         if scope["type"] != "http" or scope["path"] != self._route.path or scope["method"] != "POST":
             return False
-        headers = dict(scope["headers"])
+        headers = dict(reversed(scope["headers"]))  # of two with one name the first counts
         return (
             headers.get(b"content-type") == JSON
             and len(headers.get(b"content-length", b"unknown")) <= 4
             and b"content-encoding" not in headers
             and self._service.texts.idle
             and not scope["app"].dependency_overrides
+            and self._has_key(scope)
         )
+
+    def _has_key(self, scope: Scope) -> bool:
+        try:
+            check_key(self._service, self._route.path, scope)
+        except Unauthorized:
+            return False
+        return True
 
     async def _answer(self, scope: Scope, body: bytes) -> bytes | None:
         """None where the ordinary way must answer."""
         service = self._service
-        try:
-            check_key(service, self._route.path, scope)
-            service.places.enter()
-        except HardmaxError:
-            return None
         try:
             asked = ClassifyRequest.model_validate_json(body)
             name, how, texts = classify.choose(asked, service.registry, service.settings)
             sizes = [size_of(text) for text in texts]
             if not is_brief(how, max(sizes), sum(sizes)):
                 return None
+            scope["state"]["holding"].expect(bytes_of(how, texts))
             return orjson.dumps(await classify.answer(service, scope["state"], asked, name, how, texts))
         except (ValidationError, HardmaxError):
             return None
-        finally:
-            service.places.leave()
 
 
 def _again(message: Message, receive: Receive) -> Receive:

@@ -14,6 +14,7 @@ from server import Server, eventually, serving
 from wire import announce, connect, is_express, read_answer, whole
 
 from benchmarks.load import is_complete
+from tests.fuzz.conversations import SETTINGS, conversations, play, same, taken
 
 ASIDE = b"content-type: application/json; charset=utf-8"  # what the lane does not take
 
@@ -64,6 +65,40 @@ def test_both_ways_say_the_same_to_the_bit(server: Server, body: dict[str, Any],
         return sorted(line for line in head.split(b"\r\n") if not line.startswith(b"date:"))
 
     assert lines(lane) == lines(ordinary)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_lane_answers_odd_requests_as_the_ordinary_way(tmp_path: Path, settings: str) -> None:
+    write_sentiment(tmp_path)
+    given = {"default_model": "tiny", "log_level": "error", **SETTINGS[settings]}
+    with serving(tmp_path, **given) as lane, serving(tmp_path, express_lane=False, **given) as ordinary:
+        express, statuses = 0, set()
+        for pieces in conversations(0, 150):
+            said, said_there = play(lane.port, pieces), play(ordinary.port, pieces)
+            assert same(said, said_there), (pieces, said, said_there)
+            express += taken(said)
+            statuses |= set(re.findall(rb"HTTP/1.1 (\d+)", said))
+        assert express > 5
+        assert statuses > {b"200", b"400", b"415"}
+        assert "Traceback" not in lane.output + ordinary.output
+
+
+def test_lane_takes_room_and_reads_the_first_of_two_types(tmp_path: Path) -> None:
+    write_sentiment(tmp_path)
+    request = whole(b'{"input": "superb"}')
+    typed_twice = request.replace(b"content-type", b"content-type: text/plain\r\ncontent-type", 1)
+    with (
+        serving(tmp_path, default_model="tiny", payload_limit_mb=0.0001, payload_total_mb=0.0055) as server,
+        connect(server.port) as caller,
+    ):
+        for sent, status in (
+            (request, 200),
+            (typed_twice, 415),
+            (whole(b'{"input": "%b"}' % (b"superb " * 20)), 413),
+            (whole(b'{"input": ["superb", "good"]}'), 413),  # two answers, and room for one
+        ):
+            caller.sendall(sent)
+            assert int(read_answer(caller)[0][9:12]) == status, sent
 
 
 def test_lane_is_off_by_its_setting(tmp_path: Path) -> None:
