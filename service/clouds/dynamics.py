@@ -106,13 +106,17 @@ class Dynamics:
         check_parameters(parameters, self._limits)
         if points.ndim == 2:
             n, d = points.shape
-            check_size(n, d, self._limits.max_points, self._limits.max_dimension)
-            check_memory(n, d, parameters, self._limits)
+            self.check_size(n, d, parameters)
         cloud = prepare(points, parameters.A)
         recorder = None
         if "trajectory" in parameters.include:
             recorder = Recorder(cloud, parameters.trajectory_every, self._limits.max_bytes)
         return Run(self.session, cloud, parameters, recorder, self._chunk_s)
+
+    def check_size(self, n: int, d: int, parameters: Parameters) -> None:
+        """Refuse a cloud that is too large."""
+        check_size(n, d, self._limits.max_points, self._limits.max_dimension)
+        check_memory(n, d, parameters, self._limits)
 
 
 class Run(Iterator[Progress]):

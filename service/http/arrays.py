@@ -178,8 +178,18 @@ def _irregular(rows: list[Any], param: str, offset: int, columns: int) -> Invali
     return InvalidInput(f"{param} should be an array of arrays of numbers", param=param)
 
 
-def read_npy(body: bytes, param: str, *, max_rows: int, max_columns: int) -> Array:
-    """What `numpy.save` wrote: a 2-d array of numbers. Its header is believed only as far as bytes follow."""
+def read_npy(
+    body: bytes,
+    param: str,
+    *,
+    max_rows: int,
+    max_columns: int,
+    check: Callable[[int, int], None] = lambda rows, columns: None,
+) -> Array:
+    """What `numpy.save` wrote: a 2-d array of numbers. Its header is believed only as far as bytes follow.
+
+    `check` may refuse its size before there is an array: bytes become eight times as many.
+    """
     stream = io.BytesIO(body)
     try:
         version = np.lib.format.read_magic(stream)
@@ -201,6 +211,7 @@ def read_npy(body: bytes, param: str, *, max_rows: int, max_columns: int) -> Arr
     check_size(*shape, param, max_rows, max_columns)
     if shape[0] * shape[1] * dtype.itemsize != len(body) - stream.tell():
         raise MalformedInput("the body is not as long as its npy header says")
+    check(*shape)
     flat = np.frombuffer(body, dtype, offset=stream.tell())
     array = np.ascontiguousarray(flat.reshape(shape, order="F" if fortran else "C"), dtype=np.float64)
     check_finite(array, param)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -36,6 +37,7 @@ from service.http.large_json import parse_json
 from service.http.problems import input_error, status_of, validate
 from service.lifecycle import Service
 from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResponse
+from service.settings import Settings
 
 if TYPE_CHECKING:
     from service.clouds.dynamics import Dynamics, Parameters, Result, Run
@@ -98,18 +100,23 @@ def _start(
     settings = service.settings
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
     if body.media_type == NPY:
-        points = read_npy(body.content, "points", **limits)
-        parameters = _from_query(query)
+        parameters = _within(_from_query(query), settings)
+        check = partial(model.check_size, parameters=as_parameters(parameters))
+        points = read_npy(body.content, "points", **limits, check=check)
     else:
         points, document = read_rows(body.content, "points", **limits)
-        parameters = validate(DynamicsParameters, document)
-    if "max_layers" not in parameters.model_fields_set:
-        allowed = min(parameters.max_layers, settings.max_layers)
-        parameters = parameters.model_copy(update={"max_layers": allowed})
+        parameters = _within(validate(DynamicsParameters, document), settings)
     if parameters.stop == "never" and "trajectory" in parameters.include:
         kept = parameters.max_layers // parameters.trajectory_every + 1
         holding.expect(NUMBER_BYTES * kept * points.size)
     return model.start(points, as_parameters(parameters)), parameters
+
+
+def _within(parameters: DynamicsParameters, settings: Settings) -> DynamicsParameters:
+    """The same; who names no `max_layers` gets no more than the operator allows."""
+    if "max_layers" in parameters.model_fields_set:
+        return parameters
+    return parameters.model_copy(update={"max_layers": min(parameters.max_layers, settings.max_layers)})
 
 
 async def _stream(lines: AsyncGenerator[bytes]) -> Response:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import tracemalloc
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -11,6 +14,13 @@ import numpy as np
 import pytest
 from clouds import TRIANGLE as CLOUD
 from refusals import JSON, refusal
+
+from service.app import create_app
+from service.clouds.dynamics import Dynamics, Limits
+from service.engine.registry import Loader
+from service.engine.runtime import Runtime
+from service.lifecycle import domain_loaders
+from service.settings import Settings
 
 TRIANGLE = CLOUD.tolist()
 
@@ -159,3 +169,36 @@ def test_npy_of_an_impossible_shape_is_refused_with_the_reason(client: httpx.Cli
     body = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(48)
     response = client.post("/dynamics", content=body, headers={"content-type": "application/x-npy"})
     assert refusal(response)[:2] == (400, "malformed_input"), response.text
+
+
+def test_npy_that_is_too_large_as_doubles_is_refused_before_it_becomes_them() -> None:
+    """Eight megabytes of small integers are 64 MB of doubles."""
+
+    def loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
+        limits = Limits(max_bytes=2**28)
+        own = {"dynamics": lambda bundle: Dynamics.load(bundle, runtime, limits)}
+        return {**domain_loaders(runtime, settings), **own}
+
+    stream = io.BytesIO()
+    np.save(stream, np.ones((1_000_000, 8), np.int8))
+    app = create_app(Settings(), loaders=loaders)
+
+    async def ask() -> tuple[httpx.Response, int]:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+        ):
+            tracemalloc.start()
+            answer = await client.post(
+                "/dynamics", content=stream.getvalue(), headers={"content-type": "application/x-npy"}
+            )
+            return answer, tracemalloc.get_traced_memory()[1]
+
+    try:
+        answer, most = asyncio.run(ask())
+    finally:
+        tracemalloc.stop()
+    assert refusal(answer) == (413, "too_large", "points")
+    assert "need 1.6 GiB" in answer.json()["error"]["message"]
+    assert most < 40e6
