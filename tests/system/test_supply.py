@@ -65,6 +65,16 @@ def test_lock_holds_what_its_image_needs_at_the_tested_versions_with_digests(pat
     assert differing == set(), "run: make lock"
 
 
+def test_image_and_manifests_bear_the_version_of_the_package() -> None:
+    version = PROJECT["version"]
+    assert f"ARG VERSION={version}\n" in DOCKERFILE
+    kustomization = yaml.safe_load((ROOT / "deploy/kubernetes/kustomization.yaml").read_text())
+    assert [image["newTag"] for image in kustomization["images"]] == [version]
+    runtime = yaml.safe_load((ROOT / "deploy/kserve/runtime.yaml").read_text())
+    assert [each["image"] for each in runtime["spec"]["containers"]] == [f"hardmax:{version}"]
+    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
+
+
 def test_images_install_only_from_locks_with_digests() -> None:
     installs = [line for line in DOCKERFILE.splitlines() if re.search(r"pip install|\$INSTALL", line)]
     assert len(installs) == 6
