@@ -214,7 +214,6 @@ LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
 }
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("name", LARGE)
 def test_large_body_never_holds_up_the_event_loop(server: Server, name: str) -> None:
     path, make, status = LARGE[name]
@@ -224,7 +223,6 @@ def test_large_body_never_holds_up_the_event_loop(server: Server, name: str) -> 
     assert stall["step_s"] < PROMISED_S, stall
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     ("element", "count", "said", "status"),
     [(b"", 15 * MB, 1, 422), ("я".encode() * 31 * MB, 1, 1, 413), (b"superb, " * 20_000, 100, 100, 200)],
@@ -248,7 +246,6 @@ def test_large_bytes_tensor_never_holds_up_the_event_loop(
     assert stall["step_s"] < PROMISED_S, stall
 
 
-@pytest.mark.alone
 def test_shape_of_many_dimensions_is_refused_unmultiplied(server: Server) -> None:
     tensor = {"name": "text", "datatype": "BYTES", "shape": [2**31] * 33, "data": ["a"]}
     with httpx.Client(base_url=server.url, trust_env=False) as client:
@@ -268,7 +265,6 @@ def test_answer_in_blocks_is_the_answer(count: int, pieces: int) -> None:
     assert not any(each["words"] for each in data)  # let go of
 
 
-@pytest.mark.alone
 def test_long_answer_never_holds_up_the_event_loop(bundled: Server) -> None:
     """All words of thirty long texts: 11 MB."""
     spelt = json.loads((BUNDLED_MODELS / "sentiment" / "words.json").read_text())["words"]
