@@ -28,7 +28,7 @@ def write(results: Path = RESULTS, docs: Path = DOCS) -> Path:
     lines = [
         "# Benchmarks",
         "",
-        "For whoever compares.",
+        "For people who compare.",
         "Written by `make bench` from `results/*.json`, nothing by hand. A figure is a median with the",
         "smallest and the largest sample after it; ratios are taken within one run only.",
         "",
