@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from service.client.answers import Answer, Answers, CloudRun, DynamicsOptions
 from service.clouds.dynamics import Dynamics, Limits, Parameters, Result, Run
 from service.engine.bundle import Bundle, find_bundles, read_bundle
+from service.engine.lane import result_of
 from service.engine.registry import settle_default
 from service.engine.runtime import Runtime
 from service.errors import InputError, InvalidInput, NotFound
@@ -98,7 +99,7 @@ class Local:
         leaders: Sequence[int] | None = None,
     ) -> ControlResponse:
         """A matrix A under which the wish comes true, or why none does."""
-        from service.clouds.control import control, result_of
+        from service.clouds.control import control
 
         if (assignment is None) == (leaders is None):
             raise InvalidInput("give either assignment or leaders", param="assignment")

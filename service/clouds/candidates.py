@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from service.clouds.coordinates import Vectors, largest
+from service.clouds.coordinates import Vectors, largest, lengths_of
 from service.clouds.decision import Pairs, spans
 from service.clouds.points import Floats, Ints
 from service.engine.runtime import Session
@@ -61,13 +61,13 @@ def candidates(
 def by_length(session: Session, rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
     """Keys in decreasing length, block by block, for the queries whose best score is not longer."""
     d = x.shape[1]
-    lengths = np.sqrt(np.einsum("ij,ij->i", y, y))
+    lengths = lengths_of(y)
     order = np.argsort(-lengths) if len(y) > BLOCK else np.arange(len(y))
     scale = 2.0 ** -float(np.frexp(lengths.max())[1])
     missing = -len(y) % RUN
     filled = np.concatenate([order, np.full(missing, order[-1])])
     keys = (y[filled] * scale).astype(np.float32)
-    reach = np.sqrt(np.einsum("ij,ij->i", x, x))
+    reach = lengths_of(x)
     rounding = (2.1 * (d + 3) * UNIT32 * scale * float(lengths.max())) * reach
     wanted = (slack * scale + rounding).astype(np.float32) * np.float32(1.0001)
     for start in range(0, len(x), ROWS):
@@ -137,9 +137,9 @@ def by_window(queries: Vectors, keys: Vectors, slack: Floats, own: Ints) -> Gene
     rest = np.ones(len(own), np.bool_)
     near = np.flatnonzero(keys.size[own] >= (1 - CLOSE**2) * keys.size.max())
     if len(near) >= len(own) / 100:
-        x, longest = keys.x[own[near]], float(_lengths(keys.x).max())
-        lengths = _lengths(x)
-        scale = lengths / _lengths(queries.x[near])  # queries are scaled: back to their own lengths
+        x, longest = keys.x[own[near]], float(lengths_of(keys.x).max())
+        lengths = lengths_of(x)
+        scale = lengths / lengths_of(queries.x[near])  # queries are scaled: back to their own lengths
         square = (longest - lengths) * (longest + lengths) + 2 * scale * slack[near]
         width = np.sqrt(square) * (1 + 1e-9) + 1e-15 * longest
         order = np.argsort(keys.x[:, 0])
@@ -281,7 +281,7 @@ def _choose(
     across = np.sqrt(np.maximum(np.einsum("ij,ij->i", ahead, ahead) - best**2, 0))
     reached = best * np.sqrt(1 - sine**2) - across * sine
     bound = float(np.where(best > 0, reached, -np.inf).min()) * (1 - 1e-9) - loose
-    long = keys[_lengths(y[keys]) >= bound]
+    long = keys[lengths_of(y[keys]) >= bound]
     of_cone, of_keys = [], []
     for start in range(0, len(long), CHUNK):
         part = np.ascontiguousarray(y[long[start : start + CHUNK]].T)
@@ -339,8 +339,3 @@ def check_crowd(pairs: int) -> None:
         raise TooLarge(
             "too many points tie, or nearly: choose a smaller tie_tolerance, or fewer points", param="points"
         )
-
-
-def _lengths(x: Floats) -> Floats:
-    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", x, x))
-    return lengths

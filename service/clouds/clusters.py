@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
+from service.clouds.decision import spans
 from service.clouds.points import Cloud, Floats, Ints
-
-
-@dataclass(frozen=True)
-class Leader:
-    """A given point that leads."""
-
-    index: int
-    since_layer: int
-    point: Floats
-    followers: int
-    cluster: int
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The given points with one limit."""
-
-    id: int
-    kind: Literal["leader", "tie"]
-    leaders: list[int]
-    limit: Floats
-    size: int
 
 
 class Ragged(Sequence[Ints]):
@@ -61,13 +40,11 @@ class Ragged(Sequence[Ints]):
     def take(self, rows: Ints) -> Ragged:
         """These rows, in this order."""
         lengths = self.lengths[rows]
-        row = np.repeat(np.arange(len(rows)), lengths)
-        within = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
-        return Ragged(self.flat[(self._ends - self.lengths)[rows][row] + within], lengths)
+        return Ragged(self.flat[spans((self._ends - self.lengths)[rows], lengths)], lengths)
 
 
 @dataclass(frozen=True)
-class Leaders(Iterable[Leader]):
+class Leaders:
     """Every given point that leads, by index. A twin leads where its twin does, and is listed on its own."""
 
     index: Ints  # [l]
@@ -76,28 +53,18 @@ class Leaders(Iterable[Leader]):
     followers: Ints  # [l] points of its cluster that are not itself or a twin
     cluster: Ints  # [l]
 
-    def __iter__(self) -> Iterator[Leader]:
-        columns = (self.index.tolist(), self.since_layer.tolist(), self.point, self.followers.tolist())
-        for row in zip(*columns, self.cluster.tolist(), strict=True):
-            yield Leader(*row)
-
     def __len__(self) -> int:
         return len(self.index)
 
 
 @dataclass(frozen=True)
-class Clusters(Iterable[Cluster]):
+class Clusters:
     """Tokens with one limit: the followers of one leader, or those drawn between leaders that tie."""
 
     leaders: Ragged  # the points each cluster is drawn to, in order
     tie: npt.NDArray[np.bool_]  # [c] between several leaders
     limit: Floats  # [c,d]
     size: Ints  # [c] points, twins counted
-
-    def __iter__(self) -> Iterator[Cluster]:
-        for number, leaders in enumerate(self.leaders):
-            kind: Literal["leader", "tie"] = "tie" if self.tie[number] else "leader"
-            yield Cluster(number, kind, leaders.tolist(), self.limit[number], int(self.size[number]))
 
     def __len__(self) -> int:
         return len(self.leaders)

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 import numpy as np
 
 from service.clouds import semidefinite
+from service.clouds.dynamics import Result, Run
 from service.clouds.points import check_points, merge
-from service.clouds.proof import Floats, Ints, Pairs, Steps, T, grants, groups, refutes
+from service.clouds.proof import Floats, Ints, Pairs, grants, groups, refutes
 from service.clouds.semidefinite import Iterate
+from service.engine.lane import Steps
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 
 ENOUGH = 0.9  # of the largest gap: an A that has more of it is closer to singular
@@ -34,39 +35,6 @@ TOO_FINE = "A is proved, but a run in double precision cannot follow it: gaps ar
 OPEN = "neither an A nor a proof that there is none was found: the wish is at the edge of what is possible"
 
 
-class Leaders(Protocol):
-    @property
-    def index(self) -> Ints: ...
-    @property
-    def since_layer(self) -> Ints: ...
-
-
-class Clusters(Protocol):
-    @property
-    def leaders(self) -> Sequence[Ints]: ...
-    @property
-    def tie(self) -> Any: ...
-
-
-class Outcome(Protocol):
-    """What we read of a run: service.clouds.dynamics.Result has it."""
-
-    @property
-    def leaders(self) -> Leaders: ...
-    @property
-    def clusters(self) -> Clusters: ...
-    @property
-    def assignment(self) -> Ints: ...
-
-
-class Running(Protocol):
-    """A run on its way: `result` is there when it has been iterated to its end."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-    @property
-    def result(self) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Control:
     """`feasible`: True with A, False with a certificate, None with a note when neither was proved."""
@@ -78,20 +46,17 @@ class Control:
     worst_pair: tuple[int, int, int] | None = None  # (token, its wanted leader, the rival in its way)
     certificate: list[tuple[int, int, int, int]] | None = None  # (token, leader, rival, weight)
     note: str | None = None
-    dynamics: Any | None = None
+    dynamics: Result | None = None
 
 
 def control(
     points: Floats,
     assignment: Mapping[int, int] | None,
     leaders: Sequence[int] | None,
-    run: Callable[[Floats, Floats], Running],
+    run: Callable[[Floats, Floats], Run],
     deadline_s: float = 30.0,
 ) -> Steps[Control]:
-    """An A under which tokens end as `assignment` says, or `leaders` lead; or why there is none.
-
-    Iterate it to do the work, piece by piece; `result_of` does so to the end.
-    """
+    """An A under which tokens end as `assignment` says, or `leaders` lead; or why there is none."""
     points = check_points(points)
     wish = yield from _prepare(points, _wanted(points, assignment, leaders))
     found = yield from _search(wish, time.monotonic() + deadline_s)
@@ -109,16 +74,6 @@ def control(
     return Control(None, bound=found.bound, worst_pair=_pair(found.pairs, worst), note=OPEN)
 
 
-def result_of(steps: Steps[T]) -> T:
-    """All steps at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
 def _pair(pairs: Pairs, k: int) -> tuple[int, int, int]:
     return int(pairs.token[k]), int(pairs.leader[k]), int(pairs.rival[k])
 
@@ -129,9 +84,7 @@ def _infeasible(pairs: Pairs, weights: list[int]) -> Control:
     return Control(False, bound=0.0, worst_pair=_pair(pairs, heaviest), certificate=proof)
 
 
-def _feasible(
-    wish: _Wish, found: _Found, A: Floats, run: Callable[[Floats, Floats], Running]
-) -> Steps[Control]:
+def _feasible(wish: _Wish, found: _Found, A: Floats, run: Callable[[Floats, Floats], Run]) -> Steps[Control]:
     margin = yield from wish.margin(found.A)
     proved = Control(True, A, margin, found.bound if math.isfinite(found.bound) else None)
     try:
@@ -324,7 +277,7 @@ def _solve(wish: _Wish, pairs: Pairs, A: Floats, deadline: float) -> Steps[tuple
     return at, None
 
 
-def _confirms(outcome: Outcome, wish: _Wish) -> bool:
+def _confirms(outcome: Result, wish: _Wish) -> bool:
     """Whether in the run every wanted leader leads from layer 0 and every wanted token is its alone."""
     since = dict(zip(outcome.leaders.index.tolist(), outcome.leaders.since_layer.tolist(), strict=True))
     for token, leader in zip(wish.token.tolist(), wish.leader.tolist(), strict=True):

@@ -53,7 +53,7 @@ class Frame:
     def sizes(self, vectors: Floats) -> Floats:
         """An upper bound on the length of the image of every vector within the given absolute values."""
         images = vectors if self.root is None else np.abs(vectors) @ np.abs(self.root)
-        sizes: Floats = np.sqrt(np.einsum("ij,ij->i", images, images)) * (1 + 2 * self.rounding) + LEAST
+        sizes: Floats = lengths_of(images) * (1 + 2 * self.rounding) + LEAST
         return sizes
 
     def keys(self, centred: Floats, moved: Floats) -> Vectors:
@@ -73,13 +73,16 @@ class Frame:
 
     def lengths(self, vectors: Floats) -> Floats:
         """A-norms."""
-        images = self.image(vectors)
-        lengths: Floats = np.sqrt(np.einsum("ij,ij->i", images, images))
-        return lengths
+        return lengths_of(self.image(vectors))
 
     def image(self, vectors: Floats) -> Floats:
         """Where vectors are in these coordinates."""
         return vectors if self.root is None else vectors @ self.root
+
+
+def lengths_of(vectors: Floats) -> Floats:
+    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return lengths
 
 
 def largest(vectors: Floats) -> Floats:

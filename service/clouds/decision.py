@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.coordinates import Vectors
+from service.clouds.coordinates import Vectors, lengths_of
 from service.clouds.points import Bools, Floats, Ints
 
 Exactly = Callable[[int, Ints], Ints | None]  # (query, keys in doubt) -> the members; None: too much to ask
@@ -69,8 +69,7 @@ def decide(
     sure = np.ones(len(rows), np.bool_)
     sure[pairs.query[np.abs(behind) <= slack[pairs.query]]] = False
     gap = best - np.maximum.reduceat(np.where(member, -np.inf, score), start)
-    lengths = np.sqrt(np.einsum("ij,ij->i", queries.x[rows], queries.x[rows]))
-    return _sets(pairs, start, member, sure, gap / lengths)
+    return _sets(pairs, start, member, sure, gap / lengths_of(queries.x[rows]))
 
 
 def _compare(

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 import numpy as np
 
 from service.clouds.candidates import candidates
-from service.clouds.coordinates import UNIT, Frame, Vectors
+from service.clouds.coordinates import UNIT, Frame, Vectors, lengths_of
 from service.clouds.decision import Exactly, Sets, decide, spans
 from service.clouds.points import Bools, Cloud, Floats, Ints
 from service.clouds.rational import Rational
@@ -55,13 +55,6 @@ class Layers:
     def certified(self) -> bool:
         """Whether it is proved that no argmax set will change again."""
         return self.exact and bool((self.settled >= 0).all())
-
-    @property
-    def size(self) -> Ints:
-        """How many members every argmax set has."""
-        size = np.ones(len(self.first), np.int64)
-        size[self.ties.row] = self.ties.size
-        return size
 
     def attend(self) -> Iterator[None]:
         """Find the argmax sets of this layer, its leaders, and who is settled."""
@@ -176,7 +169,7 @@ class Layers:
         self, queries: Vectors, keys: Vectors, own: Ints | None, exactly: Exactly
     ) -> Generator[None, None, Sets]:
         """The argmax sets of queries; `own`: the keys that they are themselves."""
-        tie = self._tie_tolerance * self._longest * _lengths(queries.x)
+        tie = self._tie_tolerance * self._longest * lengths_of(queries.x)
         slack = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max())
         live = self._live()
         found = Found(len(queries.x))
@@ -248,7 +241,7 @@ class Layers:
             score = np.einsum("ij,ij->i", np.repeat(way, ties.size, axis=0), members)
             spread = np.maximum.reduceat(score, start) - np.minimum.reduceat(score, start)
             stays &= spread <= tolerance * shortest * (1 - 1e-9)
-            stays &= gap - spread / _lengths(way) > tolerance * (1 + 1e-9)
+            stays &= gap - spread / lengths_of(way) > tolerance * (1 + 1e-9)
         return stays
 
     # --- exact arithmetic
@@ -326,7 +319,7 @@ class Layers:
         moved = np.concatenate([self._now_moved, self.ties.moved])
         queries = self._frame.queries(centred, moved)
         owner = np.concatenate([np.arange(len(self._now)), self.ties.row])
-        lengths = _lengths(queries.x) * self._longest
+        lengths = lengths_of(queries.x) * self._longest
         bound = self._some_gap(queries, keys, owner, lengths)
         least = min(bound, (yield from self._least_gap(queries, keys, owner, lengths, bound)))
         return max(least, 0.0) if math.isfinite(least) else None
@@ -386,14 +379,9 @@ class Layers:
         return inside
 
 
-def _lengths(x: Floats) -> Floats:
-    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", x, x))
-    return lengths
-
-
 def _distance_to_way(start: Floats, end: Floats) -> Floats:
     """The distance of the origin from each way between two points."""
     way = end - start
     square = np.maximum(np.einsum("ij,ij->i", way, way), np.finfo(np.float64).tiny)
     at = np.clip(-np.einsum("ij,ij->i", start, way) / square, 0, 1)
-    return _lengths(start + at[:, None] * way)
+    return lengths_of(start + at[:, None] * way)

@@ -26,7 +26,6 @@ class Cloud:
 
     points: Floats  # [m,d] distinct
     counts: Ints  # [m] how many given points each one stands for
-    first: Ints  # [m] the first of them
     place: Ints  # [n] where each given point went
     exponent: int  # points were multiplied by 2^-exponent, exactly
     form: Floats | None  # [d,d] A, multiplied by a power of two; None: the identity
@@ -47,7 +46,7 @@ def prepare(points: Floats, form: Floats | None) -> Cloud:
         points = _scaled(points, exponent)
     first, place = merge(points)
     distinct = points if len(first) == len(points) else points[first]
-    return Cloud(distinct, np.bincount(place), first, place, exponent, A)
+    return Cloud(distinct, np.bincount(place), place, exponent, A)
 
 
 def _scaled(points: Floats, exponent: int) -> Floats:

@@ -6,20 +6,20 @@ Forms and weights come from floating point and are believed only after this. It 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.engine.lane import Steps
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Exact = NDArray[np.object_]  # of Python integers
-T = TypeVar("T")
-Steps = Generator[None, None, T]  # short pieces of work; whoever runs it may leave at every yield
 
 UNIT = 2.0**-53
 PAIRS = 1 << 21  # gaps in memory at once

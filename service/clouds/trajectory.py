@@ -29,10 +29,6 @@ class Recorder:
         self._kept: deque[tuple[int, Floats]] = deque()
         self.trajectory: Trajectory | None = None  # whole when `write` is through
 
-    def ahead(self, layer: int) -> int:
-        """How many layers after `layer` the next one is kept."""
-        return self._every - layer % self._every
-
     def keep(self, layer: int, points: Floats) -> None:
         """Keep this layer, if it is one of those wanted and not kept yet."""
         if layer % self._every == 0 and (not self._kept or self._kept[-1][0] < layer):

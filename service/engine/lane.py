@@ -18,6 +18,9 @@ from typing import Any, TypeVar
 from service.errors import Overloaded
 
 T = TypeVar("T")
+Steps = Generator[
+    None, None, T
+]  # short pieces of work, then a result; whoever runs it may leave at every yield
 STEP_S = 0.1  # what makes many pieces stops so often to look whether it should go on
 BRIEF_TURNS = 10
 
@@ -47,15 +50,15 @@ class Place:
         self.step_ends = ended
         return await asyncio.shield(ended)
 
-    async def follow(self, steps: Generator[None, None, T]) -> T:
-        """What a generator returns; every `STEP_S` or so there is room to stop."""
+    async def follow(self, steps: Steps[T]) -> T:
+        """What the steps return; every `STEP_S` or so there is room to stop."""
         while (end := await self.step(lambda: _end_of(steps))) is None:
             pass
         result: T = end.value
         return result
 
 
-def _end_of(steps: Generator[None, None, Any]) -> StopIteration | None:
+def _end_of(steps: Steps[Any]) -> StopIteration | None:
     """Work for about `STEP_S`; the end of the work, if it comes to it. (A future must not raise it.)"""
     late = time.perf_counter() + STEP_S
     try:
@@ -64,6 +67,16 @@ def _end_of(steps: Generator[None, None, Any]) -> StopIteration | None:
     except StopIteration as end:
         return end
     return None
+
+
+def result_of(steps: Steps[T]) -> T:
+    """All steps at once, without a lane."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class Lane:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from service.engine.capacity import Holding
+from service.engine.lane import Steps
 
 NUMBERS = 16_384  # rendered in one call: a millisecond or two
 OBJECTS = 2048
@@ -61,7 +62,7 @@ def write_rows(rows: Numbers) -> Iterator[bytes]:
     return _write_blocks(rows[start : start + step].tolist() for start in range(0, len(rows), step))
 
 
-def keep(parts: Iterator[bytes], holding: Holding) -> Generator[None, None, list[bytes]]:
+def keep(parts: Iterator[bytes], holding: Holding) -> Steps[list[bytes]]:
     """All parts of an answer, a step each; more than there is room for is refused."""
     kept: list[bytes] = []
     for part in parts:

@@ -7,13 +7,14 @@ are those of model_export/exact/graph.py, which says what they mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.engine.bundle import Bundle
+from service.engine.lane import Steps, result_of
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput
 
@@ -54,13 +55,7 @@ class Sequences:
 
         The answer is the same while every token moves by less than `margin` (None: it cannot change).
         """
-        steps = self.steps(sequences)
-        try:
-            while True:
-                next(steps)
-        except StopIteration as end:
-            answers: list[dict[str, Any]] = end.value
-            return answers
+        return result_of(self.steps(sequences))
 
     def numbers_of(self, sequences: Sequence[Points]) -> int:
         """How many numbers the outputs in an answer have."""
@@ -68,7 +63,7 @@ class Sequences:
             return 0
         return self._width * (len(sequences) if self._collapses else sum(map(len, sequences)))
 
-    def steps(self, sequences: Sequence[Points]) -> Generator[None, None, list[dict[str, Any]]]:
+    def steps(self, sequences: Sequence[Points]) -> Steps[list[dict[str, Any]]]:
         """`classify`, with a step for each batch: whoever runs it may leave in between."""
         tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
         answers: list[dict[str, Any]] = [{} for _ in tokens]

@@ -9,6 +9,7 @@ import numpy as np
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from service.engine.lane import Steps
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.arrays import Array, read_rows
@@ -23,7 +24,6 @@ from service.schemas.clouds import ControlRequest, ControlResponse, ControlWish
 if TYPE_CHECKING:
     from service.clouds.control import Control
     from service.clouds.dynamics import Run
-    from service.clouds.proof import Steps
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer
 router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])

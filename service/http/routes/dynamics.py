@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.engine.capacity import Holding
+from service.engine.lane import Steps
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.arrays import as_matrix, read_npy, read_rows, write_npz
@@ -80,7 +81,7 @@ async def dynamics(
     if answer_as == NDJSON:
         return await _stream(_lines(request, service, model, body))
 
-    def work() -> Generator[None, None, list[bytes]]:
+    def work() -> Steps[list[bytes]]:
         run, parameters = _start(service, model, body, request.scope["query_string"], holding)
         for _ in run:
             holding.expect(run.kept_bytes)

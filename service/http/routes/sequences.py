@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.engine.capacity import Holding
+from service.engine.lane import Steps
 from service.http import examples
 from service.http.arrays import read_arrays
 from service.http.bytes_route import LARGE, BytesRoute, Raw, reply_parts
@@ -43,9 +44,7 @@ async def classify_sequences(
     return reply_parts(parts)
 
 
-def _answer(
-    body: bytes, service: Service, request_id: str, holding: Holding
-) -> Generator[None, None, list[bytes]]:
+def _answer(body: bytes, service: Service, request_id: str, holding: Holding) -> Steps[list[bytes]]:
     sequences, document = read_arrays(
         body,
         "sequences",

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from paths import MODELS
 
-from service.clouds.control import Control, control, result_of
+from service.clouds.control import Control, control
 from service.clouds.dynamics import Dynamics, Parameters
 from service.engine.bundle import read_bundle
+from service.engine.lane import result_of
 from service.engine.runtime import Runtime
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 

@@ -67,8 +67,8 @@ def test_dynamics_leaders_never_move_and_only_grow_in_number(
     short = run(dynamics, Z, alpha=alpha, stop="never", max_layers=3)
     long = run(dynamics, Z, alpha=alpha, stop="never", max_layers=12)
     assert set(short.leaders.index) <= set(long.leaders.index)
-    for leader in long.leaders:
-        rest = steps[leader.since_layer :, leader.index]
+    for layer, index in zip(long.leaders.since_layer, long.leaders.index, strict=True):
+        rest = steps[layer:, index]
         assert (rest == rest[0]).all()
 
 
@@ -147,23 +147,23 @@ def test_dynamics_golden_clouds_of_the_paper(
     assert result.certified_layer == 1
     assert result.leaders.index.tolist() == leaders
     assert result.leaders.since_layer.tolist() == layers
-    assert [cluster.kind for cluster in result.clusters] == ["leader"] * 3
-    assert sum(cluster.size for cluster in result.clusters) == len(points)
+    assert result.clusters.tie.tolist() == [False] * 3
+    assert result.clusters.size.sum() == len(points)
 
 
 def test_dynamics_emerging_leader_has_moved_before_it_leads(dynamics: Dynamics) -> None:
-    leader = list(run(dynamics, EMERGING, alpha=0.5).leaders)[1]
-    np.testing.assert_allclose(leader.point, [-1 / 18, 5 / 36], atol=1e-12)
-    assert leader.followers == 0
+    leaders = run(dynamics, EMERGING, alpha=0.5).leaders
+    np.testing.assert_allclose(leaders.point[1], [-1 / 18, 5 / 36], atol=1e-12)
+    assert leaders.followers[1] == 0
 
 
 def test_dynamics_square_has_clusters_between_corners(dynamics: Dynamics) -> None:
     result = run(dynamics, SQUARE)
     assert result.status == "certified"
-    assert [(c.kind, c.leaders, c.size) for c in result.clusters] == [
-        ("leader", [0], 1), ("leader", [1], 1), ("leader", [2], 1), ("leader", [3], 2),
-        ("tie", [0, 1], 1), ("tie", [0, 2], 1),
-    ]  # fmt: skip
+    clusters = result.clusters
+    assert [each.tolist() for each in clusters.leaders] == [[0], [1], [2], [3], [0, 1], [0, 2]]
+    assert clusters.tie.tolist() == [False] * 4 + [True] * 2
+    assert clusters.size.tolist() == [1, 1, 1, 2, 1, 1]
     assert result.limits.tolist()[4:] == [[1, 0], [0, 1], [-1, -1]]
     assert result.assignment.tolist() == [0, 1, 2, 3, 4, 5, 3]
 
@@ -276,9 +276,11 @@ def test_dynamics_twins_share_a_cluster_and_weigh_twice(dynamics: Dynamics) -> N
     np.testing.assert_allclose(result.points, repeated, atol=1e-15)
     assert result.assignment[0] == result.assignment[3]
     assert result.assignment[5] == result.assignment[6]
-    five, six = (leader for leader in result.leaders if leader.index in (5, 6))
-    assert five.since_layer == six.since_layer == 0
-    assert five.followers == six.followers == list(result.clusters)[five.cluster].size - 2
+    leaders = result.leaders
+    twins = np.isin(leaders.index, (5, 6))
+    assert leaders.since_layer[twins].tolist() == [0, 0]
+    size = result.clusters.size[leaders.cluster[twins]]
+    assert leaders.followers[twins].tolist() == (size - 2).tolist()
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-150, 1e150, 8e307])

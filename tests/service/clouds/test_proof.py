@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from service.clouds.control import result_of
 from service.clouds.proof import Pairs, grants, integers, is_semidefinite, refutes, solve
+from service.engine.lane import result_of
 
 
 def pairs(*triples):
