@@ -95,11 +95,7 @@ class Service:
         runtime = Runtime(self.settings.provider, self.settings.intra_op_threads)
         self.provider = runtime.provider
         self.registry.loaders = self._loaders(runtime, self.settings)
-        self.registry.refresh()
-        for entry in self.registry.entries.values():
-            self.metrics.model_served(entry.name, entry.kind, entry.version, True)
-        for _ in self.registry.refused:
-            self.metrics.bundle_refused()
+        self._read_models()
         missing = self.registry.why_missing(self.settings.default_model)
         reads_texts = any(entry.kind == "sentiment" for entry in self.registry.entries.values())
         if missing and (reads_texts or self.settings.default_model in self.registry.refused):
@@ -129,21 +125,29 @@ class Service:
     async def _refresh(self) -> None:
         async with self._refreshing:
             before = self.registry.entries
-            refused = set(self.registry.refused.items())
-            await asyncio.to_thread(self.registry.refresh)
-            after = self.registry.entries
-        for name in before.keys() | after.keys():
-            self._count_change(before.get(name), after.get(name))
-        if before is not after:
+            await asyncio.to_thread(self._read_models)
+        if before != self.registry.entries:
             settle_memory()
-        for _ in set(self.registry.refused.items()) - refused:
+
+    def _read_models(self) -> None:
+        """Bring the models in step with the folders; log and count what has changed."""
+        before, refused = self.registry.entries, self.registry.refused
+        self.registry.refresh()
+        after = self.registry.entries
+        for name in sorted(before.keys() | after.keys()):
+            self._tell_change(name, before.get(name), after.get(name))
+        for name, reason in sorted(self.registry.refused.items() - refused.items()):
+            log.warning("bundle %s refused: %s", name, reason)
             self.metrics.bundle_refused()
 
-    def _count_change(self, old: Entry | None, new: Entry | None) -> None:
-        if old is not None and (new is None or new.version != old.version):
-            self.metrics.model_served(old.name, old.kind, old.version, False)
-        if new is not None and (old is None or new.version != old.version):
-            self.metrics.model_served(new.name, new.kind, new.version, True)
+    def _tell_change(self, name: str, old: Entry | None, new: Entry | None) -> None:
+        if old is not None and new is not None and old.version == new.version:
+            return
+        if old is not None:
+            self.metrics.model_served(name, old.kind, old.version, False)
+        if new is not None:
+            self.metrics.model_served(name, new.kind, new.version, True)
+        log.info("model %s %s", name, "added" if old is None else "removed" if new is None else "replaced")
 
     async def _watch_models(self) -> None:
         """Follow MODELS_DIR. A bundle half written is refused for a moment, and taken when it is whole."""

@@ -9,12 +9,10 @@ model is passed in; it returns a model that has run once.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from service.engine.bundle import Bundle, default_of, find_bundles, read_bundle
@@ -45,52 +43,37 @@ class Registry:
     def __init__(self, folders: Sequence[Path], loaders: Mapping[str, Loader]) -> None:
         self.folders = folders
         self.loaders = loaders
-        self._entries: Mapping[str, Entry] = MappingProxyType({})
-        self._refused: Mapping[str, str] = MappingProxyType({})
-        self._refreshing = threading.Lock()
-
-    @property
-    def entries(self) -> Mapping[str, Entry]:
-        return self._entries
-
-    @property
-    def refused(self) -> Mapping[str, str]:
-        """Names of bundles that could not be loaded, and why."""
-        return self._refused
+        self.entries: Mapping[str, Entry] = {}
+        self.refused: Mapping[str, str] = {}  # names of bundles that could not be loaded, and why
 
     def find(self, name: str, kind: str) -> Any:
         """The model of that name, which must be of that kind."""
-        entry = self._entries.get(name)
+        entry = self.entries.get(name)
         if entry is None or entry.kind != kind:
-            have = ", ".join(each.name for each in self._entries.values() if each.kind == kind)
+            have = ", ".join(each.name for each in self.entries.values() if each.kind == kind)
             problem = f"no model of kind {kind} has this name; there {'are: ' + have if have else 'is none'}"
             raise NotFound(problem, param="model")
         return entry.model
 
     def why_missing(self, name: str) -> str | None:
         """Why no model of that name is served, or None where one is."""
-        if name in self._entries:
+        if name in self.entries:
             return None
-        reason = self._refused.get(name)
+        reason = self.refused.get(name)
         return f"the model {name} was refused: {reason}" if reason else f"there is no model {name}"
 
-    def refresh(self) -> bool:
-        """Bring the models in step with the folders; whether anything changed. Slow: for a thread."""
-        with self._refreshing:
-            entries: dict[str, Entry] = {}
-            refused: dict[str, str] = {}
-            for name, folder in self._bundles().items():
-                try:
-                    entries[name] = self._keep_or_load(folder)
-                except BundleError as broken:
-                    refused[name] = broken.message
-                    if name in self._entries:
-                        entries[name] = self._entries[name]
-                    if self._refused.get(name) != broken.message:
-                        log.warning("bundle %s refused: %s", name, broken.message)
-            changed = self._tell(entries) or refused != self._refused
-            self._entries, self._refused = MappingProxyType(entries), MappingProxyType(refused)
-            return changed
+    def refresh(self) -> None:
+        """Bring the models in step with the folders. Slow: for a thread, one at a time."""
+        entries: dict[str, Entry] = {}
+        refused: dict[str, str] = {}
+        for name, folder in self._bundles().items():
+            try:
+                entries[name] = self._keep_or_load(folder)
+            except BundleError as broken:
+                refused[name] = broken.message
+                if name in self.entries:
+                    entries[name] = self.entries[name]
+        self.entries, self.refused = entries, refused
 
     def _bundles(self) -> dict[str, Path]:
         try:
@@ -98,11 +81,11 @@ class Registry:
         except OSError as failure:
             # The folder itself is gone for the moment (a mount being swapped): keep what we have.
             log.warning("MODELS_DIR cannot be read: %s", failure.strerror)
-            return {name: entry.folder for name, entry in self._entries.items()}
+            return {name: entry.folder for name, entry in self.entries.items()}
 
     def _keep_or_load(self, folder: Path) -> Entry:
         """The entry we have if the bundle is the same, otherwise a new one."""
-        old = self._entries.get(folder.name)
+        old = self.entries.get(folder.name)
         files = fingerprint(folder)
         if old is not None and old.files == files:
             return old
@@ -129,19 +112,6 @@ class Registry:
             log.warning("bundle %s cannot be loaded", bundle.name, exc_info=True)
             problem = f"{bundle.name} cannot be loaded: {type(failure).__name__}: {failure}"
             raise BundleError(problem, param=bundle.name) from failure
-
-    def _tell(self, entries: Mapping[str, Entry]) -> bool:
-        """Log what a refresh changes; whether that is anything."""
-        old = {name: entry.version for name, entry in self._entries.items()}
-        new = {name: entry.version for name, entry in entries.items()}
-        for name in sorted(old.keys() | new.keys()):
-            if name not in new:
-                log.info("model %s removed", name)
-            elif name not in old:
-                log.info("model %s added", name)
-            elif old[name] != new[name]:
-                log.info("model %s replaced", name)
-        return old != new
 
 
 def settle_default(settings: Settings) -> Settings:
