@@ -20,7 +20,7 @@ from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
 from service.http.deadline import Deadline, Patrol
 from service.http.express import Express
-from service.http.middleware import Failures, Hosts, Identity, Observation, Origins, SecurityHeaders
+from service.http.middleware import Envelope, Hosts, Origins
 from service.http.routes import (
     classify,
     control,
@@ -75,10 +75,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             RequestValidationError: problems.handle,
         },
         middleware=[
-            Middleware(Observation, service),
-            Middleware(Identity),
-            Middleware(SecurityHeaders, service),
-            Middleware(Failures),
+            Middleware(Envelope, service),
             Middleware(Hosts, settings),
             *_cors(settings),
             Middleware(Origins, settings),

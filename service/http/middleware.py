@@ -1,14 +1,12 @@
-"""What every request passes, from the outside in: plain ASGI, one class for each concern.
+"""What every request passes, from the outside in: plain ASGI.
 
-    Observation      counts the request, writes its line in the log, and its span where traces are on
-    Identity         gives it an id: the caller's if it is a sane one
-    SecurityHeaders  what browsers are told with every answer
-    Failures         turns what is raised further in into an answer: the edge of the request
-    Hosts            refuses requests for another host name
-    Origins          refuses writes that pages of other sites make
-    Deadline         deadline.py: ends what takes too long, and what nobody waits for any more
-    Admission        admission.py: a place for the request, room for its body and its answer
-    Express          express.py: answers short texts here
+    Envelope   gives the request an id, the caller's if it is a sane one; turns what is raised further in into
+               an answer; adds the headers of every answer; counts, logs and traces it
+    Hosts      refuses requests for another host name
+    Origins    refuses writes that pages of other sites make
+    Deadline   deadline.py: ends what takes too long, and what nobody waits for any more
+    Admission  admission.py: a place for the request, room for its body and its answer
+    Express    express.py: answers short texts here
 
 Middleware that is added to the application later lies around all of these and sees every request.
 """
@@ -29,46 +27,56 @@ from service.settings import Settings
 SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?").fullmatch
 SECURITY = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
-CLOSE = (b"connection", b"close")
+CLOSE = (b"connection", b"close")  # while the service stops: a client should go elsewhere
 WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
 
 
-class Observation:
-    """The numbers and the log line of a request, when it is over."""
+class Envelope:
+    """The edge of a request. Nothing that an exception says about our inside reaches a caller."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
-        self._metrics = service.metrics
-        self._access = service.access
-        self._tracer = service.tracer
+        self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope.setdefault("state", {})
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        request_id = given if SANE_ID(given) else b"%024x" % random.getrandbits(96)
+        scope.setdefault("state", {})["request_id"] = request_id.decode("ascii")
         status = 0
         began = time.perf_counter()
 
-        async def note_status(message: Message) -> None:
+        async def send_marked(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                closing = (CLOSE,) if self._service.draining else ()
+                own = (*SECURITY, (b"x-request-id", request_id), *closing)
+                message["headers"] = [*message.get("headers", ()), *own]
             await send(message)
 
         try:
-            await self.app(scope, receive, note_status)
+            await self.app(scope, receive, send_marked)
+        except Exception as failure:  # the edge of the request
+            response = answer(failure, scope)
+            if not status:
+                await response(scope, receive, send_marked)
+            elif not isinstance(failure, Cancelled):
+                raise  # the answer has begun: all that is left is to break the connection
         finally:
             self._record(scope, status, began, time.perf_counter())
 
     def _record(self, scope: Scope, status: int, began: float, ended: float) -> None:
         route = getattr(scope.get("route"), "path", "(none)")
         method, state = scope["method"], scope["state"]
-        self._metrics.answered(route, method, status, ended - began)
-        self._access.write(state["request_id"], method, route, status, ended - began)
-        if self._tracer is not None:
+        service = self._service
+        service.metrics.answered(route, method, status, ended - began)
+        service.access.write(state["request_id"], method, route, status, ended - began)
+        if service.tracer is not None:
             traceparent = dict(scope["headers"]).get(b"traceparent")
-            self._tracer.record(
+            service.tracer.record(
                 f"{method} {route}",
                 traceparent=traceparent.decode("latin-1") if traceparent else None,
                 began=began,
@@ -82,75 +90,6 @@ class Observation:
                 stages=state.get("stages", ()),
                 failed=status >= 500,
             )
-
-
-class Identity:
-    """`request.state.request_id`, and the header x-request-id of the answer."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        name = given if SANE_ID(given) else b"%024x" % random.getrandbits(96)
-        scope["state"]["request_id"] = name.decode("ascii")
-
-        async def send_named(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", name)]
-            await send(message)
-
-        await self.app(scope, receive, send_named)
-
-
-class SecurityHeaders:
-    """Headers for browsers; and while the service stops, the one that asks a client to go elsewhere."""
-
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app = app
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                closing = (CLOSE,) if self._service.draining else ()
-                message["headers"] = [*message.get("headers", ()), *SECURITY, *closing]
-            await send(message)
-
-        await self.app(scope, receive, send_with_headers)
-
-
-class Failures:
-    """Answers what fails further in. Nothing that an exception says about our inside reaches a caller."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
-
-        async def note_start(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self.app(scope, receive, note_start)
-        except Exception as failure:  # the edge of the request
-            if scope["type"] != "http":
-                raise
-            response = answer(failure, scope)
-            if not started:
-                await response(scope, receive, send)
-            elif not isinstance(failure, Cancelled):
-                raise  # the answer has begun: all that is left is to break the connection
 
 
 class Hosts:
