@@ -12,12 +12,13 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from service.client.rows import COLUMNS, beside
 from service.errors import InvalidInput, MalformedInput, NotFound
 
 STDIN = "-"
@@ -71,7 +72,7 @@ def read_table(path: str, *, column: str | None = None) -> Table:
     source = "standard input" if path == STDIN else path
     if form == "parquet":
         return _read_parquet(path)
-    text = _decode(_read_bytes(path), source)
+    text = read_text(path)
     if form is None:
         form = "lines" if column is None else "jsonl" if text.lstrip().startswith("{") else "csv"
     return _READERS[form](text, source)
@@ -107,17 +108,15 @@ def _mean_length(values: Sequence[str]) -> float:
     return sum(map(len, values)) / len(values) if values else 0.0
 
 
-def _read_bytes(path: str) -> bytes:
+def read_text(path: str) -> str:
+    """A whole file, or standard input: UTF-8, or UTF-16 where it begins so."""
+    source = "standard input" if path == STDIN else path
     try:
-        return sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        raw = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as failure:
         raise NotFound(f"{path} cannot be read: {failure.strerror or failure}") from None
-
-
-def _decode(raw: bytes, source: str) -> str:
-    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
-        return raw.decode(encoding)
+        return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as invalid:
         line = raw.count(b"\n", 0, invalid.start) + 1
         raise MalformedInput(f"{source}, line {line}: is not UTF-8 text") from None
@@ -254,8 +253,8 @@ def check_writable(path: str) -> None:
         raise NotFound(f"{path} cannot be written: there is no such folder")
 
 
-def write_rows(path: str, table: Table, more: Mapping[str, str], answers: Iterable[Row]) -> None:
-    """Each row of `table` with its answer beside it: `more` names the answer's columns and their types.
+def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
+    """Each row of `table` with its answer beside it, in the columns of client/rows.py.
 
     The file appears when it is whole; until then whatever was there stays.
     """
@@ -264,7 +263,7 @@ def write_rows(path: str, table: Table, more: Mapping[str, str], answers: Iterab
     try:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:
             with open(Path(folder) / place.name, "wb") as file:
-                write(file, table, more, answers)
+                write(file, table, answers)
             os.replace(file.name, place)
     except OSError as failure:
         raise InvalidInput(
@@ -272,10 +271,8 @@ def write_rows(path: str, table: Table, more: Mapping[str, str], answers: Iterab
         ) from None
 
 
-def _write_separated(
-    delimiter: str, file: IO[bytes], table: Table, more: Mapping[str, str], answers: Iterable[Row]
-) -> None:
-    columns = [*(name for name in table.columns if name not in more), *more]
+def _write_separated(delimiter: str, file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
+    columns = [*(name for name in table.columns if name not in COLUMNS), *COLUMNS]
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)
@@ -291,23 +288,18 @@ def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def _write_jsonl(file: IO[bytes], table: Table, more: Mapping[str, str], answers: Iterable[Row]) -> None:
+def _write_jsonl(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
     for row, answer in zip(table.rows, answers, strict=True):
         file.write(json.dumps(row | answer, ensure_ascii=False, default=str).encode() + b"\n")
 
 
-def _write_parquet(file: IO[bytes], table: Table, more: Mapping[str, str], answers: Iterable[Row]) -> None:
+def _write_parquet(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
     pa, parquet = _pyarrow()
-    types = {"string": pa.string(), "number": pa.float64(), "strings": pa.list_(pa.string())}
-    found = pa.Table.from_pylist(list(answers), schema=pa.schema({name: types[more[name]] for name in more}))
     whole = table.arrow if table.arrow is not None else pa.Table.from_pylist(table.rows)
-    whole = whole.select([name for name in whole.column_names if name not in more])
-    for name in more:
-        whole = whole.append_column(name, found.column(name))
-    parquet.write_table(whole, file)
+    parquet.write_table(beside(whole, answers), file)
 
 
-_WRITERS: dict[str, Callable[[IO[bytes], Table, Mapping[str, str], Iterable[Row]], None]] = {
+_WRITERS: dict[str, Callable[[IO[bytes], Table, Iterable[Row]], None]] = {
     "csv": partial(_write_separated, ","),
     "tsv": partial(_write_separated, "\t"),
     "jsonl": _write_jsonl,

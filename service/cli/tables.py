@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from service.schemas.texts import number_of
+
 SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3
 LEAST_SHOWN = 0.0005  # what three decimals can show
@@ -24,18 +26,19 @@ def describe_classification(text: str, result: Answer, width: int | None = None)
         return
     label = result["label"]
     leaders = {leader["cluster"]: leader for leader in result.get("leaders") or ()}
-    heaviest = sorted(clusters, key=lambda cluster: -abs(_of(cluster["contribution"], label)))
-    shown = [each for each in heaviest if abs(_of(each["contribution"], label)) >= LEAST_SHOWN]
+    heaviest = sorted(clusters, key=lambda cluster: -abs(number_of(cluster["contribution"], label)))
+    shown = [each for each in heaviest if abs(number_of(each["contribution"], label)) >= LEAST_SHOWN]
     for cluster in shown[:SHOWN_CLUSTERS_OF_TEXT]:
-        amount = _of(cluster["contribution"], label)
+        amount = number_of(cluster["contribution"], label)
         name, detail = _name(cluster, leaders.get(cluster["id"]))
         yield f"  {amount:+8.3f}  {name:<32}  {detail}"
     if rest := heaviest[len(shown[:SHOWN_CLUSTERS_OF_TEXT]) :]:
-        amount = round(sum(_of(cluster["contribution"], label) for cluster in rest), 3) + 0.0  # no -0.000
+        amount = sum(number_of(cluster["contribution"], label) for cluster in rest)
+        amount = round(amount, 3) + 0.0  # no -0.000
         yield f"  {amount:+8.3f}  {counted(len(rest), 'smaller cluster')}"
-    yield f"  {_of(result['bias'], label):+8.3f}  bias"
+    yield f"  {number_of(result['bias'], label):+8.3f}  bias"
     whose = f" of {label}" if isinstance(result["logit"], Mapping) else ""
-    yield f"  {_of(result['logit'], label):+8.3f}  = logit{whose}"
+    yield f"  {number_of(result['logit'], label):+8.3f}  = logit{whose}"
 
 
 def describe_refusal(text: Any, reason: str, width: int | None = None) -> Iterator[str]:
@@ -51,11 +54,6 @@ def _verdict(result: Answer) -> str:
 def _headed(verdict: str, text: str, width: int | None) -> str:
     line = f"{verdict}  {' '.join(text.split())}".rstrip()
     return line if width is None or len(line) <= width else f"{line[: max(width - 1, 0)].rstrip()}…"
-
-
-def _of(amount: Any, label: str) -> float:
-    """A number, or the label's own where there is one a label."""
-    return float(amount[label] if isinstance(amount, Mapping) else amount)
 
 
 def _name(cluster: Answer, leader: Answer | None) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from service.cli.rows import (
     write_rows,
 )
 from service.cli.tables import describe_classification, describe_refusal
-from service.client.rows import COLUMNS, Answering, to_row
+from service.client.rows import Answering, to_row
 from service.errors import HardmaxError, InvalidInput
 from service.schemas.texts import Classification
 
@@ -103,7 +103,7 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
             on_progress=lambda done, total: progress.count(done, total, "texts"),
         )
         if arguments.out:
-            write_rows(arguments.out, table, COLUMNS, map(to_row, answers))
+            write_rows(arguments.out, table, map(to_row, answers))
         elif arguments.json:
             found = list(answers)
             progress.clear()
@@ -160,7 +160,7 @@ def _print_described(
 
 
 def _classify_on_ray(arguments: argparse.Namespace) -> int:
-    from service.serving.ray_serve import classify_parquet
+    from service.client.ray_data import classify_parquet
 
     done = classify_parquet(*arguments.ray, column=arguments.column or TEXT, model=arguments.model)
     print(f"{done.texts} texts answered, {done.refused} refused (see the column hardmax_error)")

@@ -90,7 +90,7 @@ class Answers(list[Answer]):
                 "label": answer.label,
                 "score": answer.score,
                 **{f"p({label})": p for label, p in answer.probs.items()},
-                "undecided": getattr(answer, "undecided", None),
+                "undecided": answer.undecided,
                 "tokens": answer.tokens,
                 "leaders": [leader.word for leader in answer.leaders or []],
             }

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.schemas.clouds import DynamicsResult
-from service.schemas.texts import Classification, Leader, Word
+from service.schemas.texts import Classification, Leader, Word, number_of
 
 Floats = NDArray[np.float64]
 
@@ -61,16 +60,15 @@ def cloud(points: Floats, result: DynamicsResult) -> str:
 
 
 def _verdict(answer: Classification) -> str:
-    undecided = getattr(answer, "undecided", None)
-    if undecided:
-        return _tag("div", _tag("b", "undecided") + f" · {escape(undecided)}")
+    if answer.undecided:
+        return _tag("div", _tag("b", "undecided") + f" · {escape(answer.undecided)}")
     return _tag("div", _tag("b", escape(answer.label)) + f" · {answer.score:.1%}")
 
 
 def _coloured(text: str, answer: Classification) -> str:
     """The text with a tint behind each word, as strong as what it contributes."""
     marked: Sequence[Word | Leader] = answer.leaders or [] if answer.words is None else answer.words
-    values = [_number(each.contribution, answer) for each in marked]
+    values = [number_of(each.contribution, answer.label) for each in marked]
     largest = max(map(abs, values), default=0) or 1
     spans = sorted(
         (start, end, value)
@@ -91,17 +89,18 @@ def _coloured(text: str, answer: Classification) -> str:
 
 def _sum(answer: Classification) -> str:
     """The bias and the clusters' contributions, which add up to the logit."""
-    clusters = sorted(answer.clusters or [], key=lambda each: -abs(_number(each.contribution, answer)))
-    terms = [(", ".join(each.words[:3]), _number(each.contribution, answer)) for each in clusters]
+    found = answer.clusters or []
+    terms = [(", ".join(each.words[:3]), number_of(each.contribution, answer.label)) for each in found]
+    terms.sort(key=lambda term: -abs(term[1]))
     if len(terms) > BARS:
         rest = terms[BARS - 1 :]
         terms = [*terms[: BARS - 1], (f"{len(rest)} more clusters", sum(value for _, value in rest))]
     if not terms:
         return ""
-    terms.append(("bias", _number(answer.bias, answer)))
+    terms.append(("bias", number_of(answer.bias, answer.label)))
     largest = max(abs(value) for _, value in terms) or 1
     rows = [_bar(name, value, largest) for name, value in terms]
-    total = _row("td", ["sum", "", _signed(_number(answer.logit, answer))], style="font-weight:bold")
+    total = _row("td", ["sum", "", _signed(number_of(answer.logit, answer.label))], style="font-weight:bold")
     return _tag("table", "".join(rows) + total, style="font:inherit;border-collapse:collapse;margin:.4em 0")
 
 
@@ -122,7 +121,7 @@ def _plane_of_words(answer: Classification) -> str:
     start = np.array([word.start for word in words])
     end = np.array([word.end for word in words])
     plane = _Plane(np.concatenate([start, end, np.zeros((1, 2))]))
-    colours = [_colour(_number(word.contribution, answer)) for word in words]
+    colours = [_colour(number_of(word.contribution, answer.label)) for word in words]
     marks = [plane.way(*each) for each in zip(start, end, colours, strict=True)]
     named: dict[str, None] = {}
     for word, place in zip(words, end, strict=True):
@@ -203,11 +202,6 @@ class _Plane:
         ]
         box = {"width": SIDE, "height": SIDE, "viewBox": f"0 0 {SIDE} {SIDE}", "role": "img"}
         return _tag("svg", "".join([*axes, *marks]), aria_label=what, **box)
-
-
-def _number(value: Any, answer: Classification) -> float:
-    """As the API gives it; of a number for each label that of the answer's own."""
-    return float(value[answer.label] if isinstance(value, dict) else value)
 
 
 def _signed(value: float) -> str:

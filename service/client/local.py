@@ -6,7 +6,6 @@ For the command line and for notebooks. It runs one thing at a time; many at onc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 from uuid import uuid4
@@ -15,25 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.client.answers import Answer, Answers, CloudRun, DynamicsOptions
-from service.clouds.dynamics import Dynamics, Limits, Parameters, Result, Run
-from service.engine.bundle import Bundle, find_bundles, read_bundle
+from service.clouds.dynamics import Dynamics, Parameters, Result, Run
+from service.engine.bundle import find_bundles, read_bundle
 from service.engine.lane import result_of
 from service.engine.registry import settle_default
 from service.engine.runtime import Runtime
-from service.errors import InputError, InvalidInput, NotFound
-from service.http.documents import Records
+from service.errors import InputError, NotFound
+from service.http.documents import write_document
+from service.http.routes.classify import raise_first
 from service.http.routes.control import answer as control_answer
 from service.http.routes.dynamics import answer as dynamics_answer
+from service.lifecycle import domain_loaders
 from service.schemas.clouds import ControlResponse
 from service.schemas.operations import ModelCard
 from service.schemas.sequences import SequenceLabel
 from service.schemas.texts import Classification, Explain
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
-from service.texts.reader import Tokens
-from service.texts.sentiment import Sentiment
+from service.texts.runs import How, run_texts
 
-TEXTS_AT_ONCE = 32
+TEXTS_AT_ONCE = 256
 
 
 class Local:
@@ -69,14 +69,12 @@ class Local:
     ) -> Answers:
         """The sentiment of each text with its exact reason."""
         name = model or self._settings.default_model
-        sentiment: Sentiment = self._model(name, "sentiment")
+        how = How(self._model(name, "sentiment"), explain, trajectory, truncate, "codepoints")
         many = [texts] if isinstance(texts, str) else texts
         answers = Answers(name)
         for first in range(0, len(many), TEXTS_AT_ONCE):
             some = many[first : first + TEXTS_AT_ONCE]
-            words = _read(sentiment, some, None if isinstance(texts, str) else first, truncate=truncate)
-            found = sentiment.classify(words, explain, trajectory=trajectory)
-            for text, answer in zip(some, found, strict=True):
+            for text, answer in zip(some, _run(how, some, None if many is not texts else first), strict=True):
                 checked = Classification.model_validate({"index": 0, **answer})
                 answers.append(Answer.to(text, checked, len(answers)))
         return answers
@@ -88,8 +86,7 @@ class Local:
         matrix = None if A is None else np.asarray(A, dtype=np.float64)
         parameters = Parameters(A=matrix, include=frozenset(include), **given)
         result = self._run(np.asarray(points, dtype=np.float64), parameters)
-        answer = {"id": uuid4().hex, **_plain(dynamics_answer(result, include))}
-        return CloudRun.model_validate(answer).of(points)
+        return CloudRun.model_validate_json(_written(dynamics_answer(result, include))).of(points)
 
     def control(
         self,
@@ -101,16 +98,13 @@ class Local:
         """A matrix A under which the wish comes true, or why none does."""
         from service.clouds.control import control
 
-        if (assignment is None) == (leaders is None):
-            raise InvalidInput("give either assignment or leaders", param="assignment")
-
         def run(points: NDArray[np.float64], A: NDArray[np.float64]) -> Run:
             dynamics: Dynamics = self._model("dynamics", "dynamics")
             return dynamics.start(points, Parameters(A=A, tie_tolerance=0))
 
         cloud = np.asarray(points, dtype=np.float64)
         found = result_of(control(cloud, assignment, leaders, run, self._settings.request_timeout_s))
-        return ControlResponse.model_validate({"id": uuid4().hex, **_plain(control_answer(found))})
+        return ControlResponse.model_validate_json(_written(control_answer(found)))
 
     def classify_sequences(self, model: str, sequences: Sequence[Any]) -> list[SequenceLabel]:
         """The label, margin and leader of each sequence by an exact model."""
@@ -135,50 +129,28 @@ class Local:
 
     def _model(self, name: str, kind: str) -> Any:
         if name not in self._models:
-            bundle = read_bundle(self._folder(name))
+            folders = find_bundles(self._settings.model_folders)
+            if name not in folders:
+                have = ", ".join(folders) or "none"
+                raise NotFound(f"no model {name!r} here; there are {have}", param="model")
+            bundle = read_bundle(folders[name])
             if bundle.kind != kind:
                 raise NotFound(f"{name} is a model of kind {bundle.kind}, not {kind}", param="model")
-            self._models[name] = self._load(bundle)
+            self._models[name] = domain_loaders(self._runtime, self._settings)[kind](bundle)
         return self._models[name]
 
-    def _load(self, bundle: Bundle) -> Any:
-        if bundle.kind == "sentiment":
-            return Sentiment.load(bundle, self._runtime)
-        if bundle.kind == "sequences":
-            return Sequences.load(bundle, self._runtime)
-        limits = {
-            name: getattr(self._settings, name) for name in ("max_points", "max_dimension", "max_layers")
-        }
-        return Dynamics.load(bundle, self._runtime, Limits(**limits))
 
-    def _folder(self, name: str) -> Path:
-        bundles = find_bundles(self._settings.model_folders)
-        if name not in bundles:
-            raise NotFound(f"no model {name!r} here; there are {', '.join(bundles) or 'none'}", param="model")
-        return bundles[name]
-
-
-def _read(sentiment: Sentiment, texts: Sequence[str], first: int | None, *, truncate: bool) -> list[Tokens]:
-    """The words of each text. What cannot be read is named by its place in the whole list (`first`: ours)."""
+def _run(how: How, texts: Sequence[str], first: int | None) -> list[dict[str, Any]]:
+    """The answers. What is refused is named by its place in the whole list, where `first` says ours."""
     try:
-        return sentiment.tokenise_many(texts, truncate=truncate)
-    except InputError:
-        if first is None:
+        return raise_first(run_texts(how, texts), "input", single=False)
+    except InputError as refused:
+        if first is None or refused.index is None:
             raise
-    read: list[Tokens] = []
-    for index, text in enumerate(texts, first):
-        try:
-            read.append(sentiment.tokenise(text, truncate=truncate))
-        except InputError as refused:
-            place = f"input[{index}]"
-            raise type(refused)(f"{place}: {refused.message}", param=place) from None
-    return read
+        place = f"input[{first + refused.index}]"
+        raise type(refused)(f"{place}: {refused.message}", param=place) from None
 
 
-def _plain(value: Any) -> Any:
-    """Arrays as lists, all the way down."""
-    if isinstance(value, np.ndarray | Records):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return value
+def _written(answer: dict[str, Any]) -> bytes:
+    """An answer as a server writes it."""
+    return b"".join(write_document({"id": uuid4().hex, **answer}))

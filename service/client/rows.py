@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from service.client.answers import Answers
 from service.errors import HardmaxError, InvalidInput, TooLarge
-from service.schemas.texts import Classification, Explain
+from service.schemas.texts import Classification, Explain, number_of
 
 BATCH = 256
 # The columns that an answer has in a table, and what is in them.
@@ -87,17 +87,29 @@ def _why_blank(text: Any) -> str | None:
     return None if text.strip() else "the text is empty"
 
 
+def beside(table: Any, rows: Iterable[dict[str, Any]]) -> Any:
+    """A table of pyarrow with its rows' answers as further columns, in place of those with such names."""
+    import pyarrow as pa
+
+    types = {"string": pa.string(), "number": pa.float64(), "strings": pa.list_(pa.string())}
+    schema = pa.schema({name: types[kind] for name, kind in COLUMNS.items()})
+    found = pa.Table.from_pylist(list(rows), schema=schema)
+    table = table.select([name for name in table.column_names if name not in COLUMNS])
+    for name in COLUMNS:
+        table = table.append_column(name, found.column(name))
+    return table
+
+
 def to_row(answer: Classification | HardmaxError) -> dict[str, Any]:
     """An answer as the columns of a table."""
     if isinstance(answer, HardmaxError):
         message = answer.message.removeprefix(f"{answer.param}: ")
         return dict.fromkeys(COLUMNS) | {"hardmax_error": message}
-    logit: Any = answer.logit
     return {
         "hardmax_label": answer.label,
         "hardmax_score": answer.score,
-        "hardmax_logit": logit[answer.label] if isinstance(logit, dict) else logit,
-        "hardmax_undecided": getattr(answer, "undecided", None),
+        "hardmax_logit": number_of(answer.logit, answer.label),
+        "hardmax_undecided": answer.undecided,
         "hardmax_leaders": [leader.word for leader in answer.leaders or ()],
         "hardmax_error": None,
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -37,9 +36,6 @@ class Records:
         for start in range(0, len(self), OBJECTS):
             columns = [_list(column[start : start + OBJECTS]) for column in self._columns.values()]
             yield [dict(zip(self._columns, row, strict=True)) for row in zip(*columns, strict=True)]
-
-    def tolist(self) -> list[dict[str, Any]]:
-        return [*chain.from_iterable(self.blocks())]
 
 
 def _list(column: Column) -> list[Any]:

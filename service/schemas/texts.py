@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -34,6 +34,13 @@ Number = Annotated[
     float | dict[str, float],
     Field(description="One number; a number for each label if there are several logits."),
 ]
+
+
+def number_of(value: Any, label: str) -> float:
+    """A number of an answer; where there is one for each label, the label's own."""
+    return float(value[label] if isinstance(value, dict) else value)
+
+
 Span = Annotated[tuple[int, int], Field(description="From, to: offsets into the text as sent.")]
 ReadAs = Annotated[
     str | None,

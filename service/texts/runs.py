@@ -64,9 +64,3 @@ def run_texts(
     found = iter(how.model.classify(wanted, how.explain, trajectory=how.trajectory, spans=how.spans))
     problem = f"the text has more words than the model reads ({how.model.max_length}), and truncate is off"
     return [next(found) if how.truncate or not each.truncated else TooLarge(problem) for each in read]
-
-
-def logit_of(answer: Answer) -> float:
-    """The one logit of an answer; of a model with several labels that of the label."""
-    logit = answer["logit"]
-    return float(logit[answer["label"]] if isinstance(logit, dict) else logit)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
-from service.errors import BundleError, InvalidInput, TooLarge
+from service.errors import BundleError, InvalidInput
 from service.schemas.texts import Explain, Spans
 from service.texts.explanation import UNITS, Cloud, Explanation, Ints, values_of
 from service.texts.reader import ENDINGS, MARKS, MOST, PAD, SPECIAL, UNKNOWN, Lists, Reader, Tokens
@@ -56,11 +56,11 @@ class Sentiment:
         _check(bundle.name, session)
         return cls(session, Reader(_lists(bundle)), bundle.card)
 
-    def tokenise(self, text: str, *, truncate: bool = True) -> Tokens:
-        return self.tokenise_many((text,), truncate=truncate)[0]
+    def tokenise(self, text: str) -> Tokens:
+        return self.tokenise_many((text,))[0]
 
-    def tokenise_many(self, texts: Sequence[str], *, truncate: bool = True) -> list[Tokens]:
-        """What is read of each text. Empty text is refused, and a long one where `truncate` is off."""
+    def tokenise_many(self, texts: Sequence[str]) -> list[Tokens]:
+        """What is read of each text. Empty text is refused."""
         for i, text in enumerate(texts):
             if not text or text.isspace():
                 raise InvalidInput("the text is empty", param=f"input[{i}]")
@@ -69,13 +69,7 @@ class Sentiment:
             except UnicodeEncodeError:
                 problem = "the text holds half a character (a lone surrogate)"
                 raise InvalidInput(problem, param=f"input[{i}]") from None
-        found = self._reader.read_all(texts, self.max_length)
-        if not truncate:
-            for i, tokens in enumerate(found):
-                if tokens.truncated:
-                    problem = f"the text has more words than the model reads ({self.max_length})"
-                    raise TooLarge(problem, param=f"input[{i}]")
-        return found
+        return self._reader.read_all(texts, self.max_length)
 
     def classify(
         self,

@@ -26,10 +26,10 @@ SECURITY = (ROOT / "SECURITY.md").read_text()
 class Failing(Sentiment):
     """A model with a fault that nobody foresaw, told in words that no caller may read."""
 
-    def tokenise_many(self, texts: Sequence[str], **options: bool) -> list[Tokens]:
+    def tokenise_many(self, texts: Sequence[str]) -> list[Tokens]:
         if "fail" in texts:
             raise ZeroDivisionError("the password is swordfish")
-        return super().tokenise_many(texts, **options)
+        return super().tokenise_many(texts)
 
 
 def with_failing_model(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:

@@ -22,7 +22,7 @@ from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, Too
 from service.http import examples
 from service.http.bytes_route import BINARY, JSON, NO_STORE, BytesRoute, Raw, reply
 from service.http.dependencies import ServiceOf, by_name
-from service.http.routes.classify import check_long_texts, run
+from service.http.routes.classify import check_texts, run
 from service.http.texts import TextReader
 from service.lifecycle import Service
 from service.schemas.open_inference import (
@@ -33,7 +33,8 @@ from service.schemas.open_inference import (
     ServerMetadata,
     TensorMetadata,
 )
-from service.texts.runs import How, logit_of
+from service.schemas.texts import number_of
+from service.texts.runs import How
 
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"
@@ -204,7 +205,7 @@ async def _texts_of(
         raise MalformedInput("binary_data_size is not the size of the data that follow")
     if len(texts) != count:
         raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-    await check_long_texts(texts, service.settings, INPUT, single=False)
+    await check_texts(texts, service.settings, INPUT, single=False)
     return texts, tensor.shape
 
 
@@ -256,7 +257,9 @@ def _answer(
     outputs: list[dict[str, Any]] = []
     tensors = b""
     for name, binary in wanted.items():
-        values = [logit_of(result) if name == "logit" else result[name] for result in results]
+        values = [
+            number_of(each["logit"], each["label"]) if name == "logit" else each[name] for each in results
+        ]
         output: dict[str, Any] = {"name": name, "datatype": OUTPUTS[name], "shape": shape}
         if binary:
             data = (

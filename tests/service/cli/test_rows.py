@@ -11,12 +11,13 @@ import pytest
 from pyarrow import parquet
 
 from service.cli.rows import find_column, read_table, write_rows
+from service.client.rows import COLUMNS
 from service.errors import HardmaxError
 
-MORE = {"hardmax_label": "string", "hardmax_score": "number", "hardmax_leaders": "strings"}
+NOTHING = dict.fromkeys(COLUMNS)
 ANSWERS = [
-    {"hardmax_label": "positive", "hardmax_score": 0.9, "hardmax_leaders": ["good", "film"]},
-    {"hardmax_label": None, "hardmax_score": None, "hardmax_leaders": None},
+    {**NOTHING, "hardmax_label": "positive", "hardmax_score": 0.9, "hardmax_leaders": ["good", "film"]},
+    NOTHING,
 ]
 
 
@@ -98,15 +99,15 @@ def test_find_column_asks_where_it_cannot_tell(tmp_path: Path) -> None:
 
 def test_rows_are_written_with_their_own_columns_first(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, "in.csv", 'n,review\n007,"a ""good"", film"\n8,\n'))
-    write_rows(str(tmp_path / "out.csv"), table, MORE, ANSWERS)
+    write_rows(str(tmp_path / "out.csv"), table, ANSWERS)
     with open(tmp_path / "out.csv", newline="") as file:
         rows = list(csv.reader(file))
     assert rows == [
-        ["n", "review", "hardmax_label", "hardmax_score", "hardmax_leaders"],
-        ["007", 'a "good", film', "positive", "0.9", "good; film"],
-        ["8", "", "", "", ""],
+        ["n", "review", *COLUMNS],
+        ["007", 'a "good", film', "positive", "0.9", "", "", "good; film", ""],
+        ["8", "", "", "", "", "", "", ""],
     ]
-    write_rows(str(tmp_path / "out.jsonl"), table, MORE, ANSWERS)
+    write_rows(str(tmp_path / "out.jsonl"), table, ANSWERS)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert lines == [
         {"n": "007", "review": 'a "good", film', **ANSWERS[0]},
@@ -117,7 +118,7 @@ def test_rows_are_written_with_their_own_columns_first(tmp_path: Path) -> None:
 def test_rows_of_parquet_keep_their_types(tmp_path: Path) -> None:
     own = pa.table({"n": pa.array([1, 2], pa.int8()), "review": ["good", "bad"], "hardmax_label": ["?", "?"]})
     parquet.write_table(own, tmp_path / "in.parquet")
-    write_rows(str(tmp_path / "out.parquet"), read_table(str(tmp_path / "in.parquet")), MORE, ANSWERS)
+    write_rows(str(tmp_path / "out.parquet"), read_table(str(tmp_path / "in.parquet")), ANSWERS)
     found = parquet.read_table(tmp_path / "out.parquet")
     assert found.schema.field("n").type == pa.int8()
     assert found.to_pylist() == [
@@ -135,6 +136,6 @@ def test_rows_that_cannot_all_be_written_leave_the_old_file(tmp_path: Path) -> N
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_rows(out, table, MORE, interrupted())  # type: ignore[arg-type]
+        write_rows(out, table, interrupted())  # type: ignore[arg-type]
     assert Path(out).read_text() == "what was there"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]

@@ -33,7 +33,7 @@ with warnings.catch_warnings():
     from ray import serve
     from ray.serve.schema import ServeDeploySchema
 
-    from service.serving.ray_serve import Summary, classify_parquet
+    from service.client.ray_data import Summary, classify_parquet
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
 
@@ -206,7 +206,7 @@ def test_job_says_what_is_wrong_before_it_starts(cluster: None, tmp_path: Path) 
     pq.write_table(pa.table({"review": TEXTS}), source)
     with pytest.raises(InvalidInput, match="no column text; it has review"):
         classify_parquet(source, str(tmp_path / "out"))
-    with pytest.raises(NotFound, match="no model nothing"):
+    with pytest.raises(NotFound, match="no model 'nothing'"):
         classify_parquet(source, str(tmp_path / "out"), column="review", model="nothing")
     (tmp_path / "out").mkdir()
     with pytest.raises(InvalidInput, match="exists already"):

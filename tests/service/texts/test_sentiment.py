@@ -14,6 +14,7 @@ import pytest
 from bundles import PLACES, open_sentiment, plane_weights, random_weights
 
 from service.errors import BundleError, InvalidInput, TooLarge
+from service.texts.runs import How, run_texts
 from service.texts.sentiment import Sentiment
 
 RANDOM_WORDS = [f"w{letter}{other}" for letter in "abcdefghij" for other in "abcdefghij"]
@@ -290,8 +291,10 @@ def test_sentiment_long_text_is_cut_or_refused(tmp_path: Path) -> None:
     assert model.max_length == 3
     found = answer(model, "superb superb superb awful")
     assert (found["truncated"], found["tokens"], found["logit"]) == (True, 3, near(4.5))
-    with pytest.raises(TooLarge):
-        model.tokenise("superb superb superb awful", truncate=False)
+    whole = How(model, "none", False, False, "codepoints")
+    cut, kept = run_texts(whole, ["superb superb superb awful", "superb"])
+    assert isinstance(cut, TooLarge)
+    assert kept["label"] == "positive"  # type: ignore[index]
 
 
 def test_sentiment_trajectory_without_words_is_refused(plane: Sentiment) -> None:
