@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,28 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InputError, InvalidInput, MalformedInput, NotFound
-
-STDIN = "-"
+from service.cli.rows import STDIN, read_text
+from service.errors import InvalidInput, MalformedInput, NotFound
 
 
 def read_cloud(path: str) -> NDArray[np.float64]:
     """The points in a csv (a header line is skipped), npy or json file; `-` reads csv from standard input."""
-    if path == STDIN:
-        return _cloud_from_rows(csv.reader(sys.stdin), "standard input")
     suffix = Path(path).suffix.lower()
+    if path == STDIN or suffix == ".csv":
+        source = "standard input" if path == STDIN else path
+        return _cloud_from_rows(csv.reader(read_text(path).splitlines()), source)
     if suffix == ".npy":
         return _cloud_from_npy(path)
     if suffix == ".json":
         return _cloud_from_json(path)
-    if suffix in (".csv", ".tsv", ".txt"):
-        return _cloud_from_rows(_csv_rows(path, suffix), path)
     raise InvalidInput(f"{path}: a cloud is a .csv, .npy or .json file", param="FILE")
 
 
 def read_sequences(path: str) -> tuple[list[NDArray[np.float64]], list[Any]]:
     """The sequences of a file, a JSON line each, and the labels it gives them (None where it gives none)."""
-    lines = sys.stdin if path == STDIN else _read_text(path).split("\n")
+    lines = read_text(path).split("\n")
     sequences, labels = [], []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -59,7 +56,7 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
     try:
         array = np.load(path, allow_pickle=False)
     except OSError as failure:
-        raise _unreadable(path, failure) from None
+        raise NotFound(f"{path} cannot be read: {failure.strerror or failure}", param="FILE") from None
     except ValueError as invalid:
         raise MalformedInput(f"{path} is not an npy file: {invalid}", param="FILE") from None
     if array.dtype.kind not in "fiu":
@@ -69,7 +66,7 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
 
 def _cloud_from_json(path: str) -> NDArray[np.float64]:
     try:
-        body: Any = json.loads(_read_text(path))
+        body: Any = json.loads(read_text(path))
     except json.JSONDecodeError as invalid:
         raise MalformedInput(f"{path} is not JSON: {invalid}", param="FILE") from None
     rows = body.get("points") if isinstance(body, dict) else body
@@ -77,13 +74,6 @@ def _cloud_from_json(path: str) -> NDArray[np.float64]:
         problem = f'{path}: expected [[..], ..] or {{"points": [[..], ..]}}'
         raise InvalidInput(problem, param="FILE")
     return _cloud_from_rows(rows, path)
-
-
-def _csv_rows(path: str, suffix: str) -> Iterable[list[str]]:
-    lines = _read_text(path).splitlines()
-    if suffix == ".txt":
-        return [line.split() for line in lines]
-    return csv.reader(lines, delimiter="\t" if suffix == ".tsv" else ",")
 
 
 def _cloud_from_rows(rows: Iterable[list[Any]], source: str) -> NDArray[np.float64]:
@@ -104,16 +94,3 @@ def _cloud_from_rows(rows: Iterable[list[Any]], source: str) -> NDArray[np.float
     if not points:
         raise InvalidInput(f"{source} holds no points", param="FILE")
     return np.array(points, dtype=np.float64)
-
-
-def _read_text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except OSError as failure:
-        raise _unreadable(path, failure) from None
-    except UnicodeDecodeError:
-        raise MalformedInput(f"{path} is not UTF-8 text", param="FILE") from None
-
-
-def _unreadable(path: str, failure: OSError) -> InputError:
-    return NotFound(f"{path} cannot be read: {failure.strerror or failure}", param="FILE")
