@@ -102,6 +102,8 @@ def _wanted(
     points: Floats, assignment: Mapping[int, int] | None, leaders: Sequence[int] | None
 ) -> dict[int, int]:
     """Token -> leader; every leader also leads itself."""
+    if (assignment is None) == (leaders is None):
+        raise InvalidInput("give either assignment or leaders", param="assignment")
     if points.shape[1] > MAX_DIMENSION:
         raise TooLarge(
             f"points have {points.shape[1]} numbers; control takes {MAX_DIMENSION}", param="points"

@@ -71,10 +71,7 @@ def check_points(points: Floats) -> Floats:
     if not points.size:
         raise InvalidInput("points is empty", param="points")
     points = points.astype(np.float64) + 0.0
-    row, column = np.unravel_index(int(np.argmin(np.isfinite(points))), points.shape)
-    if not np.isfinite(points[row, column]):
-        place = f"points[{row}][{column}]"
-        raise InvalidInput(f"{place} is {points[row, column]}, not a finite number", param=place)
+    check_finite(points, "points")
     zero = ~points.any(axis=1)
     if zero.any():
         place = f"points[{int(zero.argmax())}]"
@@ -132,11 +129,17 @@ def merge(points: Floats) -> tuple[Ints, Ints]:
     return first[rank], back[place]
 
 
-def check_size(n: int, d: int, max_points: int, max_dimension: int) -> None:
+def check_finite(array: Floats, param: str, offset: int = 0) -> None:
+    """Name the first number that is not finite; `offset` rows came before these."""
+    row, column = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
+    if not np.isfinite(array[row, column]):
+        place = f"{param}[{offset + row}][{column}]"
+        raise InvalidInput(f"{place} is not a finite number", param=place)
+
+
+def check_size(n: int, d: int, max_points: int, max_dimension: int, param: str = "points") -> None:
     """Refuse what is over a limit before anything is computed."""
     if n > max_points:
-        raise TooLarge(f"points has {n} rows, the limit is {max_points} (MAX_POINTS)", param="points")
+        raise TooLarge(f"{param} has more than {max_points} rows (MAX_POINTS)", param=param)
     if d > max_dimension:
-        raise TooLarge(
-            f"points have {d} coordinates, the limit is {max_dimension} (MAX_DIMENSION)", param="points"
-        )
+        raise TooLarge(f"{param} has more than {max_dimension} columns (MAX_DIMENSION)", param=param)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from service.clouds.points import check_finite, check_size
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
 from service.http.large_json import WHOLE, read_large
 
@@ -93,7 +94,7 @@ class _Rows:
         return part.size + len(part)
 
     def _check(self, rows: int, columns: int) -> None:
-        check_size(rows, columns, self._param, self._max_rows, self._max_columns)
+        check_size(rows, columns, self._max_rows, self._max_columns, self._param)
 
     def _converted(self, rows: object) -> Array:
         param, offset = self._param, sum(map(len, self._parts))
@@ -148,20 +149,6 @@ class _Arrays:
         return taken
 
 
-def check_size(rows: int, columns: int, param: str, max_rows: int, max_columns: int) -> None:
-    if rows > max_rows:
-        raise TooLarge(f"{param} has more than {max_rows} rows (MAX_POINTS)", param=param)
-    if columns > max_columns:
-        raise TooLarge(f"{param} has more than {max_columns} columns (MAX_DIMENSION)", param=param)
-
-
-def check_finite(array: Array, param: str, offset: int = 0) -> None:
-    if not np.isfinite(array).all():
-        row, column = np.argwhere(~np.isfinite(array))[0]
-        place = f"{param}[{offset + row}][{column}]"
-        raise InvalidInput(f"{place} is not a finite number", param=place)
-
-
 def _irregular(rows: list[Any], param: str, offset: int, columns: int) -> InvalidInput:
     """What is wrong with the first row that is not `columns` numbers."""
     for i, row in enumerate(rows, start=offset):
@@ -208,7 +195,7 @@ def read_npy(
         raise MalformedInput("the shape in the npy header is not one of whole numbers")
     if len(shape) != 2 or 0 in shape:
         raise InvalidInput(f"{param} should have two dimensions, neither of them empty", param=param)
-    check_size(*shape, param, max_rows, max_columns)
+    check_size(*shape, max_rows, max_columns, param)
     if shape[0] * shape[1] * dtype.itemsize != len(body) - stream.tell():
         raise MalformedInput("the body is not as long as its npy header says")
     check(*shape)

@@ -74,7 +74,7 @@ class Express:
         service = self._service
         try:
             asked = ClassifyRequest.model_validate_json(body)
-            name, how, texts = classify.choose(asked, service.registry, service.settings)
+            name, how, texts = await classify.choose(asked, service.registry, service.settings)
             sizes = [size_of(text) for text in texts]
             if not is_brief(how, max(sizes), sum(sizes)):
                 return None

@@ -42,11 +42,7 @@ async def classify(
     sent, in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by the cluster's
     |contribution|.
     """
-    size = len(body.input) if isinstance(body.input, str) else sum(map(len, body.input))
-    if size <= WHOLE:
-        name, how, texts = choose(body, service.registry, service.settings)
-    else:  # to see that a text is not blank may mean to read it to its end
-        name, how, texts = await asyncio.to_thread(choose, body, service.registry, service.settings)
+    name, how, texts = await choose(body, service.registry, service.settings)
     holding.expect(bytes_of(how, texts))
     answered = await answer(service, request.scope["state"], body, name, how, texts)
     if answered["usage"]["tokens"] <= AT_ONCE:
@@ -84,7 +80,7 @@ def raise_first(
     return cast("list[dict[str, Any]]", results)
 
 
-def choose(
+async def choose(
     request: ClassifyRequest, registry: Registry, settings: Settings
 ) -> tuple[str, How, Sequence[str]]:
     """The name of the model that is asked, how it is to run, and the texts."""
@@ -94,21 +90,23 @@ def choose(
     model = registry.find(name, "sentiment")
     given = request.input
     texts = [given] if isinstance(given, str) else given
-    check_texts(texts, settings, "input", single=given is not texts)
+    await check_texts(texts, settings, "input", single=given is not texts)
     how = How(model, request.explain, request.trajectory, request.truncate, request.spans)
     return name, how, texts
 
 
-async def check_long_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
-    """`check_texts`, in a thread for long texts: to see that one is not blank may mean to read it all."""
+async def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
+    """Refuse what is too many, too long or empty, by name.
+
+    Long texts are looked at in a thread: to see that one is not blank may mean to read it to its end.
+    """
     if sum(map(len, texts)) <= WHOLE:
-        check_texts(texts, settings, param, single=single)
+        _check_texts(texts, settings, param, single=single)
     else:
-        await asyncio.to_thread(check_texts, texts, settings, param, single=single)
+        await asyncio.to_thread(_check_texts, texts, settings, param, single=single)
 
 
-def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
-    """Refuse what is too many, too long or empty, by name."""
+def _check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
     if not texts:
         raise InvalidInput(f"{param} is empty", param=param)
     if len(texts) > settings.max_client_batch_size:

@@ -61,8 +61,6 @@ def _start(body: bytes, service: Service) -> Steps[Control]:
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
     points, document = read_rows(body, "points", **limits)
     wish = validate(ControlWish, document)
-    if (wish.assignment is None) == (wish.leaders is None):
-        raise InvalidInput("give either assignment or leaders", param="assignment")
     assignment = None if wish.assignment is None else _by_index(wish.assignment)
 
     def run(points: Array, A: Array) -> Run:

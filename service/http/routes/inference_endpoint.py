@@ -18,7 +18,7 @@ from service.errors import InvalidInput
 from service.http import examples
 from service.http.bytes_route import BytesRoute, reply
 from service.http.dependencies import ServiceOf, by_name
-from service.http.routes.classify import check_long_texts, run
+from service.http.routes.classify import check_texts, run
 from service.lifecycle import Service
 from service.schemas.endpoints import EndpointRequest, LabelScore, PredictRequest
 from service.texts.runs import How
@@ -90,7 +90,7 @@ async def _classify(
     service: Service, name: str, texts: Sequence[str], single: bool, truncate: bool
 ) -> list[Answer]:
     model = service.registry.find(name, "sentiment")
-    await check_long_texts(texts, service.settings, "inputs", single=single)
+    await check_texts(texts, service.settings, "inputs", single=single)
     how = How(model, "none", False, truncate, "codepoints")
     return await run(service, how, texts, "inputs", single=single)
 
