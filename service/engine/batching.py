@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from service.engine.gathering import Gathering
 from service.errors import NotReady, Overloaded
 
 log = logging.getLogger(__name__)
@@ -34,6 +33,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _SIZE = operator.itemgetter(2)
+ENOUGH = 32  # calls that are not made to wait for more
 SMALL = 6  # items of up to 2^6 tokens are all alike: a run's fixed cost outweighs their padding
 
 
@@ -175,7 +175,7 @@ class Batcher(Generic[Item, Result]):
         self._runner = Runner(run, self._from_runner, self._runner_died)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dead = False
-        self._gathering = Gathering(self._calls, self._next)
+        self._gathering = False  # a look at what has come is due
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -208,8 +208,22 @@ class Batcher(Generic[Item, Result]):
         self._tokens += tokens
         self.depth += len(items)
         if self._running is None:
-            self._gathering.call()  # not at once: calls that the loop brings in the same round run together
+            self._gather()
         return await call.future
+
+    def _gather(self) -> None:
+        """Run once a round of the event loop has brought nothing more, or enough: without a timer."""
+        if not self._gathering:
+            self._gathering = True
+            asyncio.get_running_loop().call_soon(self._look, 0)
+
+    def _look(self, seen: int) -> None:
+        there = len(self._calls)
+        if seen < there < ENOUGH:
+            asyncio.get_running_loop().call_soon(self._look, there)
+        else:
+            self._gathering = False
+            self._next()
 
     def _next(self) -> None:
         """Run what waits, if anything does: here if it is brief, otherwise in the runner's thread."""
@@ -233,11 +247,12 @@ class Batcher(Generic[Item, Result]):
         self._running = None
         self._answer(batch, results, time.perf_counter() - started)
         if self._calls:
-            self._gathering.call()  # the loop has a turn before the rest
+            self._gather()  # the loop has a turn before the rest
 
     def _take(self) -> Batch[Item, Result] | None:
         """The first call's next item and all that may run with it, one item of each call in turn."""
-        self._drop_cancelled()
+        while self._calls and self._calls[0].future.done():
+            self._forget(self._calls.popleft())
         if not self._calls:
             return None
         group = self._calls[0].group()
@@ -266,10 +281,6 @@ class Batcher(Generic[Item, Result]):
                     self._calls.append(call)
         self._calls.extendleft(reversed(aside))  # still in front: the next run is theirs
         return batch
-
-    def _drop_cancelled(self) -> None:
-        while self._calls and self._calls[0].future.done():
-            self._forget(self._calls.popleft())
 
     def _forget(self, call: Call[Item, Result]) -> None:
         self.depth -= len(call.waiting)

@@ -131,18 +131,12 @@ class Origins:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] in WITH_BODY and "*" not in self._allowed:
-            host = origin = site = b""
-            for name, value in scope["headers"]:
-                if name == b"host":
-                    host = value
-                elif name == b"origin":
-                    origin = value
-                elif name == b"sec-fetch-site":
-                    site = value
+            headers = dict(scope["headers"])
+            origin, site = headers.get(b"origin", b""), headers.get(b"sec-fetch-site", b"")
             if site:  # what the browser knows; older ones tell only the origin
                 foreign = site in (b"cross-site", b"same-site")
             else:
-                foreign = bool(origin) and origin.partition(b"://")[2] != host
+                foreign = bool(origin) and origin.partition(b"://")[2] != headers.get(b"host")
             if foreign and origin.decode("latin-1") not in self._allowed:
                 raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")
         await self.app(scope, receive, send)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from service.clouds.dynamics import Dynamics, Parameters, Result, Run
 
 MODEL = "dynamics"  # the bundle that runs clouds
+SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 NUMBER_BYTES = 8  # of a number in an answer, at least
 
 router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
@@ -171,22 +172,10 @@ def as_parameters(wire: DynamicsParameters) -> Parameters:
 
 def answer(result: Result, include: Sequence[str] = ("assignment",)) -> dict[str, Any]:
     """A result in the words of the contract. What may be long stays arrays: see `write_document`."""
-    leaders, clusters = result.leaders, result.clusters
+    clusters = result.clusters
     document: dict[str, Any] = {
-        "n": result.n,
-        "d": result.d,
-        "alpha": result.alpha,
-        "status": result.status,
-        "layers": result.layers,
-        "certified_layer": result.certified_layer,
-        "margin": result.margin,
-        "leaders": Records(
-            index=leaders.index,
-            since_layer=leaders.since_layer,
-            point=leaders.point,
-            followers=leaders.followers,
-            cluster=leaders.cluster,
-        ),
+        **{name: getattr(result, name) for name in SUMMARY},
+        "leaders": Records(**vars(result.leaders)),
         "clusters": Records(
             id=np.arange(len(clusters)),
             kind=np.where(clusters.tie, "tie", "leader"),
@@ -215,8 +204,7 @@ def pieces(request_id: str, result: Result, include: Sequence[str]) -> Iterator[
 
 def npz(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
     """The answer's arrays, and its summary as JSON in the array `summary`."""
-    document = answer(result, ())
-    summary = {name: value for name, value in document.items() if not isinstance(value, Records)}
+    summary = {name: getattr(result, name) for name in SUMMARY}
     arrays: dict[str, Any] = {
         "leaders": result.leaders.index,
         "since_layer": result.leaders.since_layer,
