@@ -101,9 +101,14 @@ class Settings(BaseModel):
 
     @field_validator("models_dir", "api_keys_file")
     @classmethod
-    def _must_exist(cls, path: Path | None) -> Path | None:
-        if path is not None and not path.exists():
-            raise ValueError(f"{path} does not exist")
+    def _must_be_readable(cls, path: Path | None) -> Path | None:
+        if path is not None:
+            try:
+                os.listdir(path) if path.is_dir() else path.stat()
+            except FileNotFoundError:
+                raise ValueError(f"{path} does not exist") from None
+            except OSError as failure:
+                raise ValueError(f"{path} cannot be read: {failure.strerror}") from None
         return path
 
     @field_validator("models_dir")

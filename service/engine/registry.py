@@ -70,7 +70,7 @@ class Registry:
             try:
                 entries[name] = self._keep_or_load(folder)
             except BundleError as broken:
-                refused[name] = broken.message
+                refused[_shown(name)] = _shown(broken.message)
                 if name in self.entries:
                     entries[name] = self.entries[name]
         self.entries, self.refused = entries, refused
@@ -112,6 +112,11 @@ class Registry:
             log.warning("bundle %s cannot be loaded", bundle.name, exc_info=True)
             problem = f"{bundle.name} cannot be loaded: {type(failure).__name__}: {failure}"
             raise BundleError(problem, param=bundle.name) from failure
+
+
+def _shown(text: str) -> str:
+    """The same as characters that every answer can hold: a folder's name need not be UTF-8."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def settle_default(settings: Settings) -> Settings:

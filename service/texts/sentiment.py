@@ -29,6 +29,7 @@ Array = NDArray[Any]
 
 PLACES = {"cpu": 2560, "cuda": 1 << 16}  # of one inference: half as many or twice as many take longer
 NOTHING_KNOWN, EVEN = "nothing known", "even"
+LISTS = ("words", "names", "sometimes", "groups")  # of words.json
 _INPUTS = {"tokens": "int64"}
 _JUDGED = ("bias", "contribution")
 _EXPLAINED = (*_JUDGED, "target", "since", "negator")
@@ -42,10 +43,7 @@ class Sentiment:
         self._session = session
         self._reader = reader
         self.labels = _labels(card)
-        self.max_length = int(card.get("max_length", MOST))
-        self._even = float(card.get("even", 0.0))
-        low, high = card.get("window", (0, 0))
-        self._window = int(low), int(high)
+        self.max_length, self._even, self._window = _numbers(card)
         self._guessed = np.zeros(len(reader.words), bool)
         self._guessed[[UNKNOWN, *range(len(SPECIAL) - len(ENDINGS), len(SPECIAL))]] = True
         self._tells = np.array([i >= len(SPECIAL) and w not in MARKS for i, w in enumerate(reader.words)])
@@ -198,12 +196,17 @@ def _pad(texts: Sequence[Tokens]) -> Ints:
 def _lists(bundle: Bundle) -> Lists:
     try:
         held = orjson.loads(bundle.words or "")
-        lists = Lists(**{name: held[name] for name in ("words", "names", "sometimes", "groups")})
-    except (KeyError, TypeError, ValueError) as damage:
-        raise BundleError(f"words.json cannot be read: {damage}", param="words.json") from None
-    if tuple(lists.words[: len(SPECIAL)]) != SPECIAL:
-        raise BundleError("words.json must begin with the rows that this service reads", param="words.json")
-    return lists
+    except ValueError as damage:
+        raise BundleError(f"{bundle.name}: words.json is not JSON: {damage}", param="words.json") from None
+    lists: dict[str, Any] = {name: held.get(name) if isinstance(held, dict) else None for name in LISTS}
+    for name, words in lists.items():
+        if not isinstance(words, list) or not set(map(type, words)) <= {str}:
+            problem = f"{bundle.name}: words.json needs {name} (a list of words)"
+            raise BundleError(problem, param="words.json")
+    if tuple(lists["words"][: len(SPECIAL)]) != SPECIAL:
+        problem = f"{bundle.name}: words.json must begin with the rows that this service reads"
+        raise BundleError(problem, param="words.json")
+    return Lists(**lists)
 
 
 def _check(name: str, session: Session) -> None:
@@ -214,6 +217,23 @@ def _check(name: str, session: Session) -> None:
     missing = set(_FULL) - {spec.name for spec in session.outputs}
     if missing:
         raise BundleError(f"{name}: its graph lacks the outputs {sorted(missing)}", param="model.onnx")
+
+
+def _numbers(card: Mapping[str, Any]) -> tuple[int, float, tuple[int, int]]:
+    """How many tokens are read, how near to zero a logit is even, and how many words around a word count."""
+    most, even, window = card.get("max_length", MOST), card.get("even", 0.0), card.get("window", [0, 0])
+    if type(most) is not int or not 1 <= most <= MOST:
+        problem = f"card.json needs max_length (a whole number from 1 to {MOST})"
+        raise BundleError(problem, param="max_length")
+    if type(even) not in (int, float) or not 0 <= even < math.inf:
+        raise BundleError("card.json needs even (a number, 0 or more)", param="even")
+    if (
+        not isinstance(window, list)
+        or [type(end) for end in window] != [int, int]
+        or not -MOST <= window[0] <= 0 <= window[1] <= MOST
+    ):
+        raise BundleError("card.json needs window (two whole numbers around 0)", param="window")
+    return most, even, (window[0], window[1])
 
 
 def _labels(card: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """Settings: flags over environment over defaults, and one clear line for whatever is wrong."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,21 @@ def test_settings_bad_variable_is_one_line_that_names_it(environ: dict[str, str]
         load_settings(environ)
     assert refused.value.message == line
     assert refused.value.param == line.split()[0].rstrip(":")
+
+
+def test_settings_folder_that_may_not_be_read_is_one_line_too(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    code = (  # in a process that is nobody's where this one is root, who may read everything
+        "import os, sys; from service.settings import ConfigurationError, load_settings\n"
+        "os.geteuid() or os.seteuid(65534)\n"
+        "try: load_settings({}, models_dir=sys.argv[1])\n"
+        "except ConfigurationError as failure: print(failure.message)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(closed)], capture_output=True, text=True)
+    assert run.stdout == f"--models-dir: Value error, {closed} cannot be read: Permission denied\n", (
+        run.stderr
+    )
 
 
 def test_settings_bad_flag_is_named_as_the_flag() -> None:

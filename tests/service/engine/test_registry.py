@@ -78,6 +78,16 @@ def test_bundle_fails_alone_by_name_at_the_start_and_at_a_reload(tmp_path: Path,
     assert list(registry.refused) == ["broken"]
 
 
+def test_folder_whose_name_is_no_text_is_refused_in_words_that_an_answer_can_hold(tmp_path: Path) -> None:
+    """GET /info once answered 500 because of such a name."""
+    write_folder(tmp_path / "sound", name="sound")
+    nameless = os.path.join(os.fsencode(tmp_path), b"\xff\xfe")
+    shutil.copytree(os.fsencode(tmp_path / "sound"), nameless)
+    registry = registry_of(tmp_path)
+    assert list(registry.entries) == ["sound"]
+    assert dict(registry.refused) == {"??": "??: its card calls it 'sound'; a bundle's folder bears its name"}
+
+
 def test_refusals_say_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     for name in ("card of 50 MB", "card that is a pipe", "max_length that is a word"):
         BREAKS[name](write_folder(tmp_path / name, name=name))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from bundles import PLACES, open_sentiment, plane_weights, random_weights
+from bundles import PLACES, open_sentiment, plane_weights, random_weights, write_sentiment
 
+from service.engine.runtime import Runtime
 from service.errors import BundleError, InvalidInput, TooLarge
 from service.texts.runs import How, run_texts
-from service.texts.sentiment import Sentiment
+from service.texts.sentiment import LISTS, Sentiment
 
 RANDOM_WORDS = [f"w{letter}{other}" for letter in "abcdefghij" for other in "abcdefghij"]
 
@@ -390,12 +392,34 @@ def test_sentiment_is_the_same_to_the_bit_alone_and_in_any_batch(
         ({"labels": ["negative"]}, "labels"),
         ({"labels": "negative"}, "labels"),
         ({"labels": ["same", "same"]}, "labels"),
+        ({"max_length": 0}, "max_length"),
+        ({"max_length": True}, "max_length"),
+        ({"max_length": None}, "max_length"),
+        ({"max_length": 1e3}, "max_length"),
+        ({"max_length": 2**62}, "max_length"),
+        ({"even": "0.1"}, "even"),
+        ({"even": -0.1}, "even"),
+        ({"window": [0]}, "window"),
+        ({"window": [1, 2]}, "window"),
+        ({"window": [0, 2**40]}, "window"),
+        ({"window": [0, "1"]}, "window"),
     ],
 )
 def test_sentiment_refuses_a_card_it_cannot_use(tmp_path: Path, card: dict[str, Any], field: str) -> None:
     with pytest.raises(BundleError) as caught:
         open_sentiment(tmp_path, **card)
     assert caught.value.param == field
+
+
+@pytest.mark.parametrize("words", [None, 3, "word", {"word": 1}, [1], [["word"]], [None], "gone"])
+@pytest.mark.parametrize("name", LISTS)
+def test_sentiment_refuses_lists_that_are_none_by_name(tmp_path: Path, name: str, words: object) -> None:
+    bundle = write_sentiment(tmp_path)
+    held = json.loads(bundle.words or "") | {name: words}
+    if words == "gone":
+        del held[name]
+    with pytest.raises(BundleError, match=rf"^tiny: words.json needs {name} \(a list of words\)$"):
+        Sentiment.load(replace(bundle, words=json.dumps(held)), Runtime("cpu", 1))
 
 
 def test_sentiment_of_the_plane_knows_all_its_places(plane: Sentiment) -> None:
