@@ -67,7 +67,7 @@ class Service:
             report=self._batch_ran,
             failed=self.failed.set,
         )
-        self.clouds = Lane("clouds", width=1, depth=CLOUDS_WAITING)
+        self.clouds = Lane("clouds", depth=CLOUDS_WAITING)
         quiet = settings.log_level in ("warning", "error")
         self.access = AccessLog(settings.log_format, quiet=quiet)
         self.tracer = Tracer.to(settings.otlp_endpoint) if settings.otlp_endpoint else None

@@ -1,9 +1,9 @@
-"""A bounded lane of threads for long work of any kind, so that it does not delay short work.
+"""A bounded lane for long work of any kind: a thread of its own, so that it does not delay short work.
 
 Visitors take turns, a step each, so that one with little to do is soon through. A visitor who has had
-`BRIEF_TURNS`, or says at the start that the work is large, goes on as one of `width` at a time. One visitor
-more than the lane takes is refused. A visitor who leaves while a step of theirs still runs gives the place
-back when that step ends: threads cannot be stopped.
+`BRIEF_TURNS`, or says at the start that the work is large, waits until no other such visitor is there. One
+visitor more than the lane takes is refused. A visitor who leaves while a step of theirs still runs gives the
+place back when that step ends: threads cannot be stopped.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ from typing import Any, TypeVar
 from service.errors import Overloaded
 
 T = TypeVar("T")
-Steps = Generator[
-    None, None, T
-]  # short pieces of work, then a result; whoever runs it may leave at every yield
+Steps = Generator[None, None, T]  # short pieces of work, then a result; one may leave at every yield
 STEP_S = 0.1  # what makes many pieces stops so often to look whether it should go on
 BRIEF_TURNS = 10
 
 
 class Place:
-    """A visitor's right to use the lane's threads in turn with others."""
+    """A visitor's right to use the lane's thread in turn with others."""
 
-    def __init__(self, pool: ThreadPoolExecutor, long: asyncio.Semaphore) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, long: asyncio.Lock) -> None:
         self._pool = pool
         self._long = long
         self._turns = 0
@@ -42,7 +40,7 @@ class Place:
             self.is_long = True
 
     async def step(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread of the lane. Cancelling the wait does not stop it."""
+        """Run `work` in the lane's thread. Cancelling the wait does not stop it."""
         self._turns += 1
         if self._turns > BRIEF_TURNS:
             await self.become_long()
@@ -80,24 +78,23 @@ def result_of(steps: Steps[T]) -> T:
 
 
 class Lane:
-    """`width` threads, and at most `depth` visitors who wait for their turn."""
+    """One thread, and at most `depth` visitors who wait for their turn."""
 
-    def __init__(self, name: str, *, width: int, depth: int) -> None:
+    def __init__(self, name: str, *, depth: int) -> None:
         self.name = name
-        self.width = width
         self.depth = depth
         self.here = 0
-        self._long = asyncio.Semaphore(width)
-        self._pool = ThreadPoolExecutor(width, thread_name_prefix=name)
+        self._long = asyncio.Lock()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
 
     @property
     def waiting(self) -> int:
-        return max(0, self.here - self.width)
+        return max(0, self.here - 1)
 
     @asynccontextmanager
     async def place(self, *, large: bool = False) -> AsyncIterator[Place]:
         """A place in the lane, or `Overloaded` when too many wait."""
-        if self.here >= self.width + self.depth:
+        if self.here > self.depth:
             raise Overloaded(f"too many {self.name} are waiting already; try again shortly")
         self.here += 1
         place = Place(self._pool, self._long)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -66,16 +65,14 @@ class Runtime:
         self.provider = choose_provider(provider)
         self.intra_op_threads = intra_op_threads
 
-    def open(self, model: Path | bytes, *, intra_op_threads: int | None = None) -> Session:
-        """A session on a file or its bytes; `intra_op_threads` overrides the runtime's own number."""
+    def open(self, model: bytes) -> Session:
         options = ort.SessionOptions()
-        options.intra_op_num_threads = intra_op_threads or self.intra_op_threads
+        options.intra_op_num_threads = self.intra_op_threads
         options.inter_op_num_threads = 1
         # Idle threads that spin would take the CPU from the event loop and from other workers.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        source = model if isinstance(model, bytes) else str(model)
         try:
-            return Session(ort.InferenceSession(source, options, providers=self._providers()))
+            return Session(ort.InferenceSession(model, options, providers=self._providers()))
         except ort_errors() as failure:
             raise BundleError(
                 f"not a graph ONNX Runtime can load: {failure}", param="model.onnx"

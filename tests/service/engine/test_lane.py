@@ -22,7 +22,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 def test_lane_lets_one_work_some_wait_and_sends_the_others_away() -> None:
     async def work() -> None:
-        lane = Lane("clouds", width=1, depth=2)
+        lane = Lane("clouds", depth=2)
         order: list[int] = []
         may_end = threading.Event()
 
@@ -46,7 +46,7 @@ def test_lane_lets_one_work_some_wait_and_sends_the_others_away() -> None:
 
 def test_lane_gives_a_place_on_only_when_the_step_of_who_left_has_ended() -> None:
     async def work() -> None:
-        lane = Lane("clouds", width=1, depth=2)
+        lane = Lane("clouds", depth=2)
         may_end = threading.Event()
 
         async def visit(event: threading.Event) -> None:
@@ -73,7 +73,7 @@ def test_visitor_with_little_to_do_is_through_while_another_works_long() -> None
     """It had to wait for the end of what came before."""
 
     async def work() -> None:
-        lane = Lane("clouds", width=1, depth=2)
+        lane = Lane("clouds", depth=2)
         turns: list[str] = []
 
         async def visit(name: str, count: int) -> None:
@@ -93,7 +93,7 @@ def test_long_work_is_done_one_after_the_other(large: bool) -> None:
     """If all went on in turn, all would be late together, and all their memory would be held at once."""
 
     async def work() -> None:
-        lane = Lane("clouds", width=1, depth=2)
+        lane = Lane("clouds", depth=2)
         turns: list[str] = []
 
         async def visit(name: str, count: int, *, large: bool = False) -> None:
@@ -118,7 +118,7 @@ def test_long_work_is_done_one_after_the_other(large: bool) -> None:
 
 def test_visitor_who_leaves_while_it_waits_for_long_work_leaves_nothing() -> None:
     async def work() -> None:
-        lane = Lane("clouds", width=1, depth=2)
+        lane = Lane("clouds", depth=2)
 
         async def wait() -> None:
             async with lane.place(large=True):
@@ -149,7 +149,7 @@ def test_place_follows_work_to_its_end_and_stops_soon_after_its_visitor_left() -
         return "the end"
 
     async def work() -> None:
-        lane = Lane("clouds", width=1, depth=0)
+        lane = Lane("clouds", depth=0)
         async with lane.place() as place:
             assert await place.follow(steps(6)) == "the end"
         assert done == list(range(6))
