@@ -159,10 +159,10 @@ def parse(model: type[Model], body: bytes) -> Model:
         raise input_error(invalid) from None
 
 
-def validate(model: type[Model], document: object) -> Model:
-    """The same for a document that is parsed already."""
+def validate(model: type[Model], document: object, *, strict: bool | None = None) -> Model:
+    """The same for a document that is parsed already. `strict`: whether as the model says, or not."""
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, strict=strict)
     except ValidationError as invalid:
         raise input_error(invalid) from None
 

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 from fastapi import APIRouter, Request
-from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.responses import Response
 
@@ -35,7 +34,7 @@ from service.http.bytes_route import (
 from service.http.dependencies import HoldingOf, RequestId, ServiceOf, by_name
 from service.http.documents import Records, keep, write_document
 from service.http.large_json import parse_json
-from service.http.problems import input_error, status_of, validate
+from service.http.problems import status_of, validate
 from service.lifecycle import Service
 from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResponse
 from service.settings import Settings
@@ -199,7 +198,7 @@ def answer(result: Result, include: Sequence[str] = ("assignment",)) -> dict[str
 
 def pieces(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
     """The answer as JSON text in pieces, so that no step of writing it holds up others."""
-    yield from write_document({"id": request_id, **answer(result, include)})
+    return write_document({"id": request_id, **answer(result, include)})
 
 
 def npz(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
@@ -220,7 +219,7 @@ def npz(request_id: str, result: Result, include: Sequence[str]) -> Iterator[byt
         arrays["vertices"] = result.vertices
     if result.trajectory is not None:
         arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
-    yield from write_npz(arrays)
+    return write_npz(arrays)
 
 
 def _from_query(query: bytes) -> DynamicsParameters:
@@ -237,10 +236,7 @@ def _from_query(query: bytes) -> DynamicsParameters:
             document[name] = parse_json(value.encode())
         else:
             document[name] = value
-    try:
-        return DynamicsParameters.model_validate(document, strict=False)
-    except ValidationError as invalid:
-        raise input_error(invalid) from None
+    return validate(DynamicsParameters, document, strict=False)
 
 
 def _last_words(failure: HardmaxError, request_id: str) -> bytes:
