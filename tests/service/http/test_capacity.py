@@ -109,12 +109,18 @@ ROOMLESS = {
 }
 
 
-@pytest.mark.parametrize("path", ROOMLESS)
-def test_answers_of_every_route_count_like_bodies(tmp_path: Path, path: str) -> None:
-    large, small = ROOMLESS[path]
+@pytest.fixture(scope="module")
+def roomless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    models = write_models(tmp_path_factory.mktemp("roomless"))
     limits = {"payload_limit_mb": 0.02, "payload_total_mb": 0.02}
-    models = write_models(tmp_path)
-    with serving(models, default_model="tiny", **limits) as server, server.client() as client:
+    with serving(models, default_model="tiny", **limits) as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", ROOMLESS)
+def test_answers_of_every_route_count_like_bodies(roomless: Server, path: str) -> None:
+    large, small = ROOMLESS[path]
+    with roomless.client() as client:
         refused = client.post(path, json=large)
         assert (refused.status_code, refused.json()["error"]["type"]) == (413, "too_large")
         assert "its answer would be over 0.02 MB (PAYLOAD_TOTAL_MB)" in refused.json()["error"]["message"]
