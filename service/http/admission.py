@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.engine.capacity import Holding, Places, Room
+from service.engine.capacity import Holding
 from service.errors import HardmaxError
 from service.http.middleware import WITH_BODY
 from service.http.problems import Refused
@@ -32,13 +32,7 @@ class Admission:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif scope["method"] in WITH_BODY:
-            holding = scope["state"]["holding"] = Holding(self._room)
-            body = Body(scope, receive, self._places, self._room, holding)
-            try:
-                await self.app(scope, body.receive, send)
-            finally:
-                body.close()
-                holding.give_back()
+            await self._write(scope, receive, send)
         elif scope["path"].removeprefix(scope.get("root_path", "")) in PROBES:
             await self.app(scope, receive, send)
         else:
@@ -51,43 +45,34 @@ class Admission:
         finally:
             self._reading_places.leave()
 
+    async def _write(self, scope: Scope, receive: Receive, send: Send) -> None:
+        holding = scope["state"]["holding"] = Holding(self._room)
+        begun = entered = False
 
-class Body:
-    """The body of one request on its way in."""
+        async def receive_held() -> Message:
+            nonlocal begun, entered
+            try:
+                if not begun:
+                    begun = True
+                    self._check_announced(scope)
+                message = await receive()
+                if message["type"] == "http.request":
+                    holding.take(len(message.get("body", b"")))
+                    if not message.get("more_body") and not entered:
+                        self._places.enter()
+                        entered = True
+            except HardmaxError as failure:
+                raise Refused(failure) from None
+            return message
 
-    def __init__(self, scope: Scope, receive: Receive, places: Places, room: Room, holding: Holding) -> None:
-        self._scope = scope
-        self._receive = receive
-        self._places = places
-        self._room = room
-        self._holding = holding
-        self._entered = False
-        self._begun = False
-
-    async def receive(self) -> Message:
         try:
-            if not self._begun:
-                self._begun = True
-                self._check_announced()
-            message = await self._receive()
-            if message["type"] == "http.request":
-                self._take(len(message.get("body", b"")), last=not message.get("more_body"))
-        except HardmaxError as failure:
-            raise Refused(failure) from None
-        return message
+            await self.app(scope, receive_held, send)
+        finally:
+            if entered:
+                self._places.leave()
+            holding.give_back()
 
-    def _check_announced(self) -> None:
-        for name, value in self._scope["headers"]:
+    def _check_announced(self, scope: Scope) -> None:
+        for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit():
                 self._room.check(int(value) if len(value) <= 15 else 10**15)
-
-    def _take(self, size: int, *, last: bool) -> None:
-        self._holding.take(size)
-        if last and not self._entered:
-            self._places.enter()
-            self._entered = True
-
-    def close(self) -> None:
-        if self._entered:
-            self._places.leave()
-            self._entered = False
