@@ -126,8 +126,6 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _short(record.getMessage()),
         }
-        if request_id := getattr(record, "request_id", None):
-            line["request_id"] = request_id
         if record.exc_info:
             line["traceback"] = _short(self.formatException(record.exc_info))
         return json.dumps(line)
