@@ -1,4 +1,7 @@
-"""A real server of this project and a real Chromium, once for all tests of the page.
+"""A real server of this project, once for all tests of the page, and a real Chromium for each file of them.
+
+subtle: while Playwright runs, this thread has a running event loop, and asyncio.run fails. Other files may
+follow in this process, so Playwright ends with its file.
 
 Pages come from `visit`: it opens an address at a width and, at the end of the test, fails it if the page
 logged an error or spoke to any other host.
@@ -34,7 +37,7 @@ def server() -> Iterator[str]:
         yield running.url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
