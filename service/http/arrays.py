@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from service.clouds.points import check_finite, check_size
+from service.engine.lane import Steps
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
 from service.http.large_json import WHOLE, read_large
 
@@ -23,19 +24,21 @@ PARTS = 100_000  # values and names beside the rows: a matrix A has the most
 PAUSE_S = 1e-4
 
 
-def read_rows(body: bytes, field: str, *, max_rows: int, max_columns: int) -> tuple[Array, dict[str, Any]]:
+def read_rows(
+    body: bytes, field: str, *, max_rows: int, max_columns: int
+) -> Steps[tuple[Array, dict[str, Any]]]:
     """The member `field` of the object in `body`, which is rows of numbers; and the other members."""
     rows = _Rows(field, max_rows, max_columns)
-    document = _read(body, field, rows.take)
+    document = yield from _read(body, field, rows.take)
     return rows.array(), document
 
 
 def read_arrays(
     body: bytes, field: str, *, most: int, max_rows: int, max_columns: int
-) -> tuple[list[Array], dict[str, Any]]:
+) -> Steps[tuple[list[Array], dict[str, Any]]]:
     """The same where the member is up to `most` arrays of rows."""
     arrays = _Arrays(field, most, max_rows, max_columns)
-    document = _read(body, field, arrays.take)
+    document = yield from _read(body, field, arrays.take)
     return arrays.arrays(), document
 
 
@@ -46,7 +49,7 @@ def as_matrix(rows: list[Any], param: str) -> Array:
     return found.array()
 
 
-def _read(body: bytes, field: str, take: Callable[..., int]) -> dict[str, Any]:
+def _read(body: bytes, field: str, take: Callable[..., int]) -> Steps[dict[str, Any]]:
     """The document without the field, whose elements are taken out as they are read."""
     refusal = InvalidInput(f"{field} should be an array of numbers, and little beside it", param=field)
     beside = 0
@@ -57,6 +60,7 @@ def _read(body: bytes, field: str, take: Callable[..., int]) -> dict[str, Any]:
             if beside > PARTS:
                 raise refusal
             time.sleep(PAUSE_S)
+        yield
     if field not in document:
         raise InvalidInput(f"{field} is required", param=field)
     take(document.pop(field), more=False)

@@ -23,6 +23,7 @@ from pydantic_core import from_json
 from starlette.requests import Request
 
 from service.engine.bundle import read_bundle
+from service.engine.lane import result_of
 from service.engine.runtime import Runtime
 from service.errors import BundleError, InputError, TooLarge
 from service.http.arrays import Array, read_npy, read_rows
@@ -163,7 +164,7 @@ def _sentiment() -> Sentiment:
 
 
 def _read_points(body: bytes) -> Array:
-    return read_rows(body, "points", **LIMITS)[0]
+    return result_of(read_rows(body, "points", **LIMITS))[0]
 
 
 def _says_twice(body: bytes) -> bool:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from service.engine.bundle import read_bundle
+from service.engine.lane import result_of
 from service.engine.runtime import Runtime
 from service.errors import InvalidInput, MalformedInput
 from service.http.arrays import read_npy, read_rows
@@ -27,17 +28,17 @@ def test_npy_header_with_an_open_bracket_is_malformed() -> None:
 
 def test_long_document_with_no_points_in_its_array_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="points is empty"):
-        read_rows(f'{{"points":{LONG}[]}}'.encode(), "points", **LIMITS)
+        result_of(read_rows(f'{{"points":{LONG}[]}}'.encode(), "points", **LIMITS))
 
 
 @pytest.mark.parametrize("again", ["0", "null", "[[1]]"])
 def test_of_points_given_twice_the_last_count(again: str) -> None:
     body = f'{{"points":{LONG}[[0]],"points":{again}}}'.encode()
     if again == "[[1]]":
-        assert read_rows(body, "points", **LIMITS)[0].tolist() == [[1]]
+        assert result_of(read_rows(body, "points", **LIMITS))[0].tolist() == [[1]]
     else:
         with pytest.raises(InvalidInput, match="points should be an array"):
-            read_rows(body, "points", **LIMITS)
+            result_of(read_rows(body, "points", **LIMITS))
 
 
 def test_empty_object_is_written_as_one() -> None:

@@ -59,7 +59,7 @@ def _start(body: bytes, service: Service) -> Steps[Control]:
 
     settings = service.settings
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
-    points, document = read_rows(body, "points", **limits)
+    points, document = yield from read_rows(body, "points", **limits)
     wish = validate(ControlWish, document)
     assignment = None if wish.assignment is None else _by_index(wish.assignment)
 
@@ -71,7 +71,7 @@ def _start(body: bytes, service: Service) -> Steps[Control]:
         started: Run = model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
         return started
 
-    return solve(points, assignment, wish.leaders, run, SHARE * settings.request_timeout_s)
+    return (yield from solve(points, assignment, wish.leaders, run, SHARE * settings.request_timeout_s))
 
 
 def answer(found: Control) -> dict[str, Any]:

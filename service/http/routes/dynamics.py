@@ -82,7 +82,7 @@ async def dynamics(
         return await _stream(_lines(request, service, model, body))
 
     def work() -> Steps[list[bytes]]:
-        run, parameters = _start(service, model, body, request.scope["query_string"], holding)
+        run, parameters = yield from _start(service, model, body, request.scope["query_string"], holding)
         for _ in run:
             holding.expect(run.kept_bytes)
             yield
@@ -96,7 +96,7 @@ async def dynamics(
 
 def _start(
     service: Service, model: Dynamics, body: Raw[DynamicsRequest], query: bytes, holding: Holding
-) -> tuple[Run, DynamicsParameters]:
+) -> Steps[tuple[Run, DynamicsParameters]]:
     """Read and check a request, in the lane's thread."""
     settings = service.settings
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
@@ -105,7 +105,7 @@ def _start(
         check = partial(model.check_size, parameters=as_parameters(parameters))
         points = read_npy(body.content, "points", **limits, check=check)
     else:
-        points, document = read_rows(body.content, "points", **limits)
+        points, document = yield from read_rows(body.content, "points", **limits)
         parameters = _within(validate(DynamicsParameters, document), settings)
     if parameters.stop == "never" and "trajectory" in parameters.include:
         kept = parameters.max_layers // parameters.trajectory_every + 1
@@ -138,8 +138,8 @@ async def _lines(
 ) -> AsyncGenerator[bytes]:
     visit, name, holding = request.state.visit, request.state.request_id, request.state.holding
     async with service.clouds.place(large=len(body.content) > LARGE) as place:
-        run, parameters = await place.step(
-            lambda: _start(service, model, body, request.scope["query_string"], holding)
+        run, parameters = await place.follow(
+            _start(service, model, body, request.scope["query_string"], holding)
         )
         try:
             while (progress := await place.step(lambda: next(run, None))) is not None:

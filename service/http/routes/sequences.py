@@ -45,7 +45,7 @@ async def classify_sequences(
 
 
 def _answer(body: bytes, service: Service, request_id: str, holding: Holding) -> Steps[list[bytes]]:
-    sequences, document = read_arrays(
+    sequences, document = yield from read_arrays(
         body,
         "sequences",
         most=service.settings.max_client_batch_size,

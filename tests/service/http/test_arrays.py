@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
+from service.engine.lane import result_of
 from service.errors import HardmaxError, InvalidInput, MalformedInput, TooLarge
 from service.http.arrays import read_arrays, read_rows
-from service.http.large_json import WHOLE
+from service.http.large_json import PIECE, WHOLE
 
 LIMITS = {"max_rows": 10**6, "max_columns": 10}
 POINTS = np.random.default_rng(0).normal(size=(20_000, 3)).tolist()
@@ -18,7 +21,7 @@ SPACED = LONG.replace("], [", "]  ,\n [").replace(", ", " , ")
 
 
 def read(text: str) -> tuple[np.ndarray, dict[str, object]]:
-    return read_rows(text.encode(), "points", **LIMITS)
+    return result_of(read_rows(text.encode(), "points", **LIMITS))
 
 
 @pytest.mark.parametrize(
@@ -77,13 +80,14 @@ def test_long_points_name_the_place_at_fault_by_its_index_in_the_whole() -> None
 
 
 def test_long_points_are_refused_at_the_limit_and_not_read_to_their_end() -> None:
+    body = f'{{"points": {LONG}, this is not read'.encode()
     with pytest.raises(TooLarge, match="more than 5000"):
-        read_rows(f'{{"points": {LONG}, this is not read'.encode(), "points", max_rows=5000, max_columns=3)
+        result_of(read_rows(body, "points", max_rows=5000, max_columns=3))
 
 
 def test_large_documents_without_a_plain_array_are_refused_unparsed() -> None:
     with pytest.raises(InvalidInput):
-        read_rows(b'{"points": {"x": "' + b"a" * 5_000_000 + b'"}}', "points", **LIMITS)
+        result_of(read_rows(b'{"points": {"x": "' + b"a" * 5_000_000 + b'"}}', "points", **LIMITS))
 
 
 @pytest.mark.parametrize("rows", ["1," * 200_000 + "1", "[" + "1," * 200_000 + "1]"])
@@ -98,12 +102,24 @@ def test_of_points_given_twice_the_last_count_as_in_json(last: str) -> None:
     assert points.tolist() == json.loads(last)
 
 
+@pytest.mark.parametrize(
+    ("read_them", "numbers"), [(read_rows, LONG), (partial(read_arrays, most=1), f"[{LONG}]")]
+)
+def test_long_numbers_are_read_in_steps_between_which_others_have_their_turn(
+    read_them: Any, numbers: str
+) -> None:
+    body = f'{{"points": {numbers}}}'.encode()
+    steps = sum(1 for _ in read_them(body, "points", **LIMITS))
+    assert len(body) > 1_000_000
+    assert steps >= len(body) // PIECE
+
+
 SEQUENCES = [POINTS[:7], POINTS[7:9000], POINTS[9000:9001], *([[point] for point in POINTS[9001:12000]])]
 
 
 def read_sequences(text: str, most: int = 3003, **limits: int) -> list[np.ndarray]:
     body = f'{{"model": "m", "sequences": {text}}}'.encode()
-    sequences, document = read_arrays(body, "sequences", most=most, **(LIMITS | limits))
+    sequences, document = result_of(read_arrays(body, "sequences", most=most, **(LIMITS | limits)))
     assert document == {"model": "m"}
     return sequences
 
