@@ -34,29 +34,32 @@ class TextReader:
             return parse(model, body)
         document: dict[str, Any] = {}
         seen = 0
-        async with self._turn:
-            for document, parts in read_large(body, longest=self._longest, refusal=TooLarge(TOO_LONG)):
-                seen += parts
-                if seen > PARTS * self._most + BESIDE:
-                    validate(model, document)  # what is wrong with the beginning is said first
-                    raise TooLarge(f"the body holds more than {self._most} texts (MAX_CLIENT_BATCH_SIZE)")
-                await asyncio.sleep(0)
-            return validate(model, document)
+        for document, parts in read_large(body, longest=self._longest, refusal=TooLarge(TOO_LONG)):
+            seen += parts
+            if seen > PARTS * self._most + BESIDE:
+                validate(model, document)  # what is wrong with the beginning is said first
+                raise TooLarge(f"the body holds more than {self._most} texts (MAX_CLIENT_BATCH_SIZE)")
+            await self._pause()
+        return validate(model, document)
 
     async def read_elements(self, tensor: memoryview, count: int) -> list[str]:
         """A BYTES tensor: of each element its length in four bytes, little endian, and as many of UTF-8."""
+        texts: list[str] = []
+        position = done = 0
+        while position < len(tensor):
+            if len(texts) == count:
+                raise InvalidInput(f"the shape says {count} texts, there are more")
+            text, position = self._element(tensor, position)
+            texts.append(text)
+            if position - done >= PIECE:
+                done = position
+                await self._pause()
+        return texts
+
+    async def _pause(self) -> None:
+        """Let others run after each piece. Readers leave one after the other: a piece a turn of the loop."""
         async with self._turn:
-            texts: list[str] = []
-            position = done = 0
-            while position < len(tensor):
-                if len(texts) == count:
-                    raise InvalidInput(f"the shape says {count} texts, there are more")
-                text, position = self._element(tensor, position)
-                texts.append(text)
-                if position - done >= PIECE:
-                    done = position
-                    await asyncio.sleep(0)
-            return texts
+            await asyncio.sleep(0)
 
     def _element(self, tensor: memoryview, position: int) -> tuple[str, int]:
         """The element at `position`, and where it ends."""

@@ -146,6 +146,21 @@ def test_wounded_requests_are_judged_as_json_judges_them() -> None:
     assert kinds == {ClassifyRequest, MalformedInput, InvalidInput}
 
 
+def test_long_request_does_not_wait_for_a_longer_one_that_came_before() -> None:
+    reader = TextReader(SETTINGS)
+    order: list[str] = []
+
+    async def long(name: str, texts: list[str]) -> None:
+        await reader.read(ClassifyRequest, json.dumps({"input": texts}).encode())
+        order.append(name)
+
+    async def both() -> None:
+        await asyncio.gather(long("longer", [LONG] * 500), long("long", [LONG] * 20))
+
+    asyncio.run(both())
+    assert order == ["long", "longer"]
+
+
 def test_long_requests_take_turns_and_leave_the_loop_to_others() -> None:
     reader = TextReader(SETTINGS)
     body = json.dumps({"input": TEXTS}).encode()
