@@ -14,9 +14,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import html
+import random
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,10 @@ HELD = 0.06, 0.10  # of a data set: choose, report
 _VALUES = {"0": 0.0, "1": 1.0, "negative": 0.0, "neutral": 0.5, "positive": 1.0}
 _MEMBER = re.compile(r"train/(pos|neg|unsup)/(\d+)_\d+\.txt$")
 _APART = re.compile(r" (n't|'(?:s|m|d|re|ve|ll)\b)")
+_MARKUP = re.compile(r"<[^<>]{0,99}>")
+_END = re.compile(r"(?<=[.!?])\s+")
+_DENIES = re.compile(r"n't\b|\b(?:not|no|never|nobody|nothing|none|neither|nor|hardly|without)\b", re.I)
+LEAST_WORDS, MOST_WORDS = 3, 30  # of a sentence
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -105,6 +110,16 @@ def _members(archive: Path) -> Iterator[tuple[str, int, str]]:
 def clean(text: str) -> str:
     """A data set's own marks are taken away: entities, contractions written apart, "_num_"."""
     return _APART.sub(r"\1", html.unescape(text).replace("_num_", "5").replace("’", "'"))
+
+
+def sentences(texts: Iterable[str], number: int, seed: int) -> list[str]:
+    """Single sentences of the texts, each once and of a usual length; half of them deny something."""
+    found = (one.strip() for text in texts for one in _END.split(_MARKUP.sub(". ", text)))
+    some = list(dict.fromkeys(one for one in found if LEAST_WORDS <= len(one.split()) <= MOST_WORDS))
+    random.Random(seed).shuffle(some)
+    denying = [one for one in some if _DENIES.search(one)][: number // 2]
+    others = [one for one in some if not _DENIES.search(one)][: number - len(denying)]
+    return denying + others
 
 
 def _draw(key: str) -> str:

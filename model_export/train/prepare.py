@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_export.train import augment, corpora, lexicon, teacher, vocabulary
+from model_export.sentiment.scores import sigmoid
+from model_export.train import augment, corpora, lexicon, linear, recipes, vocabulary
 from model_export.train.corpora import Rows
+from model_export.train.encoder import Encoder, fitted
 from model_export.train.fit import ending
 from model_export.train.material import Texts
 from model_export.train.reach import lean, reach
 from model_export.train.recipes import Recipe
+from model_export.train.variety import neighbours, varied
 from service.texts.reader import SPECIAL, Lists, Reader
+
+Raw = tuple[list[str], NDArray[np.float32]]
 
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
 SHORT_WEIGHT = 5  # how much more a word of a short text counts than one of a review
 LEANS = {"reviews": 1.0, "sst": 1.0, "yelp": 1.0, "amazon": 1.0, "tweets": 0.5}
 WHOLE = 1_000  # words of a held-out text
+UNLABELLED = ("unlabelled", "sentences", "varied")  # whole reviews, single sentences, texts in other words
+EVEN = 2.0  # a plain sentence is kept when the encoder's logit is no larger
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Prepared:
     sizes: dict[str, dict[str, int]]
 
     def with_held_rows(self, longest: int) -> Prepared:
-        """The same with the held-out rows among those to train on."""
+        """The same with the held-out rows among those to train on, as they are labelled."""
         train = dict(self.train)
         for sets in self.held.values():
             for name, texts in sets.items():
@@ -49,10 +56,10 @@ class Prepared:
 
 
 def prepare(
-    data: Path, recipe: Recipe, keep: Path | None = None, say: Callable[[str], None] = print
+    data: Path, recipe: Recipe, encoder: Path, keep: Path, say: Callable[[str], None] = print
 ) -> Prepared:
-    """Reads, folds, teaches and writes; `keep` is a file where the result waits for the next run."""
-    if keep is not None and keep.exists():
+    """Reads, folds, asks the teachers, writes; `keep` is a file where the result waits for the next run."""
+    if keep.exists():
         return _load(keep)
     say("reading the data")
     sets = corpora.read_all(data)
@@ -60,21 +67,28 @@ def prepare(
     known, glove = _glove(data / "glove")
     say("counting words")
     lists = vocabulary.choose(_count(sets), known, ratings, recipe.words)
-    reader = Reader(lists)
     say("reading texts as words")
-    train, held = _encode(sets, reader, recipe)
-    say("asking the teacher about the unlabelled reviews")
-    train["unlabelled"] = _taught(train["reviews"], train["unlabelled"])
+    reader, vectors = Reader(lists), _vectors(lists, known, glove)
+    raw = _raw(sets, recipe, neighbours(lists.words, vectors, known))
+    train = {
+        name: Texts.read(reader, texts, targets, recipe.longest) for name, (texts, targets) in raw.items()
+    }
+    held = {split: _held(sets, reader, split) for split in corpora.SPLITS[1:]}
+    say("fitting the encoder")
+    teacher = _teacher(raw, recipe, encoder, keep.with_name("encoder.pt"), say)
     leaning = lean(((train[name], weight) for name, weight in LEANS.items()), len(lists.words))
+    say("asking the encoder")
+    train = {
+        name: _taught(name, train, teacher.logits(texts), recipe.opinion) for name, (texts, _) in raw.items()
+    }
     say("writing sentences")
     train |= augment.written(train, lists.words, ratings, leaning, random.Random(recipe.seed))
-    vectors = _vectors(lists, known, glove)
+    train["plain"] = _plain(train["plain"], lists.words, teacher)
     may_lead = reach(lists.words, leaning, ratings)
     found = Prepared(lists, train, held, vectors, may_lead, ratings, corpora.sizes(sets))
-    if keep is not None:
-        keep.parent.mkdir(parents=True, exist_ok=True)
-        with keep.open("wb") as file:
-            pickle.dump(found, file)
+    keep.parent.mkdir(parents=True, exist_ok=True)
+    with keep.open("wb") as file:
+        pickle.dump(found, file)
     return found
 
 
@@ -99,31 +113,58 @@ def _count(sets: dict[str, Rows]) -> vocabulary.Count:
     return count
 
 
-def _encode(
-    sets: dict[str, Rows], reader: Reader, recipe: Recipe
-) -> tuple[dict[str, Texts], dict[str, dict[str, Texts]]]:
-    def texts(rows: Rows, longest: int) -> Texts:
-        targets = [0.5 if row.target is None else row.target for row in rows]
-        return Texts.read(reader, [row.text for row in rows], targets, longest)
-
-    train: dict[str, Texts] = {}
-    held: dict[str, dict[str, Texts]] = {split: {} for split in corpora.SPLITS[1:]}
-    for name, rows in sets.items():
-        learn = [row for row in rows if row.split == "train"]
-        train[name] = texts([row for row in learn if row.target is not None], recipe.longest)
-        if any(row.target is None for row in learn):
-            train["unlabelled"] = texts([row for row in learn if row.target is None], recipe.longest)
-        for split in held:
-            if some := [row for row in rows if row.split == split]:
-                held[split][name] = texts(some, WHOLE)
-    return train, held
+def _raw(sets: dict[str, Rows], recipe: Recipe, near: Mapping[str, Sequence[str]]) -> dict[str, Raw]:
+    """Training texts as they are written, with their labels; 0.5 where nobody labelled."""
+    rng = random.Random(recipe.seed)
+    learn = {name: [row for row in rows if row.split == "train"] for name, rows in sets.items()}
+    found = {name: _labels([row for row in rows if row.target is not None]) for name, rows in learn.items()}
+    unlabelled = [row.text for row in learn["reviews"] if row.target is None]
+    rng.shuffle(unlabelled)
+    said = corpora.sentences([*unlabelled, *found["amazon"][0]], recipe.sentences, recipe.seed)
+    other = [
+        text for name, number in recipe.varied.items() for text in varied(found[name][0], number, near, rng)
+    ]
+    for name, texts in zip(UNLABELLED, (unlabelled[: recipe.unlabelled], said, other), strict=True):
+        found[name] = texts, np.full(len(texts), 0.5, np.float32)
+    return found
 
 
-def _taught(labelled: Texts, unlabelled: Texts) -> Texts:
-    both = labelled + unlabelled
-    train = np.arange(len(labelled))
-    p = teacher.label(both, train, np.arange(len(labelled), len(both)))
-    return Texts(unlabelled.ids, unlabelled.starts, p)
+def _labels(rows: Rows) -> Raw:
+    targets = [0.5 if row.target is None else row.target for row in rows]
+    return [row.text for row in rows], np.array(targets, np.float32)
+
+
+def _held(sets: dict[str, Rows], reader: Reader, split: str) -> dict[str, Texts]:
+    some = {name: [row for row in rows if row.split == split] for name, rows in sets.items()}
+    return {name: Texts.read(reader, *_labels(rows), WHOLE) for name, rows in some.items() if rows}
+
+
+def _teacher(
+    raw: dict[str, Raw], recipe: Recipe, folder: Path, keep: Path, say: Callable[[str], None]
+) -> Encoder:
+    """The encoder, fitted to what is labelled."""
+    names = [name for name in recipe.encoder_parts if name in raw]
+    texts = [text for name in names for text in raw[name][0]]
+    targets = np.concatenate([raw[name][1] for name in names])
+    sizes = {name: len(raw[name][0]) for name in names}
+    epochs = recipes.drawn(recipe.encoder_parts, sizes, recipe.encoding.epochs, recipe.seed)
+    return fitted(folder, texts, targets, epochs, recipe.encoding, keep, say)
+
+
+def _taught(name: str, train: Mapping[str, Texts], logits: NDArray[np.float32], opinion: float) -> Texts:
+    """The texts with targets between their labels and what the encoder says, or as it says."""
+    texts = train[name]
+    if name == "unlabelled":
+        logits = np.asarray((logits + linear.label(train["reviews"], texts)) / 2, np.float32)
+    share = 1.0 if name in UNLABELLED else opinion
+    says = sigmoid(logits).astype(np.float32)
+    return replace(texts, targets=(1 - share) * texts.targets + share * says)
+
+
+def _plain(texts: Texts, words: Sequence[str], teacher: Encoder) -> Texts:
+    """Those that the encoder finds even as well."""
+    logits = teacher.logits([" ".join(words[j] for j in texts.text(i)) for i in range(len(texts))])
+    return texts.take(np.flatnonzero(np.abs(logits) < EVEN))
 
 
 def _vectors(lists: Lists, known: list[str], glove: NDArray[np.float32]) -> NDArray[np.float32]:

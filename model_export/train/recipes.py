@@ -1,12 +1,16 @@
-"""What a training run chooses, as data; nothing here runs."""
+"""What a training run chooses, as data, and the rows of each epoch that follow from it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from model_export.sentiment.model import Shape
+from model_export.train.encoder import Fitting
 from model_export.train.fit import Optimisation
+from model_export.train.material import Ints
 from service.errors import NotFound
 
 
@@ -22,9 +26,9 @@ class Part:
 class Recipe:
     """One model: its words, its shape, what an epoch reads, how it is fitted.
 
-    A teacher that nothing binds (no layers, any word may weigh) learns from labels; the model then learns
-    from labels and from what the teacher says, of whole texts and of the words that carried them. It settles
-    on texts cut down to its own leaders, which then say what the whole says.
+    An encoder learns from labels; the model then learns from labels and from what the encoder says, of
+    labelled texts and of others. It settles on texts cut down to its own leaders as well, which then say what
+    the whole says.
     """
 
     name: str
@@ -33,15 +37,20 @@ class Recipe:
     words: int = 44_000
     longest: int = 250  # words of a text that training reads: its two ends
     shape: Shape = field(default_factory=Shape)
-    teacher: Shape = field(default_factory=lambda: Shape(layers=0, hidden=64, activation="gated"))
-    teaching: Optimisation = field(default_factory=lambda: Optimisation(epochs=3, gain=0.0))
+    encoder_parts: Mapping[str, Part] = field(default_factory=dict)
+    encoding: Fitting = field(default_factory=Fitting)
+    unlabelled: int = 30_000  # reviews that only the teachers label
+    sentences: int = 120_000  # of them, and of others: labelled by the encoder alone
+    varied: Mapping[str, int] = field(
+        default_factory=dict
+    )  # texts in other words: of which data set, how many
     learning: Optimisation = field(default_factory=lambda: Optimisation(epochs=5, skip=0.3))
     settling: Optimisation = field(
         default_factory=lambda: Optimisation(
             epochs=2, rate=7e-4, vectors_rate=7e-4, warm_up=50, skip=0.15, average=0.6
         )
     )
-    opinion: float = 0.4  # what the teacher's opinion weighs beside a label
+    opinion: float = 0.6  # what the encoder's opinion weighs beside a label
     everything: bool = False  # settle on the held-out rows too, once the same recipe was measured on them
     seed: int = 0
 
@@ -59,18 +68,44 @@ SENTIMENT = Recipe(
         "amazon": Part(times=2),
         "electronics": Part(),
         "mpqa": Part(times=2),
-        "negated": Part(20_000),
-        "compared": Part(6_000),
-        "doubly": Part(1_500),
-        "joined": Part(7_000),
-        "rated": Part(7_000),
-        "plain": Part(4_000),
+        "sentences": Part(60_000),
+        "varied": Part(80_000),
+        "negated": Part(30_000),
+        "compared": Part(),
+        "doubly": Part(4_000),
+        "joined": Part(9_000),
+        "rated": Part(),
+        "plain": Part(times=2),
         "leaders": Part(),
     },
+    encoder_parts={
+        "reviews": Part(6_000),
+        "sst": Part(times=2),
+        "phrases": Part(),
+        "yelp": Part(25_000),
+        "tweets": Part(),
+        "amazon": Part(),
+        "electronics": Part(9_000),
+        "mpqa": Part(),
+    },
+    varied={"tweets": 90_000, "sst": 40_000, "amazon": 40_000, "electronics": 20_000, "mpqa": 10_000},
 )
 SHIPPED = replace(SENTIMENT, name="shipped", everything=True)
 TWIN = replace(SENTIMENT, name="twin", description="The same without layers.", shape=Shape(layers=0))
 RECIPES = {recipe.name: recipe for recipe in (SENTIMENT, SHIPPED, TWIN)}
+
+
+def drawn(parts: Mapping[str, Part], sizes: Mapping[str, int], epochs: int, seed: int) -> list[Ints]:
+    """Which rows each epoch reads, of all data sets of `sizes` one after the other."""
+    rng = np.random.default_rng(seed)
+    start, found = 0, [[np.zeros(0, np.int64)] for _ in range(epochs)]
+    for name, size in sizes.items():
+        part = parts[name]
+        for epoch in found:
+            some = start + rng.permutation(size)[: part.most]
+            epoch.append(np.tile(some, part.times))
+        start += size
+    return [np.concatenate(epoch) for epoch in found]
 
 
 def recipe(name: str) -> Recipe:

@@ -1,7 +1,7 @@
-"""The bundled model, from the data to weights: prepare, fit a teacher, fit the model, calibrate.
+"""The bundled model, from the data to weights: prepare, fit the model, calibrate.
 
 A run is a folder: learnt.pt, model.pt, weights.npz, words.json, meta.json, and a checkpoint while it lasts.
-What is prepared and the teacher stand beside it, for all recipes. A stopped run goes on where it was.
+What is prepared and the encoder stand beside it, for all recipes. A stopped run goes on where it was.
 Choices are made on the split `choose`, figures on `report`. The recipe that ships takes what the measured one
 has learnt and settles on all rows. Nothing is left to measure it on, so it keeps the figures and the
 calibration of the run that held rows out.
@@ -21,11 +21,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.sentiment.model import HardmaxTransformer, Shape, Weights, clause_of
+from model_export.sentiment.model import HardmaxTransformer, Weights, clause_of
 from model_export.sentiment.reasons import alone
 from model_export.sentiment.scores import balanced, calibrate, score, sigmoid, three_labels
 from model_export.train import recipes
-from model_export.train.augment import RULES
 from model_export.train.fit import Optimisation, blur_of, fit, logits
 from model_export.train.material import Ints, Texts
 from model_export.train.prepare import Prepared, prepare
@@ -33,29 +32,25 @@ from model_export.train.recipes import SENTIMENT, Recipe
 from service.errors import NotFound
 from service.texts.reader import Lists
 
-EVEN = 0.8  # a plain sentence is kept when the teacher says no more than this
 CALIBRATED_ON = ("reviews", "sst", "amazon", "tweets")
 
 
-def train(recipe: Recipe, data: Path, out: Path) -> Weights:
+def train(recipe: Recipe, data: Path, encoder: Path, out: Path) -> Weights:
     """One recipe from data to files."""
-    out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    shared, measured = out.parent, out.parent / SENTIMENT.name
-    prepared = prepare(data, recipe, shared / "prepared.pkl")
-    anyone = np.where(prepared.reach > 0, 1.0, 0.0).astype(np.float32)
-    free = replace(prepared, reach=anyone)
-    teacher = _fitted(recipe, recipe.teacher, free, prepared.train, recipe.teaching, shared / "teacher")
+    measured = out.parent / SENTIMENT.name
     start = measured if recipe.everything else out
+    if recipe.everything and not (start / "learnt.pt").exists():
+        raise NotFound(f"{start}: train the recipe {SENTIMENT.name} first", param="recipe")
+    out.mkdir(parents=True, exist_ok=True)
+    prepared = prepare(data, recipe, encoder, out.parent / "prepared.pkl")
     if recipe.everything:
-        if not (start / "learnt.pt").exists():
-            raise NotFound(f"{start}: train the recipe {SENTIMENT.name} first", param="recipe")
         prepared = prepared.with_held_rows(recipe.longest)
-    taught = _taught(prepared, teacher, recipe)
-    model = _fitted(recipe, recipe.shape, prepared, taught, recipe.learning, start / "learnt")
+    taught = dict(prepared.train)
+    model = _fitted(recipe, prepared, taught, recipe.learning, start / "learnt")
     says = sigmoid(logits(model, taught["reviews"])[:, 0]).astype(np.float32)
     taught["leaders"] = alone(model, taught["reviews"], says)
-    model = _fitted(recipe, recipe.shape, prepared, taught, recipe.settling, out / "model", model)
+    model = _fitted(recipe, prepared, taught, recipe.settling, out / "model", model)
     calibration, chosen = _measured(measured) if recipe.everything else _measure(model, prepared)
     weights = replace(model.weights(tuple(prepared.lists.words)), calibration=calibration)
     weights.save(out / "weights.npz")
@@ -64,7 +59,10 @@ def train(recipe: Recipe, data: Path, out: Path) -> Weights:
         "name": SENTIMENT.name, "description": recipe.description, "labels": ["negative", "positive"],
         **chosen, "data": prepared.sizes, "recipe": asdict(recipe),
         "seconds": round(time.monotonic() - began),
-        "licences": {"rated words": "VADER, MIT", "word vectors": "GloVe 6B, public domain (PDDL)"},
+        "licences": {
+            "rated words": "VADER, MIT", "word vectors": "GloVe 6B, public domain (PDDL)",
+            "teacher": "all-MiniLM-L6-v2, Apache 2.0",
+        },
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }  # fmt: skip
     (out / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
@@ -88,7 +86,6 @@ def _measured(run: Path) -> tuple[NDArray[np.float32], dict[str, Any]]:
 
 def _fitted(
     recipe: Recipe,
-    shape: Shape,
     prepared: Prepared,
     texts: Mapping[str, Texts],
     how: Optimisation,
@@ -101,7 +98,7 @@ def _fitted(
     """
     torch.manual_seed(recipe.seed)
     clause = clause_of(prepared.lists.words)
-    model = HardmaxTransformer(prepared.vectors, prepared.reach, clause, shape)
+    model = HardmaxTransformer(prepared.vectors, prepared.reach, clause, recipe.shape)
     if start is None:
         lean(model, prepared)
     else:
@@ -137,31 +134,12 @@ def lean(model: HardmaxTransformer, prepared: Prepared) -> None:
 
 def epochs_of(recipe: Recipe, texts: Mapping[str, Texts], number: int) -> tuple[Texts, list[Ints]]:
     """All texts one after the other, and which of them each epoch reads."""
-    rng = np.random.default_rng(recipe.seed)
     names = [name for name in recipe.parts if name in texts]
-    whole, start, epochs = texts[names[0]], 0, [[np.zeros(0, np.int64)] for _ in range(number)]
+    whole = texts[names[0]]
     for name in names[1:]:
         whole = whole + texts[name]
-    for name in names:
-        size, part = len(texts[name]), recipe.parts[name]
-        for epoch in epochs:
-            some = start + rng.permutation(size)[: part.most]
-            epoch.append(np.tile(some, part.times))
-        start += size
-    return whole, [np.concatenate(epoch) for epoch in epochs]
-
-
-def _taught(prepared: Prepared, teacher: HardmaxTransformer, recipe: Recipe) -> dict[str, Texts]:
-    """Texts with targets between their labels and what the teacher says; reviews cut to what carried them."""
-    found = {}
-    for name, texts in prepared.train.items():
-        weight = 0.0 if name in RULES else 0.5 if name == "unlabelled" else recipe.opinion
-        says = sigmoid(logits(teacher, texts)[:, 0]).astype(np.float32)
-        found[name] = replace(texts, targets=(1 - weight) * texts.targets + weight * says)
-    plain = logits(teacher, found["plain"])[:, 0]
-    found["plain"] = found["plain"].take(np.flatnonzero(np.abs(plain) < EVEN))
-    found["leaders"] = alone(teacher, found["reviews"])
-    return found
+    sizes = {name: len(texts[name]) for name in names}
+    return whole, recipes.drawn(recipe.parts, sizes, number, recipe.seed)
 
 
 # ---- what is chosen, what is measured
@@ -233,6 +211,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
     parser.add_argument(
+        "--encoder", type=Path, required=True, help="the folder of all-MiniLM-L6-v2, as published"
+    )
+    parser.add_argument(
         "--out", type=Path, default=Path("runs"), help="each recipe writes to OUT/NAME (default: runs)"
     )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -241,6 +222,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     torch.set_num_threads(arguments.threads)
     for name in arguments.recipe:
-        train(recipes.recipe(name), arguments.data, arguments.out / name)
+        train(recipes.recipe(name), arguments.data, arguments.encoder, arguments.out / name)
         print((arguments.out / name / "meta.json").read_text(encoding="utf-8"))
     return 0

@@ -12,10 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from encoders import write_encoder
 
 from model_export.sentiment.export import read_weights
 from model_export.sentiment.model import HardmaxTransformer, Shape
-from model_export.train import recipes, teacher
+from model_export.train import linear, recipes
+from model_export.train.encoder import Fitting
 from model_export.train.fit import Optimisation, logits
 from model_export.train.material import Texts
 from model_export.train.recipes import Part, Recipe
@@ -78,17 +80,35 @@ def data(tmp_path_factory):
     return folder
 
 
+def the_prepared(runs):
+    with (runs / "prepared.pkl").open("rb") as file:
+        return pickle.load(file)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """What is prepared is shared, as by the recipes of a real run."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return write_encoder(tmp_path_factory.mktemp("encoder"), [*GOOD, *BAD, *THINGS, "the", "is", "was", "."])
+
+
 QUICK = Optimisation(epochs=1, texts=32, warm_up=5, rate=0.02, vectors_rate=0.02)
 SMALL = Shape(hidden=4, bits=10)
 TINY = Recipe(
     name="tiny", description="Tests.", parts=dict.fromkeys(recipes.SENTIMENT.parts, Part(300)), words=9_000,
-    shape=SMALL, teacher=replace(SMALL, layers=0), teaching=QUICK, learning=QUICK, settling=QUICK,
+    shape=SMALL, learning=QUICK, settling=QUICK, unlabelled=200, sentences=150,
+    encoder_parts=dict.fromkeys(("sst", "yelp", "tweets"), Part(200)),
+    encoding=Fitting(epochs=8, rate=5e-3, warm_up=10, pieces=400), varied={"tweets": 60},
 )  # fmt: skip
 
 
-def test_the_pipeline_goes_from_the_data_to_weights_that_can_be_exported(data, tmp_path):
-    train(TINY, data, tmp_path / "tiny")
-    weights, lists, card = read_weights(tmp_path / "tiny")
+def test_the_pipeline_goes_from_the_data_to_weights_that_can_be_exported(data, encoder, runs):
+    train(TINY, data, encoder, runs / "tiny")
+    weights, lists, card = read_weights(runs / "tiny")
     assert card["labels"] == ["negative", "positive"]
     assert card["figures"]["sst"]["balanced_accuracy"] > 0.9
     assert 0.02 <= card["even"] <= 0.3
@@ -99,36 +119,37 @@ def test_the_pipeline_goes_from_the_data_to_weights_that_can_be_exported(data, t
     texts = Texts.read(Reader(lists), ["the phone was superb", "the phone was vile"], [1, 0], 100)
     found = logits(HardmaxTransformer.of(weights), texts)[:, 0]
     assert found[0] > 0 > found[1]
-    assert (tmp_path / "teacher.pt").exists()
-    before = (tmp_path / "tiny" / "weights.npz").stat().st_size
-    (tmp_path / "tiny" / "weights.npz").unlink()
-    train(TINY, data, tmp_path / "tiny")  # goes on from what is there: nothing is fitted again
-    assert (tmp_path / "tiny" / "weights.npz").stat().st_size == before
-    assert json.loads((tmp_path / "tiny" / "meta.json").read_text())["figures"] == card["figures"]
+    assert (runs / "encoder.pt").exists()
+    assert len(the_prepared(runs).train["varied"]) == 60
+    said = the_prepared(runs).train["sentences"]  # nobody labelled them: the encoder did
+    good = [bool({lists.words.index(x) for x in GOOD} & set(said.text(i))) for i in range(len(said))]
+    assert ((said.targets > 0.5) == np.array(good)).mean() > 0.8
+    before = (runs / "tiny" / "weights.npz").stat().st_size
+    (runs / "tiny" / "weights.npz").unlink()
+    train(TINY, data, encoder, runs / "tiny")  # goes on from what is there: nothing is fitted again
+    assert (runs / "tiny" / "weights.npz").stat().st_size == before
+    assert json.loads((runs / "tiny" / "meta.json").read_text())["figures"] == card["figures"]
 
 
-def test_the_shipped_recipe_settles_on_all_rows_and_keeps_what_was_measured(data, tmp_path):
-    measured = train(TINY, data, tmp_path / "sentiment")
-    shipped = train(replace(TINY, name="shipped", everything=True), data, tmp_path / "shipped")
+def test_the_shipped_recipe_settles_on_all_rows_and_keeps_what_was_measured(data, encoder, runs):
+    measured = train(TINY, data, encoder, runs / "sentiment")
+    shipped = train(replace(TINY, name="shipped", everything=True), data, encoder, runs / "shipped")
     assert np.array_equal(shipped.calibration, measured.calibration)
-    before, after = (
-        json.loads((tmp_path / run / "meta.json").read_text()) for run in ("sentiment", "shipped")
-    )
+    before, after = (json.loads((runs / run / "meta.json").read_text()) for run in ("sentiment", "shipped"))
     assert (after["name"], after["even"], after["figures"]) == (
         "sentiment",
         before["even"],
         before["figures"],
     )
     assert not np.array_equal(shipped.own, measured.own)
-    with (tmp_path / "prepared.pkl").open("rb") as file:
-        prepared = pickle.load(file)
+    prepared = the_prepared(runs)
     assert len(prepared.train["sst"]) < sum(prepared.sizes["sst"].values())
     assert len(prepared.with_held_rows(9).train["sst"]) == sum(prepared.sizes["sst"].values())
 
 
-def test_the_shipped_recipe_needs_the_measured_one(data, tmp_path):
+def test_the_shipped_recipe_needs_the_measured_one(data, encoder, tmp_path):
     with pytest.raises(NotFound, match="train the recipe sentiment first"):
-        train(replace(TINY, name="shipped", everything=True), data, tmp_path / "shipped")
+        train(replace(TINY, name="shipped", everything=True), data, encoder, tmp_path / "shipped")
 
 
 def test_an_epoch_reads_what_the_recipe_says():
@@ -148,15 +169,15 @@ def test_the_even_band_is_where_three_labels_are_told_best():
     assert 0.07 <= even_band({"tweets": tweets}, answers, np.ones(1, np.float32)) <= 0.23
 
 
-def test_the_teacher_reads_runs_of_words():
+def test_the_linear_teacher_reads_runs_of_words():
     rng = np.random.default_rng(0)
     rows, targets = [], []
     for i in range(200):  # "7 8" is praise, "8 7" blame: single words say nothing
         rows.append([*rng.integers(10, 30, 3), *((7, 8) if i % 2 else (8, 7)), *rng.integers(10, 30, 3)])
         targets.append(i % 2)
     texts = Texts.of(rows, targets, 20)
-    p = teacher.label(texts, np.arange(160), np.arange(160, 200))
-    assert ((p > 0.5) == (texts.targets[160:] > 0.5)).mean() > 0.95
+    learn, ask = texts.take(np.arange(160)), texts.take(np.arange(160, 200))
+    assert ((linear.label(learn, ask) > 0) == (ask.targets > 0.5)).mean() > 0.95
 
 
 def test_an_unknown_recipe_names_those_there_are():

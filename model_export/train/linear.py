@@ -1,4 +1,4 @@
-"""Soft labels for texts that nobody labelled: naive-Bayes weighted logistic regression on runs of one to
+"""A teacher of whole reviews: naive-Bayes weighted logistic regression on runs of one to
 three words (Wang and Manning 2012), learnt from the labelled training reviews alone.
 """
 
@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from model_export.sentiment.scores import sigmoid, temperature
-from model_export.train.material import Ints, Texts
+from model_export.sentiment.scores import temperature
+from model_export.train.material import Texts
 
 LONGEST, LEAST = 3, 4  # words of a run; texts that have it
 ROOMS = 1 << 24
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-def label(texts: Texts, train: Ints, unlabelled: Ints) -> NDArray[np.float32]:
-    """The probability of "positive" for the texts `unlabelled`, calibrated on a tenth of `train`."""
-    x = presence(texts, np.concatenate([train, unlabelled]))
-    truth = texts.targets[train] > 0.5
+def label(train: Texts, unlabelled: Texts) -> NDArray[np.float32]:
+    """The logits of the texts `unlabelled`, calibrated on a tenth of `train`."""
+    x = presence(train + unlabelled)
+    truth = train.targets > 0.5
     learn, check = np.arange(len(train)) % 10 != 0, np.arange(len(train)) % 10 == 0
     positive, negative = (
         np.asarray(x[: len(train)][learn & y].sum(0)).ravel() + 1.0 for y in (truth, ~truth)
@@ -31,13 +31,12 @@ def label(texts: Texts, train: Ints, unlabelled: Ints) -> NDArray[np.float32]:
     model.fit(x[: len(train)][learn], truth[learn])
     logit = model.decision_function(x)
     factor = temperature(logit[: len(train)][check], truth[check])
-    return sigmoid(factor * logit[len(train) :]).astype(np.float32)
+    return np.asarray(factor * logit[len(train) :], np.float32)
 
 
-def presence(texts: Texts, rows: Ints) -> sparse.csr_matrix:
-    """[rows, runs], 1 where a text has a run of words; runs of fewer than LEAST texts are left out."""
-    some = texts.take(rows)
-    text = np.repeat(np.arange(len(rows)), some.lengths)
+def presence(some: Texts) -> sparse.csr_matrix:
+    """[texts, runs], 1 where a text has a run of words; runs of fewer than LEAST texts are left out."""
+    text = np.repeat(np.arange(len(some)), some.lengths)
     key, columns, owners = np.zeros(len(some.ids), np.uint64), [], []
     for length in range(LONGEST):
         whole = slice(0, len(some.ids) - length)
@@ -46,7 +45,7 @@ def presence(texts: Texts, rows: Ints) -> sparse.csr_matrix:
         columns.append(((key[inside] * FACTOR) >> np.uint64(40)).astype(np.int32))
         owners.append(text[whole][inside])
     column, owner = np.concatenate(columns), np.concatenate(owners)
-    x = sparse.csr_matrix((np.ones(len(column), np.float32), (owner, column)), shape=(len(rows), ROOMS))
+    x = sparse.csr_matrix((np.ones(len(column), np.float32), (owner, column)), shape=(len(some), ROOMS))
     x.sum_duplicates()
     x.data[:] = 1.0
     often = np.flatnonzero(np.bincount(x.indices, minlength=ROOMS) >= LEAST)
