@@ -103,13 +103,6 @@ def Hidden(total, column, bias):
 
 
 @script(domain)
-def GatedHidden(total, column, bias):
-    """relu(r) + tanh(a) sigmoid(b), [B,N,h]."""
-    r, a, b = op.Split(total * column + bias, axis=-1, num_outputs=3)
-    return op.Relu(r) + op.Tanh(a) * op.Sigmoid(b)
-
-
-@script(domain)
 def Phrases(wide, pairs, pair_rows, triples, triple_rows, scale):
     """What the pair and the triple that end at each place add, [B,d+1,N]; both are hashed (model.hashes)."""
     axis = op.Constant(value_ints=[1])
@@ -274,13 +267,12 @@ def to_onnx(stored: Stored) -> onnx.ModelProto:
     """The graph with the stored model in it."""
     weights, depth = stored.weights, stored.weights.layers
     values = _values(stored)
-    gated = weights.activation == "gated"
     corners = ["gamma", "parts", "three", "directions", "turn", "next", "margin"]
     nodes = [
         _call(Widen, ["tokens"], ["wide", "real", "tags"]),
         _call(Negators, ["tokens", "tags", "clause", "near"], ["under", "place"]),
         _call(Window, ["wide", "under", "offsets", "tables", "rows", "further"], ["total"]),
-        _call(GatedHidden if gated else Hidden, ["total", "column", "hidden_bias"], ["hidden"]),
+        _call(Hidden, ["total", "column", "hidden_bias"], ["hidden"]),
         _call(Phrases, ["wide", "pairs", "pair_rows", "triples", "triple_rows", "scale"], ["phrases"]),
         _call(
             Places,
@@ -321,7 +313,7 @@ def to_onnx(stored: Stored) -> onnx.ModelProto:
     )
     model = helper.make_model(
         graph,
-        functions=_functions(gated, plane=sizes["d"] == 2),
+        functions=_functions(plane=sizes["d"] == 2),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
         ir_version=IR_VERSION,
     )
@@ -335,7 +327,6 @@ def _values(stored: Stored) -> dict[str, Array]:
     if min(weights.offsets) < -EDGE or max(weights.offsets) > EDGE:
         raise InvalidInput(f"offsets {weights.offsets} reach further than {EDGE} words", param="offsets")
     V, d = len(weights.words), weights.readout.shape[1]
-    gated = weights.activation == "gated"
     column = stored.tables.scale
     parts, centre = len(weights.offsets), weights.offsets.index(0)
     angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
@@ -347,8 +338,8 @@ def _values(stored: Stored) -> dict[str, Array]:
         "clause": np.array(CLAUSE, np.float32)[weights.clause],
         "near": np.array(-min(weights.offsets), np.float32),
         "column": column,
-        "hidden_bias": weights.hidden_bias if gated else weights.hidden_bias / column,
-        "out": weights.out if gated else weights.out * column[:, None],
+        "hidden_bias": weights.hidden_bias / column,
+        "out": weights.out * column[:, None],
         "pairs": stored.pairs,
         "pair_rows": np.array(len(stored.pairs) - 1, np.int64),
         "triples": stored.triples,
@@ -374,9 +365,9 @@ def _values(stored: Stored) -> dict[str, Array]:
     }
 
 
-def _functions(gated: bool, plane: bool) -> list[onnx.FunctionProto]:
+def _functions(plane: bool) -> list[onnx.FunctionProto]:
     """The functions that the graph calls. subtle: onnxscript does not see calls inside a branch."""
-    called = [Widen, Negators, Window, GatedHidden if gated else Hidden, Phrases, Places, EveryPlace, Ties]
+    called = [Widen, Negators, Window, Hidden, Phrases, Places, EveryPlace, Ties]
     protos = [each.to_function_proto() for each in (*called, HardmaxAttention, Layer, ReadOut)]
     for special, general in ((Corners, EveryPlace), (Scores, AnyScores)):
         proto = (special if plane else general).to_function_proto()

@@ -2,7 +2,7 @@
 
 A token is a place in the text: what a word means there comes from its window. With h the hidden layer,
 
-    h_i = act( hidden_bias + sum over offsets o of T_o[x_(i+o)] )        T_0 is another table under a negator
+    h_i = relu( hidden_bias + sum over offsets o of T_o[x_(i+o)] )        T_0 is another table under a negator
     o_i = h_i U + own[x_i] + pairs[x_(i-1), x_i] + triples[x_(i-2), x_(i-1), x_i] + out_bias
     z_i = scale * reach[x_i] * r_i / sqrt(1 + |r_i|^2),   r_i = the first d numbers of o_i
     w_i = softplus(the last number of o_i)
@@ -56,7 +56,6 @@ class Shape:
     alpha: float = 1.0
     offsets: tuple[int, ...] = (-2, -1, 0, 1, 2)
     hidden: int = 48
-    activation: str = "relu"  # or "gated": relu(r) + tanh(a) sigmoid(b), three numbers a hidden one
     bits: int = 20  # of the hashed tables of pairs and triples
     scale: float = 3.0
     pseudo_weight: float = 1.0  # W0: as if so much weight of neutral words stood in every text
@@ -72,7 +71,6 @@ class Weights:
     clause: Bytes  # [V]: ENDS, NEGATES or 0
     tables: Floats  # [S + 1, V, H], the last one instead of that of offset 0 under a negator
     hidden_bias: Floats  # [H]
-    activation: str
     out: Floats  # [h, d+1]
     out_bias: Floats  # [d+1]
     own: Floats  # [V, d+1]
@@ -145,11 +143,7 @@ class HardmaxTransformer(nn.Module):
         """`vectors` [V, width] with a zero row for padding, `reach` and `clause` [V]."""
         super().__init__()
         V, width = vectors.shape
-        d, H, S = (
-            shape.dimension,
-            shape.hidden * (3 if shape.activation == "gated" else 1),
-            len(shape.offsets),
-        )
+        d, H, S = shape.dimension, shape.hidden, len(shape.offsets)
         self.shape = shape
         self.E = nn.Parameter(torch.from_numpy(vectors).clone())
         self.own = nn.Parameter(torch.zeros(V, d + 1))
@@ -204,7 +198,7 @@ class HardmaxTransformer(nn.Module):
         So while training its direction gets, times `gain`, the gradient of a place that stands alone.
         """
         d, there = self.shape.dimension, (x > 0).float()
-        hidden = activate(self.window(x, dropout[0]), self.shape.activation)
+        hidden = torch.relu(self.window(x, dropout[0]))
         o = (
             drop(hidden, dropout[1], self.training) @ self.U
             + embedding(x, self.own, sparse=True)
@@ -250,7 +244,7 @@ class HardmaxTransformer(nn.Module):
         S, V, H = tables.shape
         shape = Shape(
             dimension=weights.readout.shape[1], layers=weights.layers, alpha=weights.alpha,
-            offsets=weights.offsets, hidden=len(weights.out), activation=weights.activation,
+            offsets=weights.offsets, hidden=len(weights.out),
             bits=int(np.log2(len(weights.pairs))), scale=weights.scale, pseudo_weight=weights.pseudo_weight,
             outputs=len(weights.bias),
         )  # fmt: skip
@@ -278,20 +272,12 @@ class HardmaxTransformer(nn.Module):
         return Weights(
             words=words, offsets=shape.offsets, clause=self.clause.numpy(), tables=tables.numpy(),
             hidden_bias=_array(self.hidden_bias),
-            activation=shape.activation, out=_array(self.U), out_bias=_array(self.out_bias),
+            out=_array(self.U), out_bias=_array(self.out_bias),
             own=_array(self.own), pairs=_array(self.pairs), triples=_array(self.triples),
             reach=_array(self.reach), readout=_array(self.v), bias=_array(self.b), alpha=shape.alpha,
             layers=shape.layers, scale=shape.scale, pseudo_weight=shape.pseudo_weight,
             calibration=np.ones(1, np.float32),
         )  # fmt: skip
-
-
-def activate(pre: Tensor, activation: str) -> Tensor:
-    """[.., H] -> [.., h]."""
-    if activation == "relu":
-        return torch.relu(pre)
-    r, a, b = pre.chunk(3, -1)
-    return torch.relu(r) + torch.tanh(a) * torch.sigmoid(b)
 
 
 @torch.no_grad()

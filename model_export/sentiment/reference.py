@@ -50,7 +50,7 @@ def places(weights: Weights, ids: Array) -> tuple[Array, Array]:
     )
     pair = shifted(-1) * PAIR[0] + ids * PAIR[1]
     triple = pair + shifted(-2) * TRIPLE
-    o = _activate(total, weights.activation) @ weights.out.astype(np.float64) + weights.out_bias
+    o = np.maximum(total, 0) @ weights.out.astype(np.float64) + weights.out_bias
     o = o + weights.own[ids] + weights.pairs[pair & (len(weights.pairs) - 1)]
     o = o + weights.triples[triple & (len(weights.triples) - 1)]
     r, u = o[:, :d], o[:, d]
@@ -66,13 +66,6 @@ def under(weights: Weights, ids: Array) -> Array:
         last = np.flatnonzero(words)[-1:]
         found[i] = bool((words[last] == NEGATES).any() and len(words) - 1 - last > -min(weights.offsets))
     return found
-
-
-def _activate(pre: Array, activation: str) -> Array:
-    if activation == "relu":
-        return np.maximum(pre, 0)
-    r, a, b = np.split(pre, 3, axis=-1)
-    return np.asarray(np.maximum(r, 0) + np.tanh(a) / (1 + np.exp(-b)))
 
 
 def scores(z: Array) -> Array:

@@ -76,7 +76,6 @@ def stored_weights(bundle: Bundle) -> Weights:
     """The weights that a bundle's graph computes with."""
     graph = onnx.load_from_string(bundle.model).graph
     held = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    gated = held["out"].shape[0] < held["tables"].shape[1]
     column, parts = held["column"], len(held["offsets"])
     V, d = len(held["own"]), held["readout"].shape[2] - 2
     scale = held["scale"][:, 0]
@@ -86,9 +85,8 @@ def stored_weights(bundle: Bundle) -> Weights:
         offsets=tuple((held["offsets"][:, 0] - 2).tolist()),
         clause=np.searchsorted(CLAUSE, held["clause"]).astype(np.int8),
         tables=held["tables"].reshape(parts + 1, V, -1) * column,
-        hidden_bias=held["hidden_bias"] if gated else held["hidden_bias"] * column,
-        activation="gated" if gated else "relu",
-        out=held["out"] if gated else held["out"] / column[:, None],
+        hidden_bias=held["hidden_bias"] * column,
+        out=held["out"] / column[:, None],
         out_bias=np.zeros(d + 1, np.float32),
         own=held["own"],
         pairs=held["pairs"] * scale,

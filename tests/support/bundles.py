@@ -74,7 +74,6 @@ def plane_weights(
         "clause": clause_of(words),
         "tables": np.zeros((6, len(words), 4), np.float32),
         "hidden_bias": np.zeros(4, np.float32),
-        "activation": "relu",
         "out": np.zeros((4, 3), np.float32),
         "out_bias": np.zeros(3, np.float32),
         "own": own.astype(np.float32),
@@ -108,22 +107,20 @@ def random_weights(vocabulary: Sequence[str], seed: int = 0, **changes: Any) -> 
     h, d, C = shape.pop("hidden"), shape.pop("dimension"), shape.pop("outputs")
     rng = np.random.default_rng(seed)
     words = (*SPECIAL, *vocabulary)
-    H = h * (3 if changes.get("activation") == "gated" else 1)
 
     def draw(*sizes: int) -> np.ndarray[Any, Any]:
         return rng.standard_normal(sizes).astype(np.float32)
 
     reach = np.clip(np.exp(rng.standard_normal(len(words)) - 1), 0.05, 1).astype(np.float32)
     reach[0] = 0
-    tables = 0.5 * draw(6, len(words), H)
+    tables = 0.5 * draw(6, len(words), h)
     tables[:, 0] = 0
     fields: dict[str, Any] = {
         "words": words,
         "offsets": (-2, -1, 0, 1, 2),
         "clause": rng.choice(3, len(words), p=(0.7, 0.1, 0.2)).astype(np.int8),
         "tables": tables,
-        "hidden_bias": draw(H),
-        "activation": "relu",
+        "hidden_bias": draw(h),
         "out": draw(h, d + 1),
         "out_bias": draw(d + 1),
         "own": draw(len(words), d + 1),

@@ -79,7 +79,7 @@ def test_stored_numbers_are_within_half_a_step_and_few_are_cut() -> None:
     np.testing.assert_array_equal(Codes.of(zeros).values, zeros)
 
 
-@pytest.mark.parametrize("shape", [{}, {"activation": "gated", "outputs": 3}, {"dimension": 3}], ids=str)
+@pytest.mark.parametrize("shape", [{}, {"outputs": 3}, {"dimension": 3}], ids=str)
 def test_graph_holds_the_stored_weights(tmp_path: Path, shape: dict[str, Any]) -> None:
     labels = ["a", "b", "c"][: max(2, shape.get("outputs", 2))]
     weights = random_weights(WORDS, seed=1, **shape)
@@ -93,7 +93,7 @@ def test_graph_holds_the_stored_weights(tmp_path: Path, shape: dict[str, Any]) -
     np.testing.assert_allclose(other.states[0], answer(weights, ids).states[0], atol=0.2)
 
 
-@pytest.mark.parametrize("shape", [{}, {"activation": "gated", "outputs": 3}, {"dimension": 3}], ids=str)
+@pytest.mark.parametrize("shape", [{}, {"outputs": 3}, {"dimension": 3}], ids=str)
 def test_torch_numpy_and_the_graph_agree(tmp_path: Path, shape: dict[str, Any]) -> None:
     labels = ["a", "b", "c"][: max(2, shape.get("outputs", 2))]
     bundle = write_sentiment(tmp_path, random_weights(WORDS, seed=3, **shape), labels=labels)

@@ -315,7 +315,7 @@ def test_sentiment_names_the_text_it_cannot_read(plane: Sentiment, text: str, pr
 
 SHAPES: dict[str, dict[str, Any]] = {
     "one logit": {},
-    "three labels": {"outputs": 3, "activation": "gated"},
+    "three labels": {"outputs": 3},
     "in space": {"dimension": 3, "layers": 2},
 }
 
