@@ -17,7 +17,7 @@ from service.texts.reader import GROUP, SPECIAL
 
 LEAST = 0.05  # subtle: never 0: a place at the origin would attend to all alike
 RATED, UNRATED = 0.5, 0.95  # words that people rated as charged lead before others that lean as far
-FOLLOWS = 0.15  # function words and marks at most
+FOLLOWS = 0.08  # function words and marks at most
 ENDING = 0.2
 _MORE = """do does did done doing is are was were be been being am has have had having can could will would
 shall should may might must just very too so than then also only even really quite rather still yet ever s t d
@@ -53,10 +53,14 @@ def lean(sets: Iterable[tuple[Texts, float]], words: int, smooth: float = 4.0) -
 
 
 def reach(words: Sequence[str], leaning: NDArray[np.float64], ratings: Mapping[str, float]) -> Floats:
-    """[V], from LEAST to 1, 0 for padding. Texts decide; where they say nothing, people do."""
+    """[V], from LEAST to 1, 0 for padding. Texts decide; where they say nothing, people do.
+
+    A word that nobody rated and that leans little may lead less than in proportion: "movie" leans, too.
+    """
     rating = np.abs([ratings.get(word, 0.0) for word in words])
-    most = np.where(rating < RATED, UNRATED, 1.0)
-    found = np.clip(np.maximum(np.abs(leaning) / 0.5, rating / 8), LEAST, most)
+    lean = np.minimum(np.abs(leaning) / 0.5, 1.0)
+    found = np.where(rating < RATED, UNRATED * lean**2, np.maximum(lean, rating / 8))
+    found = np.clip(found, LEAST, 1.0)
     stop = function_words(ratings)
     follows = [i for i, word in enumerate(words) if i <= GROUP or word in stop or word in ".!?,;:…"]
     found[follows] = np.minimum(found[follows], FOLLOWS)
