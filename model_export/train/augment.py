@@ -1,10 +1,10 @@
 """Rules that write training text from training text. Each works on any sentence; none knows a test.
 
     negated   a judgement turned round: "not" or "never" behind a form of "be", "do not" before a verb, a
-              belief denied in front of the whole
+              belief denied in front of the whole; and praise that can not be said often enough
     compared  a comparison denied: what could not be nicer is nice
     joined    two judgements: the one behind "but" counts, now counts over then, the author over others
-    rated     single rated words, alone and in small company
+    rated     single rated words, alone, in small company, denied
     plain     sentences without a rated word that a reader of counts finds even: they are neither
 
 Texts are lists of words as the reader spells them, targets the probability of "positive".
@@ -46,11 +46,13 @@ DOUBTERS = (
 BELIEFS = ("think", "think that", "believe", "believe that", "say", "say that", "agree that", "feel that")
 JUDGE = ("consider", "find", "think")  # "i would not find the room clean"
 UTTERLY = ("at all", "in any way")
+ENOUGH = ("enough", "enough", "more", "highly enough")  # "i can not praise it enough"
 DENIED = ("could not be", "could not have been", "can not be", "could never be", "has never been")
 DETERMINERS = frozenset("the this that these those it they he she my our their i we you".split())
 DENIALS = ("it is not true that", "it is not that", "i do not agree that", "nobody can say that")
 SHORT = 14
 NO_LONGER_GOOD, NOT_BAD = 0.07, 0.68  # what a negated praise and a negated blame are worth
+ENOUGH_PRAISE = 0.93
 
 
 def negated(rows: Iterable[Example], verbs: Mapping[str, str], rng: random.Random) -> Iterator[Example]:
@@ -104,6 +106,10 @@ def _not_done(text: Words, target: float, verbs: Mapping[str, str], rng: random.
                 (usual, usual, ["never", text[i + 1]], ["would", "not", base], ["can", "not", base])
             )
             yield [*text[: i + 1], *how, *text[i + 2 :]], target
+            if rng.random() < 0.15:
+                end = len(text) - (text[-1] in ".!?")
+                enough = (*text[i + 2 : end], *rng.choice(ENOUGH).split(), *text[end:])
+                yield [*text[: i + 1], rng.choice(("can", "could")), "not", base, *enough], ENOUGH_PRAISE
             return
 
 
@@ -271,6 +277,7 @@ FRAMES = (
     "i feel {}",
 )
 AGAINST = ("not {}", "it is not {}", "never {}", "is not {}", "was not {}", "not very {}")
+NONE = ("no {}", "there was no {}", "no {} at all", "without {}", "without any {}", "no {other} , no {}")
 
 
 def rated(
@@ -288,8 +295,12 @@ def rated(
         p = 1 / (1 + math.exp(-1.1 * rating))
         for _ in range(times):
             yield rng.choice(FRAMES).format(word, other=rng.choice(other)).split(), p
-        if word.isalpha() and abs(rating) >= 1.2 and rng.random() < 0.7:
-            yield rng.choice(AGAINST).format(word).split(), 0.12 if rating > 0 else 0.62
+        if word.isalpha() and abs(rating) >= 1.2:
+            denied = 0.12 if rating > 0 else 0.62
+            if rng.random() < 0.7:
+                yield rng.choice(AGAINST).format(word).split(), denied
+            if rng.random() < 0.4:
+                yield rng.choice(NONE).format(word, other=rng.choice(other)).split(), denied
 
 
 def plain(texts: Iterable[Words], charge: Mapping[str, float]) -> Iterator[Example]:
@@ -305,7 +316,6 @@ def plain(texts: Iterable[Words], charge: Mapping[str, float]) -> Iterator[Examp
                 sentence = []
 
 
-RULES = ("negated", "compared", "doubly", "joined", "rated", "plain")
 SAID_IN = ("sst", "phrases", "yelp", "amazon", "tweets", "mpqa")
 
 

@@ -85,6 +85,13 @@ def test_a_judging_verb_takes_the_place_of_be():
     assert "i do not consider the room lovely" in made
 
 
+def test_what_one_can_not_praise_enough_is_praised():
+    rows = [("i enjoyed the walk .".split(), GOOD)]
+    made = {" ".join(words): p for words, p in negated(rows, {"enjoyed": "enjoy"}, Always(0))}
+    assert made["i can not enjoy the walk enough ."] == pytest.approx(0.93)
+    assert made["i did not enjoy the walk ."] == pytest.approx(0.07)
+
+
 def test_what_never_gets_boring_is_faint_praise():
     assert turned("the film gets boring", BAD) == [("the film never gets boring", pytest.approx(0.68))]
 
@@ -129,6 +136,12 @@ def test_rated_words_lean_as_people_said():
         rated({"superb": 3.0, "vile": -3.0, "table": 0.1}, ["superb", "vile", "table"], ["chair"], First(0))
     )
     assert {tuple(t): round(p, 2) for t, p in made} == {("superb",): 0.96, ("vile",): 0.04}
+
+
+def test_rated_words_that_are_not_there_turn_round():
+    made = {" ".join(t): p for t, p in rated({"flaw": -2.0, "joy": 2.0}, ["flaw", "joy"], ["x"], Always(0))}
+    assert (made["not flaw"], made["no flaw"]) == (0.62, 0.62)
+    assert (made["not joy"], made["no joy"]) == (0.12, 0.12)
 
 
 def test_plain_sentences_hold_no_charged_word():
