@@ -36,7 +36,7 @@ class Recipe:
     parts: Mapping[str, Part]
     words: int = 44_000
     longest: int = 250  # words of a text that training reads: its two ends
-    shape: Shape = field(default_factory=Shape)
+    shape: Shape = field(default_factory=lambda: Shape(alpha=0.5))
     encoder_parts: Mapping[str, Part] = field(default_factory=dict)
     encoding: Fitting = field(default_factory=Fitting)
     unlabelled: int = 30_000  # reviews that only the teachers label
@@ -44,7 +44,9 @@ class Recipe:
     varied: Mapping[str, int] = field(
         default_factory=dict
     )  # texts in other words: of which data set, how many
-    learning: Optimisation = field(default_factory=lambda: Optimisation(epochs=5, skip=0.3))
+    learning: Optimisation = field(
+        default_factory=lambda: Optimisation(epochs=5, skip=0.3, vector_dropout=0.2)
+    )
     settling: Optimisation = field(
         default_factory=lambda: Optimisation(
             epochs=2, rate=7e-4, vectors_rate=7e-4, warm_up=50, skip=0.15, average=0.6
@@ -76,7 +78,7 @@ SENTIMENT = Recipe(
         "joined": Part(9_000),
         "rated": Part(),
         "plain": Part(times=2),
-        "leaders": Part(),
+        "leaders": Part(times=2),
     },
     encoder_parts={
         "reviews": Part(6_000),
