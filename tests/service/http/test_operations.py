@@ -51,6 +51,9 @@ def test_metrics_count_requests_by_route_and_status(client: httpx.Client) -> Non
         ("POST", "/health", (405, "method_not_allowed", None)),
         ("GET", "/web/../app.py", (404, "not_found", None)),
         ("GET", "/web/%2e%2e/app.py", (404, "not_found", None)),
+        ("GET", "/web/%00", (404, "not_found", None)),
+        ("GET", "/web/" + "x" * 5_000, (404, "not_found", None)),
+        ("GET", "/web/x/../fonts/x", (404, "not_found", None)),
     ],
 )
 def test_routes_that_are_none_are_refused_in_the_one_shape(
