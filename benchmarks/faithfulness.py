@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.record import Record
+from model_export.measure.verify import stored_weights
 from model_export.sentiment import reference
-from model_export.sentiment.verify import stored_weights
 from model_export.train.corpora import read_reviews
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime

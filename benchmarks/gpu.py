@@ -50,8 +50,8 @@ def main() -> None:
 
 def measure_texts(table: Table, runtime: Runtime, cases: Any = TEXTS, repeats: int = REPEATS) -> None:
     """The sentiment graph beside the torch module of the same weights, on batches of (texts, words)."""
+    from model_export.measure.verify import stored_weights
     from model_export.sentiment.model import HardmaxTransformer
-    from model_export.sentiment.verify import stored_weights
 
     bundle = read_bundle(BUNDLED_MODELS / "sentiment")
     session = runtime.open(bundle.model)

@@ -13,8 +13,8 @@ from service.errors import HardmaxError
 # command: (module, what it is for). Modules are imported when asked for: torch takes seconds to come.
 COMMANDS = {
     "train": ("own", "train, measure and export a model from your own rows"),
-    "verify": ("sentiment.verify", "compare torch, numpy and ONNX Runtime on many texts"),
-    "evaluate": ("sentiment.evaluate", "measure a trained run on texts it has not seen"),
+    "verify": ("measure.verify", "compare torch, numpy and ONNX Runtime on many texts"),
+    "evaluate": ("measure.evaluate", "measure a trained run on texts it has not seen"),
     "export": ("sentiment.export", "write trained weights as bundles"),
     "exact": ("exact.construct", "construct an exact classifier of sequences"),
     "dynamics": ("dynamics.graph", "write the bundle that /dynamics uses"),

@@ -136,8 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
     name = _name(arguments)
     found = read_rows(arguments.file, column=arguments.column, label=arguments.label, as_is=arguments.as_is)
     _say(*found.told)
+    from model_export.measure.verify import verify
     from model_export.sentiment.export import write_sentiment_bundle
-    from model_export.sentiment.verify import verify
     from model_export.train.own import train
 
     with Progress(sys.stderr) as shown:

@@ -1,1 +1,1 @@
-"""The sentiment model: torch, graph, export, verification, evaluation."""
+"""The sentiment model: torch, graph, export."""

@@ -22,12 +22,12 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.sentiment.model import HardmaxTransformer, Weights, clause_of
-from model_export.sentiment.reasons import alone
 from model_export.sentiment.scores import balanced, calibrate, score, sigmoid, three_labels
 from model_export.train import recipes
 from model_export.train.fit import Optimisation, blur_of, fit, logits
 from model_export.train.material import Ints, Texts
 from model_export.train.prepare import Prepared, prepare
+from model_export.train.reasons import alone
 from model_export.train.recipes import SENTIMENT, Recipe
 from service.errors import NotFound
 from service.texts.reader import Lists

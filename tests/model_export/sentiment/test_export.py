@@ -18,12 +18,12 @@ from bundles import plane_weights, random_weights, write_sentiment
 from paths import ROOT
 
 from model_export.cli import main
+from model_export.measure.verify import stored_weights, verify
 from model_export.sentiment.export import read_weights, words_of, write_sentiment_bundle
 from model_export.sentiment.graph import to_onnx
 from model_export.sentiment.model import Weights
 from model_export.sentiment.reference import answer
 from model_export.sentiment.rows import Codes, store
-from model_export.sentiment.verify import stored_weights, verify
 from service.engine.bundle import read_bundle
 from service.errors import InvalidInput, MalformedInput, NotFound
 from service.texts.reader import Lists

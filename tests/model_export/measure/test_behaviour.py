@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from model_export.sentiment.behaviour import BAD, BLAME, GOOD, PRAISE, cases, failures, judged
+from model_export.measure.behaviour import BAD, BLAME, GOOD, PRAISE, cases, failures, judged
 
 
 def words_alone(texts):

@@ -7,7 +7,7 @@ import json
 import pytest
 from bundles import plane_weights
 
-from model_export.sentiment.evaluate import Trained, evaluate
+from model_export.measure.evaluate import Trained, evaluate
 from model_export.sentiment.export import words_of
 from service.texts.reader import Lists
 

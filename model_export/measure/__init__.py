@@ -1,0 +1,1 @@
+"""What a model is worth, and whether a bundle is what was trained."""
