@@ -70,7 +70,7 @@ class Ours:
 
     def __call__(self, points: Floats) -> Floats:
         n = len(points)
-        cloud = Cloud(points, np.ones(n, np.int64), np.arange(n), np.arange(n), 0, None)
+        cloud = Cloud(points, np.ones(n, np.int64), np.arange(n), 0, None)
         layers = Layers(self._session, cloud, alpha=1.0, tie_tolerance=0.0)
         for _ in layers.attend():
             pass
