@@ -49,7 +49,7 @@ class Recipe:
     )
     settling: Optimisation = field(
         default_factory=lambda: Optimisation(
-            epochs=2, rate=7e-4, vectors_rate=7e-4, warm_up=50, skip=0.15, average=0.6
+            epochs=2, rate=7e-4, vectors_rate=7e-4, warm_up=50, skip=0.15, average=0.6, upright=0.3
         )
     )
     opinion: float = 0.6  # what the encoder's opinion weighs beside a label

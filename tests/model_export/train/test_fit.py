@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from model_export.sentiment.model import ENDS, NEGATES, HardmaxTransformer, Shape, clause_of, negators
-from model_export.train.fit import Blur, Optimisation, blur_of, fit, logits, loss
+from model_export.train.fit import Blur, Optimisation, below, blur_of, fit, logits, loss
 from model_export.train.material import Texts
 from service.texts.reader import ENDINGS, SPECIAL, UNKNOWN
 
@@ -121,3 +121,9 @@ def test_fit_goes_on_from_a_checkpoint(tmp_path):
     said.clear()
     fit(model(), some, epochs, QUICK, blur_of(WORDS), checkpoint=kept, say=said.append)
     assert [line.split(",")[0] for line in said] == ["epoch 3/4", "epoch 4/4"]
+
+
+def test_a_place_below_the_first_axis_costs_the_more_the_steeper_it_points():
+    z = torch.tensor([[[3.0, 4.0], [3.0, -4.0], [0.0, -0.01]], [[1.0, 0.0], [0.0, -2.0], [0.0, 0.0]]])
+    there = torch.tensor([[True, True, True], [True, False, False]])
+    assert below(z, there).item() == pytest.approx((0.8 + 0.995) / 4, abs=1e-3)
