@@ -78,12 +78,14 @@ def prepare(
     teacher = _teacher(raw, recipe, encoder, keep.with_name("encoder.pt"), say)
     leaning = lean(((train[name], weight) for name, weight in LEANS.items()), len(lists.words))
     say("asking the encoder")
+    answers = keep.with_name("answers")
     train = {
-        name: _taught(name, train, teacher.logits(texts), recipe.opinion) for name, (texts, _) in raw.items()
+        name: _taught(name, train, teacher.asked(texts, answers), recipe.opinion)
+        for name, (texts, _) in raw.items()
     }
     say("writing sentences")
     train |= augment.written(train, lists.words, ratings, leaning, random.Random(recipe.seed))
-    train["plain"] = _plain(train["plain"], lists.words, teacher)
+    train["plain"] = _plain(train["plain"], lists.words, teacher, answers)
     may_lead = reach(lists.words, leaning, ratings)
     found = Prepared(lists, train, held, vectors, may_lead, ratings, corpora.sizes(sets))
     keep.parent.mkdir(parents=True, exist_ok=True)
@@ -161,9 +163,10 @@ def _taught(name: str, train: Mapping[str, Texts], logits: NDArray[np.float32], 
     return replace(texts, targets=(1 - share) * texts.targets + share * says)
 
 
-def _plain(texts: Texts, words: Sequence[str], teacher: Encoder) -> Texts:
+def _plain(texts: Texts, words: Sequence[str], teacher: Encoder, answers: Path) -> Texts:
     """Those that the encoder finds even as well."""
-    logits = teacher.logits([" ".join(words[j] for j in texts.text(i)) for i in range(len(texts))])
+    written = [" ".join(words[j] for j in texts.text(i)) for i in range(len(texts))]
+    logits = teacher.asked(written, answers)
     return texts.take(np.flatnonzero(np.abs(logits) < EVEN))
 
 

@@ -92,3 +92,18 @@ def test_a_folder_that_is_no_encoder_says_what_it_lacks(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(NotFound, match=r"model\.safetensors, tokenizer\.json"):
         Encoder(tmp_path)
+
+
+def test_the_encoder_is_asked_once_about_the_same_texts(folder, tmp_path, monkeypatch):
+    encoder = Encoder(folder)
+    torch.nn.init.normal_(encoder.head.weight)
+    first = encoder.asked(["good", "a bad film"], tmp_path)
+    np.testing.assert_array_equal(first, encoder.logits(["good", "a bad film"]))
+    other = encoder.asked(["a bad film", "good"], tmp_path)
+    np.testing.assert_allclose(other, first[::-1], rtol=1e-2)
+    monkeypatch.setattr(encoder, "logits", None)
+    np.testing.assert_array_equal(encoder.asked(["good", "a bad film"], tmp_path), first)
+    with torch.no_grad():
+        encoder.head.weight.neg_()
+    with pytest.raises(TypeError, match="not callable"):  # another fit is asked again
+        encoder.asked(["good", "a bad film"], tmp_path)
