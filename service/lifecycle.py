@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from service.engine.batching import Batcher, BatchReport
+from service.engine.batching import Batcher
 from service.engine.bundle import Bundle
 from service.engine.capacity import Places, Room
 from service.engine.lane import Lane
@@ -64,7 +64,7 @@ class Service:
             budget=settings.max_batch_tokens,
             bound=QUEUED_BATCHES * settings.max_batch_tokens,
             brief=is_brief,
-            report=self._batch_ran,
+            report=self.metrics.batch_ran,
             failed=self.failed.set,
         )
         self.clouds = Lane("clouds", depth=CLOUDS_WAITING)
@@ -77,12 +77,8 @@ class Service:
         self._started = False
         self._has_default = False  # whether the default model was there at the start
 
-    def _batch_ran(self, report: BatchReport) -> None:
-        self.metrics.batch_ran(report.items, report.tokens, report.waited_s, report.ran_s)
-
     async def start(self) -> None:
         await asyncio.to_thread(self._load)
-        self.texts.start()
         for work in (self._observe(), self._watch_models()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
         settle_memory()

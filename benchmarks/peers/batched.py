@@ -33,7 +33,6 @@ models: dict[str, Any] = {}
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     bundle = read_bundle(BUNDLED_MODELS / "sentiment")
     models["sentiment"] = domain_loaders(Runtime("cpu", 1), settings)["sentiment"](bundle)
-    batcher.start()
     yield
     batcher.stop()
 

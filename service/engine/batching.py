@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import operator
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from service.errors import NotReady, Overloaded
@@ -35,16 +35,6 @@ Result = TypeVar("Result")
 _SIZE = operator.itemgetter(2)
 ENOUGH = 32  # calls that are not made to wait for more
 SMALL = 6  # items of up to 2^6 tokens are all alike: a run's fixed cost outweighs their padding
-
-
-@dataclass(frozen=True)
-class BatchReport:
-    """What one run was, for the metrics."""
-
-    items: int
-    tokens: int  # padded: what the run costs
-    waited_s: float  # the longest wait among its items
-    ran_s: float
 
 
 class Call(Generic[Item, Result]):
@@ -84,73 +74,11 @@ class Batch(Generic[Item, Result]):
     tokens: int
 
 
-class Runner(Generic[Item, Result]):
-    """The one thread that runs batches. It answers through `done`, and says so when it dies."""
-
-    def __init__(
-        self,
-        run: Callable[[Any, Sequence[Item]], Sequence[Result | Exception]],
-        done: Callable[[Batch[Item, Result], list[Any], float], None],
-        died: Callable[[], None],
-    ) -> None:
-        self._run = run
-        self._done = done
-        self._died = died
-        self._inbox: SimpleQueue[Batch[Item, Result] | None] = SimpleQueue()
-        self._busy_since: float | None = None
-        self._thread = threading.Thread(target=self._work, name="runner", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def give(self, batch: Batch[Item, Result]) -> None:
-        self._inbox.put(batch)
-
-    def stop(self, timeout_s: float) -> None:
-        self._inbox.put(None)
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-
-    def alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def busy_s(self) -> float:
-        """How long the present run has taken so far; 0 when idle."""
-        since = self._busy_since
-        return 0.0 if since is None else time.perf_counter() - since
-
-    def _work(self) -> None:
-        try:
-            while (batch := self._inbox.get()) is not None:
-                self._busy_since = started = time.perf_counter()
-                results = self.results(batch)
-                self._busy_since = None
-                self._done(batch, results, time.perf_counter() - started)
-        except BaseException:
-            log.critical("the inference thread died", exc_info=True)
-            self._died()
-
-    def results(self, batch: Batch[Item, Result]) -> list[Any]:
-        """A result or an exception for each item."""
-        try:
-            return list(self._run(batch.key, batch.items))
-        except Exception as failure:  # the edge of the worker loop
-            if len(batch.items) == 1:
-                log.error("an item failed", exc_info=failure)
-                return [failure]
-            log.warning("a batch of %d failed; running its items one by one", len(batch.items))
-        return [self._alone(batch.key, item) for item in batch.items]
-
-    def _alone(self, key: Hashable, item: Item) -> Any:
-        try:
-            return self._run(key, [item])[0]
-        except Exception as failure:  # the edge of the worker loop
-            log.error("an item failed", exc_info=failure)
-            return failure
-
-
 class Batcher(Generic[Item, Result]):
-    """The queue before the runner. Belongs to one event loop: everything but the run happens there."""
+    """The queue before the runner. Belongs to one event loop: everything but the run happens there.
+
+    `report` is told of each run its items, their padded tokens, their longest wait, and how long it took.
+    """
 
     def __init__(
         self,
@@ -159,7 +87,7 @@ class Batcher(Generic[Item, Result]):
         budget: int,
         bound: int,
         brief: Callable[[Any, int, int], bool] = lambda key, longest, tokens: False,
-        report: Callable[[BatchReport], None] = lambda report: None,
+        report: Callable[[int, int, float, float], None] = lambda items, tokens, waited_s, ran_s: None,
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         self.budget = budget
@@ -172,22 +100,19 @@ class Batcher(Generic[Item, Result]):
         self._failed = failed
         self._calls: deque[Call[Item, Result]] = deque()
         self._running: Batch[Item, Result] | None = None
-        self._runner = Runner(run, self._from_runner, self._runner_died)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runner = ThreadPoolExecutor(1, thread_name_prefix="runner")
+        self._busy_since: float | None = None  # when the thread's run began
         self._dead = False
         self._gathering = False  # a look at what has come is due
 
-    def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._runner.start()
-
-    def stop(self, timeout_s: float = 5.0) -> None:
-        self._runner.stop(timeout_s)
+    def stop(self) -> None:
+        self._runner.shutdown(wait=False)
         self._fail_all("the service is stopping")
 
     def healthy(self, stuck_after_s: float = float("inf")) -> bool:
         """The runner lives, and its present run has not taken suspiciously long."""
-        return not self._dead and self._runner.alive() and self._runner.busy_s() < stuck_after_s
+        since = self._busy_since
+        return not self._dead and (since is None or time.perf_counter() - since < stuck_after_s)
 
     @property
     def idle(self) -> bool:
@@ -196,14 +121,14 @@ class Batcher(Generic[Item, Result]):
 
     async def submit(self, key: Hashable, items: Sequence[tuple[Item, int]]) -> list[Result | Exception]:
         """For each (item, size in tokens), in order, its result or the exception that it raised."""
-        if self._loop is None or self._dead:
+        if self._dead:
             raise NotReady("inference is not available")
         if not items:
             return []
         tokens = sum([size for _, size in items])
         if self._calls and self._tokens + tokens > self.bound:
             raise Overloaded("too much is waiting already; try again shortly")
-        call: Call[Item, Result] = Call(key, items, self._loop.create_future())
+        call: Call[Item, Result] = Call(key, items, asyncio.get_running_loop().create_future())
         self._calls.append(call)
         self._tokens += tokens
         self.depth += len(items)
@@ -234,7 +159,7 @@ class Batcher(Generic[Item, Result]):
         if self._brief(batch.key, batch.longest, batch.tokens):
             self._run_here(batch)
         else:
-            self._runner.give(batch)
+            self._give(batch)
 
     def _run_here(self, batch: Batch[Item, Result]) -> None:
         started = time.perf_counter()
@@ -242,12 +167,43 @@ class Batcher(Generic[Item, Result]):
             results = list(self._run(batch.key, batch.items))
         except BaseException:  # noqa: BLE001  the runner finds out whose fault it is, or dies of it
             log.warning("a batch of %d failed on the event loop; running it again", len(batch.items))
-            self._runner.give(batch)
+            self._give(batch)
             return
         self._running = None
         self._answer(batch, results, time.perf_counter() - started)
         if self._calls:
             self._gather()  # the loop has a turn before the rest
+
+    def _give(self, batch: Batch[Item, Result]) -> None:
+        self._busy_since = time.perf_counter()
+        run = asyncio.get_running_loop().run_in_executor(self._runner, self._timed_results, batch)
+        run.add_done_callback(partial(self._ended, batch))
+
+    def _timed_results(self, batch: Batch[Item, Result]) -> tuple[list[Any], float]:
+        started = time.perf_counter()
+        return self._results(batch.key, batch.items), time.perf_counter() - started
+
+    def _results(self, key: Hashable, items: Sequence[Item]) -> list[Any]:
+        """A result or an exception for each item."""
+        try:
+            return list(self._run(key, items))
+        except Exception as failure:  # the edge of the worker loop
+            if len(items) == 1:
+                log.error("an item failed", exc_info=failure)
+                return [failure]
+            log.warning("a batch of %d failed; running its items one by one", len(items))
+        return [self._results(key, [item])[0] for item in items]
+
+    def _ended(self, batch: Batch[Item, Result], run: asyncio.Future[tuple[list[Any], float]]) -> None:
+        """Answer a batch that the thread has run. What raises in spite of `_results` ends inference."""
+        self._busy_since = None
+        if (death := run.exception()) is not None:
+            log.critical("the inference thread died", exc_info=death)
+            self._fail_all("inference is not available")
+            self._failed()
+            return
+        self._next()  # first, so that the runner works while the answers are written
+        self._answer(batch, *run.result())
 
     def _take(self) -> Batch[Item, Result] | None:
         """The first call's next item and all that may run with it, one item of each call in turn."""
@@ -286,14 +242,6 @@ class Batcher(Generic[Item, Result]):
         self.depth -= len(call.waiting)
         self._tokens -= sum([size for _, _, size in call.waiting])
 
-    def _from_runner(self, batch: Batch[Item, Result], results: list[Any], ran_s: float) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._finish, batch, results, ran_s)
-
-    def _finish(self, batch: Batch[Item, Result], results: list[Any], ran_s: float) -> None:
-        self._next()  # first, so that the runner works while the answers are written
-        self._answer(batch, results, ran_s)
-
     def _answer(self, batch: Batch[Item, Result], results: list[Any], ran_s: float) -> None:
         oldest = min([call.queued_at for call, _ in batch.places])
         waited_s = max(0.0, time.perf_counter() - ran_s - oldest)
@@ -302,13 +250,7 @@ class Batcher(Generic[Item, Result]):
             call.unfinished -= 1
             if not call.unfinished and not call.future.done():
                 call.future.set_result(call.results)
-        self._report(BatchReport(len(batch.items), batch.tokens, waited_s, ran_s))
-
-    def _runner_died(self) -> None:
-        self._dead = True
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._fail_all, "inference is not available")
-            self._loop.call_soon_threadsafe(self._failed)
+        self._report(len(batch.items), batch.tokens, waited_s, ran_s)
 
     def _fail_all(self, message: str) -> None:
         self._dead = True

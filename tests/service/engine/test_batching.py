@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.batching import Batcher, BatchReport
+from service.engine.batching import Batcher
 from service.errors import InvalidInput, NotReady, Overloaded
 
 
@@ -40,9 +40,7 @@ def run(work: Any) -> Any:
 
 
 def make(doubler: Doubler, **options: Any) -> Batcher[Any, Any]:
-    batcher: Batcher[Any, Any] = Batcher(doubler, **{"budget": 1000, "bound": 10_000, **options})
-    batcher.start()
-    return batcher
+    return Batcher(doubler, **{"budget": 1000, "bound": 10_000, **options})
 
 
 async def hold(doubler: Doubler, batcher: Batcher[Any, Any]) -> asyncio.Task[Any]:
@@ -105,9 +103,9 @@ def test_batcher_keeps_keys_and_lengths_apart() -> None:
 
 def test_batcher_stays_within_its_budget_of_padded_tokens() -> None:
     async def work() -> None:
-        reports: list[BatchReport] = []
+        reports: list[tuple[int, int, float, float]] = []
         doubler = Doubler()
-        batcher = make(doubler, budget=100, report=reports.append)
+        batcher = make(doubler, budget=100, report=lambda *run: reports.append(run))
         held = await hold(doubler, batcher)
         call = asyncio.create_task(batcher.submit("k", [(n, 30) for n in range(7)]))
         await asyncio.sleep(0.01)
@@ -115,7 +113,7 @@ def test_batcher_stays_within_its_budget_of_padded_tokens() -> None:
         assert await call == [0, 2, 4, 6, 8, 10, 12]
         await held
         assert [len(items) for _, items in doubler.batches[1:]] == [3, 3, 1]
-        assert [report.tokens for report in reports[1:]] == [90, 90, 30]
+        assert [run[:2] for run in reports[1:]] == [(3, 90), (3, 90), (1, 30)]
         batcher.stop()
 
     run(work())
