@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Set
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Generic, TypeVar, get_args, get_origin
@@ -25,7 +25,6 @@ from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import solve_dependencies
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from fastapi.security.base import SecurityBase
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 from starlette.requests import Request
@@ -105,20 +104,19 @@ def _resolver(dependant: Dependant) -> Resolve:
     FastAPI's solver six each. Everything else, and every override, is left to the solver.
     """
     without_body = replace(dependant, body_params=[])
-    simple = _is_simple(dependant) and all(map(_is_leaf, dependant.dependencies))
-    leaves: list[tuple[str | None, Any, str]] = [
-        (each.name, each.call, each.request_param_name or "") for each in dependant.dependencies
-    ]
+    leaves: list[Any] = dependant.dependencies
     own = dependant.request_param_name
+    plain = {own, *(each.name for each in (*leaves, *dependant.body_params))}
+    simple = _parameters(dependant) <= plain and all(map(_is_leaf, leaves))
 
     async def resolve(request: Request) -> dict[str, Any]:
         if not simple or request.app.dependency_overrides:
             return await _solve(request, without_body)
         values = {own: request} if own else {}
-        for name, call, parameter in leaves:
-            value = await call(**{parameter: request})
-            if name:
-                values[name] = value
+        for each in leaves:
+            value = await each.call(**{each.request_param_name: request})
+            if each.name:
+                values[each.name] = value
         return values
 
     return resolve
@@ -138,30 +136,16 @@ async def _solve(request: Request, dependant: Dependant) -> dict[str, Any]:
     return solved.values
 
 
-def _is_simple(dependant: Dependant) -> bool:
-    """It takes nothing but the request, the body, and what other dependencies give."""
-    return not (
-        dependant.path_params
-        or dependant.query_params
-        or dependant.header_params
-        or dependant.cookie_params
-        or dependant.response_param_name
-        or dependant.background_tasks_param_name
-        or dependant.http_connection_param_name
-        or dependant.security_scopes_param_name
-    )
-
-
 def _is_leaf(dependant: Dependant) -> bool:
+    """A coroutine that takes the request and nothing else."""
     call = dependant.call
-    called = type(call).__call__ if isinstance(call, SecurityBase) else call
-    return (
-        _is_simple(dependant)
-        and inspect.iscoroutinefunction(called)
-        and bool(dependant.request_param_name)
-        and not dependant.dependencies
-        and not dependant.body_params
-    )
+    is_coroutine = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
+    return is_coroutine and _parameters(dependant) == {dependant.request_param_name}
+
+
+def _parameters(dependant: Dependant) -> Set[str | None]:
+    assert dependant.call is not None
+    return set(inspect.signature(dependant.call).parameters)
 
 
 def _accepted(extra: Mapping[str, Any] | None) -> Collection[str]:
