@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -18,7 +18,7 @@ from service.errors import HardmaxError
 from service.http import problems
 from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
-from service.http.deadline import Deadline, Patrol
+from service.http.deadline import Deadline
 from service.http.express import Express
 from service.http.middleware import Envelope, Hosts, Origins
 from service.http.routes import (
@@ -43,19 +43,14 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
     """The application. Models are loaded when it starts; `loaders` is for tests that bring their own."""
     settings = settle_default(settings)
     service = Service(settings, loaders)
-    patrol = Patrol()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.start()
         await asyncio.to_thread(app.openapi)
-        patrolling = asyncio.get_running_loop().create_task(patrol.run())
         try:
             yield
         finally:
-            patrolling.cancel()
-            with suppress(asyncio.CancelledError):
-                await patrolling
             await service.stop()
 
     app = FastAPI(
@@ -79,7 +74,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             Middleware(Hosts, settings),
             *_cors(settings),
             Middleware(Origins, settings),
-            Middleware(Deadline, service, patrol),
+            Middleware(Deadline, service),
             Middleware(Admission, service),
             *([Middleware(Express, service)] if settings.express_lane else []),
         ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,32 +11,30 @@ from service.errors import Cancelled, CapacityError, DeadlineExceeded, NotReady
 from service.http.middleware import WITH_BODY
 from service.lifecycle import Service
 
-PATROL_S = 0.05
+WATCH_AFTER_S = 0.05  # most requests are answered before: a watcher costs more than a timer
 DRAINING = "the service is stopping"
 
 
 class Visit:
     """A request that is worked on: when its time is over, and whether its caller is still there."""
 
-    __slots__ = ("_receive", "_task", "_watcher", "began", "deadline", "ended_by", "whole")
-
     def __init__(self, receive: Receive, timeout_s: float) -> None:
-        self.began = time.perf_counter()
-        self.deadline = self.began + timeout_s
         self.ended_by: CapacityError | None = None  # why it was given up
-        self.whole = False  # its body has arrived
         self._receive = receive
         self._task = asyncio.current_task()
         self._watcher: asyncio.Task[None] | None = None
-
-    def expire(self) -> None:
-        """Its time is over: whatever it waits for is cancelled."""
-        self._end(DeadlineExceeded("the request took longer than it may"))
+        self._timers = [asyncio.get_running_loop().call_later(timeout_s, self._expire)]
 
     def watch(self) -> None:
-        """Give up when the client leaves. Only once the body is here: nobody else may receive then."""
-        if self.whole and self._watcher is None and self._task is not None:
+        """Give up when the client leaves. Called once the body is here: nobody else may receive then."""
+        self._timers.append(asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._watch))
+
+    def _watch(self) -> None:
+        if self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._await_departure())
+
+    def _expire(self) -> None:
+        self._end(DeadlineExceeded("the request took longer than it may"))
 
     async def _await_departure(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -56,56 +53,35 @@ class Visit:
 
     async def close(self) -> None:
         self._task = None
+        for timer in self._timers:
+            timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
             with suppress(asyncio.CancelledError):
                 await self._watcher
 
 
-class Patrol:
-    """Ends the late and the abandoned, looking at all requests a few times a second.
-
-    A timer and a watcher for each would cost more: most requests are answered before its first round.
-    """
-
-    def __init__(self) -> None:
-        self.visits: set[Visit] = set()
-
-    async def run(self) -> None:
-        """For the life of the application."""
-        while True:
-            await asyncio.sleep(PATROL_S)
-            now = time.perf_counter()
-            for visit in tuple(self.visits):
-                if now > visit.deadline:
-                    visit.expire()
-                elif now - visit.began > PATROL_S:
-                    visit.watch()
-
-
 class Deadline:
     """504 when the time is over; work that nobody waits for is cancelled."""
 
-    def __init__(self, app: ASGIApp, service: Service, patrol: Patrol) -> None:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
         self._service = service
-        self._visits = patrol.visits
-        self._timeout_s = service.settings.request_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        visit = scope["state"]["visit"] = Visit(receive, self._timeout_s)
-        visit.whole = scope["method"] not in WITH_BODY
+        visit = scope["state"]["visit"] = Visit(receive, self._service.settings.request_timeout_s)
+        if scope["method"] not in WITH_BODY:
+            visit.watch()
 
         async def receive_to_the_end() -> Message:
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body"):
-                visit.whole = True
+                visit.watch()
             return message
 
-        self._visits.add(visit)
         try:
             await self.app(scope, receive_to_the_end, send)
         except asyncio.CancelledError:
@@ -114,5 +90,4 @@ class Deadline:
             visit.resume()
             raise (visit.ended_by or NotReady(DRAINING)) from None
         finally:
-            self._visits.discard(visit)
             await visit.close()
