@@ -40,6 +40,13 @@ class HardmaxError(Exception):
         place = re.search(r"\[(\d+)\]", self.param or "")
         return int(place[1]) if place else None
 
+    def count_from(self, first: int) -> None:
+        """Say which entry of a long list is at fault, of which only a part from `first` on was looked at."""
+        if self.index is not None:
+            self.param = place = str(self.param).replace(f"[{self.index}]", f"[{first + self.index}]", 1)
+            self.message = f"{place}: {self.message.removeprefix(f'{place}: ')}"
+            self.args = (self.message,)
+
 
 class InputError(HardmaxError):
     """The request is at fault."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self, TypedDict
 from uuid import uuid4
 
-from pydantic import PrivateAttr
+from pydantic import Field
 
 from service.client import display
 from service.schemas.clouds import DynamicsResponse, Include, Stop
@@ -29,18 +29,12 @@ class DynamicsOptions(TypedDict, total=False):
 class Answer(Classification):
     """The answer to one text, which it keeps. In a notebook it shows its reason."""
 
-    _text: str = PrivateAttr("")
+    text: str = Field("", exclude=True)
 
     @classmethod
     def to(cls, text: str, answer: Classification, index: int) -> Self:
         """The answer as it came, at its place in the whole list."""
-        made = cls.model_construct(**{**dict(answer), "index": index})
-        made._text = text
-        return made
-
-    @property
-    def text(self) -> str:
-        return self._text
+        return cls.model_construct(**{**dict(answer), "index": index, "text": text})
 
     def _repr_html_(self) -> str:
         return display.classification(self.text, self)
@@ -49,16 +43,7 @@ class Answer(Classification):
 class CloudRun(DynamicsResponse):
     """What became of a cloud, which it keeps. In a notebook it shows leaders, limits and the way there."""
 
-    _points: Any = PrivateAttr(None)
-
-    def of(self, points: Any) -> Self:
-        """The same, with the points that were run."""
-        self._points = points
-        return self
-
-    @property
-    def points(self) -> Any:
-        return self._points
+    points: Any = Field(None, exclude=True, repr=False)
 
     def _repr_html_(self) -> str:
         return display.cloud(self.points, self)

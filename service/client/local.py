@@ -6,7 +6,6 @@ For the command line and for notebooks. It runs one thing at a time; many at onc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, Unpack
 from uuid import uuid4
 
@@ -50,9 +49,7 @@ class Local:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -86,7 +83,9 @@ class Local:
         matrix = None if A is None else np.asarray(A, dtype=np.float64)
         parameters = Parameters(A=matrix, include=frozenset(include), **given)
         result = self._run(np.asarray(points, dtype=np.float64), parameters)
-        return CloudRun.model_validate_json(_written(dynamics_answer(result, include))).of(points)
+        return CloudRun.model_validate_json(_written(dynamics_answer(result, include))).model_copy(
+            update={"points": points}
+        )
 
     def control(
         self,
@@ -145,10 +144,9 @@ def _run(how: How, texts: Sequence[str], first: int | None) -> list[dict[str, An
     try:
         return raise_first(run_texts(how, texts), "input", single=False)
     except InputError as refused:
-        if first is None or refused.index is None:
-            raise
-        place = f"input[{first + refused.index}]"
-        raise type(refused)(f"{place}: {refused.message}", param=place) from None
+        if first is not None:
+            refused.count_from(first)
+        raise
 
 
 def _written(answer: dict[str, Any]) -> bytes:

@@ -23,8 +23,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from functools import wraps
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 import httpx
 import numpy as np
@@ -61,34 +60,19 @@ class RemoteError(HardmaxError):
         self.status = response.status_code
         self.type = str(error.get("type", "http_error"))
         self.request_id = error.get("request_id") or response.headers.get("x-request-id")
-        if self.index is not None:
-            self._locate(first + self.index)
-
-    def _locate(self, index: int) -> None:
-        """Say which entry of the whole list it is: the server saw only a batch of it."""
-        place = str(self.param).replace(f"[{self.index}]", f"[{index}]", 1)
-        self.param = place
-        self.message = f"{place}: {self.message.removeprefix(f'{place}: ')}"
-        self.args = (self.message,)
+        self.count_from(first)
 
 
 class ConnectionFailed(HardmaxError):
     """No answer at all: nobody listens there, or the connection broke."""
 
 
-class Connection(Protocol):
-    """What calls need of a connection."""
-
-    async def send(self, request: httpx.Request) -> httpx.Response: ...
-    def lines(self, request: httpx.Request) -> AsyncIterator[str]: ...
-    async def pause(self, seconds: float) -> None: ...
-    async def close(self) -> None: ...
-
-
 class Calls:
     """Every call of the API, over any connection."""
 
-    def __init__(self, connection: Connection, url: str, api_key: str | None, retries: int) -> None:
+    def __init__(
+        self, connection: _Suspending | _Blocking, url: str, api_key: str | None, retries: int
+    ) -> None:
         self._connection = connection
         self._base = httpx.URL(url.rstrip("/") + "/")
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
@@ -120,7 +104,7 @@ class Calls:
     async def dynamics(self, /, points: Any, **options: Unpack[DynamicsOptions]) -> CloudRun:
         """A cloud run to its limits."""
         response = await self._ask("POST", "dynamics", **_cloud(points, options))
-        return CloudRun.model_validate_json(response.content).of(points)
+        return CloudRun.model_validate_json(response.content).model_copy(update={"points": points})
 
     async def stream_dynamics(
         self, points: Any, **options: Unpack[DynamicsOptions]
@@ -201,9 +185,7 @@ class AsyncClient(Calls):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         await self.close()
 
 
@@ -256,9 +238,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from service.client.answers import Answers
 from service.errors import HardmaxError, InvalidInput, TooLarge
 from service.schemas.texts import Classification, Explain, number_of
+
+if TYPE_CHECKING:
+    from service.client.local import Local
+    from service.client.remote import Client
 
 BATCH = 256
 # The columns that an answer has in a table, and what is in them.
@@ -21,20 +24,12 @@ COLUMNS = {
 }
 
 
-class Classifier(Protocol):
-    """`Client` and `Local`, for our purpose."""
-
-    def classify(
-        self, texts: Sequence[str], *, model: str | None = None, explain: Explain = "leaders"
-    ) -> Answers: ...
-
-
 class Answering:
     """Iterates over the answer to each text, or why it has none, in the order of the texts."""
 
     def __init__(
         self,
-        classifier: Classifier,
+        classifier: Client | Local,
         texts: Sequence[Any],
         *,
         model: str | None = None,
