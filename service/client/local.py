@@ -23,6 +23,7 @@ from service.http.documents import write_document
 from service.http.routes.classify import raise_first
 from service.http.routes.control import answer as control_answer
 from service.http.routes.dynamics import answer as dynamics_answer
+from service.http.routes.dynamics import parameters_of
 from service.lifecycle import domain_loaders
 from service.schemas.clouds import ControlResponse
 from service.schemas.operations import ModelCard
@@ -79,11 +80,11 @@ class Local:
     def dynamics(self, points: Any, **options: Unpack[DynamicsOptions]) -> CloudRun:
         """A cloud run to its limits."""
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        A, include = given.pop("A", None), given.pop("include", ("assignment",))
-        matrix = None if A is None else np.asarray(A, dtype=np.float64)
-        parameters = Parameters(A=matrix, include=frozenset(include), **given)
+        if "A" in given:
+            given["A"] = np.asarray(given["A"], dtype=np.float64).tolist()
+        parameters = parameters_of(given, self._settings, strict=False)
         result = self._run(np.asarray(points, dtype=np.float64), parameters)
-        return CloudRun.model_validate_json(_written(dynamics_answer(result, include))).model_copy(
+        return CloudRun.model_validate_json(_written(dynamics_answer(result, parameters.include))).model_copy(
             update={"points": points}
         )
 

@@ -21,7 +21,7 @@ from service.clouds.points import Cloud, Floats, Ints, check_size, prepare
 from service.clouds.trajectory import Recorder, Trajectory, check_trajectory
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
-from service.errors import BundleError, InvalidInput, TooLarge
+from service.errors import BundleError, TooLarge
 from service.schemas.clouds import Stop
 
 CHUNK_S = 0.1  # a run stops so often to see whether it should go on
@@ -30,7 +30,7 @@ OUTPUTS = {"best_out", "runs", "scores"}
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a run may ask for; the fields of POST /dynamics."""
+    """What a run may ask for; the fields of POST /dynamics, whose schema says what they may be."""
 
     alpha: float = 1.0
     A: Floats | None = None
@@ -103,7 +103,10 @@ class Dynamics:
     def start(self, points: Floats, parameters: Parameters | None = None) -> Run:
         """A run that has computed nothing yet; whatever is wrong with its input is said here."""
         parameters = parameters or Parameters()
-        check_parameters(parameters, self._limits)
+        if parameters.max_layers > self._limits.max_layers:
+            asked, limit = parameters.max_layers, self._limits.max_layers
+            problem = f"max_layers is {asked}, the limit is {limit} (MAX_LAYERS)"
+            raise TooLarge(problem, param="max_layers")
         if points.ndim == 2:
             n, d = points.shape
             self.check_size(n, d, parameters)
@@ -223,30 +226,6 @@ class Run(Iterator[Progress]):
             vertices=polytope_vertices(leaders),
             trajectory=self._recorder.trajectory if self._recorder else None,
         )
-
-
-def check_parameters(parameters: Parameters, limits: Limits) -> None:
-    """The ranges of what a run may ask for."""
-    for name in ("alpha", "tolerance", "tie_tolerance"):
-        if not math.isfinite(getattr(parameters, name)):
-            raise InvalidInput(f"{name} is not a finite number", param=name)
-    if parameters.alpha <= 0:
-        raise InvalidInput(f"alpha is {parameters.alpha:g}, expected more than 0", param="alpha")
-    if parameters.tolerance < 0:
-        raise InvalidInput(f"tolerance is {parameters.tolerance:g}, expected 0 or more", param="tolerance")
-    if not 0 <= parameters.tie_tolerance < 1:
-        problem = f"tie_tolerance is {parameters.tie_tolerance:g}, expected at least 0 and less than 1"
-        raise InvalidInput(problem, param="tie_tolerance")
-    for name in ("max_layers", "trajectory_every"):
-        if getattr(parameters, name) < 1:
-            raise InvalidInput(f"{name} is {getattr(parameters, name)}, expected 1 or more", param=name)
-    if parameters.stop not in ("certified", "converged", "never"):
-        raise InvalidInput(
-            f"stop is {parameters.stop!r}, expected certified, converged or never", param="stop"
-        )
-    if parameters.max_layers > limits.max_layers:
-        problem = f"max_layers is {parameters.max_layers}, the limit is {limits.max_layers} (MAX_LAYERS)"
-        raise TooLarge(problem, param="max_layers")
 
 
 def check_memory(n: int, d: int, parameters: Parameters, limits: Limits) -> None:

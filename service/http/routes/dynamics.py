@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -96,28 +96,21 @@ async def dynamics(
 
 def _start(
     service: Service, model: Dynamics, body: Raw[DynamicsRequest], query: bytes, holding: Holding
-) -> Steps[tuple[Run, DynamicsParameters]]:
+) -> Steps[tuple[Run, Parameters]]:
     """Read and check a request, in the lane's thread."""
     settings = service.settings
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
     if body.media_type == NPY:
-        parameters = _within(_from_query(query), settings)
-        check = partial(model.check_size, parameters=as_parameters(parameters))
+        parameters = parameters_of(_from_query(query), settings, strict=False)
+        check = partial(model.check_size, parameters=parameters)
         points = read_npy(body.content, "points", **limits, check=check)
     else:
         points, document = yield from read_rows(body.content, "points", **limits)
-        parameters = _within(validate(DynamicsParameters, document), settings)
+        parameters = parameters_of(document, settings)
     if parameters.stop == "never" and "trajectory" in parameters.include:
         kept = parameters.max_layers // parameters.trajectory_every + 1
         holding.expect(NUMBER_BYTES * kept * points.size)
-    return model.start(points, as_parameters(parameters)), parameters
-
-
-def _within(parameters: DynamicsParameters, settings: Settings) -> DynamicsParameters:
-    """The same; who names no `max_layers` gets no more than the operator allows."""
-    if "max_layers" in parameters.model_fields_set:
-        return parameters
-    return parameters.model_copy(update={"max_layers": min(parameters.max_layers, settings.max_layers)})
+    return model.start(points, parameters), parameters
 
 
 async def _stream(lines: AsyncGenerator[bytes]) -> Response:
@@ -158,18 +151,21 @@ async def _lines(
             yield _last_words(failure, name)
 
 
-def as_parameters(wire: DynamicsParameters) -> Parameters:
-    """The wire's parameters as the domain's."""
+def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:
+    """What a run is asked for, checked; who names no `max_layers` gets no more than the operator allows."""
     from service.clouds.dynamics import Parameters
 
-    fields = wire.model_dump()
+    wire = validate(DynamicsParameters, document, strict=strict)
+    fields = dict(wire)
     fields["include"] = frozenset(wire.include)
     if wire.A is not None:
         fields["A"] = as_matrix(wire.A, "A")
+    if "max_layers" not in wire.model_fields_set:
+        fields["max_layers"] = min(wire.max_layers, settings.max_layers)
     return Parameters(**fields)
 
 
-def answer(result: Result, include: Sequence[str] = ("assignment",)) -> dict[str, Any]:
+def answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[str, Any]:
     """A result in the words of the contract. What may be long stays arrays: see `write_document`."""
     clusters = result.clusters
     document: dict[str, Any] = {
@@ -196,12 +192,12 @@ def answer(result: Result, include: Sequence[str] = ("assignment",)) -> dict[str
     return document
 
 
-def pieces(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
+def pieces(request_id: str, result: Result, include: Collection[str]) -> Iterator[bytes]:
     """The answer as JSON text in pieces, so that no step of writing it holds up others."""
     return write_document({"id": request_id, **answer(result, include)})
 
 
-def npz(request_id: str, result: Result, include: Sequence[str]) -> Iterator[bytes]:
+def npz(request_id: str, result: Result, include: Collection[str]) -> Iterator[bytes]:
     """The answer's arrays, and its summary as JSON in the array `summary`."""
     summary = {name: getattr(result, name) for name in SUMMARY}
     arrays: dict[str, Any] = {
@@ -222,7 +218,7 @@ def npz(request_id: str, result: Result, include: Sequence[str]) -> Iterator[byt
     return write_npz(arrays)
 
 
-def _from_query(query: bytes) -> DynamicsParameters:
+def _from_query(query: bytes) -> dict[str, Any]:
     """Parameters beside an npy body: A as JSON, include separated by commas or repeated."""
     try:
         given = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
@@ -236,7 +232,7 @@ def _from_query(query: bytes) -> DynamicsParameters:
             document[name] = parse_json(value.encode())
         else:
             document[name] = value
-    return validate(DynamicsParameters, document, strict=False)
+    return document
 
 
 def _last_words(failure: HardmaxError, request_id: str) -> bytes:

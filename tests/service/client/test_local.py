@@ -1,7 +1,9 @@
 """The client without a server: the same face, the same words."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from bundles import write_sentiment
 
@@ -31,3 +33,16 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
     assert {"mine", "sentiment", "dynamics"} <= {card.name for card in hardmax.models()}
     assert [card.name for card in hardmax.models() if card.default] == ["mine"]
     assert hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], alpha=0.5, include=[]).status == "certified"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("alpha", 0.0), ("alpha", -1.0), ("alpha", np.nan), ("alpha", np.inf), ("tolerance", -1e-9),
+     ("tie_tolerance", 1.0), ("tie_tolerance", np.nan), ("max_layers", 0), ("trajectory_every", 0),
+     ("stop", "soon"), ("include", ["everything"])],
+)  # fmt: skip
+def test_local_refuses_parameters_by_name(hardmax: Local, field: str, value: Any) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], **{field: value})
+    assert str(refused.value.param).startswith(field)
+    assert refused.value.message.startswith(field)

@@ -71,19 +71,6 @@ def test_cloud_refuses_forms_by_name(dynamics: Dynamics, form: Any, words: str) 
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("alpha", 0.0), ("alpha", -1.0), ("alpha", np.nan), ("alpha", np.inf), ("tolerance", -1e-9),
-     ("tie_tolerance", 1.0), ("tie_tolerance", np.nan), ("max_layers", 0), ("trajectory_every", 0),
-     ("stop", "soon")],
-)  # fmt: skip
-def test_dynamics_refuses_parameters_by_name(dynamics: Dynamics, field: str, value: Any) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        dynamics.start(SQUARE, Parameters(**{field: value}))
-    assert refused.value.param == field
-    assert refused.value.message.startswith(field)
-
-
-@pytest.mark.parametrize(
     ("shape", "parameters", "limits", "words"),
     [
         ((5, 2), Parameters(), Limits(max_points=4), "points has more than 4 rows"),
