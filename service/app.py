@@ -59,6 +59,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         description=DESCRIPTION,
         lifespan=lifespan,
         dependencies=KEY_NEEDED,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
         openapi_url=None,  # served by routes/page.py, which obeys PUBLIC_PATHS
         docs_url=None,
         redoc_url=None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Request
-from fastapi.routing import APIRoute
 
 from service.engine.capacity import Holding
 from service.lifecycle import Service
@@ -24,11 +23,6 @@ async def id_of(request: Request) -> str:
 async def holding_of(request: Request) -> Holding:
     holding: Holding = request.state.holding
     return holding
-
-
-def by_name(route: APIRoute) -> str:
-    """The operation of a route in the document: what generated clients call it."""
-    return route.name
 
 
 ServiceOf = Annotated[Service, Depends(service_of)]

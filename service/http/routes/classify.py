@@ -15,7 +15,7 @@ from service.engine.registry import Registry
 from service.errors import InvalidInput, TooLarge
 from service.http import examples
 from service.http.bytes_route import BytesRoute, reply, reply_parts
-from service.http.dependencies import HoldingOf, ServiceOf, by_name
+from service.http.dependencies import HoldingOf, ServiceOf
 from service.http.large_json import PIECE, WHOLE
 from service.lifecycle import Service
 from service.schemas.texts import ClassifyRequest, ClassifyResponse
@@ -24,7 +24,7 @@ from service.texts.runs import How, bytes_of, size_of
 
 AT_ONCE = 2048  # tokens whose answer is written in one step
 
-router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
+router = APIRouter(route_class=BytesRoute, tags=["inference"])
 
 
 @router.post(

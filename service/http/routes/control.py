@@ -14,7 +14,7 @@ from service.errors import InvalidInput
 from service.http import examples
 from service.http.arrays import Array, read_rows
 from service.http.bytes_route import LARGE, BytesRoute, Raw, reply_parts
-from service.http.dependencies import HoldingOf, RequestId, ServiceOf, by_name
+from service.http.dependencies import HoldingOf, RequestId, ServiceOf
 from service.http.documents import keep, write_document
 from service.http.problems import validate
 from service.http.routes import dynamics
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from service.clouds.dynamics import Run
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer
-router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
+router = APIRouter(route_class=BytesRoute, tags=["inference"])
 
 
 @router.post(

@@ -31,7 +31,7 @@ from service.http.bytes_route import (
     reply_parts,
     wanted,
 )
-from service.http.dependencies import HoldingOf, RequestId, ServiceOf, by_name
+from service.http.dependencies import HoldingOf, RequestId, ServiceOf
 from service.http.documents import Records, keep, write_document
 from service.http.large_json import parse_json
 from service.http.problems import status_of, validate
@@ -46,7 +46,7 @@ MODEL = "dynamics"  # the bundle that runs clouds
 SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 NUMBER_BYTES = 8  # of a number in an answer, at least
 
-router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
+router = APIRouter(route_class=BytesRoute, tags=["inference"])
 QUERY = [
     {
         "name": name,

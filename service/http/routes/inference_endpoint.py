@@ -17,7 +17,7 @@ from starlette.responses import Response
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bytes_route import BytesRoute, reply
-from service.http.dependencies import ServiceOf, by_name
+from service.http.dependencies import ServiceOf
 from service.http.routes.classify import check_texts, run
 from service.lifecycle import Service
 from service.schemas.endpoints import EndpointRequest, LabelScore, PredictRequest
@@ -25,7 +25,7 @@ from service.texts.runs import How
 
 Answer = dict[str, Any]
 
-router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["other clients"])
+router = APIRouter(route_class=BytesRoute, tags=["other clients"])
 ENDPOINT: dict[str, Any] = {
     "response_model": list[list[LabelScore]],
     "responses": examples.answers([examples.SCORES]),

@@ -21,7 +21,7 @@ from service.engine.registry import Entry
 from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, TooLarge
 from service.http import examples
 from service.http.bytes_route import BINARY, JSON, NO_STORE, BytesRoute, Raw, reply
-from service.http.dependencies import ServiceOf, by_name
+from service.http.dependencies import ServiceOf
 from service.http.routes.classify import check_texts, run
 from service.http.texts import TextReader
 from service.lifecycle import Service
@@ -47,7 +47,7 @@ class ProtocolRoute(BytesRoute):
     untyped = JSON  # Triton's clients send no media type
 
 
-router = APIRouter(generate_unique_id_function=by_name, route_class=ProtocolRoute, prefix="/v2", tags=["v2"])
+router = APIRouter(route_class=ProtocolRoute, prefix="/v2", tags=["v2"])
 
 
 def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:

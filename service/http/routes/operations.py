@@ -12,12 +12,12 @@ from service.engine.registry import Entry
 from service.errors import NotFound, NotReady
 from service.http import examples
 from service.http.bytes_route import reply
-from service.http.dependencies import ServiceOf, by_name
+from service.http.dependencies import ServiceOf
 from service.lifecycle import Service
 from service.observe.metrics import CONTENT_TYPE
 from service.schemas.operations import Health, Info, Limits, ModelCard, ModelList, Ready, RefusedBundle
 
-router = APIRouter(generate_unique_id_function=by_name, tags=["operations"])
+router = APIRouter(tags=["operations"])
 OPEN: dict[str, Any] = {"security": [{}]}  # by default these need no key: see PUBLIC_PATHS
 
 

@@ -14,7 +14,7 @@ from service.engine.lane import Steps
 from service.http import examples
 from service.http.arrays import read_arrays
 from service.http.bytes_route import LARGE, BytesRoute, Raw, reply_parts
-from service.http.dependencies import HoldingOf, RequestId, ServiceOf, by_name
+from service.http.dependencies import HoldingOf, RequestId, ServiceOf
 from service.http.documents import keep
 from service.http.problems import validate
 from service.lifecycle import Service
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NUMBER_BYTES = 32  # of a number on its way into an answer
 
-router = APIRouter(generate_unique_id_function=by_name, route_class=BytesRoute, tags=["inference"])
+router = APIRouter(route_class=BytesRoute, tags=["inference"])
 
 
 @router.post(
