@@ -70,26 +70,11 @@ class Envelope:
 
     def _record(self, scope: Scope, status: int, began: float, ended: float) -> None:
         route = getattr(scope.get("route"), "path", "(none)")
-        method, state = scope["method"], scope["state"]
-        service = self._service
+        method, service = scope["method"], self._service
         service.metrics.answered(route, method, status, ended - began)
-        service.access.write(state["request_id"], method, route, status, ended - began)
+        service.access.write(scope["state"]["request_id"], method, route, status, ended - began)
         if service.tracer is not None:
-            traceparent = dict(scope["headers"]).get(b"traceparent")
-            service.tracer.record(
-                f"{method} {route}",
-                traceparent=traceparent.decode("latin-1") if traceparent else None,
-                began=began,
-                ended=ended,
-                attributes={
-                    "http.request.method": method,
-                    "http.route": route,
-                    "http.response.status_code": status,
-                    "hardmax.request_id": state["request_id"],
-                },
-                stages=state.get("stages", ()),
-                failed=status >= 500,
-            )
+            service.tracer.record(scope, route, status, began, ended)
 
 
 class Hosts:

@@ -1,21 +1,20 @@
 """OpenTelemetry spans of requests, sent to the collector at OTLP_ENDPOINT.
 
-A span is written down when its request is over: nothing is carried along while it runs, and a caller's
-`traceparent` makes it part of the caller's trace.
+A span is written down when its request is over: nothing is carried along while it runs but its stages (name,
+begin, end on the clock of time.perf_counter). A caller's `traceparent` makes it part of the caller's trace.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from starlette.types import Scope
 
 from service.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
-
-Stage = tuple[str, float, float]  # name, begin, end on the clock of time.perf_counter
 
 
 class Tracer:
@@ -43,32 +42,27 @@ class Tracer:
             raise ConfigurationError(problem, param="OTLP_ENDPOINT") from None
         return cls(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
 
-    def record(
-        self,
-        name: str,
-        *,
-        traceparent: str | None,
-        began: float,
-        ended: float,
-        attributes: Mapping[str, Any],
-        stages: Sequence[Stage] = (),
-        failed: bool = False,
-    ) -> None:
-        """A span from `began` to `ended`, and one below it for each stage."""
+    def record(self, scope: Scope, route: str, status: int, began: float, ended: float) -> None:
+        """A span for a request, from `began` to `ended`, and one below it for each of its stages."""
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
-        carrier = {"traceparent": traceparent} if traceparent else {}
+        state, given = scope["state"], dict(scope["headers"]).get(b"traceparent")
         span = self._tracer.start_span(
-            name,
-            context=self._propagator.extract(carrier),
+            f"{scope['method']} {route}",
+            context=self._propagator.extract({"traceparent": given.decode("latin-1")} if given else {}),
             kind=SpanKind.SERVER,
             start_time=self._ns(began),
-            attributes=dict(attributes),
+            attributes={
+                "http.request.method": scope["method"],
+                "http.route": route,
+                "http.response.status_code": status,
+                "hardmax.request_id": state["request_id"],
+            },
         )
         inside = set_span_in_context(span)
-        for stage, start, end in stages:
+        for stage, start, end in state.get("stages", ()):
             self._tracer.start_span(stage, context=inside, start_time=self._ns(start)).end(self._ns(end))
-        if failed:
+        if status >= 500:
             span.set_status(Status(StatusCode.ERROR))
         span.end(self._ns(ended))
 
