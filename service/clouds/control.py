@@ -17,8 +17,8 @@ import numpy as np
 
 from service.clouds import semidefinite
 from service.clouds.dynamics import Result, Run
-from service.clouds.points import check_points, merge
-from service.clouds.proof import Floats, Ints, Pairs, grants, groups, refutes
+from service.clouds.points import Floats, Ints, check_points, merge
+from service.clouds.proof import Pairs, grants, groups, refutes
 from service.clouds.semidefinite import Iterate
 from service.engine.lane import Steps
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge

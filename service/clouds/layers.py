@@ -118,7 +118,7 @@ class Layers:
         followers = np.flatnonzero((self.settled >= 0) & (self.settled < layer) & (self.since < 0))
         if not len(followers):
             return self._position, self._moved
-        target, target_moved = self._settled_targets(followers)
+        target, target_moved = self._targets(followers)
         left = np.exp((self.settled[followers] - layer) * math.log1p(self._alpha))
         position, moved = self._position.copy(), self._moved.copy()
         sizes = self._frame.sizes(np.abs(target) + np.abs(position[followers]))
@@ -126,15 +126,9 @@ class Layers:
         moved[followers] = left * moved[followers] + target_moved + 20 * UNIT * sizes
         return position, moved
 
-    def _settled_targets(self, rows: Ints) -> tuple[Floats, Floats]:
-        target, moved = self._position[self.first[rows]], self._moved[self.first[rows]]
-        return self._with_means(rows, target, moved)
-
     def _targets(self, rows: Ints) -> tuple[Floats, Floats]:
+        """The mean over each one's argmax set, and how far off it may be."""
         target, moved = self._now[self.first[rows]], self._now_moved[self.first[rows]]
-        return self._with_means(rows, target, moved)
-
-    def _with_means(self, rows: Ints, target: Floats, moved: Floats) -> tuple[Floats, Floats]:
         if len(self.ties.row):
             place = np.minimum(np.searchsorted(self.ties.row, rows), len(self.ties.row) - 1)
             tied = self.ties.row[place] == rows
@@ -193,7 +187,7 @@ class Layers:
         if not self._tie_tolerance:
             return None
         followers = np.flatnonzero((self.settled >= 0) & (self.since < 0))
-        left = self._frame.lengths(self._settled_targets(followers)[0] - self._now[followers])
+        left = self._frame.lengths(self._targets(followers)[0] - self._now[followers])
         live = np.ones(len(self.first), np.bool_)
         live[followers[left <= self._tie_tolerance * self._longest]] = False
         return np.flatnonzero(live)
@@ -265,7 +259,7 @@ class Layers:
         if not behind.any():
             return behind
         followers = keys[behind]
-        limit, moved = self._settled_targets(followers)
+        limit, moved = self._targets(followers)
         sizes = self._frame.sizes(np.abs(limit) + np.abs(self._position[followers]))
         offset = self._frame.keys(
             self._position[followers] - limit, moved + self._moved[followers] + UNIT * sizes

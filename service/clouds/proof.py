@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.clouds.coordinates import UNIT
+from service.clouds.points import Floats, Ints
 from service.engine.lane import Steps
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Exact = NDArray[np.object_]  # of Python integers
 
-UNIT = 2.0**-53
 PAIRS = 1 << 21  # gaps in memory at once
 DOUBTFUL = 10_000  # pairs that are decided one by one, at most
 EQUATIONS = 256  # that weights may have to fulfil exactly

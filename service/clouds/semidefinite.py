@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from service.clouds.points import Floats
+
 SHORT = 0.95  # of the way to the boundary is gone
 
 
