@@ -87,7 +87,7 @@ def _colours(result: DynamicsResult) -> NDArray[np.str_]:
 
 
 def _draw_polytope(axes: Axes, limits: NDArray[np.float64], vertices: Sequence[int]) -> None:
-    hull = limits[_around(limits, vertices)]
+    hull = limits[list(vertices)]
     if len(hull) >= 2:
         closed = np.vstack([hull, hull[:1]])
         axes.fill(closed[:, 0], closed[:, 1], color=palette()["well"], zorder=0)
@@ -140,15 +140,6 @@ def _draw_leaders(axes: Axes, result: DynamicsResult, start: NDArray[np.float64]
             str(leader.index), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=8, zorder=7,
             color=palette()["ink"],
         )  # fmt: skip
-
-
-def _around(points: NDArray[np.float64], vertices: Sequence[int]) -> list[int]:
-    """The vertices of a convex polygon in the order in which they stand around it."""
-    if not len(vertices):
-        return []
-    chosen = points[list(vertices)]
-    x, y = (chosen - chosen.mean(axis=0)).T
-    return [vertices[i] for i in np.argsort(np.arctan2(y, x))]
 
 
 def _title(result: DynamicsResult) -> str:

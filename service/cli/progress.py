@@ -21,19 +21,19 @@ class Progress:
         self._dirty = False
 
     def __call__(self, message: str) -> None:
-        now = time.monotonic()
-        if self._live and now >= self._next:
-            self._stream.write(f"\r\x1b[K{message}, {duration(now - self._started)}")
-            self._stream.flush()
-            self._next, self._dirty = now + EVERY_S, True
+        self._show(f"{message}, {duration(time.monotonic() - self._started)}")
 
     def count(self, done: int, total: int, unit: str) -> None:
         """Show how many are done, and the time left at the pace so far."""
+        seconds = time.monotonic() - self._started
+        if done and seconds:
+            left = duration((total - done) * seconds / done)
+            self._show(f"{done:,} of {total:,} {unit}, {done / seconds:,.0f} per second, {left} left")
+
+    def _show(self, line: str) -> None:
         now = time.monotonic()
-        if self._live and now >= self._next and done:
-            pace = done / (now - self._started)
-            left = duration((total - done) / pace)
-            self._stream.write(f"\r\x1b[K{done:,} of {total:,} {unit}, {pace:,.0f} per second, {left} left")
+        if self._live and now >= self._next:
+            self._stream.write(f"\r\x1b[K{line}")
             self._stream.flush()
             self._next, self._dirty = now + EVERY_S, True
 

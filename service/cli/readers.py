@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.cli.rows import STDIN, read_text
+from service.cli.rows import STDIN, parse_json, read_text
 from service.errors import InvalidInput, MalformedInput, NotFound
 
 
@@ -24,7 +23,7 @@ def read_cloud(path: str) -> NDArray[np.float64]:
     if suffix == ".npy":
         return _cloud_from_npy(path)
     if suffix == ".json":
-        return _cloud_from_json(path)
+        return _cloud_from_json(parse_json(read_text(path), path), "points", path)
     raise InvalidInput(f"{path}: a cloud is a .csv, .npy or .json file", param="FILE")
 
 
@@ -35,18 +34,10 @@ def read_sequences(path: str) -> tuple[list[NDArray[np.float64]], list[Any]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            entry: Any = json.loads(line)
-        except json.JSONDecodeError as invalid:
-            raise MalformedInput(f"{path}, line {number}: is not JSON: {invalid}", param="FILE") from None
-        rows, label = (
-            (entry.get("sequence"), entry.get("label")) if isinstance(entry, dict) else (entry, None)
-        )
-        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-            problem = f'{path}, line {number}: expected [[..], ..] or {{"sequence": [[..], ..]}}'
-            raise InvalidInput(problem, param="FILE")
-        sequences.append(_cloud_from_rows(rows, f"{path}, line {number}"))
-        labels.append(label)
+        place = f"{path}, line {number}"
+        entry = parse_json(line, place)
+        sequences.append(_cloud_from_json(entry, "sequence", place))
+        labels.append(entry.get("label") if isinstance(entry, dict) else None)
     if not sequences:
         raise InvalidInput(f"{path} holds no sequences", param="FILE")
     return sequences, labels
@@ -64,16 +55,13 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
     return np.asarray(array, dtype=np.float64)
 
 
-def _cloud_from_json(path: str) -> NDArray[np.float64]:
-    try:
-        body: Any = json.loads(read_text(path))
-    except json.JSONDecodeError as invalid:
-        raise MalformedInput(f"{path} is not JSON: {invalid}", param="FILE") from None
-    rows = body.get("points") if isinstance(body, dict) else body
+def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
+    """Of a list of rows, or of an object in which it is called `name`."""
+    rows = entry.get(name) if isinstance(entry, dict) else entry
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        problem = f'{path}: expected [[..], ..] or {{"points": [[..], ..]}}'
+        problem = f'{source}: expected [[..], ..] or {{"{name}": [[..], ..]}}'
         raise InvalidInput(problem, param="FILE")
-    return _cloud_from_rows(rows, path)
+    return _cloud_from_rows(rows, source)
 
 
 def _cloud_from_rows(rows: Iterable[list[Any]], source: str) -> NDArray[np.float64]:

@@ -122,6 +122,13 @@ def read_text(path: str) -> str:
         raise MalformedInput(f"{source}, line {line}: is not UTF-8 text") from None
 
 
+def parse_json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as invalid:
+        raise MalformedInput(f"{place}: is not JSON: {invalid}") from None
+
+
 def _lines(text: str, source: str) -> Table:
     """subtle: str.splitlines would also split at characters that stand inside of texts."""
     lines = text.split("\n")
@@ -186,20 +193,13 @@ def _jsonl(text: str, source: str) -> Table:
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            try:
-                rows.append(_row(json.loads(line), f"{source}, line {number}"))
-            except json.JSONDecodeError as invalid:
-                raise MalformedInput(
-                    f"{source}, line {number}: is not JSON: {invalid}", param="--file"
-                ) from None
+            place = f"{source}, line {number}"
+            rows.append(_row(parse_json(line, place), place))
     return _table_of(rows, source)
 
 
 def _json(text: str, source: str) -> Table:
-    try:
-        entries = json.loads(text)
-    except json.JSONDecodeError as invalid:
-        raise MalformedInput(f"{source} is not JSON: {invalid}") from None
+    entries = parse_json(text, source)
     if not isinstance(entries, list):
         raise InvalidInput(f"{source}: expected a list of objects or of texts")
     return _table_of([_row(entry, f"{source}, entry {i}") for i, entry in enumerate(entries)], source)
