@@ -43,7 +43,7 @@ BATCH_TOKENS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 
 
 class Metrics:
-    """All metrics of one process. Label children are kept: finding them again costs more than counting."""
+    """All metrics of one process."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -77,11 +77,9 @@ class Metrics:
             "hardmax_model_info", "Models served.", ["model", "kind", "version"], "livemax"
         )
         self._refused = Counter("hardmax_bundles_refused", "Bundles not loaded.", registry=registry)
-        self._answers: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.queue_wait = self._stages.labels("queue")
         self.tokenise = self._stages.labels("tokenise")
         self.inference = self._stages.labels("inference")
-        self._waiting = {lane: self._queue.labels(lane) for lane in ("texts", "clouds")}
         if MULTIPROCESS_DIR not in os.environ:
             ProcessCollector(registry=registry)
             registry.register(GC_COLLECTOR)
@@ -92,13 +90,8 @@ class Metrics:
         return Gauge(name, text, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
-        key = (route, method, status)
-        children = self._answers.get(key)
-        if children is None:
-            child = self._requests.labels(route, method, str(status))
-            children = self._answers[key] = (child, self._durations.labels(route))
-        children[0].inc()
-        children[1].observe(seconds)
+        self._requests.labels(route, method, status).inc()
+        self._durations.labels(route).observe(seconds)
 
     def failed(self, reason: str) -> None:
         self._failures.labels(reason).inc()
@@ -115,8 +108,8 @@ class Metrics:
         """The state of the moment, taken a few times a second."""
         self._in_flight.set(in_flight)
         self._bodies.set(body_bytes)
-        self._waiting["texts"].set(texts_waiting)
-        self._waiting["clouds"].set(clouds_waiting)
+        self._queue.labels("texts").set(texts_waiting)
+        self._queue.labels("clouds").set(clouds_waiting)
         self._ready.set(ready)
 
     def model_served(self, name: str, kind: str, version: str, served: bool) -> None:
