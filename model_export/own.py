@@ -17,7 +17,7 @@ from typing import Any
 
 from service.cli.progress import Progress
 from service.cli.rows import Table, find_column, normal, read_table
-from service.cli.tables import counted
+from service.client.display import counted
 from service.errors import InvalidInput
 
 LABEL_NAMES = ("label", "sentiment", "class", "category", "target", "polarity", "topic")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import service
-from service.cli.tables import counted
+from service.client.display import counted
 from service.errors import InvalidInput, NotFound
 from service.schemas.clouds import DynamicsResult
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from service.client.display import counted
 from service.schemas.texts import number_of
 
 SHOWN_CLUSTERS_OF_TEXT = 8
@@ -136,11 +137,6 @@ def describe_models(cards: Sequence[Answer]) -> Iterator[str]:
         default = "default" if card.get("default") else ""
         rows.append((str(card["name"]), str(card["kind"]), default, str(card.get("description", ""))))
     yield from columns(rows)
-
-
-def counted(number: int, noun: str) -> str:
-    """1 leader, 2 leaders."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -53,7 +53,7 @@ def classifications(found: Sequence[tuple[str, Classification]]) -> str:
 def cloud(points: Floats, result: DynamicsResult) -> str:
     """A cloud, its leaders and where every point goes."""
     leaders = len(result.leaders)
-    told = f"{result.n} points in {_counted(result.d, 'dimension')}, {_counted(leaders, 'leader')}"
+    told = f"{result.n} points in {counted(result.d, 'dimension')}, {counted(leaders, 'leader')}"
     state = f"certified at layer {result.certified_layer}" if result.status == "certified" else result.status
     caption = _tag("div", _tag("b", escape(state.replace("_", " "))) + f" · {told}")
     return _tag("div", caption + _plane_of_points(points, result), style=FRAME)
@@ -226,8 +226,9 @@ def _shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def counted(number: int, noun: str) -> str:
+    """1 leader, 2 leaders."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _tag(name: str, content: str, **attributes: object) -> str:
