@@ -19,7 +19,7 @@ import logging
 import operator
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -261,3 +261,15 @@ class Batcher(Generic[Item, Result]):
         self._calls.clear()
         self._running = None
         self.depth = self._tokens = 0
+
+
+def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Which items run together, by their places: those of similar length, up to `most` padded tokens."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[i] > most:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch

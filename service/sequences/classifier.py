@@ -7,12 +7,13 @@ are those of model_export/exact/graph.py, which says what they mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.engine.batching import by_length
 from service.engine.bundle import Bundle
 from service.engine.lane import Steps, result_of
 from service.engine.runtime import Runtime, Session
@@ -67,7 +68,7 @@ class Sequences:
         """`classify`, with a step for each batch: whoever runs it may leave in between."""
         tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
         answers: list[dict[str, Any]] = [{} for _ in tokens]
-        for batch in _batches([len(points) for points in tokens]):
+        for batch in by_length(list(map(len, tokens)), PADDED_TOKENS):
             output, margin, leader = self._run([tokens[i] for i in batch])
             for row, i in enumerate(batch):
                 answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
@@ -108,18 +109,6 @@ class Sequences:
         else:
             answer["output"] = output[: 1 if self._collapses else None, : self._width].tolist()
         return answer
-
-
-def _batches(lengths: list[int]) -> Iterator[list[int]]:
-    """Sequences of similar length together, so that little is padded."""
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[i] > PADDED_TOKENS:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
 
 
 def _check_graph(bundle: Bundle, session: Session) -> None:

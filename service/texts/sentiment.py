@@ -10,7 +10,7 @@ with.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from service.engine.batching import by_length
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput
@@ -82,10 +83,8 @@ class Sentiment:
             raise InvalidInput('trajectory goes with "explain": "full"', param="trajectory")
         if not texts:
             return []
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         answers: list[dict[str, Any]] = [{}] * len(texts)
-        for some in _groups([len(texts[i]) for i in order], PLACES[self._session.provider]):
-            together = [order[i] for i in some]
+        for together in by_length(list(map(len, texts)), PLACES[self._session.provider]):
             found = self._answer([texts[i] for i in together], explain, trajectory, spans)
             for i, answer in zip(together, found, strict=True):
                 answers[i] = answer
@@ -172,17 +171,6 @@ class Sentiment:
 
 def _units(values: Array) -> Ints:
     return np.rint(np.multiply(values, UNITS, dtype=np.float64)).astype(np.int64)
-
-
-def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Which consecutive texts run together: those of up to `most` padded places. Sizes ascend."""
-    begin = 0
-    while begin < len(sizes):
-        end = begin + 1
-        while end < len(sizes) and (end + 1 - begin) * sizes[end] <= most:
-            end += 1
-        yield range(begin, end)
-        begin = end
 
 
 def _pad(texts: Sequence[Tokens]) -> Ints:
