@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from service.http.problems import INTERNAL, INTERNAL_MESSAGE, document
 from service.schemas.wire import ErrorResponse
 
 JSON = "application/json"
@@ -129,11 +130,7 @@ FAILURES: dict[int, tuple[str, str, str | None]] = {
     415: ("unsupported_media_type", "send the body as application/json", None),
     422: ("invalid_input", "points[3] has 3 numbers, expected 2", "points[3]"),
     429: ("overloaded", "too much is waiting already; try again shortly", None),
-    500: (
-        "internal_error",
-        "The service failed on this request; its log has an entry with this request id.",
-        None,
-    ),
+    500: (INTERNAL[1], INTERNAL_MESSAGE, None),
     503: ("not_ready", "the service is stopping", None),
     504: ("deadline_exceeded", "the request took longer than it may", None),
 }
@@ -142,9 +139,7 @@ FAILURES: dict[int, tuple[str, str, str | None]] = {
 def problem(status: int, *, protocol: bool) -> dict[str, Any]:
     """An error answer, in the shape of /v2 or in ours."""
     kind, message, param = FAILURES[status]
-    if protocol:
-        return {"error": message}
-    return {"error": {"type": kind, "message": message, "param": param, "request_id": ID}}
+    return {"error": message} if protocol else document(kind, message, param, ID)
 
 
 def body(example: object, *others: str) -> dict[str, Any]:

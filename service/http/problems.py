@@ -140,15 +140,14 @@ def render(
     if scope["path"].removeprefix(scope.get("root_path", "")).startswith("/v2"):
         body: object = {"error": message}
     else:
-        error = {
-            "type": kind,
-            "message": message,
-            "param": param,
-            "request_id": scope["state"]["request_id"],
-        }
-        body = {"error": error}
+        body = document(kind, message, param, scope["state"]["request_id"])
     # ASCII, so that a lone surrogate in a field's name cannot break the answer.
     return Response(json.dumps(body).encode("ascii"), status, headers, "application/json")
+
+
+def document(kind: str, message: str, param: str | None, request_id: str) -> dict[str, Any]:
+    """The one shape of a failure."""
+    return {"error": {"type": kind, "message": message, "param": param, "request_id": request_id}}
 
 
 def parse(model: type[Model], body: bytes) -> Model:

@@ -30,6 +30,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from service.http.problems import document
+
 log = logging.getLogger(__name__)
 
 LARGEST_HEAD = 65_536
@@ -291,8 +293,7 @@ class Connection(HttpToolsProtocol):
         self.close()
 
     def _refusal(self, name: str, status: int, kind: str, sentence: str) -> bytes:
-        error = {"type": kind, "message": sentence, "param": None, "request_id": name}
-        body = json.dumps({"error": error}).encode()
+        body = json.dumps(document(kind, sentence, None, name)).encode()
         headers = [
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),

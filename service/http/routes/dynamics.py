@@ -34,7 +34,7 @@ from service.http.bytes_route import (
 from service.http.dependencies import HoldingOf, RequestId, ServiceOf
 from service.http.documents import Records, keep, write_document
 from service.http.large_json import parse_json
-from service.http.problems import status_of, validate
+from service.http.problems import document, status_of, validate
 from service.lifecycle import Service
 from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResponse
 from service.settings import Settings
@@ -239,5 +239,4 @@ def _last_words(failure: HardmaxError, request_id: str) -> bytes:
     """An error in the middle of a stream: the status is sent long ago, the last line says it."""
     status, kind = status_of(failure)
     message = failure.message if status != 500 else "the service failed on this request"
-    error = {"type": kind, "message": message, "param": failure.param, "request_id": request_id}
-    return to_json({"error": error}) + b"\n"
+    return to_json(document(kind, message, failure.param, request_id)) + b"\n"
