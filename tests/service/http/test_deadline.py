@@ -1,0 +1,45 @@
+"""The time of a request: who leaves ends the work, and nothing of it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from service.errors import Cancelled
+from service.http.deadline import Deadline
+
+
+class Cloud:
+    """What the work of a request holds."""
+
+
+def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
+    kept: list[weakref.ref[Cloud]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        cloud = Cloud()
+        kept.append(weakref.ref(cloud))
+        assert not (await receive()).get("more_body")
+        await asyncio.sleep(10)
+
+    async def work() -> None:
+        service: Any = SimpleNamespace(settings=SimpleNamespace(request_timeout_s=60), draining=False)
+        messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
+
+        async def receive() -> dict[str, str]:
+            return next(messages)
+
+        async def request() -> None:
+            with pytest.raises(Cancelled):
+                await Deadline(app, service)({"type": "http", "method": "POST", "state": {}}, receive, print)
+
+        await asyncio.create_task(request())  # a task each, as uvicorn has it
+        gc.collect()
+        assert [cloud() for cloud in kept] == [None]
+
+    asyncio.run(work())
