@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -287,6 +289,23 @@ def test_batcher_serves_a_thousand_mixed_callers_with_random_cancellations_right
                 assert result == wanted[n]
         assert sum(not isinstance(result, asyncio.CancelledError) for result in found) >= 700
         assert batcher.depth == 0
+        batcher.stop()
+
+    run(work())
+
+
+def test_runner_keeps_nothing_of_a_batch_that_is_over() -> None:
+    class Answer:
+        pass
+
+    async def work() -> None:
+        batcher: Batcher[Any, Any] = Batcher(lambda key, items: [Answer() for _ in items], budget=9, bound=99)
+        [answer] = await batcher.submit("k", [(0, 1)])
+        kept = weakref.ref(answer)
+        del answer
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert kept() is None
         batcher.stop()
 
     run(work())
