@@ -19,7 +19,7 @@ ProviderList = list[str | tuple[str, dict[str, Any]]]
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
-# Given back when idle: an arena that grows by what is asked for, not by doubling, and shrinks after a run.
+# The arena of a card grows by what is asked for, not by doubling.
 # No TF32: products of float32 keep 24 bits, which the bounds of service/clouds/candidates.py rest on.
 CUDA_OPTIONS = {
     "arena_extend_strategy": "kSameAsRequested",
@@ -69,6 +69,8 @@ class Runtime:
         options = ort.SessionOptions()
         options.intra_op_num_threads = self.intra_op_threads
         options.inter_op_num_threads = 1
+        # An arena would keep what the largest run took for as long as the model is served.
+        options.enable_cpu_mem_arena = False
         # Idle threads that spin would take the CPU from the event loop and from other workers.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
