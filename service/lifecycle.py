@@ -18,7 +18,7 @@ from service.engine.batching import Batcher
 from service.engine.bundle import Bundle
 from service.engine.capacity import Places, Room
 from service.engine.lane import Lane
-from service.engine.memory import find_trim
+from service.engine.memory import Leftovers
 from service.engine.registry import Entry, Loader, Registry
 from service.errors import ConfigurationError
 from service.keys import Keys
@@ -39,7 +39,7 @@ QUEUED_BATCHES = 64  # batches' worth of tokens that may wait
 CLOUDS_WAITING = 16
 FILES = "/web/{path:path}"  # the page's files need no key: they are public anyway
 SAMPLE_S = 0.25
-LARGE = 16_000_000  # bytes of bodies after which memory is given back, once no body is here
+SMALL = 1_000_000  # bytes of bodies and answers that do not count
 YOUNG = 10_000  # new objects before the garbage collector looks at them: a batch's answers are gone by then
 STUCK_AFTER_S = 120.0
 
@@ -159,7 +159,7 @@ class Service:
 
     async def _observe(self) -> None:
         """A few times a second: the gauges, and memory that can go back to the system."""
-        trim = find_trim()
+        leftovers = Leftovers()
         while True:
             await asyncio.sleep(SAMPLE_S)
             self.metrics.sample(
@@ -169,9 +169,14 @@ class Service:
                 clouds_waiting=self.clouds.waiting,
                 ready=self.unready() is None,
             )
-            if self.room.passed > LARGE and not self.room.held:
-                self.room.passed = 0
-                await asyncio.to_thread(trim)
+            if self._is_quiet() and leftovers.there():
+                await asyncio.to_thread(leftovers.give_back)
+                if self._is_quiet():
+                    leftovers.settle()
+
+    def _is_quiet(self) -> bool:
+        """Nothing that takes much memory is here. A caller who has left may leave work that still runs."""
+        return self.room.held < SMALL and not self.clouds.here and self.texts.idle
 
     def count_refusal(self, request_id: str, kind: str, status: int, seconds: float) -> None:
         """A request that was refused before it had a method and a path."""

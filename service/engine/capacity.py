@@ -28,7 +28,6 @@ class Room:
 
     def __init__(self, one: int, all_together: int) -> None:
         self.held = 0
-        self.passed = 0  # since memory was last given back to the system
         self._one = one
         self._all_together = all_together
         self._lock = threading.Lock()
@@ -50,7 +49,6 @@ class Room:
             if self.held + size > self._all_together:
                 raise Overloaded("too many bytes at once (PAYLOAD_TOTAL_MB); try again shortly")
             self.held += size
-            self.passed += size
 
     def give_back(self, size: int) -> None:
         with self._lock:

@@ -1,25 +1,54 @@
-"""Gives memory back to the system: free memory that Python and the C library keep."""
+"""Gives memory back to the system: what the C library and Python keep free for whoever asks next.
+
+Where the C library is not glibc (musl, macOS) this does nothing.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+PAGES = Path("/proc/self/statm")
+GROWN = 8_000_000  # bytes
 
 
-def find_trim() -> Callable[[], None]:
-    """A function that returns what the allocator keeps free; it does nothing where there is no such call.
+class Leftovers:
+    """Memory that work has left behind, seen from outside: the process is larger than it was at rest.
 
     glibc learns from large blocks that were freed to take the next ones from its heap, and a single small
-    object at the end of the heap keeps all of it: after a burst of large bodies hundreds of megabytes stay.
+    object at the end of the heap keeps all of it. Bodies do this, and also long texts and long answers.
     """
-    try:
-        malloc_trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):  # musl, macOS
-        return lambda: None
 
-    def trim() -> None:
+    def __init__(self) -> None:
+        self._at_rest = 0  # what starting has left behind is given back too
+
+    def there(self) -> bool:
+        """Whether there is enough to be worth the work."""
+        now = resident_bytes()
+        self._at_rest = min(self._at_rest, now)
+        return now > self._at_rest + GROWN
+
+    def give_back(self) -> None:
+        """Takes milliseconds: for a thread."""
         gc.collect()  # a request that was cut short is a cycle, with its body in it
-        malloc_trim(0)
+        _call("malloc_trim", 0)
 
-    return trim
+    def settle(self) -> None:
+        """What is here now is all in use."""
+        self._at_rest = resident_bytes()
+
+
+def resident_bytes() -> int:
+    """The memory of this process; 0 where the system does not tell."""
+    try:
+        return int(PAGES.read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _call(function: str, *numbers: int) -> None:
+    with suppress(AttributeError, OSError):
+        getattr(ctypes.CDLL(None), function)(*numbers)

@@ -1,0 +1,44 @@
+"""Memory goes back to the system when the work is over, whatever it was that took it."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import psutil
+import pytest
+from server import eventually, serving
+from wire import NPY, connect, read_answer, whole
+
+BOUND = 20_000_000  # bytes
+LONG = whole(json.dumps({"input": "superb " * 28_000, "explain": "full"}).encode())
+
+
+def keep_every_layer(n: int) -> bytes:
+    body = io.BytesIO()
+    np.save(body, np.random.default_rng(0).normal(size=(n, 8)))
+    return whole(body.getvalue(), "/dynamics?stop=never&max_layers=200&include=trajectory", NPY)
+
+
+@pytest.mark.alone
+def test_long_texts_and_answers_that_nobody_waits_for_leave_nothing_in_memory() -> None:
+    """Their bodies are small. The last caller leaves while the work runs, and nobody comes after."""
+    with serving(log_level="error") as server:
+        process = psutil.Process(server.process.pid)
+        with connect(server.port) as caller:
+            for request in (whole(b'{"input": "superb"}'), keep_every_layer(20)):
+                caller.sendall(request)
+                read_answer(caller)
+        before = process.memory_info().rss
+        callers = [connect(server.port) for _ in range(3)]
+        for caller in callers:
+            caller.sendall(LONG)
+        for caller in callers:
+            read_answer(caller)
+        for caller in callers:
+            caller.sendall(keep_every_layer(2_000))
+        eventually(lambda: process.memory_info().rss > before + 2 * BOUND)
+        for caller in callers:
+            caller.close()
+        eventually(lambda: process.memory_info().rss < before + BOUND, 20)
