@@ -13,6 +13,15 @@ from pathlib import Path
 
 PAGES = Path("/proc/self/statm")
 GROWN = 8_000_000  # bytes
+ARENA_MAX = -8  # of mallopt
+
+
+def share_heap() -> None:
+    """Let all threads use one heap. At the start of a process that is our own: before there are threads.
+
+    Otherwise each has its own, and `malloc_trim` leaves what is free at the end of all but the first.
+    """
+    _call("mallopt", ARENA_MAX, 1)
 
 
 class Leftovers:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import platform
+import subprocess
+import sys
 
 import numpy as np
 import psutil
@@ -42,3 +45,30 @@ def test_long_texts_and_answers_that_nobody_waits_for_leave_nothing_in_memory() 
         for caller in callers:
             caller.close()
         eventually(lambda: process.memory_info().rss < before + BOUND, 20)
+
+
+ONE_HEAP = """
+import threading
+from service.engine.memory import Leftovers, resident_bytes, share_heap
+
+share_heap()
+leftovers = Leftovers()
+leftovers.settle()
+
+def work():
+    for _ in range(3):  # after the first, glibc takes blocks of this size from a heap
+        bytes(24_000_000)
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(leftovers.there())
+leftovers.give_back()
+print(leftovers.there())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries have no heaps to share")
+def test_memory_that_a_thread_left_free_goes_back() -> None:
+    ended = subprocess.run([sys.executable, "-c", ONE_HEAP], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["True", "False"]
