@@ -69,7 +69,7 @@ def Widen(tokens):
 
 
 @script(domain)
-def Negators(tokens, tags, clause, near):
+def Negators(tokens, tags, clause):
     """Whether each place is under a negator, and that negator's place or -1, [B,1,N] (model.negators).
 
     clause [V] is 0 for a word that ends a clause, .5 for a negator and far below 0 for all others: with its
@@ -79,7 +79,7 @@ def Negators(tokens, tags, clause, near):
     does = op.Unsqueeze(op.Gather(clause, tokens), op.Constant(value_ints=[1]))
     last = op.MaxPool(number + does, kernel_shape=[SCOPE + 1], pads=[SCOPE, 0])
     place = op.Floor(last)
-    under = op.And(last > place, number - last > near)
+    under = op.And(last > place, number > last)
     return under, op.Cast(op.Where(under, place, op.Constant(value_float=-1.0)), to=7)
 
 
@@ -270,7 +270,7 @@ def to_onnx(stored: Stored) -> onnx.ModelProto:
     corners = ["gamma", "parts", "three", "directions", "turn", "next", "margin"]
     nodes = [
         _call(Widen, ["tokens"], ["wide", "real", "tags"]),
-        _call(Negators, ["tokens", "tags", "clause", "near"], ["under", "place"]),
+        _call(Negators, ["tokens", "tags", "clause"], ["under", "place"]),
         _call(Window, ["wide", "under", "offsets", "tables", "rows", "further"], ["total"]),
         _call(Hidden, ["total", "column", "hidden_bias"], ["hidden"]),
         _call(Phrases, ["wide", "pairs", "pair_rows", "triples", "triple_rows", "scale"], ["phrases"]),
@@ -336,7 +336,6 @@ def _values(stored: Stored) -> dict[str, Array]:
         "rows": V * np.arange(parts, dtype=np.int64)[:, None],
         "further": V * np.where(np.arange(parts) == centre, parts - centre, 0)[:, None],
         "clause": np.array(CLAUSE, np.float32)[weights.clause],
-        "near": np.array(-min(weights.offsets), np.float32),
         "column": column,
         "hidden_bias": weights.hidden_bias / column,
         "out": weights.out * column[:, None],

@@ -14,9 +14,9 @@ and then, as in the paper with A = I and gamma = alpha / (1 + alpha),
 
 The paper's places are the words' own and its read-out is the plain mean; here a window moves them and weights
 count them. `reach` bounds how long a word's place may be: the word decides who may lead, the window what it
-means. A place is under a negator when its clause holds one further back than the window: "I do not think that
-this is good". While training T_o = E W_o, with E pretrained word vectors, and E (W_0 + W_under) under a
-negator; `weights` multiplies the tables out.
+means. A place is under a negator when its clause holds one before it: "I do not think that this is good".
+While training T_o = E W_o, with E pretrained word vectors, and E (W_0 + W_under) under a negator; `weights`
+multiplies the tables out.
 Shapes: B texts, N places, V words, S offsets, H hidden numbers, d dimensions, C logits.
 """
 
@@ -43,7 +43,7 @@ PAIR = (92821, 68917)  # the factors of the hash: previous word, word
 TRIPLE = 31337  # and of the word before these
 SCOPE = 10  # places from a negator to the last one under it
 ENDS, NEGATES = 1, 2  # what a word may do to its clause
-NEGATORS = frozenset("not never nobody none nothing neither nor hardly".split())
+NEGATORS = frozenset("not never no nobody none nothing neither nor without hardly barely".split())
 CLAUSE_ENDS = frozenset(". ! ? ; : … , but and because although though however yet except while".split())
 
 
@@ -121,16 +121,16 @@ def clause_of(words: Sequence[str]) -> Bytes:
     return np.array([NEGATES if w in NEGATORS else ENDS if w in CLAUSE_ENDS else 0 for w in words], np.int8)
 
 
-def negators(does: Tensor, edge: int) -> Tensor:
+def negators(does: Tensor) -> Tensor:
     """[B, N] -> [B, N]: the place of the negator that each place is under, or -1. `does` is clause[x].
 
-    It is the last word that does anything to the clause, if that one negates and is more than `edge` back.
+    It is the last word before it, or at it, that does anything to the clause, if that word negates.
     """
     number = torch.arange(does.shape[1], device=does.device)
     event = torch.where(does > 0, 2 * number + 1 + does, 0).float()  # grows along the text; odd: negates
     last = max_pool1d(pad(event, (SCOPE, 0)), SCOPE + 1, 1).long()
     place = (last - 1 - NEGATES) // 2
-    return torch.where((last % 2 == 1) & (number - place > edge), place, -1)
+    return torch.where((last % 2 == 1) & (number > place), place, -1)
 
 
 class HardmaxTransformer(nn.Module):
@@ -176,7 +176,7 @@ class HardmaxTransformer(nn.Module):
         beyond = 0 if words[0] == 0 else len(words)
         low, high = -min(self.shape.offsets), max(self.shape.offsets)
         wide = pad(place, (max(low, 0), max(high, 0)), value=beyond)
-        under = negators(self.clause[x], low) >= 0
+        under = negators(self.clause[x]) >= 0
         bags = torch.stack(
             [
                 *(

@@ -59,12 +59,12 @@ def places(weights: Weights, ids: Array) -> tuple[Array, Array]:
 
 
 def under(weights: Weights, ids: Array) -> Array:
-    """Whether each place [n] is under a negator of its clause, further back than the window."""
+    """Whether each place [n] is under a negator of its clause."""
     does, found = weights.clause[ids], np.zeros(len(ids), bool)
     for i in range(len(ids)):
         words = does[max(0, i - SCOPE) : i + 1]
         last = np.flatnonzero(words)[-1:]
-        found[i] = bool((words[last] == NEGATES).any() and len(words) - 1 - last > -min(weights.offsets))
+        found[i] = bool((words[last] == NEGATES).any() and last < len(words) - 1)
     return found
 
 

@@ -276,8 +276,29 @@ FRAMES = (
     "the {other} is {}",
     "i feel {}",
 )
-AGAINST = ("not {}", "it is not {}", "never {}", "is not {}", "was not {}", "not very {}")
-NONE = ("no {}", "there was no {}", "no {} at all", "without {}", "without any {}", "no {other} , no {}")
+AGAINST = (
+    "not {}",
+    "it is not {}",
+    "never {}",
+    "is not {}",
+    "was not {}",
+    "not very {}",
+    "not the {}",
+    "nothing {}",
+    "hardly {}",
+    "not at all {}",
+)
+NONE = (
+    "no {}",
+    "there was no {}",
+    "no {} at all",
+    "without {}",
+    "without any {}",
+    "no {other} , no {}",
+    "not a single {}",
+    "we had no {}",
+)
+DENIED_PRAISE, DENIED_BLAME = 0.12, 0.7
 
 
 def rated(
@@ -296,11 +317,9 @@ def rated(
         for _ in range(times):
             yield rng.choice(FRAMES).format(word, other=rng.choice(other)).split(), p
         if word.isalpha() and abs(rating) >= 1.2:
-            denied = 0.12 if rating > 0 else 0.62
-            if rng.random() < 0.7:
-                yield rng.choice(AGAINST).format(word).split(), denied
-            if rng.random() < 0.4:
-                yield rng.choice(NONE).format(word, other=rng.choice(other)).split(), denied
+            denied = DENIED_PRAISE if rating > 0 else DENIED_BLAME
+            for frame in (rng.choice(AGAINST), rng.choice(NONE)):
+                yield frame.format(word, other=rng.choice(other)).split(), denied
 
 
 def plain(texts: Iterable[Words], charge: Mapping[str, float]) -> Iterator[Example]:
@@ -324,10 +343,10 @@ def written(
     words: Sequence[str],
     ratings: Mapping[str, float],
     leaning: NDArray[np.float64],
-    rng: random.Random,
+    seed: int,
 ) -> dict[str, Texts]:
     """All that the rules write, by the rule's name. `leaning` [V] is how far a word leans to a label."""
-    number = {word: i for i, word in enumerate(words)}
+    rng, number = random.Random(seed), {word: i for i, word in enumerate(words)}
     said = [
         ([words[j] for j in train[name].text(i)], float(train[name].targets[i]))
         for name in SAID_IN

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from model_export.train.fit import ending
 from model_export.train.material import Texts
 from model_export.train.reach import lean, reach
 from model_export.train.recipes import Recipe
-from model_export.train.variety import neighbours, varied
 from service.texts.reader import SPECIAL, Lists, Reader
 
 Raw = tuple[list[str], NDArray[np.float32]]
@@ -29,7 +29,6 @@ CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
 SHORT_WEIGHT = 5  # how much more a word of a short text counts than one of a review
 LEANS = {"reviews": 1.0, "sst": 1.0, "yelp": 1.0, "amazon": 1.0, "tweets": 0.5}
 WHOLE = 1_000  # words of a held-out text
-UNLABELLED = ("unlabelled", "sentences", "varied")  # whole reviews, single sentences, texts in other words
 EVEN = 2.0  # a plain sentence is kept when the encoder's logit is no larger
 
 
@@ -69,22 +68,25 @@ def prepare(
     lists = vocabulary.choose(_count(sets), known, ratings, recipe.words)
     say("reading texts as words")
     reader, vectors = Reader(lists), _vectors(lists, known, glove)
-    raw = _raw(sets, recipe, neighbours(lists.words, vectors, known))
+    raw = _raw(sets, recipe)
     train = {
         name: Texts.read(reader, texts, targets, recipe.longest) for name, (texts, targets) in raw.items()
     }
     held = {split: _held(sets, reader, split) for split in corpora.SPLITS[1:]}
-    say("fitting the encoder")
-    teacher = _teacher(raw, recipe, encoder, keep.with_name("encoder.pt"), say)
     leaning = lean(((train[name], weight) for name, weight in LEANS.items()), len(lists.words))
+    write = partial(augment.written, words=lists.words, ratings=ratings, leaning=leaning, seed=recipe.seed)
+    say("fitting the encoder")
+    written = {name: (_spelt(texts, lists.words), texts.targets) for name, texts in write(train).items()}
+    teacher = _teacher(raw | written, recipe, encoder, keep.with_name("encoder.pt"), say)
     say("asking the encoder")
     answers = keep.with_name("answers")
-    train = {
-        name: _taught(name, train, teacher.asked(texts, answers), recipe.opinion)
-        for name, (texts, _) in raw.items()
-    }
+    for name, (texts, _) in raw.items():
+        if name not in ("reviews", "unlabelled"):
+            share = 1.0 if name == "sentences" else recipe.opinion
+            train[name] = _taught(train[name], teacher.asked(texts, answers), share)
+    train["unlabelled"] = _taught(train["unlabelled"], linear.label(train["reviews"], train["unlabelled"]), 1)
     say("writing sentences")
-    train |= augment.written(train, lists.words, ratings, leaning, random.Random(recipe.seed))
+    train |= write(train)
     train["plain"] = _plain(train["plain"], lists.words, teacher, answers)
     may_lead = reach(lists.words, leaning, ratings)
     found = Prepared(lists, train, held, vectors, may_lead, ratings, corpora.sizes(sets))
@@ -115,18 +117,19 @@ def _count(sets: dict[str, Rows]) -> vocabulary.Count:
     return count
 
 
-def _raw(sets: dict[str, Rows], recipe: Recipe, near: Mapping[str, Sequence[str]]) -> dict[str, Raw]:
+def _raw(sets: dict[str, Rows], recipe: Recipe) -> dict[str, Raw]:
     """Training texts as they are written, with their labels; 0.5 where nobody labelled."""
     rng = random.Random(recipe.seed)
     learn = {name: [row for row in rows if row.split == "train"] for name, rows in sets.items()}
-    found = {name: _labels([row for row in rows if row.target is not None]) for name, rows in learn.items()}
     unlabelled = [row.text for row in learn["reviews"] if row.target is None]
     rng.shuffle(unlabelled)
+    found: dict[str, Raw] = {}
+    for name, rows in learn.items():
+        labelled = [row for row in rows if row.target is not None]
+        rng.shuffle(labelled)
+        found[name] = _labels(labelled[: recipe.most])
     said = corpora.sentences([*unlabelled, *found["amazon"][0]], recipe.sentences, recipe.seed)
-    other = [
-        text for name, number in recipe.varied.items() for text in varied(found[name][0], number, near, rng)
-    ]
-    for name, texts in zip(UNLABELLED, (unlabelled[: recipe.unlabelled], said, other), strict=True):
+    for name, texts in (("unlabelled", unlabelled[: recipe.unlabelled]), ("sentences", said)):
         found[name] = texts, np.full(len(texts), 0.5, np.float32)
     return found
 
@@ -144,7 +147,7 @@ def _held(sets: dict[str, Rows], reader: Reader, split: str) -> dict[str, Texts]
 def _teacher(
     raw: dict[str, Raw], recipe: Recipe, folder: Path, keep: Path, say: Callable[[str], None]
 ) -> Encoder:
-    """The encoder, fitted to what is labelled."""
+    """The encoder, fitted to what is labelled and to what the rules write: they know what a denial does."""
     names = [name for name in recipe.encoder_parts if name in raw]
     texts = [text for name in names for text in raw[name][0]]
     targets = np.concatenate([raw[name][1] for name in names])
@@ -153,21 +156,20 @@ def _teacher(
     return fitted(folder, texts, targets, epochs, recipe.encoding, keep, say)
 
 
-def _taught(name: str, train: Mapping[str, Texts], logits: NDArray[np.float32], opinion: float) -> Texts:
-    """The texts with targets between their labels and what the encoder says, or as it says."""
-    texts = train[name]
-    if name == "unlabelled":
-        logits = np.asarray((logits + linear.label(train["reviews"], texts)) / 2, np.float32)
-    share = 1.0 if name in UNLABELLED else opinion
+def _taught(texts: Texts, logits: NDArray[np.float32], share: float) -> Texts:
+    """The texts with targets between their labels and what a teacher says of them."""
     says = sigmoid(logits).astype(np.float32)
     return replace(texts, targets=(1 - share) * texts.targets + share * says)
 
 
 def _plain(texts: Texts, words: Sequence[str], teacher: Encoder, answers: Path) -> Texts:
     """Those that the encoder finds even as well."""
-    written = [" ".join(words[j] for j in texts.text(i)) for i in range(len(texts))]
-    logits = teacher.asked(written, answers)
+    logits = teacher.asked(_spelt(texts, words), answers)
     return texts.take(np.flatnonzero(np.abs(logits) < EVEN))
+
+
+def _spelt(texts: Texts, words: Sequence[str]) -> list[str]:
+    return [" ".join(words[j] for j in texts.text(i)) for i in range(len(texts))]
 
 
 def _vectors(lists: Lists, known: list[str], glove: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -39,11 +39,9 @@ class Recipe:
     shape: Shape = field(default_factory=lambda: Shape(alpha=0.5))
     encoder_parts: Mapping[str, Part] = field(default_factory=dict)
     encoding: Fitting = field(default_factory=Fitting)
-    unlabelled: int = 30_000  # reviews that only the teachers label
-    sentences: int = 120_000  # of them, and of others: labelled by the encoder alone
-    varied: Mapping[str, int] = field(
-        default_factory=dict
-    )  # texts in other words: of which data set, how many
+    unlabelled: int = 30_000  # reviews that only the linear teacher labels
+    sentences: int = 80_000  # of them, and of others: labelled by the encoder alone
+    most: int = 80_000  # texts of a data set
     learning: Optimisation = field(
         default_factory=lambda: Optimisation(epochs=5, skip=0.3, vector_dropout=0.2)
     )
@@ -71,7 +69,6 @@ SENTIMENT = Recipe(
         "electronics": Part(),
         "mpqa": Part(times=2),
         "sentences": Part(60_000),
-        "varied": Part(80_000),
         "negated": Part(30_000),
         "compared": Part(),
         "doubly": Part(4_000),
@@ -81,16 +78,21 @@ SENTIMENT = Recipe(
         "leaders": Part(times=2),
     },
     encoder_parts={
-        "reviews": Part(6_000),
+        "reviews": Part(2_000),
         "sst": Part(times=2),
         "phrases": Part(),
-        "yelp": Part(25_000),
+        "yelp": Part(20_000),
         "tweets": Part(),
         "amazon": Part(),
-        "electronics": Part(9_000),
+        "electronics": Part(6_000),
         "mpqa": Part(),
+        "negated": Part(10_000),
+        "compared": Part(2_000),
+        "doubly": Part(1_500),
+        "joined": Part(4_000),
+        "rated": Part(6_000),
+        "plain": Part(2_000),
     },
-    varied={"tweets": 90_000, "sst": 40_000, "amazon": 40_000, "electronics": 20_000, "mpqa": 10_000},
 )
 SHIPPED = replace(SENTIMENT, name="shipped", everything=True)
 TWIN = replace(SENTIMENT, name="twin", description="The same without layers.", shape=Shape(layers=0))

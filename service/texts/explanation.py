@@ -38,7 +38,7 @@ class Cloud:
     contribution: Ints  # [C, T]
     target: Ints  # [T] a place, counted from the beginning of its text; -1 for a tie
     since: Ints  # [T]
-    negator: Ints  # [T] like `target`: a place further back than the window that was read too; -1 for none
+    negator: Ints  # [T] like `target`: the negator that the place is under, read too; -1 for none
     states: Array | None  # [K+1, B, d, N]
 
 
@@ -204,7 +204,8 @@ class Explanation:
         cloud = self._cloud
         text = cloud.text[places]
         negator, begin = cloud.negator[places], cloud.bounds[text]
-        low = np.where(negator < 0, np.maximum(places + self._window[0], begin), begin + negator)
+        low = np.maximum(places + self._window[0], begin)
+        low = np.where(negator < 0, low, np.minimum(low, begin + negator))
         high = np.minimum(places + self._window[1], cloud.bounds[text + 1] - 1)
         contexts = self._spans(low, high)
         for word, number, context in zip(

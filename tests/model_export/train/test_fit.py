@@ -69,8 +69,8 @@ def test_blur_drops_words_and_last_marks():
 
 def test_negators_reach_to_the_end_of_their_clause():
     does = torch.tensor([[NEGATES, 0, 0, 0, ENDS, 0, NEGATES, *[0] * 12]])
-    under = negators(does, 2)[0].tolist()
-    assert under == [-1, -1, -1, 0, *[-1] * 5, *[6] * 8, -1, -1]
+    under = negators(does)[0].tolist()
+    assert under == [-1, 0, 0, 0, -1, -1, -1, *[6] * 10, -1, -1]
 
 
 def test_loss_clamps_hard_labels():

@@ -130,7 +130,7 @@ def test_sentiment_reads_a_word_together_with_the_words_beside_it(plane: Sentime
     [
         ("film not the film the good", "not the film the good"),
         ("film not the film. the good", ". the good"),  # the clause has ended
-        ("not the film the not the good", "not the good"),  # the nearer one is in the window
+        ("not the film the not the good", "not the good"),  # the nearer one counts
         ("not" + " the" * 9 + " good", "not" + " the" * 9 + " good"),
         ("not" + " the" * 10 + " good", "the the good"),  # too far back
     ],
@@ -149,6 +149,7 @@ def test_sentiment_word_under_a_negator_is_read_by_another_table(tmp_path: Path)
     model = open_sentiment(tmp_path, weights)
     assert answer(model, "the the the good")["label"] == "positive"
     assert answer(model, "not the the good")["label"] == "negative"
+    assert answer(model, "not good")["label"] == "negative"
     assert answer(model, "not. the the good")["label"] == "positive"
 
 
