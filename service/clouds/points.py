@@ -109,13 +109,14 @@ def merge(points: Floats) -> tuple[Ints, Ints]:
 
     Rows are sorted by a 64-bit hash, which is far faster than by their entries; rows that share one are
     compared in full, and a collision (one in 10^7 clouds of a million points) falls back to the slow sort.
+    subtle: the hash is another one each time, and multiplies twice: nobody can send points that collide.
     """
     bits = np.ascontiguousarray(points).view(np.uint64)
-    odd = np.random.default_rng(0).integers(0, 2**63, bits.shape[1], dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
+    odd, last = np.random.default_rng().integers(0, 2**64, (2, bits.shape[1]), np.uint64) | np.uint64(1)
     mixed = (bits ^ (bits >> np.uint64(29))) * odd
-    codes = (mixed ^ (mixed >> np.uint64(32))).sum(axis=1, dtype=np.uint64)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= last
+    codes = mixed.sum(axis=1, dtype=np.uint64)
     in_order = np.sort(codes)
     if (in_order[1:] != in_order[:-1]).all():
         return np.arange(len(points)), np.arange(len(points))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,38 @@ def test_merge_joins_equal_rows_in_order_and_no_others() -> None:
     assert len(first) == len(np.unique(points, axis=0))
     assert (np.diff(first) > 0).all()
     assert [int(np.flatnonzero((points == points[i]).all(axis=1))[0]) for i in first] == first.tolist()
+
+
+def hostile_clouds(n: int) -> dict[str, Floats]:
+    """Points that share a hash where its numbers are known (seed 0), and pairs that differ in few bits."""
+    rng = np.random.default_rng(1)
+    odd = np.random.default_rng(0).integers(0, 2**63, 2, np.uint64) * np.uint64(2) + np.uint64(1)
+    back = np.uint64(pow(int(odd[1]), -1, 2**64))
+    ours = rng.normal(size=8 * n).view(np.uint64)
+    first = (ours ^ (ours >> np.uint64(29))) * odd[0]
+    rest = np.uint64(12345) - (first ^ (first >> np.uint64(32)))
+    second = (rest ^ (rest >> np.uint64(32))) * back
+    second ^= second >> np.uint64(29)
+    second ^= second >> np.uint64(58)
+    known = np.stack([ours, second], axis=1).view(float)
+    one = rng.normal(size=(n // 2, 2))
+    other = (one.view(np.uint64) ^ np.uint64(1 << 63 | 1 << 34 | 1 << 5)).view(float)
+    return {"known": known[np.isfinite(known).all(axis=1)][:n], "near": np.concatenate([one, other])}
+
+
+def cpu_s(points: Floats) -> float:
+    began = time.thread_time()
+    assert len(merge(points)[0]) == len(points)
+    return time.thread_time() - began
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", ["known", "near"])
+def test_merge_of_points_made_to_collide_is_as_fast_as_any(name: str) -> None:
+    hostile, ordinary = hostile_clouds(100_000)[name], np.random.default_rng(2).normal(size=(100_000, 2))
+    assert len(hostile) == 100_000
+    ratio = min(cpu_s(hostile) for _ in range(3)) / min(cpu_s(ordinary) for _ in range(3))
+    assert ratio < 5, "it fell back to the slow sort"
 
 
 def test_merge_keeps_neighbouring_floats_apart_and_joins_the_two_zeros() -> None:
