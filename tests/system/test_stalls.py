@@ -21,7 +21,7 @@ import pytest
 import stalls
 from bundles import write_models
 from server import Server, serving
-from stalls import LONGEST_S, stall_of
+from stalls import LONGEST_S, PROMISED_S, stall_of
 from wire import connect, read_answer, whole
 
 pytestmark = pytest.mark.alone
@@ -104,9 +104,9 @@ def test_others_never_wait_long_for_a_cloud_in_json(models: Path, request_of_ano
             posting = pool.submit(client.post, "/dynamics", content=body)
             waits.append(longest_wait(server.port, request_of_another, posting))
             assert posting.result().status_code == 200
-            if waits[-1] < LONGEST_S:
+            if waits[-1] < PROMISED_S:
                 break
-    assert min(waits) < LONGEST_S, waits
+    assert min(waits) < PROMISED_S, waits
 
 
 def test_watch_tells_who_keeps_the_interpreter_from_who_shares_it() -> None:

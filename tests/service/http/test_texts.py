@@ -13,7 +13,7 @@ import pytest
 import stalls
 from bundles import write_models
 from server import Server, serving
-from stalls import stall_of
+from stalls import PROMISED_S, stall_of
 
 from service.errors import HardmaxError, InputError, InvalidInput, MalformedInput, TooLarge
 from service.http.large_json import PIECE, WHOLE
@@ -24,7 +24,6 @@ from service.schemas.open_inference import InferRequest
 from service.schemas.texts import ClassifyRequest
 from service.settings import BUNDLED_MODELS, Settings
 
-PROMISED_S = 0.05
 MB = 1_000_000
 SETTINGS = Settings(max_client_batch_size=1000, max_text_chars=20_000)
 READER = TextReader(SETTINGS)
