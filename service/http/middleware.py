@@ -66,7 +66,8 @@ class Envelope:
             elif not isinstance(failure, Cancelled):
                 raise  # the answer has begun: all that is left is to break the connection
         finally:
-            self._record(scope, status, began, time.perf_counter())
+            if "refused" not in scope["state"]:  # or its connection has answered and counted it
+                self._record(scope, status, began, time.perf_counter())
 
     def _record(self, scope: Scope, status: int, began: float, ended: float) -> None:
         route = getattr(scope.get("route"), "path", "(none)")

@@ -99,7 +99,8 @@ def answer(failure: Exception, scope: Scope) -> Response:
             headers |= _headers(failure)
         else:
             log.error("request %s failed", scope["state"]["request_id"], exc_info=failure)
-    scope["app"].state.service.metrics.failed(kind)
+    if "refused" not in scope["state"]:
+        scope["app"].state.service.metrics.failed(kind)
     return render(scope, status, kind, message, param, headers)
 
 

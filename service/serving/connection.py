@@ -285,6 +285,7 @@ class Connection(HttpToolsProtocol):
                 self.transport.abort()
                 return
             last.disconnected, last.waiting_for_100_continue = True, False  # nothing more is written for it
+            last.scope["state"]["refused"] = True  # counted below, and not by the application
             last.message_event.set()
         name = secrets.token_hex(12)
         self.server_state.refused(name, kind, status, self.loop.time() - self._since)

@@ -247,6 +247,18 @@ def test_requests_before_a_broken_one_are_answered_then_the_connection_closes(se
     assert answer.count(b"connection: close") == 1
 
 
+def test_request_that_breaks_off_in_its_body_is_counted_once(models: Path) -> None:
+    with serving(models, default_model="tiny") as server:
+        exchange(server, chunked().replace(b"\r\n0\r\n", b"\r\nno size\r\n"))
+        with server.client() as client:
+            client.get("/health")
+            told = client.get("/metrics").text
+        assert server.stop() == 0
+    counted = re.findall(r'hardmax_(?:requests|failures)_total{.*"(\S+)"} (\S+)', told)
+    assert counted == [("400", "1.0"), ("200", "1.0"), ("malformed_input", "1.0")]
+    assert len(re.findall(r" \S+ \d+ \S+ ms ", server.output)) == 3, "a line in the log for each request"
+
+
 @pytest.mark.parametrize("expects", [b"", b"expect: 100-continue\r\n"])
 def test_request_whose_body_is_no_http_has_one_answer(server: Server, expects: bytes) -> None:
     broken = chunked().replace(b"\r\n", b"\r\n" + expects, 1).replace(b"\r\n0\r\n", b"\r\nno size\r\n")
