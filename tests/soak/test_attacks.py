@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ CALLERS, RATE = 8, 20.0  # ordinary callers, and how often they ask together in 
 NOT_ORDINARY = ("cloud", "caller who leaves", "large cloud")
 P99_BOUND_S = 1.0
 MEMORY_BOUND_MB = 20.0
+SETTLED_S = 60.0
 DOCUMENTED = (503, 504)
 GRACE_S = 5
 
@@ -43,7 +45,8 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
             before = watch.now()
             with Siege(server.port, (*ATTACKS, broken_bundles(models))) as siege:
                 tally = asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(60 * MINUTES))
-            eventually(lambda: watch.now().memory_mb < before.memory_mb + MEMORY_BOUND_MB, 60)
+            with suppress(AssertionError):  # judged below, when the figures are written
+                eventually(lambda: watch.now().memory_mb < before.memory_mb + MEMORY_BOUND_MB, SETTLED_S)
             after = watch.now()
         with Siege(server.port, ATTACKS):
             time.sleep(5)
@@ -78,5 +81,6 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     assert {key for key in siege.statuses if key[1] >= 500 and key[1] not in DOCUMENTED} == set()
     assert min(siege.rounds[attack.__name__] for attack in ATTACKS) > 0
     assert tally.quantile_s(0.99) < P99_BOUND_S
+    assert after.memory_mb < before.memory_mb + MEMORY_BOUND_MB
     assert (code, stopped_s < GRACE_S + 5) == (0, True)
     assert "Traceback" not in server.output
