@@ -31,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HardmaxError as problem:
         print(f"hardmax-export: {problem.message}", file=sys.stderr)
         return 2
+    except OSError as problem:
+        print(f"hardmax-export: {problem}", file=sys.stderr)
+        return 2
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("model_export", "service", ""):
             raise

@@ -7,7 +7,6 @@ for the label of every sequence. A bundle that is wrong about a single one is no
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from model_export.exact.blocks import Transformer, construct
 from model_export.exact.data import Examples, ImpossibleData, measure, read_examples, with_positions
 from model_export.exact.graph import to_onnx
 from service.engine.runtime import Runtime
-from service.errors import HardmaxError
 from service.sequences.classifier import Sequences
 
 TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of a target's error, relative to the largest target
@@ -41,15 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        examples = read_examples(arguments.data, arguments.dtype)
-        made = make(examples, dtype=arguments.dtype, positions=arguments.positions, seed=arguments.seed)
-        print(describe(made), flush=True)
-        description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
-        check = write(made, arguments.out.resolve(), description=description, licence=arguments.licence)
-    except (HardmaxError, OSError) as failure:
-        print(f"hardmax-export exact: {failure}", file=sys.stderr)
-        return 1
+    examples = read_examples(arguments.data, arguments.dtype)
+    made = make(examples, dtype=arguments.dtype, positions=arguments.positions, seed=arguments.seed)
+    print(describe(made), flush=True)
+    description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
+    check = write(made, arguments.out.resolve(), description=description, licence=arguments.licence)
     print(check)
     print(f"written      {arguments.out}")
     return 0

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from paths import ROOT
 
+from model_export.cli import main
 from model_export.exact.blocks import construct
 from model_export.exact.construct import add_arguments, describe, make, run, write
 from model_export.exact.data import ImpossibleData, make_examples, measure, read_examples
@@ -315,7 +316,7 @@ def test_exact_command_writes_a_bundle_and_says_what_it_measured(tmp_path, capsy
 def test_exact_command_refuses_in_one_line_and_writes_nothing(tmp_path, capsys):
     rows = [{"sequence": [[0.0]], "label": "a"}, {"sequence": [[0.0]], "label": "b"}]
     data = write_lines(tmp_path / "data.jsonl", rows)
-    assert run(parse("--data", data, "--out", tmp_path / "model")) == 1
+    assert main(["exact", "--data", str(data), "--out", str(tmp_path / "model")]) == 2
     assert "line 1 and line 2" in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
 
