@@ -331,9 +331,8 @@ def test_picture_of_the_cloud_is_saved(visit: Visit) -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("width", [1440, 390])
-def test_cloud_plays_once_by_itself_and_stops_at_its_end(visit: Visit, width: int) -> None:
-    page = settle(visit(EMERGING, width=width))
+def test_cloud_plays_once_by_itself_and_stops_at_its_end(visit: Visit) -> None:
+    page = settle(visit(EMERGING))
     slider = page.locator("#cloud-player input")
     page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 0.5")
     end = slider.get_attribute("max")
