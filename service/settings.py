@@ -1,7 +1,7 @@
 """Every setting of the service, in one frozen object.
 
 Each field is a flag of `hardmax serve` (`--max-points`) and an environment variable (`HARDMAX_MAX_POINTS`);
-the flag wins. The description of a field is its help text and its line in the operator's manual.
+the flag wins. The description of a field is its help text; docs/operations.md says when to change it.
 """
 
 from __future__ import annotations

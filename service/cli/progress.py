@@ -1,4 +1,4 @@
-"""How far long work is, on one line of a terminal that rewrites itself; nothing at all elsewhere."""
+"""How far long work is, on one line of a terminal that is rewritten; elsewhere nothing is printed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The same methods as `client.Client`, without a server: models are loaded here when first needed.
+"""The same methods as `hardmax.Client`, without a server: models are loaded here when first needed.
 
-For the command line and for notebooks. It runs one thing at a time; many at once is what the service is for.
+For the command line and for notebooks. It runs one thing at a time; the service runs many.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ is below the best by more than `slack`, which covers the rounding of scores and 
 to see.
 
     by length     d > 3, and small clouds: a key shorter than the best score of a unit query cannot win
-    by direction  d <= 3: a key cannot win in a cone of directions that is seen from another key the wrong way
+    by direction  d <= 3: for all queries in a cone of directions another key is proved better
     by window     any d: a query nearly as long as the longest key is beaten by its neighbours only
 
-All are generators, so that a caller can stop between their steps. They know no layers.
+All are generators, so that a caller can stop between their steps.
 """
 
 from __future__ import annotations

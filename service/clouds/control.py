@@ -3,7 +3,7 @@
 Token i ends at leader l(i), from layer 0 on and for ever, if <A z_i, z_l(i) - z_j> > 0 for all other j.
 That is linear in A. The A whose smallest such gap is largest is sought in floating point, with constraints
 added as they are violated. What is answered is proved in exact arithmetic: this A grants the wish, or none
-does. What cannot be proved is undecided. Knows neither HTTP nor how clouds are run: `run` is given to it.
+does. What cannot be proved is undecided. It does not run clouds itself: `run` is given to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exact verdicts about forms A: each number that was sent is an integer times a power of two.
 
 Whether a form grants a wish, and whether weights prove that none does: docs/control.md has both arguments.
-Forms and weights come from floating point and are believed only after this. It does not find them.
+Forms and weights are found elsewhere, in floating point, and answered only if they are proved here.
 """
 
 from __future__ import annotations

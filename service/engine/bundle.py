@@ -5,7 +5,7 @@
     NAME/card.json        name, kind, figures, licence, and the digest of the graph
 
 A bundle that breaks this contract is a `BundleError` that names the field. Only regular files of at most the
-sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in a bundle's place stops nobody.
+sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in their place blocks nothing.
 """
 
 from __future__ import annotations

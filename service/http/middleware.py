@@ -1,7 +1,7 @@
 """What every request passes, from the outside in: plain ASGI.
 
-    Envelope   gives the request an id, the caller's if it is a sane one; turns what is raised further in into
-               an answer; adds the headers of every answer; counts, logs and traces it
+    Envelope   gives the request an id, the caller's if it is a safe one; turns errors into answers; adds the
+               headers of every answer; counts, logs and traces it
     Hosts      refuses requests for another host name
     Origins    refuses writes that pages of other sites make
     Deadline   deadline.py: ends what takes too long, and what nobody waits for any more

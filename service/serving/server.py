@@ -2,10 +2,11 @@
 
 How it stops, on SIGTERM or SIGINT:
 
-1. `/ready` turns 503 at once and every answer says `Connection: close`; for `LAME_DUCK_S` all goes on.
-2. The listener closes. Callers who were queued at it are let in, and those who have not asked yet may ask,
-   for another `LAME_DUCK_S`.
-3. What was asked is finished within SHUTDOWN_GRACE_S; what is not is answered 503.
+1. `/ready` turns 503 at once and every answer says `Connection: close`; for `LAME_DUCK_S` connections are
+   still taken.
+2. The listener closes. Connections that waited at it are taken, and those without a request may still send
+   one, for another `LAME_DUCK_S`.
+3. Requests are finished within SHUTDOWN_GRACE_S; those that are not are answered 503.
 4. The process ends with 0. Work that cannot be interrupted ends with it, `KILL_AFTER_S` after the grace at
    the latest.
 

@@ -1,4 +1,4 @@
-"""The known word that a misspelt one is nearest to; knows spellings, no texts.
+"""Finds the known word that is nearest to a misspelt one.
 
 Two words that are one dropped, added, changed or swapped letter apart have a spelling in common: one of them,
 or both, with a letter less. So all such spellings of the known words stand in one sorted row of hashes.
