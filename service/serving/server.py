@@ -36,7 +36,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from service import __version__
-from service.engine.memory import share_heap
+from service.engine.memory import prepare_heap
 from service.errors import BundleError, ConfigurationError, HardmaxError
 from service.lifecycle import Service
 from service.observe.logs import configure
@@ -65,7 +65,7 @@ MISCONFIGURED = 2
 
 def begin(settings: Settings) -> None:
     """Logs go where they should; SIGTERM ends the process until the server listens to signals itself."""
-    share_heap()
+    prepare_heap()
     configure(settings.log_format, settings.log_level)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -49,17 +49,14 @@ def test_long_texts_and_answers_that_nobody_waits_for_leave_nothing_in_memory() 
 
 ONE_HEAP = """
 import threading
-from service.engine.memory import Leftovers, resident_bytes, share_heap
 
-share_heap()
+from service.engine.memory import Leftovers, prepare_heap
+
+prepare_heap()
 leftovers = Leftovers()
 leftovers.settle()
 
-def work():
-    for _ in range(3):  # after the first, glibc takes blocks of this size from a heap
-        bytes(24_000_000)
-
-thread = threading.Thread(target=work)
+thread = threading.Thread(target=lambda: b"a" * 24_000_000)
 thread.start()
 thread.join()
 print(leftovers.there())
