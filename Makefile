@@ -96,7 +96,7 @@ sbom: $(VENV)/.dev  ## docs/licences.md and sbom.json (CycloneDX) of what a runn
 CASES ?= 100000
 fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right inputs, and more by coverage
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
-	PYTHONPATH=tests/support $(BIN)/python -m tests.fuzz.clouds --cases $(CASES)
+	$(BIN)/python -m tests.fuzz.clouds --cases $(CASES)
 
 REVIEWS := $(wildcard $(DATA)/aclImdb_train.tar.gz)
 NO_REVIEWS := no aclImdb_train.tar.gz in $(DATA): texts and faithfulness keep their last results

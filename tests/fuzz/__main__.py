@@ -13,8 +13,6 @@ import sys
 import time
 import traceback
 
-from server import serving
-
 from benchmarks.environments import fetched
 from benchmarks.record import Record, Table
 from tests.fuzz.conversations import SETTINGS, conversations, play, same, taken
@@ -22,6 +20,7 @@ from tests.fuzz.document import ask_operations
 from tests.fuzz.guided import fuzz_all
 from tests.fuzz.runner import run
 from tests.fuzz.targets import TARGETS
+from tests.support.server import serving
 
 KEPT = 100_000
 

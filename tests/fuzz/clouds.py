@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from clouds import bundled, sets, since
 
 from model_export.attention import reference
 from service.clouds.dynamics import Dynamics, Parameters, Result
 from service.errors import InvalidInput
+from tests.support.clouds import bundled, sets, since
 
 Floats = npt.NDArray[np.float64]
 LAYERS = 8

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
+from paths import ROOT
 
 from tests.fuzz.runner import run
 from tests.fuzz.targets import TARGETS, Target
@@ -18,3 +22,9 @@ def test_parser_accepts_or_refuses_and_never_crashes(target: Target) -> None:
     run(target, cases, counts, repeatable=True)
     assert sum(counts.values()) >= cases
     assert counts["accepted"] > 0, "nothing was accepted: the inputs are too wild to test anything"
+
+
+@pytest.mark.parametrize("program", ["tests.fuzz", "tests.fuzz.clouds"])
+def test_programs_of_make_fuzz_start_where_make_starts_them(program: str) -> None:
+    ended = subprocess.run([sys.executable, "-m", program, "--help"], cwd=ROOT, capture_output=True)
+    assert (ended.returncode, ended.stderr) == (0, b"")
