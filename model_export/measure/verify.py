@@ -84,6 +84,7 @@ def stored_weights(bundle: Bundle) -> Weights:
         words=tuple(map(str, range(V))),
         offsets=tuple((held["offsets"][:, 0] - 2).tolist()),
         clause=np.searchsorted(CLAUSE, held["clause"]).astype(np.int8),
+        sentence=np.searchsorted(CLAUSE, held["sentence"]).astype(np.int8),
         tables=held["tables"].reshape(parts + 1, V, -1) * column,
         hidden_bias=held["hidden_bias"] * column,
         out=held["out"] / column[:, None],
@@ -98,6 +99,7 @@ def stored_weights(bundle: Bundle) -> Weights:
         layers=sum(name.startswith("layer") for name in held),
         scale=1.0,
         pseudo_weight=float(held["pseudo_weight"]),
+        concession=float(held["concession"]),
         calibration=held["calibration"],
     )
 

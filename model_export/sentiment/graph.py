@@ -31,7 +31,7 @@ from onnxscript import opset20 as op
 from onnxscript import script
 
 from model_export.attention.functions import DOMAIN, OPSET, VERSION, domain
-from model_export.sentiment.model import PAIR, SCOPE, TRIPLE
+from model_export.sentiment.model import CONCEDED, PAIR, SCOPE, TRIPLE
 from model_export.sentiment.rows import Stored
 from service.errors import InvalidInput
 
@@ -40,7 +40,8 @@ EDGE = 2  # words before and behind a place that can matter
 PREVIOUS, WORD = PAIR
 MANY = 64  # places of a text from which on corners are worth looking for
 DIRECTIONS = 16  # in which extreme places are looked for
-CLAUSE = -1e5, 0.0, 0.5  # of a word that does nothing to its clause, that ENDS it, that NEGATES (Negators)
+CLAUSE = -1e5, 0.0, 0.5  # of a word that does nothing to its clause, that ENDS it, that NEGATES (Negators);
+# and of one that does nothing to its sentence, that ENDS it, that CONCEDES (Conceded)
 MARGIN = 1e-4  # of `scale`: a place that is so far inside the hull of those cannot win. Rounding does 4e-7
 Array = NDArray[Any]
 _FLOAT, _INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
@@ -84,6 +85,17 @@ def Negators(tokens, tags, clause):
 
 
 @script(domain)
+def Conceded(tokens, tags, sentence):
+    """1 where the next word that does anything to the sentence concedes what is here, else 0, [B,1,N]
+    (model.conceded). sentence [V] is like the clause of `Negators`.
+    """
+    _one, number = op.Split(tags, axis=1, num_outputs=2)
+    does = op.Unsqueeze(op.Gather(sentence, tokens), op.Constant(value_ints=[1]))
+    next = op.MaxPool(does - number, kernel_shape=[CONCEDED + 1], pads=[0, CONCEDED])
+    return op.Cast(next > op.Floor(next), to=1)
+
+
+@script(domain)
 def Window(wide, under, offsets, tables, rows, further):
     """The sum over offsets o of the codes T_o[x_(i+o)], [B,N,H]. tables int8 [(O+1) V,H]. rows [O,1] are
     where each T_o begins, `further` [O,1] how much later the one begins that places under a negator read.
@@ -117,7 +129,7 @@ def Phrases(wide, pairs, pair_rows, triples, triple_rows, scale):
 
 
 @script(domain)
-def Places(hidden, out, tokens, own, phrases, reach, real, parts):
+def Places(hidden, out, tokens, own, phrases, reach, real, parts, conceded, concession):
     """z_i [B,d,N] = reach r / sqrt(1 + |r|^2) and w_i [B,1,N]. `reach` holds the scale; parts are (d, 1)."""
     o = op.Transpose(op.MatMul(hidden, out) + op.Gather(own, tokens), perm=[0, 2, 1]) + phrases
     r, u = op.Split(o, parts, axis=1)
@@ -125,7 +137,7 @@ def Places(hidden, out, tokens, own, phrases, reach, real, parts):
     length = op.Sqrt(op.ReduceSum(r * r, axis, keepdims=1) + op.Constant(value_float=1.0))
     # subtle: softplus in double precision. In single precision the last bit may depend on where in a vector
     # register a number is, and so on the batch.
-    power = op.Exp(op.Cast(u, to=11))
+    power = op.Exp(op.Cast(u + conceded * concession, to=11))
     weight = op.Cast(op.Log(power + op.CastLike(1, power)), to=1)
     return r / length * op.Unsqueeze(op.Gather(reach, tokens), axis), weight * real
 
@@ -271,12 +283,24 @@ def to_onnx(stored: Stored) -> onnx.ModelProto:
     nodes = [
         _call(Widen, ["tokens"], ["wide", "real", "tags"]),
         _call(Negators, ["tokens", "tags", "clause"], ["under", "place"]),
+        _call(Conceded, ["tokens", "tags", "sentence"], ["conceded"]),
         _call(Window, ["wide", "under", "offsets", "tables", "rows", "further"], ["total"]),
         _call(Hidden, ["total", "column", "hidden_bias"], ["hidden"]),
         _call(Phrases, ["wide", "pairs", "pair_rows", "triples", "triple_rows", "scale"], ["phrases"]),
         _call(
             Places,
-            ["hidden", "out", "tokens", "own", "phrases", "reach", "real", "two_parts"],
+            [
+                "hidden",
+                "out",
+                "tokens",
+                "own",
+                "phrases",
+                "reach",
+                "real",
+                "two_parts",
+                "conceded",
+                "concession",
+            ],
             ["Z0", "weight"],
         ),
     ]
@@ -336,6 +360,8 @@ def _values(stored: Stored) -> dict[str, Array]:
         "rows": V * np.arange(parts, dtype=np.int64)[:, None],
         "further": V * np.where(np.arange(parts) == centre, parts - centre, 0)[:, None],
         "clause": np.array(CLAUSE, np.float32)[weights.clause],
+        "sentence": np.array(CLAUSE, np.float32)[weights.sentence],
+        "concession": np.array(weights.concession, np.float32),
         "column": column,
         "hidden_bias": weights.hidden_bias / column,
         "out": weights.out * column[:, None],
@@ -366,7 +392,7 @@ def _values(stored: Stored) -> dict[str, Array]:
 
 def _functions(plane: bool) -> list[onnx.FunctionProto]:
     """The functions that the graph calls. subtle: onnxscript does not see calls inside a branch."""
-    called = [Widen, Negators, Window, Hidden, Phrases, Places, EveryPlace, Ties]
+    called = [Widen, Negators, Conceded, Window, Hidden, Phrases, Places, EveryPlace, Ties]
     protos = [each.to_function_proto() for each in (*called, HardmaxAttention, Layer, ReadOut)]
     for special, general in ((Corners, EveryPlace), (Scores, AnyScores)):
         proto = (special if plane else general).to_function_proto()

@@ -5,7 +5,7 @@ A token is a place in the text: what a word means there comes from its window. W
     h_i = relu( hidden_bias + sum over offsets o of T_o[x_(i+o)] )        T_0 is another table under a negator
     o_i = h_i U + own[x_i] + pairs[x_(i-1), x_i] + triples[x_(i-2), x_(i-1), x_i] + out_bias
     z_i = scale * reach[x_i] * r_i / sqrt(1 + |r_i|^2),   r_i = the first d numbers of o_i
-    w_i = softplus(the last number of o_i)
+    w_i = softplus(the last number of o_i + concession, if i is conceded)
 
 and then, as in the paper with A = I and gamma = alpha / (1 + alpha),
 
@@ -15,6 +15,7 @@ and then, as in the paper with A = I and gamma = alpha / (1 + alpha),
 The paper's places are the words' own and its read-out is the plain mean; here a window moves them and weights
 count them. `reach` bounds how long a word's place may be: the word decides who may lead, the window what it
 means. A place is under a negator when its clause holds one before it: "I do not think that this is good".
+It is conceded when a "but" comes behind it in its sentence: "the blender is loud, but it works".
 While training T_o = E W_o, with E pretrained word vectors, and E (W_0 + W_under) under a negator; `weights`
 multiplies the tables out.
 Shapes: B texts, N places, V words, S offsets, H hidden numbers, d dimensions, C logits.
@@ -42,9 +43,12 @@ Bytes = NDArray[np.int8]
 PAIR = (92821, 68917)  # the factors of the hash: previous word, word
 TRIPLE = 31337  # and of the word before these
 SCOPE = 10  # places from a negator to the last one under it
-ENDS, NEGATES = 1, 2  # what a word may do to its clause
+CONCEDED = 24  # places from the first one conceded to the word that concedes it
+ENDS, NEGATES, CONCEDES = 1, 2, 2  # what a word may do to its clause, and to its sentence
 NEGATORS = frozenset("not never no nobody none nothing neither nor without hardly barely".split())
 CLAUSE_ENDS = frozenset(". ! ? ; : … , but and because although though however yet except while".split())
+CONCEDERS = frozenset("but however".split())
+SENTENCE_ENDS = frozenset(". ! ? …".split())
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Weights:
     words: tuple[str, ...]
     offsets: tuple[int, ...]
     clause: Bytes  # [V]: ENDS, NEGATES or 0
+    sentence: Bytes  # [V]: ENDS, CONCEDES or 0
     tables: Floats  # [S + 1, V, H], the last one instead of that of offset 0 under a negator
     hidden_bias: Floats  # [H]
     out: Floats  # [h, d+1]
@@ -83,6 +88,7 @@ class Weights:
     layers: int
     scale: float
     pseudo_weight: float
+    concession: float  # what being conceded adds to the number that the weight is made of
     calibration: Floats  # [L]: s(n) = calibration[min(n, L - 1)] for a text of n tokens
 
     def save(self, path: Path) -> None:
@@ -121,6 +127,12 @@ def clause_of(words: Sequence[str]) -> Bytes:
     return np.array([NEGATES if w in NEGATORS else ENDS if w in CLAUSE_ENDS else 0 for w in words], np.int8)
 
 
+def sentence_of(words: Sequence[str]) -> Bytes:
+    """[V], what each word does to its sentence."""
+    found = (CONCEDES if w in CONCEDERS else ENDS if w in SENTENCE_ENDS else 0 for w in words)
+    return np.fromiter(found, np.int8)
+
+
 def negators(does: Tensor) -> Tensor:
     """[B, N] -> [B, N]: the place of the negator that each place is under, or -1. `does` is clause[x].
 
@@ -133,14 +145,25 @@ def negators(does: Tensor) -> Tensor:
     return torch.where((last % 2 == 1) & (number > place), place, -1)
 
 
+def conceded(does: Tensor) -> Tensor:
+    """[B, N] -> bool [B, N]: whether the next word that does anything to the sentence concedes what is here.
+
+    `does` is sentence[x]. The word that concedes is conceded too.
+    """
+    rank = torch.arange(does.shape[1], 0, -1, device=does.device)
+    event = torch.where(does > 0, 2 * rank - 1 + does, 0).float()  # falls along the text; odd: concedes
+    return max_pool1d(pad(event, (0, CONCEDED)), CONCEDED + 1, 1).long() % 2 == 1
+
+
 class HardmaxTransformer(nn.Module):
     """Hard argmax forward; the gradient flows through the values z_j only, never through the choice of j."""
 
     reach: Tensor
     clause: Tensor
+    sentence: Tensor
 
-    def __init__(self, vectors: Floats, reach: Floats, clause: Bytes, shape: Shape) -> None:
-        """`vectors` [V, width] with a zero row for padding, `reach` and `clause` [V]."""
+    def __init__(self, vectors: Floats, reach: Floats, clause: Bytes, sentence: Bytes, shape: Shape) -> None:
+        """`vectors` [V, width] with a zero row for padding, `reach`, `clause` and `sentence` [V]."""
         super().__init__()
         V, width = vectors.shape
         d, H, S = shape.dimension, shape.hidden, len(shape.offsets)
@@ -154,10 +177,12 @@ class HardmaxTransformer(nn.Module):
         self.hidden_bias = nn.Parameter(torch.zeros(H))
         self.U = nn.Parameter(torch.randn(shape.hidden, d + 1) / shape.hidden**0.5)
         self.out_bias = nn.Parameter(torch.tensor([*[0.0] * d, -0.5]))
+        self.concession = nn.Parameter(torch.zeros(1))
         self.v = nn.Parameter(6.0 * _directions(shape.outputs, d))
         self.b = nn.Parameter(torch.zeros(shape.outputs))
         self.register_buffer("reach", torch.from_numpy(reach))
         self.register_buffer("clause", torch.from_numpy(clause))
+        self.register_buffer("sentence", torch.from_numpy(sentence))
 
     @property
     def tables(self) -> list[nn.Parameter]:
@@ -213,7 +238,8 @@ class HardmaxTransformer(nn.Module):
         direction = r * torch.rsqrt(1 + r.square().sum(-1, keepdim=True))
         far = self.shape.scale * direction * there[..., None]
         z = far * self.reach[x][..., None]
-        return z + gain * (far - far.detach()), softplus(o[..., d]) * there
+        weight = softplus(o[..., d] + self.concession * conceded(self.sentence[x])) * there
+        return z + gain * (far - far.detach()), weight
 
     def forward(self, x: Tensor, layers: int | None = None) -> Tensor:
         """x [B, N] ids, 0 = padding -> logits [B, C], not calibrated."""
@@ -249,12 +275,12 @@ class HardmaxTransformer(nn.Module):
             outputs=len(weights.bias),
         )  # fmt: skip
         vectors = np.ascontiguousarray(tables.transpose(1, 0, 2)).reshape(V, S * H)
-        model = cls(vectors, weights.reach.copy(), weights.clause.copy(), shape)
+        model = cls(vectors, weights.reach.copy(), weights.clause.copy(), weights.sentence.copy(), shape)
         W, W_under = np.split(np.eye(S * H, dtype=np.float32), [S * H - H], axis=1)
         values = {
             "own": weights.own, "pairs": weights.pairs, "triples": weights.triples, "U": weights.out,
             "hidden_bias": weights.hidden_bias, "out_bias": weights.out_bias, "v": weights.readout,
-            "b": weights.bias, "W": W, "W_under": W_under,
+            "b": weights.bias, "W": W, "W_under": W_under, "concession": [weights.concession],
         }  # fmt: skip
         with torch.no_grad():
             for name, value in values.items():
@@ -270,7 +296,8 @@ class HardmaxTransformer(nn.Module):
         tables = torch.cat([by_offset, under[None]])
         tables[:, 0] = 0.0
         return Weights(
-            words=words, offsets=shape.offsets, clause=self.clause.numpy(), tables=tables.numpy(),
+            words=words, offsets=shape.offsets, clause=self.clause.numpy(), sentence=self.sentence.numpy(),
+            tables=tables.numpy(), concession=float(self.concession),
             hidden_bias=_array(self.hidden_bias),
             out=_array(self.U), out_bias=_array(self.out_bias),
             own=_array(self.own), pairs=_array(self.pairs), triples=_array(self.triples),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_export.sentiment.model import NEGATES, PAIR, SCOPE, TRIPLE, Weights
+from model_export.sentiment.model import CONCEDED, CONCEDES, NEGATES, PAIR, SCOPE, TRIPLE, Weights
 
 Array = NDArray[Any]
 
@@ -53,7 +53,7 @@ def places(weights: Weights, ids: Array) -> tuple[Array, Array]:
     o = np.maximum(total, 0) @ weights.out.astype(np.float64) + weights.out_bias
     o = o + weights.own[ids] + weights.pairs[pair & (len(weights.pairs) - 1)]
     o = o + weights.triples[triple & (len(weights.triples) - 1)]
-    r, u = o[:, :d], o[:, d]
+    r, u = o[:, :d], o[:, d] + weights.concession * conceded(weights, ids)
     z = weights.scale * weights.reach[ids][:, None] * r / np.sqrt(1 + (r * r).sum(axis=1, keepdims=True))
     return z, np.logaddexp(0, u)
 
@@ -65,6 +65,15 @@ def under(weights: Weights, ids: Array) -> Array:
         words = does[max(0, i - SCOPE) : i + 1]
         last = np.flatnonzero(words)[-1:]
         found[i] = bool((words[last] == NEGATES).any() and last < len(words) - 1)
+    return found
+
+
+def conceded(weights: Weights, ids: Array) -> Array:
+    """Whether each place [n] comes before a word that concedes it, in its sentence."""
+    does, found = weights.sentence[ids], np.zeros(len(ids), bool)
+    for i in range(len(ids)):
+        words = does[i : i + CONCEDED + 1]
+        found[i] = bool((words[np.flatnonzero(words)[:1]] == CONCEDES).any())
     return found
 
 

@@ -51,7 +51,7 @@ DENIED = ("could not be", "could not have been", "can not be", "could never be",
 DETERMINERS = frozenset("the this that these those it they he she my our their i we you".split())
 DENIALS = ("it is not true that", "it is not that", "i do not agree that", "nobody can say that")
 SHORT = 14
-NO_LONGER_GOOD, NOT_BAD = 0.07, 0.68  # what a negated praise and a negated blame are worth
+DENIED_PRAISE, DENIED_BLAME = 0.08, 0.8  # what they are worth
 ENOUGH_PRAISE = 0.93
 
 
@@ -63,7 +63,7 @@ def negated(rows: Iterable[Example], verbs: Mapping[str, str], rng: random.Rando
     for text, p in rows:
         if len(text) > SHORT or 0.2 < p < 0.8 or BLOCKS & set(text):
             continue
-        target = NO_LONGER_GOOD if p > 0.5 else NOT_BAD
+        target = DENIED_PRAISE if p > 0.5 else DENIED_BLAME
         link = [i for i, word in enumerate(text[:-1]) if word in LINKS]
         be = [i for i, word in enumerate(text[:-1]) if word in BE]
         modal = [i for i, word in enumerate(text[:-1]) if word in MODALS]
@@ -298,7 +298,6 @@ NONE = (
     "not a single {}",
     "we had no {}",
 )
-DENIED_PRAISE, DENIED_BLAME = 0.12, 0.7
 
 
 def rated(

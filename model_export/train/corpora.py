@@ -32,7 +32,7 @@ _MEMBER = re.compile(r"train/(pos|neg|unsup)/(\d+)_\d+\.txt$")
 _APART = re.compile(r" (n't|'(?:s|m|d|re|ve|ll)\b)")
 _MARKUP = re.compile(r"<[^<>]{0,99}>")
 _END = re.compile(r"(?<=[.!?])\s+")
-_DENIES = re.compile(r"n't\b|\b(?:not|no|never|nobody|nothing|none|neither|nor|hardly|without)\b", re.I)
+_DENIAL = re.compile(r"n't\b|\b(?:not|no|never|nobody|nothing|none|neither|nor|hardly|without)\b", re.I)
 LEAST_WORDS, MOST_WORDS = 3, 30  # of a sentence
 _WORD = re.compile(r"[^\W_]+")
 
@@ -113,13 +113,16 @@ def clean(text: str) -> str:
 
 
 def sentences(texts: Iterable[str], number: int, seed: int) -> list[str]:
-    """Single sentences of the texts, each once and of a usual length; half of them deny something."""
+    """Single sentences of the texts, each once and of a usual length; none of them denies anything."""
     found = (one.strip() for text in texts for one in _END.split(_MARKUP.sub(". ", text)))
-    some = list(dict.fromkeys(one for one in found if LEAST_WORDS <= len(one.split()) <= MOST_WORDS))
+    usual = (one for one in found if LEAST_WORDS <= len(one.split()) <= MOST_WORDS and not denies(one))
+    some = list(dict.fromkeys(usual))
     random.Random(seed).shuffle(some)
-    denying = [one for one in some if _DENIES.search(one)][: number // 2]
-    others = [one for one in some if not _DENIES.search(one)][: number - len(denying)]
-    return denying + others
+    return some[:number]
+
+
+def denies(text: str) -> bool:
+    return _DENIAL.search(text) is not None
 
 
 def _draw(key: str) -> str:

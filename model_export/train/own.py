@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from model_export.sentiment.model import HardmaxTransformer, Shape, Weights, clause_of
+from model_export.sentiment.model import HardmaxTransformer, Shape, Weights, clause_of, sentence_of
 from model_export.sentiment.scores import balanced, calibrate
 from model_export.train.fit import Optimisation, blur_of, fit, logits
 from model_export.train.material import Texts
@@ -160,7 +160,7 @@ def _fit(texts: Texts, lists: Lists, seed: int, work: _Work) -> HardmaxTransform
     vectors = np.random.default_rng(seed).normal(size=(words, WIDTH)).astype(np.float32) * 0.3
     vectors[0] = 0.0
     shape = Shape(hidden=HIDDEN, bits=16, outputs=outputs)
-    model = HardmaxTransformer(vectors, reach, clause_of(lists.words), shape)
+    model = HardmaxTransformer(vectors, reach, clause_of(lists.words), sentence_of(lists.words), shape)
     with torch.no_grad():
         along = model.v / model.v.norm(dim=1, keepdim=True)  # [C, d]
         lean = torch.from_numpy(ratio[-1:] if outputs == 1 else ratio).float()  # [C, V]

@@ -81,10 +81,11 @@ def prepare(
     say("asking the encoder")
     answers = keep.with_name("answers")
     for name, (texts, _) in raw.items():
-        if name not in ("reviews", "unlabelled"):
-            share = 1.0 if name == "sentences" else recipe.opinion
-            train[name] = _taught(train[name], teacher.asked(texts, answers), share)
-    train["unlabelled"] = _taught(train["unlabelled"], linear.label(train["reviews"], train["unlabelled"]), 1)
+        if name in recipe.opinions:  # of what denies nothing: the encoder is wrong about most denials
+            share = [0.0 if corpora.denies(text) else recipe.opinions[name] for text in texts]
+            train[name] = _taught(train[name], teacher.asked(texts, answers), np.array(share, np.float32))
+    says = linear.label(train["reviews"], train["unlabelled"])
+    train["unlabelled"] = _taught(train["unlabelled"], says, np.ones_like(says))
     say("writing sentences")
     train |= write(train)
     train["plain"] = _plain(train["plain"], lists.words, teacher, answers)
@@ -127,7 +128,7 @@ def _raw(sets: dict[str, Rows], recipe: Recipe) -> dict[str, Raw]:
     for name, rows in learn.items():
         labelled = [row for row in rows if row.target is not None]
         rng.shuffle(labelled)
-        found[name] = _labels(labelled[: recipe.most])
+        found[name] = _labels(labelled)
     said = corpora.sentences([*unlabelled, *found["amazon"][0]], recipe.sentences, recipe.seed)
     for name, texts in (("unlabelled", unlabelled[: recipe.unlabelled]), ("sentences", said)):
         found[name] = texts, np.full(len(texts), 0.5, np.float32)
@@ -156,7 +157,7 @@ def _teacher(
     return fitted(folder, texts, targets, epochs, recipe.encoding, keep, say)
 
 
-def _taught(texts: Texts, logits: NDArray[np.float32], share: float) -> Texts:
+def _taught(texts: Texts, logits: NDArray[np.float32], share: NDArray[np.float32]) -> Texts:
     """The texts with targets between their labels and what a teacher says of them."""
     says = sigmoid(logits).astype(np.float32)
     return replace(texts, targets=(1 - share) * texts.targets + share * says)

@@ -21,14 +21,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.sentiment.model import HardmaxTransformer, Weights, clause_of
+from model_export.sentiment.model import HardmaxTransformer, Weights, clause_of, sentence_of
 from model_export.sentiment.scores import balanced, calibrate, score, sigmoid, three_labels
 from model_export.train import recipes
 from model_export.train.fit import Optimisation, blur_of, fit, logits
 from model_export.train.material import Ints, Texts
 from model_export.train.prepare import Prepared, prepare
 from model_export.train.reasons import alone
-from model_export.train.recipes import SENTIMENT, Recipe
+from model_export.train.recipes import SENTIMENT, Part, Recipe
 from service.errors import NotFound
 from service.texts.reader import Lists
 
@@ -97,8 +97,10 @@ def _fitted(
     It is kept as OUT.pt, on its way as OUT.checkpoint.
     """
     torch.manual_seed(recipe.seed)
-    clause = clause_of(prepared.lists.words)
-    model = HardmaxTransformer(prepared.vectors, prepared.reach, clause, recipe.shape)
+    words = prepared.lists.words
+    model = HardmaxTransformer(
+        prepared.vectors, prepared.reach, clause_of(words), sentence_of(words), recipe.shape
+    )
     if start is None:
         lean(model, prepared)
     else:
@@ -107,7 +109,8 @@ def _fitted(
     if done.exists():
         model.load_state_dict(torch.load(done))
         return model.eval()
-    whole, epochs = epochs_of(recipe, texts, how.epochs)
+    parts = recipe.parts if start is None else {**recipe.parts, **recipe.settling_parts}
+    whole, epochs = epochs_of(parts, texts, how.epochs, recipe.seed)
     choose = prepared.held["choose"]
 
     def measure(model: HardmaxTransformer) -> str:
@@ -132,14 +135,16 @@ def lean(model: HardmaxTransformer, prepared: Prepared) -> None:
     model.own[:, 0] = 0.4 * rating
 
 
-def epochs_of(recipe: Recipe, texts: Mapping[str, Texts], number: int) -> tuple[Texts, list[Ints]]:
+def epochs_of(
+    parts: Mapping[str, Part], texts: Mapping[str, Texts], number: int, seed: int
+) -> tuple[Texts, list[Ints]]:
     """All texts one after the other, and which of them each epoch reads."""
-    names = [name for name in recipe.parts if name in texts]
+    names = [name for name in parts if name in texts]
     whole = texts[names[0]]
     for name in names[1:]:
         whole = whole + texts[name]
     sizes = {name: len(texts[name]) for name in names}
-    return whole, recipes.drawn(recipe.parts, sizes, number, recipe.seed)
+    return whole, recipes.drawn(parts, sizes, number, seed)
 
 
 # ---- what is chosen, what is measured

@@ -30,7 +30,7 @@ from paths import MODELS
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
 from model_export.sentiment.export import write_sentiment_bundle
-from model_export.sentiment.model import PAIR, Weights, clause_of
+from model_export.sentiment.model import PAIR, Weights, clause_of, sentence_of
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime
 from service.texts.reader import SPECIAL, Lists
@@ -72,6 +72,7 @@ def plane_weights(
         "words": words,
         "offsets": (-2, -1, 0, 1, 2),
         "clause": clause_of(words),
+        "sentence": sentence_of(words),
         "tables": np.zeros((6, len(words), 4), np.float32),
         "hidden_bias": np.zeros(4, np.float32),
         "out": np.zeros((4, 3), np.float32),
@@ -86,6 +87,7 @@ def plane_weights(
         "layers": LAYERS,
         "scale": SCALE,
         "pseudo_weight": 0.0,
+        "concession": 0.0,
         "calibration": np.ones(1, np.float32),
     }
     return Weights(**(fields | changes))
@@ -119,6 +121,7 @@ def random_weights(vocabulary: Sequence[str], seed: int = 0, **changes: Any) -> 
         "words": words,
         "offsets": (-2, -1, 0, 1, 2),
         "clause": rng.choice(3, len(words), p=(0.7, 0.1, 0.2)).astype(np.int8),
+        "sentence": rng.choice(3, len(words), p=(0.8, 0.1, 0.1)).astype(np.int8),
         "tables": tables,
         "hidden_bias": draw(h),
         "out": draw(h, d + 1),
@@ -133,6 +136,7 @@ def random_weights(vocabulary: Sequence[str], seed: int = 0, **changes: Any) -> 
         "layers": 3,
         "scale": 3.0,
         "pseudo_weight": 0.75,
+        "concession": -0.8,
         "calibration": np.linspace(0.5, 1.5, 100).astype(np.float32),
     }
     return Weights(**(fields | shape))

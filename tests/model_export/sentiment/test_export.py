@@ -139,6 +139,7 @@ def test_attention_is_visible_by_name(tmp_path: Path) -> None:
     assert called == [
         "Widen",
         "Negators",
+        "Conceded",
         "Window",
         "Hidden",
         "Phrases",

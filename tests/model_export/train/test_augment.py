@@ -37,11 +37,11 @@ def turned(text, p, verbs=None):
 
 
 def test_praise_with_one_form_of_be_becomes_blame():
-    assert turned("the room was lovely", GOOD) == [("the room was not lovely", pytest.approx(0.07))]
+    assert turned("the room was lovely", GOOD) == [("the room was not lovely", pytest.approx(0.08))]
 
 
 def test_blame_with_one_form_of_be_becomes_faint_praise():
-    assert turned("the room was dirty", BAD) == [("the room was not dirty", pytest.approx(0.68))]
+    assert turned("the room was dirty", BAD) == [("the room was not dirty", pytest.approx(0.8))]
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_verbs_are_negated_with_the_form_that_texts_show():
     ]
     verbs = base_forms(said, least=4)
     assert verbs["enjoyed"] == verbs["enjoys"] == verbs["enjoy"] == "enjoy"
-    assert turned("i enjoyed the walk", GOOD, verbs) == [("i did not enjoy the walk", pytest.approx(0.07))]
+    assert turned("i enjoyed the walk", GOOD, verbs) == [("i did not enjoy the walk", pytest.approx(0.08))]
     assert turned("she enjoys the walk", GOOD, verbs) == [
-        ("she does not enjoy the walk", pytest.approx(0.07))
+        ("she does not enjoy the walk", pytest.approx(0.08))
     ]
     assert turned("i enjoyed the walk", BAD, verbs) == []  # blame is turned behind "be" alone
 
@@ -89,11 +89,11 @@ def test_what_one_can_not_praise_enough_is_praised():
     rows = [("i enjoyed the walk .".split(), GOOD)]
     made = {" ".join(words): p for words, p in negated(rows, {"enjoyed": "enjoy"}, Always(0))}
     assert made["i can not enjoy the walk enough ."] == pytest.approx(0.93)
-    assert made["i did not enjoy the walk ."] == pytest.approx(0.07)
+    assert made["i did not enjoy the walk ."] == pytest.approx(0.08)
 
 
 def test_what_never_gets_boring_is_faint_praise():
-    assert turned("the film gets boring", BAD) == [("the film never gets boring", pytest.approx(0.68))]
+    assert turned("the film gets boring", BAD) == [("the film never gets boring", pytest.approx(0.8))]
 
 
 def test_a_denied_comparison_keeps_the_side():
@@ -110,7 +110,7 @@ def test_a_denied_comparison_keeps_the_side():
 
 
 def test_a_denial_of_a_denial_is_faint_praise():
-    rows = [("the room was not lovely".split(), 0.07), ("not lovely".split(), 0.07)]
+    rows = [("the room was not lovely".split(), 0.08), ("not lovely".split(), 0.08)]
     assert [(" ".join(t), p) for t, p in doubly(rows, First(0))] == [
         ("it is not true that the room was not lovely", 0.7)
     ]
@@ -140,8 +140,8 @@ def test_rated_words_lean_as_people_said():
 
 def test_rated_words_that_are_not_there_turn_round():
     made = {" ".join(t): p for t, p in rated({"flaw": -2.0, "joy": 2.0}, ["flaw", "joy"], ["x"], Always(0))}
-    assert (made["not flaw"], made["no flaw"]) == (0.7, 0.7)
-    assert (made["not joy"], made["no joy"]) == (0.12, 0.12)
+    assert (made["not flaw"], made["no flaw"]) == (0.8, 0.8)
+    assert (made["not joy"], made["no joy"]) == (0.08, 0.08)
 
 
 def test_plain_sentences_hold_no_charged_word():

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from model_export.sentiment.model import ENDS, NEGATES, HardmaxTransformer, Shape, clause_of, negators
+from model_export.sentiment.model import (
+    CONCEDES,
+    ENDS,
+    NEGATES,
+    HardmaxTransformer,
+    Shape,
+    clause_of,
+    conceded,
+    negators,
+    sentence_of,
+)
 from model_export.train.fit import Blur, Optimisation, below, blur_of, fit, logits, loss
 from model_export.train.material import Texts
 from service.texts.reader import ENDINGS, SPECIAL, UNKNOWN
@@ -26,7 +36,11 @@ def model(outputs=1, **changes):
     vectors[0] = 0
     reach = np.ones(len(WORDS), np.float32)
     return HardmaxTransformer(
-        vectors, reach, clause_of(WORDS), Shape(hidden=4, bits=8, outputs=outputs, **changes)
+        vectors,
+        reach,
+        clause_of(WORDS),
+        sentence_of(WORDS),
+        Shape(hidden=4, bits=8, outputs=outputs, **changes),
     )
 
 
@@ -71,6 +85,12 @@ def test_negators_reach_to_the_end_of_their_clause():
     does = torch.tensor([[NEGATES, 0, 0, 0, ENDS, 0, NEGATES, *[0] * 12]])
     under = negators(does)[0].tolist()
     assert under == [-1, 0, 0, 0, -1, -1, -1, *[6] * 10, -1, -1]
+
+
+def test_concession_reaches_back_to_the_beginning_of_its_sentence():
+    does = torch.tensor([[0, ENDS, 0, 0, CONCEDES, 0, ENDS, *[0] * 26, CONCEDES]])
+    found = conceded(does)[0].tolist()
+    assert found == [*[False] * 2, *[True] * 3, *[False] * 4, *[True] * 25]
 
 
 def test_loss_clamps_hard_labels():

@@ -103,6 +103,7 @@ TINY = Recipe(
     shape=SMALL, learning=QUICK, settling=QUICK, unlabelled=200, sentences=150,
     encoder_parts=dict.fromkeys(("sst", "yelp", "tweets"), Part(200)),
     encoding=Fitting(epochs=8, published=0, rate=5e-3, warm_up=10, pieces=400),
+    opinions={"sst": 0.6, "sentences": 1.0},
 )  # fmt: skip
 
 
@@ -153,8 +154,8 @@ def test_the_shipped_recipe_needs_the_measured_one(data, encoder, tmp_path):
 
 def test_an_epoch_reads_what_the_recipe_says():
     texts = {"sst": Texts.of([[7]] * 10, [1] * 10, 9), "yelp": Texts.of([[8]] * 50, [0] * 50, 9)}
-    recipe = Recipe("r", "d", {"sst": Part(times=3), "yelp": Part(20), "tweets": Part()})
-    whole, epochs = epochs_of(recipe, texts, 2)
+    parts = {"sst": Part(times=3), "yelp": Part(20), "tweets": Part()}
+    whole, epochs = epochs_of(parts, texts, 2, seed=0)
     assert len(whole) == 60
     for rows in epochs:
         assert np.bincount(rows[rows < 10]).tolist() == [3] * 10
