@@ -30,7 +30,7 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json")
 LONGEST = 64  # pieces of a text: its two ends
 CHARACTERS = 4_000  # of a text that are cut into pieces
 TOGETHER = 8_192  # texts that are sorted by length together
-FAST = torch.cpu.get_capabilities().get("avx512_bf16", False)  # else half precision is slower than single
+HALF_PRECISION = torch.cpu.get_capabilities().get("avx512_bf16", False)  # elsewhere it is slower
 MARKUP = re.compile(r"<[^<>]{0,200}>")
 
 
@@ -38,7 +38,7 @@ MARKUP = re.compile(r"<[^<>]{0,200}>")
 class Fitting:
     epochs: int = 1
     rate: float = 1.5e-4
-    published: int = 3  # the first layers stay as they were published: half of the work
+    frozen: int = 3  # layers, from the first, that stay as published: half of the work
     warm_up: int = 100  # steps
     pieces: int = 4_096  # a batch
     decay: float = 0.01
@@ -84,7 +84,7 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x [B, N] ids, 0 = padding -> logits [B]."""
         there = x > 0
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=FAST):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=HALF_PRECISION):
             begin = self.norm(self.words(x) + self.places.weight[: x.shape[1]])
             states = self.layers(begin, src_key_padding_mask=~there).float()
         mean = (states * there[..., None]).sum(1) / there.sum(1, keepdim=True)
@@ -124,7 +124,7 @@ def fitted(
     """The encoder of `folder` fitted on the rows of each epoch; kept as `keep` for the next run."""
     torch.manual_seed(how.seed)
     encoder = Encoder(folder)
-    for part in (encoder.words, encoder.places, encoder.norm, encoder.layers.layers[: how.published]):
+    for part in (encoder.words, encoder.places, encoder.norm, encoder.layers.layers[: how.frozen]):
         part.requires_grad_(False)
     if keep.exists():
         encoder.load_state_dict(torch.load(keep))

@@ -35,7 +35,7 @@ class Optimisation:
     drop_words: float = 0.1  # read as their ending or as unknown
     drop_mark: float = 0.3  # texts without their last mark
     sure: float = 0.97  # hard labels are moved to it and to 1 - it
-    upright: float = 0.0  # what a place below the first axis costs: then none points away from all leaders
+    below: float = 0.0  # what a place below the first axis costs: then none points away from all leaders
     average: float = 0.3  # the weights kept are the mean over so much of the end
     decay: float = 1e-3
     seed: int = 0
@@ -103,7 +103,7 @@ def fit(
             x = blur(texts.padded(rows), how)
             z, w = model.places(x, (how.vector_dropout, how.dropout), how.forget, how.gain)
             value = loss(model.read_out(z, w, skip=how.skip), torch.from_numpy(texts.targets[rows]), how.sure)
-            value = value + how.upright * below(z, x > 0)
+            value = value + how.below * below(z, x > 0)
             value.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(dense, 1.0)
             for optimiser in optimisers:

@@ -48,7 +48,7 @@ class Recipe:
     )
     settling: Optimisation = field(
         default_factory=lambda: Optimisation(
-            epochs=2, rate=7e-4, vectors_rate=7e-4, warm_up=50, skip=0.15, average=0.6, upright=0.3
+            epochs=2, rate=7e-4, vectors_rate=7e-4, warm_up=50, skip=0.15, average=0.6, below=0.3
         )
     )
     everything: bool = False  # settle on the held-out rows too, once the same recipe was measured on them
