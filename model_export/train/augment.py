@@ -20,36 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from model_export.train import frames
 from model_export.train.material import Texts
 from service.texts.reader import SPECIAL
 
 Words = list[str]
 Example = tuple[Words, float]
 
-BE = frozenset("is was are were am be been seems looks".split())
-LINKS = frozenset(
-    "get gets got feel feels felt look looked seem seemed sound sounds sounded become becomes became".split()
-)
-BLOCKS = frozenset(
-    "but and or not no never nor neither nothing nobody none hardly without although though however ,".split()
-)
-MODALS = frozenset("can could will would should must may might do does did".split())
-PRONOUNS = frozenset("i we they you he she it".split())
-ADVERBS = ("very", "really", "so", "that", "all that", "particularly", "exactly")
-DOUBTERS = (
-    "i do not",
-    "i would not",
-    "we do not",
-    "nobody would",
-    "they did not",
-)
-BELIEFS = ("think", "think that", "believe", "believe that", "say", "say that", "agree that", "feel that")
-JUDGE = ("consider", "find", "think")  # "i would not find the room clean"
-UTTERLY = ("at all", "in any way")
-ENOUGH = ("enough", "enough", "more", "highly enough")  # "i can not praise it enough"
-DENIED = ("could not be", "could not have been", "can not be", "could never be", "has never been")
-DETERMINERS = frozenset("the this that these those it they he she my our their i we you".split())
-DENIALS = ("it is not true that", "it is not that", "i do not agree that", "nobody can say that")
 SHORT = 14
 DENIED_PRAISE, DENIED_BLAME = 0.08, 0.8  # what they are worth
 ENOUGH_PRAISE = 0.93
@@ -61,16 +38,16 @@ def negated(rows: Iterable[Example], verbs: Mapping[str, str], rng: random.Rando
     Blame is turned round behind "be" alone: who "would not waste money on it" praises nothing.
     """
     for text, p in rows:
-        if len(text) > SHORT or 0.2 < p < 0.8 or BLOCKS & set(text):
+        if len(text) > SHORT or 0.2 < p < 0.8 or frames.BLOCKS & set(text):
             continue
         target = DENIED_PRAISE if p > 0.5 else DENIED_BLAME
-        link = [i for i, word in enumerate(text[:-1]) if word in LINKS]
-        be = [i for i, word in enumerate(text[:-1]) if word in BE]
-        modal = [i for i, word in enumerate(text[:-1]) if word in MODALS]
+        link = [i for i, word in enumerate(text[:-1]) if word in frames.LINKS]
+        be = [i for i, word in enumerate(text[:-1]) if word in frames.BE]
+        modal = [i for i, word in enumerate(text[:-1]) if word in frames.MODALS]
         if len(be) == 1 and not modal:
             yield _utterly([*text[: be[0] + 1], *_denial(p, rng), *text[be[0] + 1 :]], rng), target
             if be[0] and rng.random() < 0.15:
-                judge = [*rng.choice(DOUBTERS).split(), rng.choice(JUDGE)]
+                judge = [*rng.choice(frames.DOUBTERS).split(), rng.choice(frames.JUDGE)]
                 yield [*judge, *text[: be[0]], *text[be[0] + 1 :]], target
         elif p > 0.5 and len(modal) == 1:
             yield [*text[: modal[0] + 1], *_denial(p, rng), *text[modal[0] + 1 :]], target
@@ -79,13 +56,13 @@ def negated(rows: Iterable[Example], verbs: Mapping[str, str], rng: random.Rando
         elif p > 0.5 and not be:
             yield from _not_done(text, target, verbs, rng)
         if rng.random() < 0.4:
-            doubt = f"{rng.choice(DOUBTERS)} {rng.choice(BELIEFS)}".split()
+            doubt = f"{rng.choice(frames.DOUBTERS)} {rng.choice(frames.BELIEFS)}".split()
             yield _utterly([*doubt, *text], rng), target
 
 
 def _denial(p: float, rng: random.Random) -> Words:
     word = "never" if p > 0.5 and rng.random() < 0.15 else "not"
-    return [word, *rng.choice(ADVERBS).split()] if rng.random() < 0.2 else [word]
+    return [word, *rng.choice(frames.ADVERBS).split()] if rng.random() < 0.2 else [word]
 
 
 def _utterly(text: Words, rng: random.Random) -> Words:
@@ -93,12 +70,12 @@ def _utterly(text: Words, rng: random.Random) -> Words:
     if rng.random() > 0.08:
         return text
     end = len(text) - (text[-1] in ".!?")
-    return [*text[:end], *rng.choice(UTTERLY).split(), *text[end:]]
+    return [*text[:end], *rng.choice(frames.UTTERLY).split(), *text[end:]]
 
 
 def _not_done(text: Words, target: float, verbs: Mapping[str, str], rng: random.Random) -> Iterator[Example]:
     for i in range(len(text) - 1):
-        if text[i] in PRONOUNS and (base := verbs.get(text[i + 1])):
+        if text[i] in frames.PRONOUNS and (base := verbs.get(text[i + 1])):
             past = text[i + 1] != base and not text[i + 1].endswith("s")
             do = "did" if past else "does" if text[i] in ("he", "she", "it") else "do"
             usual = [do, "not", base]
@@ -108,7 +85,7 @@ def _not_done(text: Words, target: float, verbs: Mapping[str, str], rng: random.
             yield [*text[: i + 1], *how, *text[i + 2 :]], target
             if rng.random() < 0.15:
                 end = len(text) - (text[-1] in ".!?")
-                enough = (*text[i + 2 : end], *rng.choice(ENOUGH).split(), *text[end:])
+                enough = (*text[i + 2 : end], *rng.choice(frames.ENOUGH).split(), *text[end:])
                 yield [*text[: i + 1], rng.choice(("can", "could")), "not", base, *enough], ENOUGH_PRAISE
             return
 
@@ -116,8 +93,8 @@ def _not_done(text: Words, target: float, verbs: Mapping[str, str], rng: random.
 def doubly(rows: Iterable[Example], rng: random.Random) -> Iterator[Example]:
     """What `negated` wrote, denied once more: praise again, though less surely."""
     for text, p in rows:
-        if text[0] in DETERMINERS and "not" in text and text[text.index("not") - 1] in BE:
-            yield [*rng.choice(DENIALS).split(), *text], 0.7 if p < 0.5 else 0.3
+        if text[0] in frames.DETERMINERS and "not" in text and text[text.index("not") - 1] in frames.BE:
+            yield [*rng.choice(frames.DENIALS).split(), *text], 0.7 if p < 0.5 else 0.3
 
 
 def compared(
@@ -125,14 +102,14 @@ def compared(
 ) -> Iterator[Example]:
     """Short judgements "... is ADJECTIVE ..": what could not be more so is so indeed."""
     for text, p in rows:
-        be = [i for i, word in enumerate(text[:-1]) if word in BE]
-        if len(text) > SHORT or 0.2 < p < 0.8 or BLOCKS & set(text) or len(be) != 1:
+        be = [i for i, word in enumerate(text[:-1]) if word in frames.BE]
+        if len(text) > SHORT or 0.2 < p < 0.8 or frames.BLOCKS & set(text) or len(be) != 1:
             continue
         begin, rest = text[: be[0]], text[be[0] + 1 :]
         if rest[0] in ("very", "really", "so"):
             rest = rest[1:]
         if rest and (more := comparatives.get(rest[0])):
-            yield [*begin, *rng.choice(DENIED).split(), *more, *rest[1:]], 0.9 if p > 0.5 else 0.1
+            yield [*begin, *rng.choice(frames.DENIED).split(), *more, *rest[1:]], 0.9 if p > 0.5 else 0.1
 
 
 def comparatives(words: Sequence[str], ratings: Mapping[str, float]) -> dict[str, Words]:
@@ -166,8 +143,8 @@ def base_forms(texts: Iterable[Words], least: int = 12) -> dict[str, str]:
                 after[two] += 1
     verbs = {word for word, times in base.items() if times >= least and after[word] >= least // 3}
     verbs -= (
-        BE
-        | MODALS
+        frames.BE
+        | frames.MODALS
         | {"not", "have", "really", "even", "just", "only", "always", "the", "so", "that", "you", "i", "it"}
     )
     found: dict[str, str] = {}
@@ -178,126 +155,30 @@ def base_forms(texts: Iterable[Words], least: int = 12) -> dict[str, str]:
     return found
 
 
-THEN = (
-    "i used to think",
-    "in the past",
-    "at first",
-    "years ago",
-    "it used to be that",
-    "before",
-    "last year",
-    "i once thought",
-)
-NOW = (
-    "but now",
-    "now",
-    "these days",
-    "but today",
-    "but since then",
-    "but lately",
-    "although now",
-    "but in the end",
-)
-OTHERS = (
-    "some people say",
-    "my friends think",
-    "they say",
-    "critics say",
-    "everyone says",
-    "people think",
-    "i read that",
-    "others say",
-    "my brother thinks",
-)
-AUTHOR = (
-    "but i think",
-    "but to me",
-    "but for me",
-    "i think",
-    "but i say",
-    "but in my opinion",
-    "but honestly",
-)
-
-
 def joined(rows: Sequence[Example], number: int, rng: random.Random) -> Iterator[Example]:
     """Pairs of opposite judgements; the target leans to the one that counts."""
     short = [(text, p) for text, p in rows if 2 < len(text) <= 10 and not 0.25 < p < 0.75]
     short = [([w for w in text if w not in ".!?"], p) for text, p in short]
     good, bad = [t for t, p in short if p > 0.5], [t for t, p in short if p < 0.5]
+
+    def one(phrases: Sequence[str]) -> Words:
+        return rng.choice(phrases).split()
+
     for _ in range(number if good and bad else 0):
         wins = rng.random() < 0.5
         winner, loser = rng.choice(good if wins else bad), rng.choice(bad if wins else good)
-        kind = rng.random()
-        comma = [","] if rng.random() < 0.5 else []
+        kind, comma = rng.random(), [","] if rng.random() < 0.5 else []
         if kind < 0.4:
-            text, sure = [*loser, *comma, rng.choice(("but", "but", "yet", "however")), *winner], 0.78
+            parts, sure = [loser, comma, one(frames.TURNS), winner], 0.78
         elif kind < 0.5:
-            text, sure = (
-                [rng.choice(("although", "though", "while", "despite that")), *loser, ",", *winner],
-                0.78,
-            )
+            parts, sure = [one(frames.CONCESSIONS), loser, [","], winner], 0.78
         elif kind < 0.75:
-            text, sure = [*rng.choice(THEN).split(), *loser, *comma, *rng.choice(NOW).split(), *winner], 0.85
+            parts, sure = [one(frames.THEN), loser, comma, one(frames.NOW), winner], 0.85
         elif kind < 0.9:
-            text, sure = (
-                [*rng.choice(OTHERS).split(), *loser, *comma, *rng.choice(AUTHOR).split(), *winner],
-                0.85,
-            )
+            parts, sure = [one(frames.OTHERS), loser, comma, one(frames.AUTHOR), winner], 0.85
         else:
-            text, sure = (
-                [
-                    *rng.choice(AUTHOR[3:4]).split(),
-                    *winner,
-                    *comma,
-                    "but",
-                    *rng.choice(OTHERS).split(),
-                    *loser,
-                ],
-                0.7,
-            )
-        yield [w for part in text for w in part.split()], sure if wins else 1 - sure
-
-
-FRAMES = (
-    "{}",
-    "{}",
-    "{}",
-    "it is {}",
-    "very {}",
-    "a {}",
-    "so {}",
-    "the {}",
-    "{} !",
-    "this is {}",
-    "really {}",
-    "{} {other}",
-    "{other} {}",
-    "the {other} is {}",
-    "i feel {}",
-)
-AGAINST = (
-    "not {}",
-    "it is not {}",
-    "never {}",
-    "is not {}",
-    "was not {}",
-    "not very {}",
-    "not the {}",
-    "nothing {}",
-    "hardly {}",
-    "not at all {}",
-)
-NONE = (
-    "no {}",
-    "there was no {}",
-    "no {} at all",
-    "without {}",
-    "without any {}",
-    "no {other} , no {}",
-    "not a single {}",
-    "we had no {}",
-)
+            parts, sure = [["i", "think"], winner, comma, ["but"], one(frames.OTHERS), loser], 0.7
+        yield [word for part in parts for word in part], sure if wins else 1 - sure
 
 
 def rated(
@@ -314,10 +195,10 @@ def rated(
             continue
         p = 1 / (1 + math.exp(-1.1 * rating))
         for _ in range(times):
-            yield rng.choice(FRAMES).format(word, other=rng.choice(other)).split(), p
+            yield rng.choice(frames.RATED).format(word, other=rng.choice(other)).split(), p
         if word.isalpha() and abs(rating) >= 1.2:
             denied = DENIED_PRAISE if rating > 0 else DENIED_BLAME
-            for frame in (rng.choice(AGAINST), rng.choice(NONE)):
+            for frame in (rng.choice(frames.RATED_DENIED), rng.choice(frames.RATED_ABSENT)):
                 yield frame.format(word, other=rng.choice(other)).split(), denied
 
 
