@@ -39,7 +39,7 @@ IR_VERSION = 10
 EDGE = 2  # words before and behind a place that can matter
 PREVIOUS, WORD = PAIR
 MANY = 64  # places of a text from which on corners are worth looking for
-DIRECTIONS = 16  # in which extreme places are looked for
+DIRECTIONS = 24  # in which extreme places are looked for
 CLAUSE = -1e5, 0.0, 0.5  # of a word that does nothing to its clause, that ENDS it, that NEGATES (Negators);
 # and of one that does nothing to its sentence, that ENDS it, that CONCEDES (Conceded)
 MARGIN = 1e-4  # of `scale`: a place that is so far inside the hull of those cannot win. Rounding does 4e-7
