@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from model_export.sentiment import reference
-from model_export.sentiment.graph import CLAUSE, OUTPUTS
+from model_export.sentiment.graph import EVENTS, OUTPUTS
 from model_export.sentiment.model import HardmaxTransformer, Weights
 from model_export.train.corpora import read_reviews
 from service.engine.bundle import Bundle, read_bundle
@@ -83,8 +83,8 @@ def stored_weights(bundle: Bundle) -> Weights:
     return Weights(
         words=tuple(map(str, range(V))),
         offsets=tuple((held["offsets"][:, 0] - 2).tolist()),
-        clause=np.searchsorted(CLAUSE, held["clause"]).astype(np.int8),
-        sentence=np.searchsorted(CLAUSE, held["sentence"]).astype(np.int8),
+        clause=np.searchsorted(EVENTS, held["clause"]).astype(np.int8),
+        sentence=np.searchsorted(EVENTS, held["sentence"]).astype(np.int8),
         tables=held["tables"].reshape(parts + 1, V, -1) * column,
         hidden_bias=held["hidden_bias"] * column,
         out=held["out"] / column[:, None],

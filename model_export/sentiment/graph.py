@@ -40,8 +40,7 @@ EDGE = 2  # words before and behind a place that can matter
 PREVIOUS, WORD = PAIR
 MANY = 64  # places of a text from which on corners are worth looking for
 DIRECTIONS = 24  # in which extreme places are looked for
-CLAUSE = -1e5, 0.0, 0.5  # of a word that does nothing to its clause, that ENDS it, that NEGATES (Negators);
-# and of one that does nothing to its sentence, that ENDS it, that CONCEDES (Conceded)
+EVENTS = -1e5, 0.0, 0.5  # a word does nothing to its clause or sentence, it ENDS it, it NEGATES or CONCEDES
 MARGIN = 1e-4  # of `scale`: a place that is so far inside the hull of those cannot win. Rounding does 4e-7
 Array = NDArray[Any]
 _FLOAT, _INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
@@ -73,8 +72,8 @@ def Widen(tokens):
 def Negators(tokens, tags, clause):
     """Whether each place is under a negator, and that negator's place or -1, [B,1,N] (model.negators).
 
-    clause [V] is 0 for a word that ends a clause, .5 for a negator and far below 0 for all others: with its
-    number added, the last one of either kind is the largest, and a negator is no whole number.
+    clause [V] are EVENTS: 0 for a word that ends a clause, .5 for a negator and far below 0 for all others.
+    With its number added, the last one of either kind is the largest, and a negator is no whole number.
     """
     _one, number = op.Split(tags, axis=1, num_outputs=2)
     does = op.Unsqueeze(op.Gather(clause, tokens), op.Constant(value_ints=[1]))
@@ -87,7 +86,7 @@ def Negators(tokens, tags, clause):
 @script(domain)
 def Conceded(tokens, tags, sentence):
     """1 where the next word that does anything to the sentence concedes what is here, else 0, [B,1,N]
-    (model.conceded). sentence [V] is like the clause of `Negators`.
+    (model.conceded). sentence [V] are EVENTS; the number is taken from them: the first one is the largest.
     """
     _one, number = op.Split(tags, axis=1, num_outputs=2)
     does = op.Unsqueeze(op.Gather(sentence, tokens), op.Constant(value_ints=[1]))
@@ -359,8 +358,8 @@ def _values(stored: Stored) -> dict[str, Array]:
         "tables": stored.tables.codes.reshape(-1, stored.tables.codes.shape[-1]),
         "rows": V * np.arange(parts, dtype=np.int64)[:, None],
         "further": V * np.where(np.arange(parts) == centre, parts - centre, 0)[:, None],
-        "clause": np.array(CLAUSE, np.float32)[weights.clause],
-        "sentence": np.array(CLAUSE, np.float32)[weights.sentence],
+        "clause": np.array(EVENTS, np.float32)[weights.clause],
+        "sentence": np.array(EVENTS, np.float32)[weights.sentence],
         "concession": np.array(weights.concession, np.float32),
         "column": column,
         "hidden_bias": weights.hidden_bias / column,
