@@ -14,7 +14,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import html
-import random
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,7 +31,6 @@ _MEMBER = re.compile(r"train/(pos|neg|unsup)/(\d+)_\d+\.txt$")
 _APART = re.compile(r" (n't|'(?:s|m|d|re|ve|ll)\b)")
 _MARKUP = re.compile(r"<[^<>]{0,99}>")
 _END = re.compile(r"(?<=[.!?])\s+")
-_DENIAL = re.compile(r"n't\b|\b(?:not|no|never|nobody|nothing|none|neither|nor|hardly|without)\b", re.I)
 LEAST_WORDS, MOST_WORDS = 3, 30  # of a sentence
 _WORD = re.compile(r"[^\W_]+")
 
@@ -112,17 +110,10 @@ def clean(text: str) -> str:
     return _APART.sub(r"\1", html.unescape(text).replace("_num_", "5").replace("’", "'"))
 
 
-def sentences(texts: Iterable[str], number: int, seed: int) -> list[str]:
-    """Single sentences of the texts, each once and of a usual length; none of them denies anything."""
+def sentences(texts: Iterable[str]) -> list[str]:
+    """Single sentences of the texts, each once and of a usual length."""
     found = (one.strip() for text in texts for one in _END.split(_MARKUP.sub(". ", text)))
-    usual = (one for one in found if LEAST_WORDS <= len(one.split()) <= MOST_WORDS and not denies(one))
-    some = list(dict.fromkeys(usual))
-    random.Random(seed).shuffle(some)
-    return some[:number]
-
-
-def denies(text: str) -> bool:
-    return _DENIAL.search(text) is not None
+    return list(dict.fromkeys(one for one in found if LEAST_WORDS <= len(one.split()) <= MOST_WORDS))
 
 
 def _draw(key: str) -> str:

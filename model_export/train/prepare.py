@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def prepare(
     lists = vocabulary.choose(_count(sets), known, ratings, recipe.words)
     say("reading texts as words")
     reader, vectors = Reader(lists), _vectors(lists, known, glove)
-    raw = _raw(sets, recipe)
+    raw = _raw(sets, recipe, ratings)
     train = {
         name: Texts.read(reader, texts, targets, recipe.longest) for name, (texts, targets) in raw.items()
     }
@@ -81,9 +82,10 @@ def prepare(
     say("asking the encoder")
     answers = keep.with_name("answers")
     for name, (texts, _) in raw.items():
-        if name in recipe.opinions:  # of what denies nothing: the encoder is wrong about most denials
-            share = [0.0 if corpora.denies(text) else recipe.opinions[name] for text in texts]
-            train[name] = _taught(train[name], teacher.asked(texts, answers), np.array(share, np.float32))
+        if name in recipe.opinions:  # but not about denied blame: the encoder is wrong about most of that
+            trusted = np.array([not lexicon.denies_blame(text, ratings) for text in texts])
+            share = np.float32(recipe.opinions[name]) * trusted
+            train[name] = _taught(train[name], teacher.asked(texts, answers), share)
     says = linear.label(train["reviews"], train["unlabelled"])
     train["unlabelled"] = _taught(train["unlabelled"], says, np.ones_like(says))
     say("writing sentences")
@@ -118,7 +120,7 @@ def _count(sets: dict[str, Rows]) -> vocabulary.Count:
     return count
 
 
-def _raw(sets: dict[str, Rows], recipe: Recipe) -> dict[str, Raw]:
+def _raw(sets: dict[str, Rows], recipe: Recipe, ratings: dict[str, float]) -> dict[str, Raw]:
     """Training texts as they are written, with their labels; 0.5 where nobody labelled."""
     rng = random.Random(recipe.seed)
     learn = {name: [row for row in rows if row.split == "train"] for name, rows in sets.items()}
@@ -129,7 +131,9 @@ def _raw(sets: dict[str, Rows], recipe: Recipe) -> dict[str, Raw]:
         labelled = [row for row in rows if row.target is not None]
         rng.shuffle(labelled)
         found[name] = _labels(labelled)
-    said = corpora.sentences([*unlabelled, *found["amazon"][0]], recipe.sentences, recipe.seed)
+    said = corpora.sentences([*unlabelled, *found["amazon"][0]])
+    rng.shuffle(said)
+    said = list(islice((one for one in said if not lexicon.denies_blame(one, ratings)), recipe.sentences))
     for name, texts in (("unlabelled", unlabelled[: recipe.unlabelled]), ("sentences", said)):
         found[name] = texts, np.full(len(texts), 0.5, np.float32)
     return found

@@ -28,13 +28,12 @@ class Recipe:
 
     An encoder learns from labels; the model then learns from labels and from what the encoder says, of
     labelled texts and of others. It settles on texts cut down to its own leaders as well, which then say what
-    the whole says; settling reads more of what the rules write, or it would forget them.
+    the whole says.
     """
 
     name: str
     description: str
     parts: Mapping[str, Part]
-    settling_parts: Mapping[str, Part] = field(default_factory=dict)  # where they differ
     words: int = 44_000
     longest: int = 250  # words of a text that training reads: its two ends
     shape: Shape = field(default_factory=lambda: Shape(alpha=0.5))
@@ -42,7 +41,7 @@ class Recipe:
     encoding: Fitting = field(default_factory=Fitting)
     opinions: Mapping[str, float] = field(default_factory=dict)  # what the encoder's weighs beside a label
     unlabelled: int = 30_000  # reviews that only the linear teacher labels
-    sentences: int = 80_000  # of them, and of others: labelled by the encoder alone
+    sentences: int = 60_000  # of them, and of others: labelled by the encoder alone
     learning: Optimisation = field(
         default_factory=lambda: Optimisation(epochs=5, skip=0.3, vector_dropout=0.2)
     )
@@ -68,7 +67,7 @@ SENTIMENT = Recipe(
         "amazon": Part(times=2),
         "electronics": Part(),
         "mpqa": Part(times=2),
-        "sentences": Part(60_000),
+        "sentences": Part(),
         "negated": Part(30_000),
         "compared": Part(),
         "doubly": Part(4_000),
@@ -76,14 +75,6 @@ SENTIMENT = Recipe(
         "rated": Part(),
         "plain": Part(times=2),
         "leaders": Part(times=2),
-    },
-    settling_parts={
-        "negated": Part(times=2),
-        "compared": Part(times=2),
-        "doubly": Part(),
-        "joined": Part(18_000),
-        "rated": Part(times=2),
-        "plain": Part(times=4),
     },
     encoder_parts={
         "reviews": Part(2_000),

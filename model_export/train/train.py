@@ -28,7 +28,7 @@ from model_export.train.fit import Optimisation, blur_of, fit, logits
 from model_export.train.material import Ints, Texts
 from model_export.train.prepare import Prepared, prepare
 from model_export.train.reasons import alone
-from model_export.train.recipes import SENTIMENT, Part, Recipe
+from model_export.train.recipes import SENTIMENT, Recipe
 from service.errors import NotFound
 from service.texts.reader import Lists
 
@@ -109,8 +109,7 @@ def _fitted(
     if done.exists():
         model.load_state_dict(torch.load(done))
         return model.eval()
-    parts = recipe.parts if start is None else {**recipe.parts, **recipe.settling_parts}
-    whole, epochs = epochs_of(parts, texts, how.epochs, recipe.seed)
+    whole, epochs = epochs_of(recipe, texts, how.epochs)
     choose = prepared.held["choose"]
 
     def measure(model: HardmaxTransformer) -> str:
@@ -135,16 +134,14 @@ def lean(model: HardmaxTransformer, prepared: Prepared) -> None:
     model.own[:, 0] = 0.4 * rating
 
 
-def epochs_of(
-    parts: Mapping[str, Part], texts: Mapping[str, Texts], number: int, seed: int
-) -> tuple[Texts, list[Ints]]:
+def epochs_of(recipe: Recipe, texts: Mapping[str, Texts], number: int) -> tuple[Texts, list[Ints]]:
     """All texts one after the other, and which of them each epoch reads."""
-    names = [name for name in parts if name in texts]
+    names = [name for name in recipe.parts if name in texts]
     whole = texts[names[0]]
     for name in names[1:]:
         whole = whole + texts[name]
     sizes = {name: len(texts[name]) for name in names}
-    return whole, recipes.drawn(parts, sizes, number, seed)
+    return whole, recipes.drawn(recipe.parts, sizes, number, recipe.seed)
 
 
 # ---- what is chosen, what is measured

@@ -154,8 +154,8 @@ def test_the_shipped_recipe_needs_the_measured_one(data, encoder, tmp_path):
 
 def test_an_epoch_reads_what_the_recipe_says():
     texts = {"sst": Texts.of([[7]] * 10, [1] * 10, 9), "yelp": Texts.of([[8]] * 50, [0] * 50, 9)}
-    parts = {"sst": Part(times=3), "yelp": Part(20), "tweets": Part()}
-    whole, epochs = epochs_of(parts, texts, 2, seed=0)
+    recipe = Recipe("r", "d", {"sst": Part(times=3), "yelp": Part(20), "tweets": Part()})
+    whole, epochs = epochs_of(recipe, texts, 2)
     assert len(whole) == 60
     for rows in epochs:
         assert np.bincount(rows[rows < 10]).tolist() == [3] * 10
