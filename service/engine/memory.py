@@ -33,8 +33,8 @@ def prepare_heap() -> None:
 class Leftovers:
     """Memory that work has left behind, seen from outside: the process is larger than it was at rest.
 
-    glibc learns from large blocks that were freed to take the next ones from its heap, and a single small
-    object at the end of the heap keeps all of it. Bodies do this, and also long texts and long answers.
+    The heap keeps what is freed; even without `prepare_heap`, a small object at its end keeps all before it.
+    Bodies do this, and also long texts and long answers.
     """
 
     def __init__(self) -> None:
