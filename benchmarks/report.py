@@ -14,7 +14,9 @@ from benchmarks.plots import draw
 from benchmarks.record import RESULTS, read_results
 
 DOCS = Path(__file__).parents[1] / "docs"
-ORDER = ("texts", "clouds", "http", "faithfulness", "startup", "sizing", "soak", "faults", "fuzz")
+# The chapters in their order, and the make target that measures each.
+CHAPTERS = dict.fromkeys(("texts", "clouds", "http", "faithfulness", "startup", "sizing"), "bench")
+CHAPTERS |= {"soak": "soak", "faults": "soak", "attacks": "soak", "fuzz": "fuzz"}
 CLOSE = 1.05  # a difference below 5 % on a shared machine is none
 
 Table = dict[str, Any]
@@ -24,12 +26,13 @@ CaseKey = tuple[tuple[str, Any], ...]
 def write(results: Path = RESULTS, docs: Path = DOCS) -> Path:
     """The report, and a plot beside it for every table that has one."""
     records = read_results(results)
-    names = [name for name in ORDER if name in records] + sorted(records.keys() - set(ORDER))
+    names = [name for name in CHAPTERS if name in records] + sorted(records.keys() - CHAPTERS.keys())
     lines = [
         "# Benchmarks",
         "",
         "For people who compare.",
-        "Written by `make bench` from `results/*.json`, nothing by hand. A figure is a median with the",
+        "Written by `python -m benchmarks.report` from `results/*.json`, nothing by hand. Below each title",
+        "stand its make target and the command that measured it. A figure is a median with the",
         "smallest and the largest sample after it; ratios are taken within one run only.",
         "",
         *_losses([records[name] for name in names]),
@@ -102,9 +105,17 @@ def _chapter(record: dict[str, Any], docs: Path) -> list[str]:
     machine = record["machine"]
     where = f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['memory_gb']} GB, {machine['system']}"
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    lines = [f"## {record['title']}", "", f"`{record['command']}`  ", f"{record['date'][:10]}, {where}, "]
-    lines[-1] += f"Python {machine['python']}  "
-    lines += [versions, "", *(f"* {note}" for note in record["notes"]), *([""] if record["notes"] else [])]
+    target = CHAPTERS.get(record["name"])
+    lines = [
+        f"## {record['title']}",
+        "",
+        (f"`make {target}`: " if target else "") + f"`{record['command']}`  ",
+        f"{record['date'][:10]}, {where}, Python {machine['python']}  ",
+        versions,
+        "",
+        *(f"* {note}" for note in record["notes"]),
+        *([""] if record["notes"] else []),
+    ]
     for table in record["tables"]:
         lines += [f"### {table['title']}", "", *(f"{note}\n" for note in table["notes"])]
         if image := draw(f"{record['name']}-{table['name']}", table, docs / "images"):

@@ -37,6 +37,7 @@ def test_report_knows_that_less_time_is_better(tmp_path: Path) -> None:
     times.add("other", {"d": 2}, [], note="out of memory")
     text = report(tmp_path, record)
     assert "In no case of the tables below" in text
+    assert "`make bench`: `" in text.split("## Clouds")[1]
     assert "| d 2 | 0.2 (0.1 to 0.4) | 0.8 | out of memory | 4.00 x |" in text
 
 
