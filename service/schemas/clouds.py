@@ -11,6 +11,7 @@ from service.schemas.wire import Given, Request, Vector, Wire
 
 Stop = Literal["certified", "converged", "never"]
 Include = Literal["assignment", "limits", "trajectory", "polytope"]
+Points = Annotated[list[Vector], Field(description="The cloud: n points of d numbers each.")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -39,7 +40,7 @@ class DynamicsParameters(Request):
 class DynamicsRequest(DynamicsParameters):
     """A cloud and how to run it."""
 
-    points: list[Vector] = Field(description="The cloud: n points of d numbers each.")
+    points: Points
 
 
 class CloudLeader(Wire):
@@ -103,7 +104,7 @@ class ControlWish(Request):
 class ControlRequest(ControlWish):
     """A cloud and what shall become of it."""
 
-    points: list[Vector] = Field(description="The cloud: n points of d numbers each.")
+    points: Points
 
 
 class Refutation(Wire):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.schemas.wire import Given, Wire
+
+TopK = Annotated[
+    int | None, Field(ge=1, description="How many labels of each text, the best first; all if absent.")
+]
 
 
 class Foreign(BaseModel):
@@ -16,9 +20,7 @@ class Foreign(BaseModel):
 
 
 class EndpointParameters(Foreign):
-    top_k: int | None = Field(
-        default=None, ge=1, description="How many labels of each text, the best first; all if absent."
-    )
+    top_k: TopK = None
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = Field(
         default=None,
         description="none: the scores before softmax. The others give probabilities, as does nothing.",
@@ -40,9 +42,7 @@ class PredictRequest(Foreign):
     )
     raw_scores: bool = Field(False, description="The scores before softmax.")
     truncate: bool = Field(True, description="false: a text longer than the model reads is refused (413).")
-    top_k: int | None = Field(
-        default=None, ge=1, description="How many labels of each text, the best first; all if absent."
-    )
+    top_k: TopK = None
 
 
 class LabelScore(Wire):

@@ -35,9 +35,13 @@ class ModelMetadata(Wire):
     outputs: list[TensorMetadata] = Field(description="Tensors it gives.")
 
 
-class InferTensor(BaseModel):
+class Lenient(BaseModel):
+    """Fields that are not known here are left alone."""
+
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
+
+class InferTensor(Lenient):
     name: str = Field(description="Of the tensor.")
     datatype: str = Field(description="BYTES or FP32.")
     shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(description="Its sizes.")
@@ -48,18 +52,14 @@ class InferTensor(BaseModel):
     data: list[Any] | None = Field(None, description="Its elements, where they are not behind the JSON.")
 
 
-class InferOutput(BaseModel):
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
+class InferOutput(Lenient):
     name: str = Field(description="label, score or logit.")
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="Of the protocol: binary_data asks for bytes behind the JSON."
     )
 
 
-class InferRequest(BaseModel):
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
+class InferRequest(Lenient):
     id: str | None = Field(None, description="Given back in the answer.")
     parameters: dict[str, Any] = Field(
         default_factory=dict,
