@@ -1,6 +1,6 @@
 """Texts and cloud layers a second on a card, ours and torch's, one warm run of each before it is timed.
 
-    python -m benchmarks.gpu                     needs a CUDA device, hardmax[gpu] and torch for CUDA
+    python -m benchmarks.gpu                     needs a CUDA device, the extra gpu and torch for CUDA
     python -m benchmarks.gpu --provider cpu      the same code on the CPU: to try the script, not to compare
 
 Ours is what the service runs: the bundled graphs, in the precision they are served in. Torch is the plain way

@@ -37,9 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("model_export", "service", ""):
             raise
-        needs = f"needs the extra `export` ({missing.name} is not installed here)"
-        print(f"hardmax-export {arguments[0]}: {needs}: pip install 'hardmax[export]'", file=sys.stderr)
-        print("in a checkout: make export", file=sys.stderr)
+        needs = f"{missing.name} is not installed here: run `make export` in the checkout"
+        print(f"hardmax-export {arguments[0]}: {needs}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("hardmax-export: stopped", file=sys.stderr)

@@ -48,6 +48,11 @@ class HardmaxError(Exception):
             self.args = (self.message,)
 
 
+def needs(what: str, package: str, extra: str) -> str:
+    """Says how to install the package of an extra: from a checkout, as no index has hardmax."""
+    return f"{what} needs {package}: pip install '.[{extra}]' in the checkout"
+
+
 class InputError(HardmaxError):
     """The request is at fault."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import service
 from service.client.display import counted
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput, NotFound, needs
 from service.schemas.clouds import DynamicsResult
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _figure(columns: int) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise NotFound("--plot needs matplotlib: pip install 'hardmax[plot]'", param="--plot") from None
+        raise NotFound(needs("--plot", "matplotlib", "plot"), param="--plot") from None
     figure = Figure(figsize=(6.4 * columns, 5.6), layout="constrained", facecolor=palette()["paper"])
     figure.subplots(1, columns)
     return figure

@@ -9,6 +9,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from service.client import display
+from service.errors import needs
 from service.schemas.clouds import DynamicsResponse, Include, Stop
 from service.schemas.texts import Classification, ClassifyResponse, Usage
 
@@ -68,7 +69,7 @@ class Answers(list[Answer]):
         try:
             import pandas
         except ImportError:
-            raise ImportError("to_frame() needs pandas: pip install 'hardmax[notebook]'") from None
+            raise ImportError(needs("to_frame()", "pandas", "notebook")) from None
         rows = [
             {
                 "text": answer.text,

@@ -11,14 +11,14 @@ from pathlib import Path
 from service.client.local import Local
 from service.client.rows import Answering, beside, to_row
 from service.engine.registry import settle_default
-from service.errors import ConfigurationError, InvalidInput
+from service.errors import ConfigurationError, InvalidInput, needs
 from service.settings import Settings, load_settings
 
 try:
     import pyarrow as pa
     import ray
 except ImportError as missing:
-    raise ConfigurationError("Ray is not installed here: pip install 'hardmax[ray]'") from missing
+    raise ConfigurationError(needs("--ray", "Ray", "ray")) from missing
 
 ROWS = 4096  # texts that an actor takes at a time
 

@@ -101,7 +101,7 @@ def choose_provider(wanted: Provider) -> Literal["cpu", "cuda"]:
 def _cuda_failure() -> str | None:
     """Why CUDA cannot be used, or None where it can: tried for real with a graph of one node."""
     if CUDA not in ort.get_available_providers():
-        return "this onnxruntime has no CUDA provider (install hardmax[gpu])"
+        return "this onnxruntime has no CUDA provider (see docs/gpu.md)"
     if hasattr(ort, "preload_dlls"):
         ort.preload_dlls()  # finds the CUDA and cuDNN libraries that came as wheels
     try:

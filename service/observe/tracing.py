@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
-from service.errors import ConfigurationError
+from service.errors import ConfigurationError, needs
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
@@ -38,7 +38,7 @@ class Tracer:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError:
-            problem = "OTLP_ENDPOINT needs OpenTelemetry: pip install 'hardmax[tracing]'"
+            problem = needs("OTLP_ENDPOINT", "OpenTelemetry", "tracing")
             raise ConfigurationError(problem, param="OTLP_ENDPOINT") from None
         return cls(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from service.app import create_app
-from service.errors import ConfigurationError, NotReady
+from service.errors import ConfigurationError, NotReady, needs
 from service.settings import load_settings
 
 try:
     import ray
     from ray import serve
 except ImportError as missing:
-    raise ConfigurationError("Ray is not installed here: pip install 'hardmax[ray]'") from missing
+    raise ConfigurationError(needs(__name__, "Ray", "ray")) from missing
 
 
 def application(flags: dict[str, Any]) -> serve.Application:

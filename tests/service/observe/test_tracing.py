@@ -94,7 +94,7 @@ def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> Non
         "sys.exit(main(['serve', '--port', '0', '--otlp-endpoint', 'http://127.0.0.1:1']))"
     )
     ended = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
-    line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install 'hardmax[tracing]'\n"
+    line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install '.[tracing]' in the checkout\n"
     assert (ended.returncode, ended.stderr) == (2, line)
 
 
