@@ -6,22 +6,10 @@ Every call is written once, as a coroutine of `Calls`. Over a connection that bl
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import random
-import time
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -29,11 +17,13 @@ import httpx
 import numpy as np
 
 from service.client.answers import Answers, CloudRun, DynamicsOptions
-from service.errors import HardmaxError
+from service.client.connections import AsyncConnection, BlockingConnection, ConnectionFailed, RemoteError
 from service.schemas.clouds import ControlResponse
 from service.schemas.operations import Info, ModelCard, ModelList
 from service.schemas.sequences import SequenceLabel, SequencesResponse
 from service.schemas.texts import ClassifyResponse, Explain
+
+__all__ = ["AsyncClient", "Client", "ConnectionFailed", "RemoteError"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,36 +32,11 @@ RETRIED = (429, 503)
 LONGEST_PAUSE_S = 30.0
 
 
-class RemoteError(HardmaxError):
-    """An answer of the server that is no result: its status, type, message and request id.
-
-    `param` names what is at fault; of many texts, `index` says which, counted in the list as it was given.
-    """
-
-    def __init__(self, response: httpx.Response, *, first: int = 0) -> None:
-        try:
-            error = response.json()["error"]
-        except (ValueError, KeyError, TypeError):
-            error = {}
-        if not isinstance(error, dict):
-            error = {"message": str(error)}
-        message = str(error.get("message") or f"the server answered {response.status_code}")
-        super().__init__(message, param=error.get("param"))
-        self.status = response.status_code
-        self.type = str(error.get("type", "http_error"))
-        self.request_id = error.get("request_id") or response.headers.get("x-request-id")
-        self.count_from(first)
-
-
-class ConnectionFailed(HardmaxError):
-    """No answer at all: nobody listens there, or the connection broke."""
-
-
 class Calls:
     """Every call of the API, over any connection."""
 
     def __init__(
-        self, connection: _Suspending | _Blocking, url: str, api_key: str | None, retries: int
+        self, connection: AsyncConnection | BlockingConnection, url: str, api_key: str | None, retries: int
     ) -> None:
         self._connection = connection
         self._base = httpx.URL(url.rstrip("/") + "/")
@@ -180,7 +145,7 @@ class AsyncClient(Calls):
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         http = httpx.AsyncClient(timeout=timeout_s, transport=transport)
-        super().__init__(_Suspending(http), url, api_key, retries)
+        super().__init__(AsyncConnection(http), url, api_key, retries)
 
     async def __aenter__(self) -> Self:
         return self
@@ -189,14 +154,14 @@ class AsyncClient(Calls):
         await self.close()
 
 
-def _waiting(
+def _blocking(
     call: Callable[Concatenate[Calls, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
     """The same call as a method that waits for its answer."""
 
     @wraps(call)
     def method(self: Client, /, *arguments: P.args, **options: P.kwargs) -> T:
-        return _finish(call(self._calls, *arguments, **options))
+        return _run(call(self._calls, *arguments, **options))
 
     return method
 
@@ -214,26 +179,26 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         http = httpx.Client(timeout=timeout_s, transport=transport)
-        self._calls = Calls(_Blocking(http), url, api_key, retries)
+        self._calls = Calls(BlockingConnection(http), url, api_key, retries)
 
-    classify = _waiting(Calls.classify)
-    dynamics = _waiting(Calls.dynamics)
-    classify_sequences = _waiting(Calls.classify_sequences)
-    control = _waiting(Calls.control)
-    models = _waiting(Calls.models)
-    info = _waiting(Calls.info)
-    close = _waiting(Calls.close)
+    classify = _blocking(Calls.classify)
+    dynamics = _blocking(Calls.dynamics)
+    classify_sequences = _blocking(Calls.classify_sequences)
+    control = _blocking(Calls.control)
+    models = _blocking(Calls.models)
+    info = _blocking(Calls.info)
+    close = _blocking(Calls.close)
 
     def stream_dynamics(self, points: Any, **options: Unpack[DynamicsOptions]) -> Iterator[dict[str, Any]]:
         """One line a chunk of layers as they are computed; the last is the result."""
         lines = self._calls.stream_dynamics(points, **options)
         try:
             while True:
-                yield _finish(anext(lines))
+                yield _run(anext(lines))
         except StopAsyncIteration:
             return
         finally:
-            _finish(lines.aclose())
+            _run(lines.aclose())
 
     def __enter__(self) -> Self:
         return self
@@ -242,61 +207,7 @@ class Client:
         self.close()
 
 
-class _Suspending:
-    """A connection of asyncio."""
-
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
-        self.pause = asyncio.sleep
-        self.close = http.aclose
-
-    async def send(self, request: httpx.Request) -> httpx.Response:
-        with _translated():
-            return await self._http.send(request)
-
-    async def lines(self, request: httpx.Request) -> AsyncIterator[str]:
-        with _translated():
-            response = await self._http.send(request, stream=True)
-            try:
-                if response.is_error:
-                    await response.aread()
-                    raise RemoteError(response)
-                async for line in response.aiter_lines():
-                    yield line
-            finally:
-                await response.aclose()
-
-
-class _Blocking:
-    """A connection that blocks: its coroutines never suspend."""
-
-    def __init__(self, http: httpx.Client) -> None:
-        self._http = http
-
-    async def send(self, request: httpx.Request) -> httpx.Response:
-        with _translated():
-            return self._http.send(request)
-
-    async def lines(self, request: httpx.Request) -> AsyncIterator[str]:
-        with _translated():
-            response = self._http.send(request, stream=True)
-            try:
-                if response.is_error:
-                    response.read()
-                    raise RemoteError(response)
-                for line in response.iter_lines():
-                    yield line
-            finally:
-                response.close()
-
-    async def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    async def close(self) -> None:
-        self._http.close()
-
-
-def _finish(call: Awaitable[T]) -> T:
+def _run(call: Awaitable[T]) -> T:
     """Run a coroutine that never suspends."""
     try:
         next(iter(call.__await__()))
@@ -304,15 +215,6 @@ def _finish(call: Awaitable[T]) -> T:
         result: T = done.value
         return result
     raise RuntimeError("a call over a blocking connection was suspended")
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """httpx's failures to connect or to keep a connection, as ours."""
-    try:
-        yield
-    except httpx.TransportError as failure:
-        raise ConnectionFailed(f"no answer: {failure or type(failure).__name__}") from failure
 
 
 def _batches(texts: Sequence[str], size: int) -> Iterator[list[str]]:
