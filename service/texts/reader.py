@@ -11,16 +11,15 @@ of the same one is a single token. A word that is not known is read as a near on
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
-from typing import Any
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.texts.chunks import CLOSED, NOTHING, OPEN, Chunks, Ints, Learnt, Token
 from service.texts.near import LONGEST, NearWords, squeezed
 
 PAD, UNKNOWN, NAME, NUMBER, GROUP = range(5)
@@ -31,12 +30,6 @@ ENDINGS = (
 SPECIAL = ("<pad>", "<unknown>", "<name>", "<number>", "<group>", *(f"<~{ending}>" for ending in ENDINGS))
 MOST = 2560  # tokens of a text that are read
 LONGEST_WORD = 64  # letters; a longer run of letters is no word
-PIECES = 1 << 17  # that are remembered; then all are forgotten
-NOTHING, OPEN, CLOSED = range(3)  # what a piece does to the sentence: nothing, goes on with it, ends it
-
-Part = tuple[int, int, int]  # id, start, end
-Learnt = tuple[list[Part], list[Part], int]
-Ints = NDArray[np.int64]
 
 _LETTERS = r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*"
 _TOKEN = re.compile(
@@ -147,20 +140,19 @@ class Tokens:
 class Reader:
     """Reads texts with fixed lists. Thread-safe.
 
-    A text is cut at its blanks, and each piece is read once and remembered: what it says depends on the piece
-    alone and on whether a sentence begins with it. So most of a text is read by looking pieces up, all at
-    once.
+    A text is cut at its blanks into chunks. How a chunk is read depends on the chunk alone and on whether a
+    sentence begins with it. So each is read once and remembered, and most of a text is looked up at once.
     """
 
     def __init__(self, lists: Lists) -> None:
         self.words = lists.words
         self._id = {word: i for i, word in enumerate(lists.words) if i >= len(SPECIAL)}
         self._near = NearWords(["" if i < len(SPECIAL) else word for i, word in enumerate(lists.words)])
-        self._endings = {ending: 5 + i for i, ending in enumerate(ENDINGS)}
+        self._endings = {ending: GROUP + 1 + i for i, ending in enumerate(ENDINGS)}
         self._id.update(dict.fromkeys(lists.names, NAME))
         self._id.update(dict.fromkeys(lists.groups, GROUP))
         self._sometimes = frozenset(lists.sometimes)
-        self._memory = Memory()
+        self._chunks = Chunks()
 
     def read(self, text: str, most: int = MOST) -> Tokens:
         """The tokens of `text` in order, at most so many; linear in its length."""
@@ -171,78 +163,70 @@ class Reader:
         if not texts:
             return []
         parts = [_blanked(text).split(" ", most) for text in texts]
-        pieces = list(chain.from_iterable(parts))
-        memory, number = self._look_up(pieces, most)
+        known, number = self._look_up(list(chain.from_iterable(parts)), most)
         count = np.fromiter(map(len, parts), np.int64, len(parts))
-        last = np.cumsum(count) - 1  # the last piece of each text
+        last = np.cumsum(count) - 1  # the last chunk of each text
         first = last - count + 1
 
-        state = memory.state[number]
-        told = np.flatnonzero(state)  # pieces without a word or mark leave a sentence as it is
-        opens = np.ones(len(told) + 1, np.int64)
-        opens[1:-1] = state[told[:-1]] == CLOSED
-        opens[np.searchsorted(told, first)] = 1
-        row = 2 * number
-        row[told] += opens[:-1]
-
-        size = memory.size[row]
+        row = 2 * number + _begins_sentence(known.state[number], first)
+        size = known.size[row]
         end = np.cumsum(size)
-        at = np.repeat(memory.first[row] - end + size, size) + np.arange(end[-1])
-        ids, starts, ends = memory.tokens[at].T.astype(np.int64)
-        length = memory.length[number] + 1
-        begin = np.cumsum(length) - length  # where each piece begins in its text
+        at = np.repeat(known.first[row] - end + size, size) + np.arange(end[-1])
+        ids, starts, ends = known.tokens[at].T.astype(np.int64)
+        length = known.length[number] + 1
+        begin = np.cumsum(length) - length  # where each chunk begins in its text
         begin = np.repeat(begin - np.repeat(begin[first], count), size)
         return _tokens(texts, ids, begin + starts, begin + ends, end[last], most)
 
-    def _look_up(self, pieces: list[str], most: int) -> tuple[Memory, Ints]:
-        """The memory, and the number in it of every piece; those that are new are read first."""
-        memory = self._memory
-        if memory.is_full:
-            memory = self._memory = Memory()
-        number = memory.look_up(pieces)
+    def _look_up(self, chunks: list[str], most: int) -> tuple[Chunks, Ints]:
+        """What is known, and the number in it of every chunk; those that are new are read first."""
+        known = self._chunks
+        if known.is_full:
+            known = self._chunks = Chunks()
+        number = known.look_up(chunks)
         new = np.flatnonzero(number < 0)
         if len(new):
-            unread = [pieces[i] for i in new.tolist()]
-            memory.learn({piece: self._read_piece(piece, most) for piece in dict.fromkeys(unread)})
-            number[new] = memory.look_up(unread)
-        return memory, number
+            unread = [chunks[i] for i in new.tolist()]
+            known.learn({chunk: self._read_chunk(chunk, most) for chunk in dict.fromkeys(unread)})
+            number[new] = known.look_up(unread)
+        return known, number
 
-    def _read_piece(self, piece: str, most: int) -> Learnt:
-        """What a piece says inside a sentence, and at the beginning of one; whether it ends a sentence."""
-        word = piece.rstrip(MARKS)
+    def _read_chunk(self, chunk: str, most: int) -> Learnt:
+        """The tokens of a chunk inside a sentence and at the beginning of one; what it does to a sentence."""
+        word = chunk.rstrip(MARKS)
         if not word.isalpha():
-            found = list(islice(scan(piece), most + 1))
-            inside = self._say(found, True)
-            begins = inside if piece.islower() else self._say(found, False)
+            found = list(islice(scan(chunk), most + 1))
+            inside = self._read_found(found, True)
+            begins = inside if chunk.islower() else self._read_found(found, False)
             return inside, begins, (CLOSED if found[-1][0] in _ENDS else OPEN) if found else NOTHING
-        # most pieces: a word, and marks behind it
-        known = None if word in _WHOLE else self._id.get(word)
-        inside = [(known, 0, len(word))] if known is not None else self._read_word(word, 0, True)
+        # most chunks: a word, and marks behind it
+        number = None if word in _WHOLE else self._id.get(word)
+        inside = [(number, 0, len(word))] if number is not None else self._read_word(word, 0, True)
         begins = inside if word.islower() else self._read_word(word, 0, False)
-        if len(word) < len(piece):
-            marks = [(self._id.get(piece[i], UNKNOWN), i, i + 1) for i in range(len(word), len(piece))][:most]
+        if len(word) < len(chunk):
+            marks = [(self._id.get(chunk[i], UNKNOWN), i, i + 1) for i in range(len(word), len(chunk))][:most]
             inside, begins = inside + marks, inside + marks if begins is inside else begins + marks
-        return inside, begins, CLOSED if piece[-1] in _ENDS else OPEN
+        return inside, begins, CLOSED if chunk[-1] in _ENDS else OPEN
 
-    def _say(self, found: list[tuple[str, int, int, str]], inside: bool) -> list[Part]:
-        parts: list[Part] = []
+    def _read_found(self, found: list[tuple[str, int, int, str]], inside: bool) -> list[Token]:
+        tokens: list[Token] = []
         for surface, start, end, kind in found:
             if kind == "number":
-                parts.append((NUMBER, start, end))
+                tokens.append((NUMBER, start, end))
             elif kind == "word":
-                parts += self._read_word(surface, start, inside)
+                tokens += self._read_word(surface, start, inside)
             else:
                 spelt = face(surface) if kind == "face" else surface
-                parts.append((self._id.get(spelt, UNKNOWN), start, end))
+                tokens.append((self._id.get(spelt, UNKNOWN), start, end))
             inside = surface not in _ENDS
-        return parts
+        return tokens
 
-    def _read_word(self, surface: str, start: int, inside: bool) -> list[Part]:
+    def _read_word(self, surface: str, start: int, inside: bool) -> list[Token]:
         """The tokens of one word: two for a contraction."""
         end = start + len(surface)
         if len(surface) > LONGEST_WORD:
             return [(UNKNOWN, start, end)]
-        parts = []
+        tokens = []
         capital = inside and surface[0].isupper() and not (len(surface) > 1 and surface.isupper())
         for word, begin, stop in pieces(plain(surface)):
             number = self._id.get(word)
@@ -251,8 +235,8 @@ class Reader:
             if number is None:
                 number = self.near(word)
             # subtle: some letters become several without their accents, so a part may seem to end later
-            parts.append((number, min(start + begin, end), min(start + stop, end)))
-        return parts
+            tokens.append((number, min(start + begin, end), min(start + stop, end)))
+        return tokens
 
     def near(self, word: str) -> int:
         """What a word that is not known is read as: squeezed, one edit away, its ending, UNKNOWN."""
@@ -270,66 +254,21 @@ class Reader:
         return UNKNOWN
 
 
-class Memory:
-    """What pieces were read as, in arrays: piece p has the rows 2 p (inside a sentence) and 2 p + 1 (first
-    in it).
-
-    It only grows: who looked a number up finds its rows, whatever others learn meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self.number: dict[str, int] = {}
-        self.state = np.zeros(0, np.int8)  # [pieces]
-        self.length = np.zeros(0, np.int64)
-        self.first = np.zeros(0, np.int64)  # [rows], where a row's tokens begin
-        self.size = np.zeros(0, np.int64)
-        self.tokens = np.zeros((0, 3), np.int32)  # id, start, end
-        self._told = 0
-        self._letters = 0
-        self._learning = threading.Lock()
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.number) > PIECES or self._told > 4 * PIECES or self._letters > 16 * PIECES
-
-    def look_up(self, pieces: Sequence[str]) -> Ints:
-        """The number of each piece, -1 where it is new."""
-        return np.fromiter(map(self.number.get, pieces, repeat(-1)), np.int64, len(pieces))
-
-    def learn(self, found: Mapping[str, Learnt]) -> None:
-        with self._learning:
-            new = {piece: learnt for piece, learnt in found.items() if piece not in self.number}
-            count = len(self.number)
-            rows = [row for inside, begins, _ in new.values() for row in (inside, begins)]
-            size = np.fromiter(map(len, rows), np.int64, len(rows))
-            flat = chain.from_iterable(chain.from_iterable(rows))
-            parts = np.fromiter(flat, np.int32, 3 * int(size.sum())).reshape(-1, 3)
-            states = np.fromiter((state for _, _, state in new.values()), np.int8, len(new))
-            length = np.fromiter(map(len, new), np.int64, len(new))
-            self.first = _extended(self.first, 2 * count, self._told + np.cumsum(size) - size)
-            self.size = _extended(self.size, 2 * count, size)
-            self.state = _extended(self.state, count, states)
-            self.length = _extended(self.length, count, length)
-            self.tokens = _extended(self.tokens, self._told, parts)
-            self._told += len(parts)
-            self._letters += int(length.sum())
-            self.number.update(zip(new, range(count, count + len(new)), strict=True))  # now all else is there
-
-
-def _extended(array: NDArray[Any], length: int, values: NDArray[Any]) -> NDArray[Any]:
-    """`array` with the values behind its first `length`; itself where it has room."""
-    if length + len(values) > len(array):
-        larger = np.empty((2 * (length + len(values)), *array.shape[1:]), array.dtype)
-        larger[:length] = array[:length]
-        array = larger
-    array[length : length + len(values)] = values
-    return array
-
-
 def _blanked(text: str) -> str:
     """The same places, with blanks for every blank and for markup, which may hold blanks itself."""
     text = text.replace("\n", " ").replace("\t", " ").replace("\r", " ").replace("\xa0", " ")
     return _TAG.sub(lambda tag: " " * len(tag[0]), text) if "<" in text else text
+
+
+def _begins_sentence(state: NDArray[np.int8], first: Ints) -> NDArray[np.bool_]:
+    """[chunks] Whether a sentence begins with each. `first`: the chunks with which texts begin."""
+    begins = np.zeros(len(state), np.bool_)
+    told = np.flatnonzero(state)  # a chunk without a word or mark leaves a sentence as it is
+    opens = np.ones(len(told) + 1, np.bool_)
+    opens[1:-1] = state[told[:-1]] == CLOSED
+    opens[np.searchsorted(told, first)] = True
+    begins[told] = opens[:-1]
+    return begins
 
 
 def _tokens(

@@ -102,7 +102,7 @@ def test_reader_reads_many_texts_as_it_reads_each(reader):
 
 
 def test_reader_forgets_when_its_memory_is_full(reader, monkeypatch):
-    monkeypatch.setattr("service.texts.reader.PIECES", 3)
+    monkeypatch.setattr("service.texts.chunks.MOST_CHUNKS", 3)
     texts = [f"good{'o' * n} movie, Grace" for n in range(8)] * 2
     assert all(same(reader.read(text), Reader(LISTS).read(text)) for text in texts)
 
