@@ -4,12 +4,12 @@
     the body                     1 kB a second at least; what comes after an early refusal is discarded
     requests that are queued     8 a connection, then it is not read until some are answered
     an answer                    read at 1 kB a second at least, or the connection is aborted
-    connections                  as many as there are descriptors for; then the longest silent one goes
+    connections                  as many as there are descriptors for; then the longest silent one is closed
 
 An offer to change the protocol (h2c, WebSocket) is ignored. Trailers are never headers. A request that is
 followed by what is not HTTP is answered, then the connection closes. What a proxy may read in another way is
-refused: transfer codings but chunked, and a target that names another host than Host does. Refusals have the
-service's error shape.
+refused: transfer codings other than chunked, and a target that names another host than Host does. Refusals
+have the service's error shape.
 
 The only module that knows the inside of uvicorn's HTTP protocol.
 """
@@ -39,11 +39,11 @@ MOST_FIELDS = 100
 MOST_QUEUED = 8
 HEAD_S = 10.0
 LEAST_RATE = 1_000  # bytes a second
-BODY_S = 10.0  # the rate of a body is looked at over this time
-STALL_S = 30.0  # and that of a reader over this
-LINGER_S = 2.0
-CHECK_S = 2.5
-FULL_LOG_S = 60.0
+BODY_S = 10.0  # over which the rate of a body is measured
+STALL_S = 30.0  # over which that of a client who reads is
+LINGER_S = 2.0  # for which a client may go on sending after the last answer
+CHECK_S = 2.5  # between two checks of a connection
+FULL_LOG_S = 60.0  # between two warnings that all connections are taken
 # Bytes that the parser is given at once: few where each may hold many requests, more within a body.
 HEAD_PIECE, BODY_PIECE = 4096, 65_536
 
@@ -53,9 +53,7 @@ SILENT, HEAD, BODY, DISCARD = "silent", "head", "body", "discard"
 OFFERS = (b"upgrade", b"http2-settings")
 ABSOLUTE = re.compile(rb"[^/?#]*://([^/?#]*)").match  # a target as proxies are sent it
 
-Refused = Callable[
-    [str, str, int, float], None
-]  # is told the request's id, the kind, the status, the seconds
+CountRefusal = Callable[[str, str, int, float], None]  # request id, kind, status, seconds
 
 
 class Refusal(Exception):
@@ -73,17 +71,17 @@ class State(ServerState):
         super().__init__()
         self.most = most
         self.waiting: dict[Connection, None] = {}  # those that ask nothing now, the longest silent first
-        self.refused: Refused = lambda name, kind, status, seconds: None
-        self._told = float("-inf")
+        self.count_refusal: CountRefusal = lambda request_id, kind, status, seconds: None
+        self._warned = float("-inf")
 
     def make_room(self, newest: Connection, now: float) -> None:
         """Close the longest silent connection, or the newest where all others are busy."""
-        if now - self._told > FULL_LOG_S:
-            self._told = now
+        if now - self._warned > FULL_LOG_S:
+            self._warned = now
             log.warning("%d connections are open, the most there may be: silent ones are closed", self.most)
-        victim = next(iter(self.waiting), newest)
-        self.waiting.pop(victim, None)
-        victim.transport.abort()
+        closed = next(iter(self.waiting), newest)
+        self.waiting.pop(closed, None)
+        closed.transport.abort()
 
 
 class Flow(FlowControl):
@@ -119,16 +117,16 @@ class Connection(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._phase = HEAD
         self._since = self.loop.time()  # when this head or this part of a body began
-        self._heard = False
+        self._heard = False  # whether the client has sent anything
         self._moved = False  # the parser began or ended a message, or gave a piece of a body
         self._framing = 0  # bytes since it last did
         self._trailers = 0
         self._body_bytes = 0  # since `_since`
         self._unsent: tuple[float, int] | None = None  # when an answer stopped flowing, and what was left
-        self._backlog = b""
-        self._offered = False
-        self._active: RequestResponseCycle | None = None  # what is worked on; `cycle` is what came last
-        self._check: asyncio.TimerHandle | None = None
+        self._backlog = b""  # what is parsed once fewer requests are queued
+        self._offered = False  # whether the head offers another protocol
+        self._active: RequestResponseCycle | None = None  # the request that is answered; `cycle` came last
+        self._timer: asyncio.TimerHandle | None = None
 
     def is_silent(self) -> bool:
         """Whether nothing was asked yet."""
@@ -143,12 +141,12 @@ class Connection(HttpToolsProtocol):
         if len(self.connections) > self.server_state.most:
             self.server_state.make_room(self, self.loop.time())
         self.server_state.waiting[self] = None
-        self._check = self.loop.call_later(CHECK_S, self._look)
+        self._timer = self.loop.call_later(CHECK_S, self._check_pace)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server_state.waiting.pop(self, None)
-        if self._check is not None:
-            self._check.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._backlog = b""
         for cycle in (self._active, *(queued for queued, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
@@ -170,9 +168,9 @@ class Connection(HttpToolsProtocol):
         self.transport.write_eof()
         self.loop.call_later(LINGER_S, self.transport.close)
 
-    def _look(self) -> None:
-        """Check every few seconds whether the client keeps to the least pace."""
-        self._check = self.loop.call_later(CHECK_S, self._look)
+    def _check_pace(self) -> None:
+        """Every few seconds: whether the client sends and reads fast enough."""
+        self._timer = self.loop.call_later(CHECK_S, self._check_pace)
         now = self.loop.time()
         if self._is_stalled(now):
             self.transport.abort()
@@ -184,9 +182,9 @@ class Connection(HttpToolsProtocol):
             else:
                 self.transport.abort()
         elif self._phase == BODY:
-            self._look_at_body(now)
+            self._check_body(now)
 
-    def _look_at_body(self, now: float) -> None:
+    def _check_body(self, now: float) -> None:
         waited = now - self._since
         if waited >= BODY_S:
             if self._body_bytes < LEAST_RATE * waited:
@@ -252,7 +250,7 @@ class Connection(HttpToolsProtocol):
         return taken
 
     def _ignore_offer(self) -> None:
-        """Read the head again as one without an offer, which the parser takes for the end of HTTP."""
+        """Parse the head again without the offer, which the parser takes for the end of HTTP."""
         method, version = self.parser.get_method(), self.parser.get_http_version()
         self._offered = False
         if method == b"CONNECT":
@@ -270,40 +268,41 @@ class Connection(HttpToolsProtocol):
         self._parse(b"\r\n".join([*lines, b"", b""]))
 
     def _refuse(self, status: int, kind: str, sentence: str) -> None:
-        """Answer what came before, or this with a refusal; then close."""
+        """Refuse what was read last, once all before it is answered; then close."""
         self._backlog = b""
         last: RequestResponseCycle | None = self.cycle
-        if self.pipeline and self.cycle.more_body:  # it waits for its turn, and its body is no HTTP
+        if self.pipeline and self.cycle.more_body:  # its body is at fault, and nobody works on it yet
             self.pipeline.popleft()
             last = self.pipeline[0][0] if self.pipeline else self._active
-        if last is not None and not last.response_complete:
-            if not last.more_body:
-                last.keep_alive = False
-                self._phase = DISCARD
-                return
-            if last.response_started:
-                self.transport.abort()
-                return
+        if last is None or last.response_complete:
+            self._answer_refusal(status, kind, sentence)
+        elif not last.more_body:  # it came whole: its answer is the last one
+            last.keep_alive = False
+            self._phase = DISCARD
+        elif last.response_started:
+            self.transport.abort()
+        else:  # its body is at fault: the refusal is its answer
             last.disconnected, last.waiting_for_100_continue = True, False  # nothing more is written for it
-            last.scope["state"]["refused"] = True  # counted below, and not by the application
+            last.scope["state"]["refused"] = True  # counted here, and not by the application
             last.message_event.set()
-        name = secrets.token_hex(12)
-        self.server_state.refused(name, kind, status, self.loop.time() - self._since)
-        self.transport.write(self._refusal(name, status, kind, sentence))
-        self._phase = DISCARD
-        self.close()
+            self._answer_refusal(status, kind, sentence)
 
-    def _refusal(self, name: str, status: int, kind: str, sentence: str) -> bytes:
-        body = json.dumps(document(kind, sentence, None, name)).encode()
+    def _answer_refusal(self, status: int, kind: str, sentence: str) -> None:
+        request_id = secrets.token_hex(12)
+        self.server_state.count_refusal(request_id, kind, status, self.loop.time() - self._since)
+        body = json.dumps(document(kind, sentence, None, request_id)).encode()
         headers = [
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", name.encode()),
+            (b"x-request-id", request_id.encode()),
             (b"connection", b"close"),
         ]
         lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-        return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, http.HTTPStatus(status).phrase.encode(), lines, body)
+        phrase = http.HTTPStatus(status).phrase.encode()
+        self.transport.write(b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, phrase, lines, body))
+        self._phase = DISCARD
+        self.close()
 
     # Called by the parser
 

@@ -145,7 +145,7 @@ class Server(uvicorn.Server):
         self.config.load()
         app: FastAPI = self.config.loaded_app
         self._service = app.state.service
-        self.server_state.refused = self._service.count_refusal
+        self.server_state.count_refusal = self._service.count_refusal
         async with app.router.lifespan_context(app):
             if self.config.greets:
                 greet(self.config.settings, self._listener.getsockname()[1], self._service)
