@@ -80,6 +80,12 @@ class Frame:
         return vectors if self.root is None else vectors @ self.root
 
 
+def slack_of(queries: Vectors, keys: Vectors) -> Floats:
+    """[q] Twice a bound on the error of a query's scores, whatever the key."""
+    slack: Floats = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max())
+    return slack
+
+
 def lengths_of(vectors: Floats) -> Floats:
     lengths: Floats = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     return lengths

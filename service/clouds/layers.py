@@ -13,15 +13,15 @@ from collections.abc import Generator, Iterator
 import numpy as np
 
 from service.clouds.candidates import candidates
-from service.clouds.coordinates import UNIT, Frame, Vectors, lengths_of
-from service.clouds.decision import Exactly, Sets, decide, spans
+from service.clouds.coordinates import UNIT, Frame, Vectors, lengths_of, slack_of
+from service.clouds.decision import Exactly, Sets, decide
+from service.clouds.margin import Gaps
 from service.clouds.points import Bools, Cloud, Floats, Ints
 from service.clouds.rational import Rational
-from service.clouds.sets import Found, Passed, Ties, starts
+from service.clouds.sets import Found, Passed, Ties, members_of, starts
 from service.engine.runtime import Session
 
 DOUBTS = 2**18  # scores that exact arithmetic may be asked for in a layer; past it nothing is certified
-SAMPLE, FEWEST = 64, 8  # queries that give a first bound of the margin
 
 
 class Layers:
@@ -32,8 +32,8 @@ class Layers:
         self.cloud = cloud
         self.layer = 0
         self.exact = True  # whether every argmax set so far is proved
-        self.since: Ints = np.full(n, -1)
-        self.settled: Ints = np.full(n, -1)  # the layer at which a token's set became final
+        self.since: Ints = np.full(n, -1)  # the layer at which a token began to lead, or -1
+        self.settled: Ints = np.full(n, -1)  # the layer at which its set became final, or -1
         self.first: Ints = np.arange(n)  # the first member of every set
         self.ties = Ties.none(d)  # the sets with several members
         self.distance = math.inf  # of the farthest token from the mean over its set, relative to the longest
@@ -42,10 +42,11 @@ class Layers:
         self._tie_tolerance = tie_tolerance
         self._frame = Frame(cloud.points, cloud.form)
         self._longest = float(self._frame.lengths(cloud.points).max())
-        self._position, self._moved = self._frame.centred(cloud.points)  # of a settled token: when it settled
-        self._now, self._now_moved = self._position, self._moved
-        self._passed: list[Passed] = []
-        self._weights: list[list[int]] = []
+        # Where tokens are, or were when they settled, and how far off rounding may have moved them.
+        self._position, self._moved = self._frame.centred(cloud.points)
+        self._now, self._now_moved = self._position, self._moved  # the same, with settled ones on their way
+        self._passed: list[Passed] = []  # the sets of the layers that are over, and
+        self._weights: list[list[int]] = []  # the weights of those with several members
         self._rational: Rational | None = None
         self._doubts = 0
         self._aim = self._now, self._now_moved  # the means that tokens which are not settled move to
@@ -164,7 +165,7 @@ class Layers:
     ) -> Generator[None, None, Sets]:
         """The argmax sets of queries; `own`: the keys that they are themselves."""
         tie = self._tie_tolerance * self._longest * lengths_of(queries.x)
-        slack = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max())
+        slack = slack_of(queries, keys)
         live = self._live()
         found = Found(len(queries.x))
         if live is not None or self._frame.middle.any():
@@ -183,7 +184,7 @@ class Layers:
         return found.sets()
 
     def _live(self) -> Ints | None:
-        """With a tie tolerance: the keys. A follower that near its limit is one with it, and is no key."""
+        """With a tie tolerance: the tokens that are keys. A follower within it of its limit is none."""
         if not self._tie_tolerance:
             return None
         followers = np.flatnonzero((self.settled >= 0) & (self.since < 0))
@@ -198,30 +199,33 @@ class Layers:
         leading = ties.take(leads)
         if not leads.any():
             return leads
-        names = [part.tobytes() for part in np.split(leading.member, np.cumsum(leading.size)[:-1])]
-        _, one, which = np.unique(names, return_index=True, return_inverse=True)
-        means = self._frame.queries(leading.mean[one], leading.moved[one])
-        again = yield from self._find(
-            means, keys, None, lambda i, near: self._of_mean(leading.members(int(leading.row[one[i]])), near)
-        )
-        same = again.sure & (again.size == leading.size[one])
-        members = np.split(again.member, np.cumsum(again.size[again.size > 1])[:-1])
-        several = np.cumsum(again.size > 1) - 1
+        members = [part.tobytes() for part in np.split(leading.member, np.cumsum(leading.size)[:-1])]
+        # Many tokens may have one set: `one` is a tie of each set, and `group` the set of each tie.
+        _, one, group = np.unique(members, return_index=True, return_inverse=True)
+        queries = self._frame.queries(leading.mean[one], leading.moved[one])
+
+        def exactly(i: int, near: Ints) -> Ints | None:
+            return self._of_mean(leading.members(int(leading.row[one[i]])), near)
+
+        of_means = yield from self._find(queries, keys, None, exactly)
+        same = of_means.sure & (of_means.size == leading.size[one])
+        found = np.split(of_means.member, np.cumsum(of_means.size[of_means.size > 1])[:-1])
+        place = np.cumsum(of_means.size > 1) - 1  # of a set in `found`
         for i in np.flatnonzero(same):
-            same[i] = members[several[i]].tobytes() == names[one[i]]
+            same[i] = found[place[i]].tobytes() == members[one[i]]
         stable = leads.copy()
-        stable[leads] = same[which]
+        stable[leads] = same[group]
         if self._tie_tolerance:
-            place = np.flatnonzero(sets.size > 1)[leads]
-            stable[leads] &= self._stays_tied(leading, again, which, place, sets)
+            gaps = sets.gap[sets.size > 1][leads], of_means.gap[group]
+            stable[leads] &= self._stays_tied(leading, gaps)
         return stable
 
-    def _stays_tied(self, ties: Ties, means: Sets, which: Ints, place: Ints, sets: Sets) -> Bools:
+    def _stays_tied(self, ties: Ties, gaps: tuple[Floats, Floats]) -> Bools:
         """With a tie tolerance: whether scores tie on the whole way from each token to the mean of its set.
 
         Scores are linear on the way. So members tie on all of it if at both ends they differ by no more than
         the tolerance allows at its shortest point, and others stay out if at both ends they are behind the
-        last member.
+        last member. `gaps` are those of the tokens and of the means.
         """
         start = starts(ties.size)
         image, ends = self._frame.image, (self._now[ties.row], ties.mean)
@@ -230,7 +234,6 @@ class Layers:
         ways = [image(end + self._frame.middle) for end in ends]
         shortest = _distance_to_way(*ways)
         stays = np.ones(len(ties.row), np.bool_)
-        gaps = (sets.gap[place], means.gap[which])
         for way, gap in zip(ways, gaps, strict=True):
             score = np.einsum("ij,ij->i", np.repeat(way, ties.size, axis=0), members)
             spread = np.maximum.reduceat(score, start) - np.minimum.reduceat(score, start)
@@ -270,7 +273,7 @@ class Layers:
         return behind
 
     def _arithmetic(self, scores: int) -> Rational | None:
-        """Exact arithmetic for so many scores; None: that is too many, or it is too late."""
+        """Exact arithmetic for so many scores; None: these are too many, or an earlier set is not proved."""
         self._doubts += scores
         if self._doubts > DOUBTS or not self.exact:
             return None
@@ -285,10 +288,7 @@ class Layers:
         """The argmax set of a token at a layer that is over."""
         if not 0 <= self.settled[token] <= layer:
             return self._passed[layer].members(token)
-        place = int(np.searchsorted(self.ties.row, token))
-        if place < len(self.ties.row) and self.ties.row[place] == token:
-            return self.ties.members(token)
-        return self.first[[token]]
+        return members_of(token, self.first, self.ties)
 
     def _remember(self, rows: Ints, ties: Ties) -> None:
         if self._tie_tolerance == 0 and self.exact:
@@ -304,73 +304,20 @@ class Layers:
                 last = Passed(rows, first, ties)
             self._passed.append(last)
 
-    # --- margin
-
     def margin(self) -> Generator[None, None, float | None]:
         """The smallest gap between a best score and the best outside its set, relative to |z_i| max |z|."""
-        keys = self._frame.keys(self._now, self._now_moved)
         centred = np.concatenate([self._now, self.ties.mean])
         moved = np.concatenate([self._now_moved, self.ties.moved])
         queries = self._frame.queries(centred, moved)
-        owner = np.concatenate([np.arange(len(self._now)), self.ties.row])
-        lengths = lengths_of(queries.x) * self._longest
-        bound = self._some_gap(queries, keys, owner, lengths)
-        least = min(bound, (yield from self._least_gap(queries, keys, owner, lengths, bound)))
-        return max(least, 0.0) if math.isfinite(least) else None
-
-    def _least_gap(
-        self, queries: Vectors, keys: Vectors, owner: Ints, lengths: Floats, bound: float
-    ) -> Generator[None, None, float]:
-        """The smallest gap, if it is less than `bound`."""
-        least = math.inf
-        slack = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max())
-        for piece in candidates(self._session, queries, keys, slack + bound * lengths):
-            if piece is None:
-                yield
-                continue
-            rows, pairs = piece
-            if len(pairs.key) == len(rows):
-                continue
-            start = np.searchsorted(pairs.query, np.arange(len(rows) + 1))
-            several = np.flatnonzero(np.diff(start) > 1)
-            if not len(several):
-                continue
-            size = np.diff(start)[several]
-            query, key = np.repeat(rows[several], size), pairs.key[spans(start[several], size)]
-            score = np.einsum("ij,ij->i", queries.x[query], keys.x[key])
-            inside = self._inside(owner[query], key)
-            best = np.maximum.reduceat(np.where(inside, score, -np.inf), starts(size))
-            rest = np.maximum.reduceat(np.where(inside, -np.inf, score), starts(size))
-            least = min(least, float(((best - rest) / lengths[rows[several]]).min()))
-        return least
-
-    def _some_gap(self, queries: Vectors, keys: Vectors, owner: Ints, lengths: Floats) -> float:
-        """The smallest gap among a few queries: no smaller than the smallest of all."""
-        few = min(len(owner), max(FEWEST, min(SAMPLE, 2**23 // len(keys.x))))
-        rows = (
-            np.random.default_rng(0).choice(len(owner), few, replace=False)
-            if few < len(owner)
-            else range(few)
+        gaps = Gaps(
+            queries,
+            keys=self._frame.keys(self._now, self._now_moved),
+            token=np.concatenate([np.arange(len(self._now)), self.ties.row]),
+            lengths=lengths_of(queries.x) * self._longest,
+            first=self.first,
+            ties=self.ties,
         )
-        least = math.inf
-        for i in rows:
-            score = keys.x @ queries.x[i]
-            tied = len(self.ties.row) and owner[i] in self.ties.row
-            members = self.ties.members(int(owner[i])) if tied else self.first[owner[i]]
-            best = score[members].max()
-            score[members] = -np.inf
-            least = min(least, float((best - score.max()) / lengths[i]))
-        return max(0.0, least)
-
-    def _inside(self, token: Ints, key: Ints) -> Bools:
-        """Whether each key belongs to each token's argmax set."""
-        inside: Bools = key == self.first[token]
-        if len(self.ties.row):
-            n = len(self.first)
-            codes = np.sort(np.repeat(self.ties.row, self.ties.size) * n + self.ties.member)
-            code = token * n + key
-            inside = inside | (codes[np.minimum(np.searchsorted(codes, code), len(codes) - 1)] == code)
-        return inside
+        return (yield from gaps.smallest(self._session))
 
 
 def _distance_to_way(start: Floats, end: Floats) -> Floats:

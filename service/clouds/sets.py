@@ -51,6 +51,13 @@ class Ties:
         )
 
 
+def members_of(token: int, first: Ints, ties: Ties) -> Ints:
+    """The argmax set of a token: that of `ties`, or else its first member alone."""
+    place = int(np.searchsorted(ties.row, token))
+    tied = place < len(ties.row) and ties.row[place] == token
+    return ties.members(token) if tied else first[[token]]
+
+
 @dataclass(frozen=True)
 class Passed:
     """The argmax sets of a layer that is over, of the tokens that were not settled before it."""

@@ -1,0 +1,83 @@
+"""The margin of an answer: how far the nearest point outside an argmax set is from entering it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.clouds.candidates import candidates
+from service.clouds.coordinates import Vectors, slack_of
+from service.clouds.decision import spans
+from service.clouds.points import Bools, Floats, Ints
+from service.clouds.sets import Ties, members_of, starts
+from service.engine.runtime import Session
+
+SAMPLE, FEWEST = 64, 8  # queries that give a first bound
+SAMPLED = 2**23  # scores that are computed for it
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Gaps between a query's best score and the best outside its argmax set, divided by `lengths`."""
+
+    queries: Vectors
+    keys: Vectors
+    token: Ints  # [q] whose argmax set a query has
+    lengths: Floats  # [q]
+    first: Ints  # [n] the first member of every token's set
+    ties: Ties
+
+    def smallest(self, session: Session) -> Generator[None, None, float | None]:
+        """The smallest of all; None where nothing is outside."""
+        bound = self._smallest_of_some()
+        smallest = min(bound, (yield from self._smallest_below(bound, session)))
+        return max(smallest, 0.0) if math.isfinite(smallest) else None
+
+    def _smallest_of_some(self) -> float:
+        """The smallest gap among a few queries: no smaller than the smallest of all."""
+        count = len(self.token)
+        few = min(count, max(FEWEST, min(SAMPLE, SAMPLED // len(self.keys.x))))
+        rows = np.random.default_rng(0).choice(count, few, replace=False) if few < count else range(count)
+        smallest = math.inf
+        for i in rows:
+            score = self.keys.x @ self.queries.x[i]
+            members = members_of(int(self.token[i]), self.first, self.ties)
+            best = score[members].max()
+            score[members] = -np.inf
+            smallest = min(smallest, float((best - score.max()) / self.lengths[i]))
+        return max(0.0, smallest)
+
+    def _smallest_below(self, bound: float, session: Session) -> Generator[None, None, float]:
+        """The smallest gap, if it is less than `bound`."""
+        smallest = math.inf
+        slack = slack_of(self.queries, self.keys)
+        for piece in candidates(session, self.queries, self.keys, slack + bound * self.lengths):
+            if piece is None:
+                yield
+                continue
+            rows, pairs = piece
+            if len(pairs.key) == len(rows):  # each query's best key alone
+                continue
+            start = np.searchsorted(pairs.query, np.arange(len(rows) + 1))
+            several = np.flatnonzero(np.diff(start) > 1)
+            size = np.diff(start)[several]
+            query, key = np.repeat(rows[several], size), pairs.key[spans(start[several], size)]
+            score = np.einsum("ij,ij->i", self.queries.x[query], self.keys.x[key])
+            inside = self._inside(self.token[query], key)
+            best = np.maximum.reduceat(np.where(inside, score, -np.inf), starts(size))
+            rest = np.maximum.reduceat(np.where(inside, -np.inf, score), starts(size))
+            smallest = min(smallest, float(((best - rest) / self.lengths[rows[several]]).min()))
+        return smallest
+
+    def _inside(self, token: Ints, key: Ints) -> Bools:
+        """Whether each key belongs to each token's argmax set."""
+        inside: Bools = key == self.first[token]
+        if len(self.ties.row):
+            n = len(self.first)
+            codes = np.sort(np.repeat(self.ties.row, self.ties.size) * n + self.ties.member)
+            code = token * n + key
+            inside = inside | (codes[np.minimum(np.searchsorted(codes, code), len(codes) - 1)] == code)
+        return inside
