@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cli.progress import Progress
-from service.cli.rows import Table, find_column, normal, read_table
+from service.cli.rows import Table, find_column, normal, read_table, usual_column
 from service.client.display import counted
 from service.errors import InvalidInput
 
@@ -69,12 +69,11 @@ def read_rows(path: str, *, column: str | None = None, label: str | None = None,
 def find_label(table: Table, text_column: str, wanted: str | None) -> str:
     """The column of labels: the one wanted, one with a usual name, or the only one with few values."""
     if wanted is not None:
-        return find_column(table, wanted, flag="--label")
+        return find_column(table, wanted)
     others = [column for column in table.columns if column != text_column]
-    usual = {normal(column): column for column in reversed(others)}
-    for name in (*LABEL_NAMES, *STAR_NAMES):
-        if name in usual:
-            return usual[name]
+    usual = usual_column(others, (*LABEL_NAMES, *STAR_NAMES))
+    if usual is not None:
+        return usual
     few = [column for column in others if 2 <= len({_spelt(v) for v in table.values(column)}) <= 20]
     if len(few) == 1:
         return few[0]

@@ -1,24 +1,17 @@
-"""Files of rows that people keep texts in, read and written: csv, tsv, jsonl, json, parquet, plain lines.
-
-Every row keeps its own columns as they are.
-"""
+"""Files of rows that people keep texts in: csv, tsv, jsonl, json, parquet, plain lines."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from service.client.rows import COLUMNS, beside
 from service.errors import InvalidInput, MalformedInput, NotFound
 
 STDIN = "-"
@@ -32,7 +25,6 @@ READ = {
     ".json": "json",
     ".parquet": "parquet",
 }
-WRITTEN = {suffix: form for suffix, form in READ.items() if form != "json"}
 SAMPLE = 200  # rows looked at to guess what a column holds
 csv.field_size_limit(2**31 - 1)
 
@@ -60,9 +52,6 @@ class Table:
         return [value for value in found if value.strip()]
 
 
-# ---------------------------------------- reading
-
-
 def read_table(path: str, *, column: str | None = None) -> Table:
     """The rows of a file, by the end of its name; `-` is standard input.
 
@@ -78,25 +67,28 @@ def read_table(path: str, *, column: str | None = None) -> Table:
     return _READERS[form](text, source)
 
 
-def find_column(
-    table: Table, wanted: str | None, names: Sequence[str] = TEXT_NAMES, flag: str = "--column"
-) -> str:
+def find_column(table: Table, wanted: str | None) -> str:
     """The column of texts: the one wanted, one with a usual name, or the one that reads like text."""
     have = ", ".join(table.columns)
     if wanted is not None:
         if wanted not in table.columns:
             raise InvalidInput(f"{table.source} has no column {wanted!r}; it has {have}")
         return wanted
-    usual = {normal(column): column for column in reversed(table.columns)}
-    for name in names:
-        if name in usual:
-            return usual[name]
+    usual = usual_column(table.columns, TEXT_NAMES)
+    if usual is not None:
+        return usual
     lengths = {column: _mean_length(table.sample(column)) for column in table.columns}
     longest = max(table.columns, key=lambda column: lengths[column])
     others = [length for column, length in lengths.items() if column != longest]
     if not others or lengths[longest] > 2 * max(others):
         return longest
-    raise InvalidInput(f"{table.source}: which column holds the texts? Say {flag}; it has {have}")
+    raise InvalidInput(f"{table.source}: which column holds the texts? Say --column; it has {have}")
+
+
+def usual_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """The column that has one of these names; where several have one, that of the earlier name."""
+    found = {normal(column): column for column in reversed(columns)}
+    return next((found[name] for name in names if name in found), None)
 
 
 def normal(name: str) -> str:
@@ -218,7 +210,7 @@ def _table_of(rows: list[Row], source: str) -> Table:
 
 
 def _read_parquet(path: str) -> Table:
-    pa, parquet = _pyarrow()
+    pa, parquet = import_pyarrow()
     try:
         table = parquet.read_table(path)
     except FileNotFoundError:
@@ -228,7 +220,7 @@ def _read_parquet(path: str) -> Table:
     return Table(path, tuple(table.column_names), table.to_pylist(), table)
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def import_pyarrow() -> tuple[Any, Any]:
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -238,70 +230,3 @@ def _pyarrow() -> tuple[Any, Any]:
 
 
 _READERS = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "json": _json, "lines": _lines}
-
-
-# ---------------------------------------- writing
-
-
-def check_writable(path: str) -> None:
-    """Refuse a file that cannot be written before the work is done."""
-    if Path(path).suffix.lower() not in WRITTEN:
-        raise InvalidInput(f"{path}: --out writes {', '.join(WRITTEN)}")
-    if WRITTEN[Path(path).suffix.lower()] == "parquet":
-        _pyarrow()
-    if not Path(path).absolute().parent.is_dir():
-        raise NotFound(f"{path} cannot be written: there is no such folder")
-
-
-def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
-    """Each row of `table` with its answer beside it, in the columns of client/rows.py.
-
-    The file appears when it is whole; until then whatever was there stays.
-    """
-    write = _WRITERS[WRITTEN[Path(path).suffix.lower()]]
-    place = Path(path).absolute()
-    try:
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:
-            with open(Path(folder) / place.name, "wb") as file:
-                write(file, table, answers)
-            os.replace(file.name, place)
-    except OSError as failure:
-        raise InvalidInput(
-            f"{path} cannot be written: {failure.strerror or failure}", param="--out"
-        ) from None
-
-
-def _write_separated(delimiter: str, file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
-    columns = [*(name for name in table.columns if name not in COLUMNS), *COLUMNS]
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(columns)
-    for row, answer in zip(table.rows, answers, strict=True):
-        whole = row | answer
-        writer.writerow([_cell(whole.get(name)) for name in columns])
-    text.detach()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return "; ".join(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
-
-
-def _write_jsonl(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
-    for row, answer in zip(table.rows, answers, strict=True):
-        file.write(json.dumps(row | answer, ensure_ascii=False, default=str).encode() + b"\n")
-
-
-def _write_parquet(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
-    pa, parquet = _pyarrow()
-    whole = table.arrow if table.arrow is not None else pa.Table.from_pylist(table.rows)
-    parquet.write_table(beside(whole, answers), file)
-
-
-_WRITERS: dict[str, Callable[[IO[bytes], Table, Iterable[Row]], None]] = {
-    "csv": partial(_write_separated, ","),
-    "tsv": partial(_write_separated, "\t"),
-    "jsonl": _write_jsonl,
-    "parquet": _write_parquet,
-}

@@ -10,19 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
+from service.cli.answered_rows import WRITTEN, check_writable, write_rows
 from service.cli.options import Commands, add_where, open_where, tell
 from service.cli.progress import Progress
-from service.cli.rows import (
-    READ,
-    STDIN,
-    TEXT,
-    WRITTEN,
-    Table,
-    check_writable,
-    find_column,
-    read_table,
-    write_rows,
-)
+from service.cli.rows import READ, STDIN, TEXT, Table, find_column, read_table
 from service.cli.tables import describe_classification, describe_refusal
 from service.client.rows import Answering, to_row
 from service.errors import HardmaxError, InvalidInput

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from service.cli.rows import find_column, read_table, write_rows
+from service.cli.answered_rows import write_rows
+from service.cli.rows import find_column, read_table
 from service.client.rows import COLUMNS
 from service.errors import HardmaxError
 
