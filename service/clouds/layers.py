@@ -106,7 +106,7 @@ class Layers:
         return self._given(self._targets(rows)[0], np.where(single, self.first[rows], -1))
 
     def _given(self, centred: Floats, token: Ints) -> Floats:
-        """Points where the cloud is; leaders of the first layer, to the bit, where they were given."""
+        """Points of the cloud from centred ones; leaders of the first layer to the bit as they were given."""
         points = centred + self._frame.middle
         still = (token >= 0) & (self.since[token] == 0)
         points[still] = self.cloud.points[token[still]]
@@ -163,7 +163,7 @@ class Layers:
     def _find(
         self, queries: Vectors, keys: Vectors, own: Ints | None, exactly: Exactly
     ) -> Generator[None, None, Sets]:
-        """The argmax sets of queries; `own`: the keys that they are themselves."""
+        """The argmax sets of queries. own [q]: the key that each is itself, where queries are tokens."""
         tie = self._tie_tolerance * self._longest * lengths_of(queries.x)
         slack = slack_of(queries, keys)
         live = self._live()
@@ -178,13 +178,12 @@ class Layers:
             rows, pairs = piece
             if live is not None:
                 pairs = pairs.of(live)
-
             allowed = tie[rows] if self._tie_tolerance else None
             found.put(rows, decide(rows, pairs, queries, keys, slack[rows], allowed, exactly))
         return found.sets()
 
     def _live(self) -> Ints | None:
-        """With a tie tolerance: the tokens that are keys. A follower within it of its limit is none."""
+        """With a tie tolerance: the tokens that are keys. A follower this near to its limit is none."""
         if not self._tie_tolerance:
             return None
         followers = np.flatnonzero((self.settled >= 0) & (self.since < 0))
