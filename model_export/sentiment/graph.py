@@ -84,14 +84,14 @@ def Negators(tokens, tags, clause):
 
 
 @script(domain)
-def Conceded(tokens, tags, sentence):
-    """1 where the next word that does anything to the sentence concedes what is here, else 0, [B,1,N]
-    (model.conceded). sentence [V] are EVENTS; the number is taken from them: the first one is the largest.
+def Conceded(tokens, tags, sentence, concession):
+    """`concession` where the next word that does anything to the sentence concedes what is here, else 0,
+    [B,1,N] (model.conceded). sentence [V] are EVENTS; less their number, the first one is the largest.
     """
     _one, number = op.Split(tags, axis=1, num_outputs=2)
     does = op.Unsqueeze(op.Gather(sentence, tokens), op.Constant(value_ints=[1]))
     next = op.MaxPool(does - number, kernel_shape=[CONCEDED + 1], pads=[0, CONCEDED])
-    return op.Cast(next > op.Floor(next), to=1)
+    return op.Cast(next > op.Floor(next), to=1) * concession
 
 
 @script(domain)
@@ -128,7 +128,7 @@ def Phrases(wide, pairs, pair_rows, triples, triple_rows, scale):
 
 
 @script(domain)
-def Places(hidden, out, tokens, own, phrases, reach, real, parts, conceded, concession):
+def Places(hidden, out, tokens, own, phrases, reach, real, parts, conceded):
     """z_i [B,d,N] = reach r / sqrt(1 + |r|^2) and w_i [B,1,N]. `reach` holds the scale; parts are (d, 1)."""
     o = op.Transpose(op.MatMul(hidden, out) + op.Gather(own, tokens), perm=[0, 2, 1]) + phrases
     r, u = op.Split(o, parts, axis=1)
@@ -136,7 +136,7 @@ def Places(hidden, out, tokens, own, phrases, reach, real, parts, conceded, conc
     length = op.Sqrt(op.ReduceSum(r * r, axis, keepdims=1) + op.Constant(value_float=1.0))
     # subtle: softplus in double precision. In single precision the last bit may depend on where in a vector
     # register a number is, and so on the batch.
-    power = op.Exp(op.Cast(u + conceded * concession, to=11))
+    power = op.Exp(op.Cast(u + conceded, to=11))
     weight = op.Cast(op.Log(power + op.CastLike(1, power)), to=1)
     return r / length * op.Unsqueeze(op.Gather(reach, tokens), axis), weight * real
 
@@ -278,30 +278,16 @@ def to_onnx(stored: Stored) -> onnx.ModelProto:
     """The graph with the stored model in it."""
     weights, depth = stored.weights, stored.weights.layers
     values = _values(stored)
+    places = ["hidden", "out", "tokens", "own", "phrases", "reach", "real", "two_parts", "conceded"]
     corners = ["gamma", "parts", "three", "directions", "turn", "next", "margin"]
     nodes = [
         _call(Widen, ["tokens"], ["wide", "real", "tags"]),
         _call(Negators, ["tokens", "tags", "clause"], ["under", "place"]),
-        _call(Conceded, ["tokens", "tags", "sentence"], ["conceded"]),
+        _call(Conceded, ["tokens", "tags", "sentence", "concession"], ["conceded"]),
         _call(Window, ["wide", "under", "offsets", "tables", "rows", "further"], ["total"]),
         _call(Hidden, ["total", "column", "hidden_bias"], ["hidden"]),
         _call(Phrases, ["wide", "pairs", "pair_rows", "triples", "triple_rows", "scale"], ["phrases"]),
-        _call(
-            Places,
-            [
-                "hidden",
-                "out",
-                "tokens",
-                "own",
-                "phrases",
-                "reach",
-                "real",
-                "two_parts",
-                "conceded",
-                "concession",
-            ],
-            ["Z0", "weight"],
-        ),
+        _call(Places, places, ["Z0", "weight"]),
     ]
     for k in range(depth):
         nodes.append(
@@ -358,10 +344,10 @@ def _values(stored: Stored) -> dict[str, Array]:
         "tables": stored.tables.codes.reshape(-1, stored.tables.codes.shape[-1]),
         "rows": V * np.arange(parts, dtype=np.int64)[:, None],
         "further": V * np.where(np.arange(parts) == centre, parts - centre, 0)[:, None],
+        "column": column,
         "clause": np.array(EVENTS, np.float32)[weights.clause],
         "sentence": np.array(EVENTS, np.float32)[weights.sentence],
         "concession": np.array(weights.concession, np.float32),
-        "column": column,
         "hidden_bias": weights.hidden_bias / column,
         "out": weights.out * column[:, None],
         "pairs": stored.pairs,
