@@ -102,7 +102,7 @@ TINY = Recipe(
     name="tiny", description="Tests.", parts=dict.fromkeys(recipes.SENTIMENT.parts, Part(300)), words=9_000,
     shape=SMALL, learning=QUICK, settling=QUICK, unlabelled=200, sentences=150,
     encoder_parts=dict.fromkeys(("sst", "yelp", "tweets"), Part(200)),
-    encoding=Fitting(epochs=8, frozen=0, rate=5e-3, warm_up=10, pieces=400),
+    encoding=Fitting(epochs=8, rate=5e-3, warm_up=10, pieces=400),
     opinions={"sst": 0.6, "sentences": 1.0},
 )  # fmt: skip
 
