@@ -38,7 +38,7 @@ def negated(rows: Iterable[Example], verbs: Mapping[str, str], rng: random.Rando
     Blame is turned round behind "be" alone: who "would not waste money on it" praises nothing.
     """
     for text, p in rows:
-        if len(text) > SHORT or 0.2 < p < 0.8 or frames.BLOCKS & set(text):
+        if len(text) > SHORT or 0.2 < p < 0.8 or frames.SEVERAL & set(text):
             continue
         target = DENIED_PRAISE if p > 0.5 else DENIED_BLAME
         link = [i for i, word in enumerate(text[:-1]) if word in frames.LINKS]
@@ -103,7 +103,7 @@ def compared(
     """Short judgements "... is ADJECTIVE ..": what could not be more so is so indeed."""
     for text, p in rows:
         be = [i for i, word in enumerate(text[:-1]) if word in frames.BE]
-        if len(text) > SHORT or 0.2 < p < 0.8 or frames.BLOCKS & set(text) or len(be) != 1:
+        if len(text) > SHORT or 0.2 < p < 0.8 or frames.SEVERAL & set(text) or len(be) != 1:
             continue
         begin, rest = text[: be[0]], text[be[0] + 1 :]
         if rest[0] in ("very", "really", "so"):

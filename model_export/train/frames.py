@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from model_export.sentiment.model import NEGATORS
+
 BE = frozenset("is was are were am be been seems looks".split())
 LINKS = frozenset(
     "get gets got feel feels felt look looked seem seemed sound sounds sounded become becomes became".split()
 )
-BLOCKS = frozenset(
-    "but and or not no never nor neither nothing nobody none hardly without although though however ,".split()
-)
+SEVERAL = NEGATORS | frozenset("but and or although though however ,".split())  # not one plain judgement
 MODALS = frozenset("can could will would should must may might do does did".split())
 PRONOUNS = frozenset("i we they you he she it".split())
 ADVERBS = ("very", "really", "so", "that", "all that", "particularly", "exactly")

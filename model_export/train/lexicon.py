@@ -6,16 +6,12 @@ lists are used: none of the package's rules or code.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from service.errors import NotFound
 from service.texts.reader import face, pieces, plain, scan
 
-DENIAL = re.compile(r"n't\b|\b(?:not|no|never|nobody|nothing|none|neither|nor|hardly|without)\b")
-WORD = re.compile(r"[^\W\d_]+")
 WORDS, EMOJI = "vaderSentiment/vader_lexicon.txt", "vaderSentiment/emoji_utf8_lexicon.txt"
 
 
@@ -36,13 +32,6 @@ def ratings() -> dict[str, float]:
         if len(emoji) == 1 and found:
             words[emoji] = max(found, key=abs)
     return words
-
-
-def denies_blame(text: str, ratings: Mapping[str, float]) -> bool:
-    """Whether a text denies something and holds a word of blame: "the film never gets boring"."""
-    low = text.lower()
-    rest = DENIAL.sub(" ", low)  # "no" is rated itself
-    return rest != low and any(ratings.get(word, 0.0) < 0 for word in WORD.findall(rest))
 
 
 def _lines(name: str) -> list[str]:

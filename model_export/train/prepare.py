@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model_export.sentiment.model import NEGATORS
 from model_export.sentiment.scores import sigmoid
 from model_export.train import augment, corpora, lexicon, linear, recipes, vocabulary
 from model_export.train.corpora import Rows
@@ -31,6 +33,7 @@ SHORT_WEIGHT = 5  # how much more a word of a short text counts than one of a re
 LEANS = {"reviews": 1.0, "sst": 1.0, "yelp": 1.0, "amazon": 1.0, "tweets": 0.5}
 WHOLE = 1_000  # words of a held-out text
 EVEN = 2.0  # a plain sentence is kept when the encoder's logit is no larger
+WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def prepare(
     answers = keep.with_name("answers")
     for name, (texts, _) in raw.items():
         if name in recipe.opinions:  # but not about denied blame: the encoder is wrong about most of that
-            trusted = np.array([not lexicon.denies_blame(text, ratings) for text in texts])
+            trusted = np.array([not denies_blame(text, ratings) for text in texts])
             share = np.float32(recipe.opinions[name]) * trusted
             train[name] = _taught(train[name], teacher.asked(texts, answers), share)
     says = linear.label(train["reviews"], train["unlabelled"])
@@ -97,6 +100,13 @@ def prepare(
     with keep.open("wb") as file:
         pickle.dump(found, file)
     return found
+
+
+def denies_blame(text: str, ratings: Mapping[str, float]) -> bool:
+    """Whether a text denies something and holds a word of blame: "the film never gets boring"."""
+    words = set(WORD.findall(text.lower().replace("n't", " not")))
+    denials = words & NEGATORS  # "no" is rated itself
+    return bool(denials) and any(ratings.get(word, 0.0) < 0 for word in words - denials)
 
 
 def _load(path: Path) -> Prepared:
@@ -133,7 +143,7 @@ def _raw(sets: dict[str, Rows], recipe: Recipe, ratings: dict[str, float]) -> di
         found[name] = _labels(labelled)
     said = corpora.sentences([*unlabelled, *found["amazon"][0]])
     rng.shuffle(said)
-    said = list(islice((one for one in said if not lexicon.denies_blame(one, ratings)), recipe.sentences))
+    said = list(islice((one for one in said if not denies_blame(one, ratings)), recipe.sentences))
     for name, texts in (("unlabelled", unlabelled[: recipe.unlabelled]), ("sentences", said)):
         found[name] = texts, np.full(len(texts), 0.5, np.float32)
     return found

@@ -92,17 +92,3 @@ def test_of_words_that_lean_as_far_those_that_people_rated_lead():
     words = [*SPECIAL, "plot", "superb"]
     plot, superb = reach(words, np.full(len(words), 3.0), {"superb": 3.0, "plot": 0.2})[-2:]
     assert plot < superb == 1.0
-
-
-@pytest.mark.parametrize(
-    ("text", "denied"),
-    [
-        ("The film never gets boring.", True),
-        ("It ISN'T dirty.", True),
-        ("We will not come back.", False),
-        ("No help at all.", False),  # "no" is rated as blame, but denies
-        ("The room was dirty.", False),
-    ],
-)
-def test_denied_blame_is_a_word_of_blame_and_one_that_denies(text, denied):
-    assert lexicon.denies_blame(text, lexicon.ratings()) is denied
