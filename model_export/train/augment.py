@@ -5,7 +5,7 @@
     compared  a comparison denied: what could not be nicer is nice
     joined    two judgements: the one behind "but" counts, now counts over then, the author over others
     rated     single rated words, alone, in small company, denied
-    plain     sentences without a rated word that a reader of counts finds even: they are neither
+    plain     sentences of words that hardly lean: they are neither
 
 Texts are lists of words as the reader spells them, targets the probability of "positive".
 """
@@ -202,15 +202,15 @@ def rated(
                 yield frame.format(word, other=rng.choice(other)).split(), denied
 
 
-def plain(texts: Iterable[Words], charge: Mapping[str, float]) -> Iterator[Example]:
-    """Sentences of the texts that hold no charged word: `charge` is how far a word leans or is rated."""
+def plain(texts: Iterable[Words], charge: Mapping[str, float], limit: float) -> Iterator[Example]:
+    """Sentences of words whose charge, how far they lean or are rated, is below the limit."""
     for text in texts:
         sentence: Words = []
         for word in text:
             sentence.append(word)
             if word in ".!?":
                 even = word == "." and 5 <= len(sentence) <= 19
-                if even and all(charge.get(w, 0.0) < 0.3 for w in sentence[:-1]):
+                if even and all(charge.get(w, 0.0) < limit for w in sentence[:-1]):
                     yield sentence, 0.5
                 sentence = []
 
@@ -224,6 +224,7 @@ def written(
     ratings: Mapping[str, float],
     leaning: NDArray[np.float64],
     seed: int,
+    plain_below: float,
 ) -> dict[str, Texts]:
     """All that the rules write, by the rule's name. `leaning` [V] is how far a word leans to a label."""
     rng, number = random.Random(seed), {word: i for i, word in enumerate(words)}
@@ -245,7 +246,7 @@ def written(
         "doubly": list(doubly(turned, rng)),
         "joined": list(joined(said, 30_000, rng)),
         "rated": list(rated(ratings, words, others, rng)),
-        "plain": list(plain(texts, charge)),
+        "plain": list(plain(texts, charge, plain_below)),
     }
     return {
         name: Texts.of(

@@ -32,7 +32,8 @@ CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
 SHORT_WEIGHT = 5  # how much more a word of a short text counts than one of a review
 LEANS = {"reviews": 1.0, "sst": 1.0, "yelp": 1.0, "amazon": 1.0, "tweets": 0.5}
 WHOLE = 1_000  # words of a held-out text
-EVEN = 2.0  # a plain sentence is kept when the encoder's logit is no larger
+PLAIN, MAYBE_PLAIN = 0.3, 0.7  # the charge that no word of a sentence reaches: the encoder judges the latter
+EVEN = 1.0  # such a sentence is kept when the encoder's logit is no larger
 WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -80,7 +81,8 @@ def prepare(
     leaning = lean(((train[name], weight) for name, weight in LEANS.items()), len(lists.words))
     write = partial(augment.written, words=lists.words, ratings=ratings, leaning=leaning, seed=recipe.seed)
     say("fitting the encoder")
-    written = {name: (_spelt(texts, lists.words), texts.targets) for name, texts in write(train).items()}
+    lessons = write(train, plain_below=PLAIN).items()
+    written = {name: (_spelt(texts, lists.words), texts.targets) for name, texts in lessons}
     teacher = _teacher(raw | written, recipe, encoder, keep.with_name("encoder.pt"), say)
     say("asking the encoder")
     answers = keep.with_name("answers")
@@ -92,7 +94,7 @@ def prepare(
     says = linear.label(train["reviews"], train["unlabelled"])
     train["unlabelled"] = _taught(train["unlabelled"], says, np.ones_like(says))
     say("writing sentences")
-    train |= write(train)
+    train |= write(train, plain_below=MAYBE_PLAIN)
     train["plain"] = _plain(train["plain"], lists.words, teacher, answers)
     may_lead = reach(lists.words, leaning, ratings)
     found = Prepared(lists, train, held, vectors, may_lead, ratings, corpora.sizes(sets))
@@ -178,7 +180,7 @@ def _taught(texts: Texts, logits: NDArray[np.float32], share: NDArray[np.float32
 
 
 def _plain(texts: Texts, words: Sequence[str], teacher: Encoder, answers: Path) -> Texts:
-    """Those that the encoder finds even as well."""
+    """Those that the encoder finds even."""
     logits = teacher.asked(_spelt(texts, words), answers)
     return texts.take(np.flatnonzero(np.abs(logits) < EVEN))
 

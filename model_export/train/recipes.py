@@ -41,7 +41,7 @@ class Recipe:
     encoding: Fitting = field(default_factory=Fitting)
     opinions: Mapping[str, float] = field(default_factory=dict)  # what the encoder's weighs beside a label
     unlabelled: int = 30_000  # reviews that only the linear teacher labels
-    sentences: int = 60_000  # of them, and of others: labelled by the encoder alone
+    sentences: int = 100_000  # of them, and of others: labelled by the encoder alone
     learning: Optimisation = field(
         default_factory=lambda: Optimisation(epochs=5, skip=0.3, vector_dropout=0.2)
     )
@@ -73,7 +73,7 @@ SENTIMENT = Recipe(
         "doubly": Part(4_000),
         "joined": Part(9_000),
         "rated": Part(),
-        "plain": Part(times=2),
+        "plain": Part(15_000),
         "leaders": Part(times=2),
     },
     encoder_parts={
@@ -90,7 +90,7 @@ SENTIMENT = Recipe(
         "doubly": Part(1_500),
         "joined": Part(4_000),
         "rated": Part(6_000),
-        "plain": Part(2_000),
+        "plain": Part(),
     },
     opinions={
         **dict.fromkeys(("sst", "phrases", "yelp", "tweets", "amazon", "electronics", "mpqa"), 0.6),

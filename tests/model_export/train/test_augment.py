@@ -146,4 +146,6 @@ def test_rated_words_that_are_not_there_turn_round():
 
 def test_plain_sentences_hold_no_charged_word():
     text = "the door opens at nine . what a superb door it is . he sat there".split()
-    assert list(plain([text], {"superb": 1.5})) == [("the door opens at nine .".split(), 0.5)]
+    charge = {"superb": 1.5, "nine": 0.4}
+    assert list(plain([text], charge, 0.5)) == [("the door opens at nine .".split(), 0.5)]
+    assert list(plain([text], charge, 0.3)) == []
