@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from service.errors import NotFound
+from service.errors import NotFound, needs
 from service.texts.reader import face, pieces, plain, scan
 
 WORDS, EMOJI = "vaderSentiment/vader_lexicon.txt", "vaderSentiment/emoji_utf8_lexicon.txt"
@@ -39,6 +39,6 @@ def _lines(name: str) -> list[str]:
         path = Path(str(distribution("vaderSentiment").locate_file(name)))
     except PackageNotFoundError:
         raise NotFound(
-            "the rated words need vaderSentiment: pip install 'hardmax[export]'", param="lexicon"
+            needs("the list of rated words", "vaderSentiment", "export"), param="lexicon"
         ) from None
     return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
