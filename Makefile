@@ -125,8 +125,8 @@ $(ENCODER)/model.safetensors: $(BIN)/python
 encoder: $(ENCODER)/model.safetensors  ## the published weights of the teacher, into runs/encoder
 
 models: $(VENV)/.test encoder  ## train and export the bundled models again, from the data in $(DATA)
-	$(BIN)/hardmax-export bundled --recipe sentiment shipped --data $(DATA) --encoder $(ENCODER) --out runs
-	$(BIN)/hardmax-export export runs/shipped --out service/models
+	$(BIN)/hardmax-export bundled --recipe sentiment --data $(DATA) --encoder $(ENCODER) --out runs
+	$(BIN)/hardmax-export export runs/sentiment --out service/models
 	$(BIN)/hardmax-export verify service/models/sentiment --data $(DATA)/aclImdb_train.tar.gz
 	$(BIN)/hardmax-export dynamics
 

@@ -49,15 +49,6 @@ class Prepared:
     ratings: dict[str, float]
     sizes: dict[str, dict[str, int]]
 
-    def with_held_rows(self, longest: int) -> Prepared:
-        """The same with the held-out rows among those to train on, as they are labelled."""
-        train = dict(self.train)
-        for sets in self.held.values():
-            for name, texts in sets.items():
-                whole = (texts.text(i) for i in range(len(texts)))
-                train[name] = train[name] + Texts.of(whole, texts.targets, longest)
-        return replace(self, train=train)
-
 
 def prepare(
     data: Path, recipe: Recipe, encoder: Path, keep: Path, say: Callable[[str], None] = print

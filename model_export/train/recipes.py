@@ -27,8 +27,7 @@ class Recipe:
     """One model: its words, its shape, what an epoch reads, how it is fitted.
 
     An encoder learns from labels; the model then learns from labels and from what the encoder says, of
-    labelled texts and of others. It settles on texts cut down to its own leaders as well, which then say what
-    the whole says.
+    labelled texts and of others.
     """
 
     name: str
@@ -45,12 +44,6 @@ class Recipe:
     learning: Optimisation = field(
         default_factory=lambda: Optimisation(epochs=5, skip=0.3, vector_dropout=0.2)
     )
-    settling: Optimisation = field(
-        default_factory=lambda: Optimisation(
-            epochs=2, rate=7e-4, vectors_rate=7e-4, warm_up=50, skip=0.15, average=0.6, below=0.3
-        )
-    )
-    everything: bool = False  # settle on the held-out rows too, once the same recipe was measured on them
     seed: int = 0
 
 
@@ -74,7 +67,6 @@ SENTIMENT = Recipe(
         "joined": Part(9_000),
         "rated": Part(),
         "plain": Part(15_000),
-        "leaders": Part(times=2),
     },
     encoder_parts={
         "reviews": Part(2_000),
@@ -97,9 +89,8 @@ SENTIMENT = Recipe(
         "sentences": 1.0,
     },
 )
-SHIPPED = replace(SENTIMENT, name="shipped", everything=True)
 TWIN = replace(SENTIMENT, name="twin", description="The same without layers.", shape=Shape(layers=0))
-RECIPES = {recipe.name: recipe for recipe in (SENTIMENT, SHIPPED, TWIN)}
+RECIPES = {recipe.name: recipe for recipe in (SENTIMENT, TWIN)}
 
 
 def drawn(parts: Mapping[str, Part], sizes: Mapping[str, int], epochs: int, seed: int) -> list[Ints]:

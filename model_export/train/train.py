@@ -1,10 +1,8 @@
 """The bundled model, from the data to weights: prepare, fit the model, calibrate.
 
-A run is a folder: learnt.pt, model.pt, weights.npz, words.json, meta.json, and a checkpoint while it lasts.
-What is prepared and the encoder stand beside it, for all recipes. A stopped run goes on where it was.
-Choices are made on the split `choose`, figures on `report`. The recipe that ships takes what the measured one
-has learnt and settles on all rows. Nothing is left to measure it on, so it keeps the figures and the
-calibration of the run that held rows out.
+A run is a folder: model.pt, weights.npz, words.json, meta.json, and a checkpoint while it lasts. What is
+prepared and the encoder stand beside it, for all recipes. A stopped run goes on where it was. Choices are
+made on the split `choose`, figures on `report`.
 """
 
 from __future__ import annotations
@@ -24,12 +22,10 @@ from numpy.typing import NDArray
 from model_export.sentiment.model import HardmaxTransformer, Weights, clause_of, sentence_of
 from model_export.sentiment.scores import balanced, calibrate, score, sigmoid, three_labels
 from model_export.train import recipes
-from model_export.train.fit import Optimisation, blur_of, fit, logits
+from model_export.train.fit import blur_of, fit, logits
 from model_export.train.material import Ints, Texts
 from model_export.train.prepare import Prepared, prepare
-from model_export.train.reasons import alone
-from model_export.train.recipes import SENTIMENT, Recipe
-from service.errors import NotFound
+from model_export.train.recipes import Recipe
 from service.texts.reader import Lists
 
 CALIBRATED_ON = ("reviews", "sst", "amazon", "tweets")
@@ -38,26 +34,19 @@ CALIBRATED_ON = ("reviews", "sst", "amazon", "tweets")
 def train(recipe: Recipe, data: Path, encoder: Path, out: Path) -> Weights:
     """One recipe from data to files."""
     began = time.monotonic()
-    measured = out.parent / SENTIMENT.name
-    start = measured if recipe.everything else out
-    if recipe.everything and not (start / "learnt.pt").exists():
-        raise NotFound(f"{start}: train the recipe {SENTIMENT.name} first", param="recipe")
     out.mkdir(parents=True, exist_ok=True)
     prepared = prepare(data, recipe, encoder, out.parent / "prepared.pkl")
-    if recipe.everything:
-        prepared = prepared.with_held_rows(recipe.longest)
-    taught = dict(prepared.train)
-    model = _fitted(recipe, prepared, taught, recipe.learning, start / "learnt")
-    says = sigmoid(logits(model, taught["reviews"])[:, 0]).astype(np.float32)
-    taught["leaders"] = alone(model, taught["reviews"], says)
-    model = _fitted(recipe, prepared, taught, recipe.settling, out / "model", model)
-    calibration, chosen = _measured(measured) if recipe.everything else _measure(model, prepared)
+    model = _fitted(recipe, prepared, out / "model")
+    choose = prepared.held["choose"]
+    answers = {name: logits(model, texts)[:, 0] for name, texts in choose.items()}
+    calibration = calibrated(choose, answers)
     weights = replace(model.weights(tuple(prepared.lists.words)), calibration=calibration)
     weights.save(out / "weights.npz")
     write_lists(prepared.lists, out / "words.json")
     meta = {
-        "name": SENTIMENT.name, "description": recipe.description, "labels": ["negative", "positive"],
-        **chosen, "data": prepared.sizes, "recipe": asdict(recipe),
+        "name": recipe.name, "description": recipe.description, "labels": ["negative", "positive"],
+        "even": even_band(choose, answers, calibration), "figures": figures(calibration, model, prepared),
+        "data": prepared.sizes, "recipe": asdict(recipe),
         "seconds": round(time.monotonic() - began),
         "licences": {
             "rated words": "VADER, MIT", "word vectors": "GloVe 6B, public domain (PDDL)",
@@ -69,58 +58,28 @@ def train(recipe: Recipe, data: Path, encoder: Path, out: Path) -> Weights:
     return weights
 
 
-def _measure(model: HardmaxTransformer, prepared: Prepared) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """The calibration and the band of "even", chosen on `choose`; the figures on `report`."""
-    choose = prepared.held["choose"]
-    answers = {name: logits(model, texts)[:, 0] for name, texts in choose.items()}
-    calibration = calibrated(choose, answers)
-    even = even_band(choose, answers, calibration)
-    return calibration, {"even": even, "figures": figures(calibration, model, prepared)}
-
-
-def _measured(run: Path) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """The same, as the run in that folder found them."""
-    meta = json.loads((run / "meta.json").read_text(encoding="utf-8"))
-    return Weights.load(run / "weights.npz").calibration, {key: meta[key] for key in ("even", "figures")}
-
-
-def _fitted(
-    recipe: Recipe,
-    prepared: Prepared,
-    texts: Mapping[str, Texts],
-    how: Optimisation,
-    out: Path,
-    start: HardmaxTransformer | None = None,
-) -> HardmaxTransformer:
-    """A model fitted on what the recipe reads of `texts`, from `start` if given.
-
-    It is kept as OUT.pt, on its way as OUT.checkpoint.
-    """
+def _fitted(recipe: Recipe, prepared: Prepared, out: Path) -> HardmaxTransformer:
+    """A model fitted on what the recipe reads of the texts; kept as OUT.pt, on its way as OUT.checkpoint."""
     torch.manual_seed(recipe.seed)
     words = prepared.lists.words
     model = HardmaxTransformer(
         prepared.vectors, prepared.reach, clause_of(words), sentence_of(words), recipe.shape
     )
-    if start is None:
-        lean(model, prepared)
-    else:
-        model.load_state_dict(start.state_dict())
-    done = out.with_suffix(".pt")
+    lean(model, prepared)
+    done, checkpoint, how = out.with_suffix(".pt"), out.with_suffix(".checkpoint"), recipe.learning
     if done.exists():
         model.load_state_dict(torch.load(done))
         return model.eval()
-    whole, epochs = epochs_of(recipe, texts, how.epochs)
-    choose = prepared.held["choose"]
+    whole, epochs = epochs_of(recipe, prepared.train, how.epochs)
 
     def measure(model: HardmaxTransformer) -> str:
-        return " ".join(f"{name} {100 * value:.1f}" for name, value in accuracies(model, choose).items())
+        found = accuracies(model, prepared.held["choose"])
+        return " ".join(f"{name} {100 * value:.1f}" for name, value in found.items())
 
     def say(line: str) -> None:
-        print(f"{out.stem}: {line}", flush=True)
+        print(line, flush=True)
 
-    checkpoint = out.with_suffix(".checkpoint")
-    blur = blur_of(prepared.lists.words)
-    fit(model, whole, epochs, how, blur, measure=measure, checkpoint=checkpoint, say=say)
+    fit(model, whole, epochs, how, blur_of(words), measure=measure, checkpoint=checkpoint, say=say)
     say(f"averaged {measure(model)}")
     torch.save(model.state_dict(), done)
     checkpoint.unlink()

@@ -8,7 +8,6 @@ import json
 import pickle
 import random
 import tarfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,7 +99,7 @@ QUICK = Optimisation(epochs=1, texts=32, warm_up=5, rate=0.02, vectors_rate=0.02
 SMALL = Shape(hidden=4, bits=10)
 TINY = Recipe(
     name="tiny", description="Tests.", parts=dict.fromkeys(recipes.SENTIMENT.parts, Part(300)), words=9_000,
-    shape=SMALL, learning=QUICK, settling=QUICK, unlabelled=200, sentences=150,
+    shape=SMALL, learning=QUICK, unlabelled=200, sentences=150,
     encoder_parts=dict.fromkeys(("sst", "yelp", "tweets"), Part(200)),
     encoding=Fitting(epochs=8, rate=5e-3, warm_up=10, pieces=400),
     opinions={"sst": 0.6, "sentences": 1.0},
@@ -129,27 +128,6 @@ def test_the_pipeline_goes_from_the_data_to_weights_that_can_be_exported(data, e
     train(TINY, data, encoder, runs / "tiny")  # goes on from what is there: nothing is fitted again
     assert (runs / "tiny" / "weights.npz").stat().st_size == before
     assert json.loads((runs / "tiny" / "meta.json").read_text())["figures"] == card["figures"]
-
-
-def test_the_shipped_recipe_settles_on_all_rows_and_keeps_what_was_measured(data, encoder, runs):
-    measured = train(TINY, data, encoder, runs / "sentiment")
-    shipped = train(replace(TINY, name="shipped", everything=True), data, encoder, runs / "shipped")
-    assert np.array_equal(shipped.calibration, measured.calibration)
-    before, after = (json.loads((runs / run / "meta.json").read_text()) for run in ("sentiment", "shipped"))
-    assert (after["name"], after["even"], after["figures"]) == (
-        "sentiment",
-        before["even"],
-        before["figures"],
-    )
-    assert not np.array_equal(shipped.own, measured.own)
-    prepared = the_prepared(runs)
-    assert len(prepared.train["sst"]) < sum(prepared.sizes["sst"].values())
-    assert len(prepared.with_held_rows(9).train["sst"]) == sum(prepared.sizes["sst"].values())
-
-
-def test_the_shipped_recipe_needs_the_measured_one(data, encoder, tmp_path):
-    with pytest.raises(NotFound, match="train the recipe sentiment first"):
-        train(replace(TINY, name="shipped", everything=True), data, encoder, tmp_path / "shipped")
 
 
 def test_an_epoch_reads_what_the_recipe_says():
@@ -181,5 +159,5 @@ def test_the_linear_teacher_reads_runs_of_words():
 
 
 def test_an_unknown_recipe_names_those_there_are():
-    with pytest.raises(NotFound, match="sentiment, shipped, twin"):
+    with pytest.raises(NotFound, match="sentiment, twin"):
         recipes.recipe("paper-2")
