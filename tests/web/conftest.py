@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from server import serving
 from visiting import Visit
 
@@ -48,10 +49,28 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Callable[..., BrowserContext]:
+    """One for each way to look at a page: a new one takes as much CPU time as the page in it."""
+
+    @cache
+    def open_window(width: int, scheme: str, **more: object) -> BrowserContext:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900 if width > 500 else 844},
+            color_scheme=scheme,  # type: ignore[arg-type]
+            permissions=["clipboard-read", "clipboard-write"],
+            **more,  # type: ignore[arg-type]
+        )
+        context.set_default_timeout(PATIENCE_MS)
+        return context
+
+    return open_window
+
+
 @pytest.fixture
-def visit(browser: Browser, server: str) -> Iterator[Visit]:
+def visit(window: Callable[..., BrowserContext], server: str) -> Iterator[Visit]:
     """Opens `path` of the page, e.g. visit("#cloud", width=390); `before(page)` comes before it is opened."""
-    contexts = []
+    pages: list[Page] = []
     troubles: list[str] = []
 
     def open_page(
@@ -63,15 +82,8 @@ def visit(browser: Browser, server: str) -> Iterator[Visit]:
         before: Callable[[Page], None] | None = None,
         **more: object,
     ) -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900 if width > 500 else 844},
-            color_scheme=scheme,  # type: ignore[arg-type]
-            permissions=["clipboard-read", "clipboard-write"],
-            **more,  # type: ignore[arg-type]
-        )
-        context.set_default_timeout(PATIENCE_MS)
-        contexts.append(context)
-        page = context.new_page()
+        page = window(width, scheme, **more).new_page()
+        pages.append(page)
         page.on("pageerror", lambda error: troubles.append(f"{error}"))
         page.on("console", lambda message: troubles.extend(complaint(message)))
         page.on("request", lambda request: troubles.extend(foreign(request.url, url)))
@@ -81,8 +93,10 @@ def visit(browser: Browser, server: str) -> Iterator[Visit]:
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for page in pages:
+        if page.url.startswith("http"):
+            page.evaluate("localStorage.clear()")  # the windows stay
+        page.close()
     assert troubles == []
 
 

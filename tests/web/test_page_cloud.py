@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
-from visiting import Visit
+from visiting import Visit, drawn
 
 STILL = {"reduced_motion": "reduce"}  # the cloud stays at layer 0 until somebody plays it
 
@@ -166,7 +166,6 @@ def test_ties_are_marked(visit: Visit) -> None:
     assert page.locator("#clusters .tie").count() >= 2
 
 
-@pytest.mark.alone
 def test_step_size_and_matrix_change_the_outcome_and_the_link(visit: Visit) -> None:
     page = settle(visit("#cloud?preset=random"))
     before = page.locator("#clusters").inner_text()
@@ -176,10 +175,8 @@ def test_step_size_and_matrix_change_the_outcome_and_the_link(visit: Visit) -> N
     page.locator("#alpha").fill("1")
     page.wait_for_function("() => location.hash.includes('turn=40') && location.hash.includes('alpha=2')")
     expect(page.locator("#alpha-value")).to_have_text("2: 67 % of the way")
-    page.wait_for_timeout(300)
-    here = page.locator("#clusters").inner_text()
-    again = settle(visit(page.evaluate("location.hash")))
-    expect(again.locator("#clusters")).to_have_text(here, use_inner_text=True)
+    again = settle(visit(page.evaluate("location.hash"))).locator("#clusters").inner_text()
+    expect(page.locator("#clusters")).to_have_text(again, use_inner_text=True)
 
 
 def test_ellipse_is_dragged_by_its_tip(visit: Visit) -> None:
@@ -303,11 +300,10 @@ def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
     assert 9 < paths < 150
 
 
-@pytest.mark.alone
 def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(visit: Visit) -> None:
     page = settle(visit("#cloud?points=1,1;-1,-1;0.3,0.3", **STILL))
     x, y = at(page, 0)
-    page.wait_for_timeout(200)
+    drawn(page)
     box = page.locator("#cloud").bounding_box()
     assert box is not None
     pixel = page.evaluate(
@@ -330,7 +326,6 @@ def test_picture_of_the_cloud_is_saved(visit: Visit) -> None:
     assert download.value.suggested_filename == "cloud.svg"
 
 
-@pytest.mark.alone
 def test_cloud_plays_once_by_itself_and_stops_at_its_end(visit: Visit) -> None:
     page = settle(visit(EMERGING))
     slider = page.locator("#cloud-player input")
@@ -347,7 +342,6 @@ def products(cloud: list[list[float]], i: int) -> list[tuple[float, int]]:
     return sorted(((float(np.dot(cloud[i], z)), j) for j, z in enumerate(cloud)), reverse=True)
 
 
-@pytest.mark.alone
 def test_point_that_is_pointed_at_says_what_it_compared(visit: Visit) -> None:
     page = settle(visit("#cloud?preset=triangle", **STILL))
     page.locator("#cloud").scroll_into_view_if_needed()
@@ -358,8 +352,7 @@ def test_point_that_is_pointed_at_says_what_it_compared(visit: Visit) -> None:
     expected = [(float(f"{x:.3g}"), j) for x, j in products(points(page), 3)[:4] if j != 3]
     assert said[: len(expected)] == expected
     assert f"it follows {expected[0][1]}, 33 % of the way" in spoken(page)
-    page.wait_for_timeout(100)
-    assert page.locator("#cloud").screenshot() != before  # its arrow and its half-plane
+    assert drawn(page).locator("#cloud").screenshot() != before  # its arrow and its half-plane
     page.mouse.move(5, 5)
     expect(page.locator("#why")).to_have_text("")
 

@@ -10,7 +10,7 @@ import pytest
 from answers import answering, explained, word
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect
-from visiting import Visit, serious_findings
+from visiting import Visit, drawn, serious_findings
 
 PRAISE = "A wonderful film with superb acting. I loved it."
 BLAME = "An awful film. The worst acting, a waste of time."
@@ -451,10 +451,8 @@ def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
     assert all(ahead > 0 > behind for ahead, behind, _ in places)
 
 
-@pytest.mark.alone
 def test_plane_is_warm_left_and_cold_right(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={TEXT}", before=clustered, reduced_motion="reduce"))
-    page.wait_for_timeout(200)
+    page = drawn(settle(visit(f"#review?text={TEXT}", before=clustered, reduced_motion="reduce")))
     shares = page.evaluate(
         """() => {
             const canvas = document.getElementById("words");
@@ -472,13 +470,12 @@ def test_plane_is_warm_left_and_cold_right(visit: Visit) -> None:
     assert shares[1] < -0.5
 
 
-@pytest.mark.alone
 def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None:
     """Also after the card has been drawn, which draws the same plane in another size."""
     page = settle(visit(f"#review?text={TEXT}", before=clustered))
     canvas = page.locator("#words")
     canvas.scroll_into_view_if_needed()
-    page.wait_for_timeout(200)
+    drawn(page)
     places = page.evaluate(
         """() => new Promise((resolve) => {
             const original = CanvasRenderingContext2D.prototype.fillText;
@@ -489,7 +486,7 @@ def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None
             };
             const slider = document.querySelector("#words-player input");
             slider.dispatchEvent(new Event("input"));
-            setTimeout(() => resolve(seen), 300);
+            requestAnimationFrame(() => requestAnimationFrame(() => resolve(seen)));
         })"""
     )
     box = canvas.bounding_box()
@@ -499,22 +496,20 @@ def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None
     expect(page.locator("#ink .word.chosen")).to_have_text(["is", "lovely"])
 
 
-@pytest.mark.alone
 def test_words_move_on_the_plane_as_the_slider_does(visit: Visit) -> None:
     page = settle(visit("#review?text=A+superb+film+and+a+great+cast"))
     canvas = page.locator("#words")
     slider = page.get_by_role("slider", name="Layer of the words")
     slider.focus()
     page.keyboard.press("ArrowLeft")
-    page.wait_for_timeout(60)
+    drawn(page)
     before = canvas.screenshot()
     page.keyboard.press("ArrowLeft")
-    page.wait_for_timeout(60)
+    drawn(page)
     assert canvas.screenshot() != before
     expect(slider).to_have_attribute("aria-valuetext", re.compile(r"layer 0 of \d"))
 
 
-@pytest.mark.alone
 def test_play_runs_through_the_layers(visit: Visit) -> None:
     page = settle(visit("#review"))
     slider = page.get_by_role("slider", name="Layer of the words")

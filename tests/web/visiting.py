@@ -1,4 +1,4 @@
-"""What tests of the page share: the type of the `visit` fixture, and what counts as a finding."""
+"""What tests of the page share: the type of the `visit` fixture, a wait for the canvas, what is a finding."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from collections.abc import Callable
 from playwright.sync_api import Page
 
 Visit = Callable[..., Page]
+
+
+def drawn(page: Page) -> Page:
+    """Two frames later: what was asked for stands on the canvas."""
+    page.evaluate("() => new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)))")
+    return page
 
 
 def serious_findings(response: dict[str, list[dict[str, object]]]) -> list[str]:
