@@ -17,8 +17,6 @@ from server import PATIENCE_S, eventually, serving
 from service.app import create_app
 from service.settings import Settings
 
-pytestmark = pytest.mark.alone
-
 FAULTY = (faulty.__file__,)
 NOT_READY = (503, "not_ready")
 
@@ -39,6 +37,7 @@ def end_inference(client: httpx.Client) -> None:
     assert refusal(client.post("/classify", json=body)) == NOT_READY
 
 
+@pytest.mark.alone
 def test_dead_inference_thread_turns_health_red_and_ends_the_process_with_1(models: Path) -> None:
     with serving(models, command=FAULTY, default_model="tiny") as server, server.client() as client:
         fine = client.post("/classify", json={"input": "fine", "explain": "full"})

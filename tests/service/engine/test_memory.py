@@ -24,7 +24,6 @@ def keep_every_layer(n: int) -> bytes:
     return whole(body.getvalue(), "/dynamics?stop=never&max_layers=200&include=trajectory", NPY)
 
 
-@pytest.mark.alone
 def test_long_texts_and_answers_that_nobody_waits_for_leave_nothing_in_memory() -> None:
     """Their bodies are small. The last caller leaves while the work runs, and nobody comes after."""
     with serving(log_level="error") as server:

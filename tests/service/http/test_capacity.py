@@ -20,8 +20,6 @@ from wire import NPY, announce, chunked, connect, read_status, whole
 from service.engine.capacity import Holding, Room
 from service.errors import Cancelled, Overloaded, TooLarge
 
-pytestmark = pytest.mark.alone
-
 MB = 1_000_000
 HELD = "hardmax_request_body_bytes"
 GIVEN_BACK_S = 1.0  # the patrol that gives memory back goes round twenty times

@@ -10,9 +10,7 @@ from fractions import Fraction
 import httpx
 import numpy as np
 import pytest
-from server import Server, serving
-
-pytestmark = pytest.mark.alone
+from server import Server, eventually, serving
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +84,8 @@ def test_control_keeps_no_stop_waiting() -> None:
             ).status_code
 
         answer = caller.submit(ask)
-        time.sleep(1)
+        with server.client() as other:
+            eventually(lambda: "hardmax_requests_in_flight 1" in other.get("/metrics").text)
+        time.sleep(0.2)
         assert server.stop() == 0
         assert answer.result(10) == 503

@@ -19,8 +19,6 @@ from wire import connect, whole
 
 from service.observe.logs import AccessLog, Writer
 
-pytestmark = pytest.mark.alone
-
 GRACE_S = 2
 
 
@@ -139,6 +137,7 @@ def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(tmp_path: Path) -
                 stream.close()
 
 
+@pytest.mark.alone
 def test_access_lines_are_not_lost_by_a_kill(tmp_path: Path) -> None:
     write_sentiment(tmp_path)
     log = tmp_path / "log"

@@ -21,8 +21,6 @@ from bundles import write_sentiment
 from server import Server, eventually, serving
 from wire import announce, connect, find_fault, read_answer, whole
 
-pytestmark = pytest.mark.alone
-
 QUESTION = b'{"input": "superb"}'
 GET = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 
@@ -164,6 +162,7 @@ def test_head_that_does_not_come_is_given_up(server: Server) -> None:
     assert time.monotonic() - began > 0.5
 
 
+@pytest.mark.alone
 def test_body_that_hardly_moves_is_given_up(server: Server) -> None:
     with connect(server.port) as slow, connect(server.port) as steady:
         slow.sendall(announce(1000))

@@ -26,8 +26,6 @@ from paths import MODELS
 from server import PATIENCE_S, Server, eventually, serving
 from wire import NPY, announce, connect, whole
 
-pytestmark = pytest.mark.alone
-
 DYNAMICS = MODELS / "dynamics"
 
 
@@ -102,6 +100,7 @@ def ask_as_the_door_closes(server: Server) -> tuple[float, bytes]:
         return silent, b""
 
 
+@pytest.mark.alone
 def test_who_was_let_in_just_before_the_door_closed_is_still_heard(models: Path) -> None:
     for _ in range(5):
         with serving(models, default_model="tiny") as server:
@@ -378,6 +377,7 @@ def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> N
             eventually(lambda: client.post("/classify", json={"input": "good"}).status_code == 200)
 
 
+@pytest.mark.alone
 def test_cloud_of_two_hundred_thousand_points_does_not_hold_up_others(models: Path) -> None:
     shutil.copytree(DYNAMICS, models / "dynamics")
     points = ",".join(
@@ -410,6 +410,7 @@ def test_cloud_of_two_hundred_thousand_points_does_not_hold_up_others(models: Pa
     assert sorted(stalls)[int(len(stalls) * 0.9)] < 0.5
 
 
+@pytest.mark.alone
 def test_server_is_ready_soon_and_small(models: Path) -> None:
     with serving() as server:
         process = psutil.Process(server.process.pid)

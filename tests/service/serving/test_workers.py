@@ -21,8 +21,6 @@ from service.serving.start import listen
 from service.serving.workers import Worker
 from service.settings import Settings
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
