@@ -48,7 +48,7 @@ serve: install  ## start on http://127.0.0.1:8000 with the bundled models
 ORDINARY := not soak and not fresh
 test: $(VENV)/.test  ## install what the tests need and run them all
 	failed=0; \
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "$(ORDINARY) and not alone" || failed=1; \
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "$(ORDINARY) and not alone" || failed=1; \
 	$(BIN)/python -m pytest -m "$(ORDINARY) and alone" || failed=1; \
 	exit $$failed
 
