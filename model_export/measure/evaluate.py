@@ -19,13 +19,13 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.measure import behaviour
+from model_export.measure.reasons import alone, reasons
 from model_export.sentiment.model import HardmaxTransformer, Weights
 from model_export.sentiment.scores import balanced, score, sigmoid, three_labels
 from model_export.train import corpora, lexicon
 from model_export.train.fit import logits
 from model_export.train.material import Texts
 from model_export.train.reach import function_words
-from model_export.train.reasons import alone, reasons
 from service.texts.reader import Lists, Reader
 
 HEAVIEST = 3  # clusters of a review whose leaders are counted

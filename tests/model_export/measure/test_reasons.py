@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from bundles import plane_weights
 
+from model_export.measure.reasons import Reason, alone, reasons
 from model_export.sentiment.model import HardmaxTransformer, Weights
 from model_export.train.fit import logits
 from model_export.train.material import Texts
-from model_export.train.reasons import Reason, alone, reasons
 
 WEIGHTS = plane_weights()
 WORDS = WEIGHTS.words

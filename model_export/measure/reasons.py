@@ -1,6 +1,6 @@
 """Why the torch model says what it says: leaders, the evidence of their clusters, the leaders alone.
 
-For training and measuring; the service reads the same from its graph.
+For measuring; the service reads the same from its graph.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def reasons(model: HardmaxTransformer, texts: Texts, rows: Ints) -> list[Reason]
     return [found[int(row)] for row in rows]
 
 
-def alone(model: HardmaxTransformer, texts: Texts, targets: NDArray[np.float32] | None = None) -> Texts:
-    """Each text cut down to its carriers and the words around them, with the target of the whole."""
+def alone(model: HardmaxTransformer, texts: Texts) -> Texts:
+    """Each text cut down to its carriers and the words around them."""
     rows = np.arange(len(texts))
     cut = [
         [int(word) for word in texts.ids[texts.starts[row] + reason.kept()]]
         for row, reason in zip(rows, reasons(model, texts, rows), strict=True)
     ]
-    return Texts.of(cut, texts.targets if targets is None else targets, 1_000)
+    return Texts.of(cut, texts.targets, 1_000)
