@@ -42,7 +42,7 @@ class Recipe:
     unlabelled: int = 30_000  # reviews that only the linear teacher labels
     sentences: int = 100_000  # of them, and of others: labelled by the encoder alone
     learning: Optimisation = field(
-        default_factory=lambda: Optimisation(epochs=5, skip=0.3, vector_dropout=0.2)
+        default_factory=lambda: Optimisation(epochs=5, skip=0.3, vector_dropout=0.2, below=0.3)
     )
     seed: int = 0
 
