@@ -161,7 +161,6 @@ class Service:
         """A few times a second: the gauges, and memory that can go back to the system."""
         leftovers = Leftovers()
         while True:
-            await asyncio.sleep(SAMPLE_S)
             self.metrics.sample(
                 in_flight=self.places.here,
                 body_bytes=self.room.held,
@@ -169,6 +168,7 @@ class Service:
                 clouds_waiting=self.clouds.waiting,
                 ready=self.unready() is None,
             )
+            await asyncio.sleep(SAMPLE_S)
             if self._is_quiet() and leftovers.there():
                 await asyncio.to_thread(leftovers.give_back)
                 if self._is_quiet():
