@@ -14,9 +14,13 @@ class Places:
         self.here = 0
         self._limit = limit
 
-    def enter(self) -> None:
+    def check(self) -> None:
+        """Refuse who comes while all places are taken."""
         if self.here >= self._limit:
             raise Overloaded("too many requests at once (MAX_CONCURRENT_REQUESTS); try again shortly")
+
+    def enter(self) -> None:
+        self.check()
         self.here += 1
 
     def leave(self) -> None:

@@ -46,6 +46,7 @@ class Admission:
             self._reading_places.leave()
 
     async def _write(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._places.check()  # a refusal costs little here, and much behind the routes
         holding = scope["state"]["holding"] = Holding(self._room)
         begun = entered = False
 

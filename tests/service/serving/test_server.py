@@ -24,7 +24,7 @@ import pytest
 from bundles import plane_weights, write_sentiment
 from paths import MODELS
 from server import PATIENCE_S, Server, eventually, serving
-from wire import NPY, announce, connect, whole
+from wire import NPY, announce, connect, read_status, whole
 
 DYNAMICS = MODELS / "dynamics"
 
@@ -371,6 +371,11 @@ def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> N
                 refused = client.post("/classify", json=body)
                 assert refusal(refused) == (429, "overloaded")
                 assert int(refused.headers["retry-after"]) >= 1
+            with connect(server.port) as connection:
+                connection.sendall(announce(9))  # refused before its body comes: it would be read for nothing
+                assert read_status(connection) == 429
+                connection.sendall(b'{"a": [1]' + whole(b"{}"))
+                assert read_status(connection) == 429
             assert client.get("/health").status_code == 200
             for connection in waiting:
                 connection.close()
