@@ -44,11 +44,11 @@ export: $(VENV)/.export  ## what `hardmax-export` needs (torch among it), into .
 serve: install  ## start on http://127.0.0.1:8000 with the bundled models
 	$(BIN)/hardmax serve
 
-# First what may share the machine, in two processes; then what measures time, memory or a crowd, alone.
+# First what may share the machine, in three processes (many tests wait); then what measures time, memory or a crowd, alone.
 ORDINARY := not soak and not fresh
 test: $(VENV)/.test  ## install what the tests need and run them all
 	failed=0; \
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "$(ORDINARY) and not alone" || failed=1; \
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not alone" || failed=1; \
 	$(BIN)/python -m pytest -m "$(ORDINARY) and alone" || failed=1; \
 	exit $$failed
 

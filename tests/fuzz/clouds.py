@@ -179,18 +179,18 @@ def main() -> int:
             print(f"case {number} ({case.kind}): {type(failure).__name__} {message[:1]}", flush=True)
         counts[case.kind, outcome] += 1
         if number % 10_000 == 9_999:
-            print(f"{number + 1} cases, {time.monotonic() - began:.0f} s: {dict(_outcomes(counts))}", flush=True)
-    print(f"{arguments.cases} cases: {dict(_outcomes(counts))}")
+            print(f"{number + 1} cases, {time.monotonic() - began:.0f} s: {_outcomes(counts)}", flush=True)
+    print(f"{arguments.cases} cases: {_outcomes(counts)}")
     if arguments.cases >= KEPT:
         _tell(record, counts)
         print(record.write())
-    return int(_outcomes(counts)[CONTRADICTED] > 0)
+    return int(CONTRADICTED in _outcomes(counts))
 
 
-def _outcomes(counts: Counter[tuple[str, str]]) -> Counter[str]:
-    found = Counter[str]()
+def _outcomes(counts: Counter[tuple[str, str]]) -> dict[str, int]:
+    found: dict[str, int] = {}
     for (_, outcome), number in counts.items():
-        found[outcome] += number
+        found[outcome] = found.get(outcome, 0) + number
     return found
 
 
