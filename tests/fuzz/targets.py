@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from service.texts.sentiment import Sentiment
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
+TO_BRACKET = re.compile(rb'(?:[^"\[]++|"(?:[^"\\]++|\\.)*+")*+(?=\[)', re.DOTALL)  # the first outside strings
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,9 @@ def check_cloud(body: bytes) -> bool:
 
 def check_long_cloud(body: bytes) -> bool:
     """The same document made long enough by space for the reader that works in pieces."""
-    at = body.find(b"[")
-    return check_cloud(body[:at] + b" " * WHOLE + body[at:] if at >= 0 else body)
+    first = TO_BRACKET.match(body)
+    at = first.end() if first else 0
+    return check_cloud(body[:at] + b" " * WHOLE + body[at:] if first else body)
 
 
 def check_cut_json(body: bytes) -> bool:
