@@ -1,0 +1,134 @@
+"""What a text is read as: words, pieces, passages, and what is folded."""
+
+import numpy as np
+import pytest
+
+from service.texts.pieces import (
+    GROUP,
+    HANDLE,
+    LINK,
+    MOST_PIECES,
+    NAME,
+    NUMBER,
+    PASSAGE,
+    UNKNOWN,
+    Lists,
+    Pieces,
+)
+
+LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+WORDS = "the film was n't so dull good i loved it wasn t cost met but and face grinning".split()
+VOCABULARY = [
+    *(["[PAD]"] + [f"[unused{i}]" for i in range(99)] + ["[UNK]"]),
+    *WORDS,
+    *LETTERS,
+    *("##" + letter for letter in LETTERS),
+    *".!?,:;'-()",
+    "##able",
+]
+
+
+@pytest.fixture(scope="module")
+def pieces() -> Pieces:
+    return Pieces(Lists(VOCABULARY, {"london"}, {"will"}, {"muslims"}))
+
+
+def spelt(pieces: Pieces, text: str) -> list[list[str]]:
+    found = pieces.read(text)
+    return [
+        [pieces.spelt[piece] for piece in found.pieces[begin:end]]
+        for begin, end in zip(found.bounds, found.bounds[1:], strict=False)
+    ]
+
+
+def test_word_of_several_pieces_is_one_place_with_its_span(pieces):
+    found = pieces.read("it wasn't dull")
+    assert [found.text[a:b] for a, b in zip(found.starts, found.ends, strict=True)] == [
+        "it",
+        "wasn't",
+        "dull",
+    ]
+    assert spelt(pieces, "it wasn't dull") == [["it"], ["wasn", "'", "t"], ["dull"]]
+
+
+def test_longest_piece_is_taken_first(pieces):
+    assert spelt(pieces, "goodable") == [["good", "##able"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("i met London", NAME), ("i met london", NAME), ("i met Gerardo", NAME), ("i met Gerardo's", NAME),
+        ("i met New York", NAME), ("i met Will", NAME), ("it cost 5,000.00", NUMBER),
+        ("i met muslims", GROUP), ("i met @bob", HANDLE), ("i met https://x.y/z?a=b", LINK),
+    ],
+)  # fmt: skip
+def test_what_must_not_change_a_verdict_is_one_piece(pieces, text, folded):
+    assert pieces.read(text).pieces[2:].tolist() == [folded]
+
+
+def test_word_with_a_capital_that_begins_a_sentence_is_no_name(pieces):
+    assert NAME not in pieces.read("Zxy was good. Qwv was dull").pieces
+
+
+def test_run_of_names_has_one_place_and_one_span(pieces):
+    found = pieces.read("i met Gerardo Zxyqv but it")
+    assert found.text[found.starts[2] : found.ends[2]] == "Gerardo Zxyqv"
+    assert len(found) == 5
+
+
+def test_letters_drawn_out_are_read_as_the_word(pieces):
+    assert spelt(pieces, "goooood") == [["good"]]
+
+
+def test_emoji_is_read_by_its_name(pieces):
+    assert spelt(pieces, "😀") == [["grinning", "face"]]
+
+
+def test_long_run_of_one_mark_is_one_word(pieces):
+    assert spelt(pieces, "dull" + "!" * 2_000) == [["dull"], ["!", "!", "!"]]
+
+
+def test_word_of_too_many_pieces_is_unknown(pieces):
+    assert pieces.read("x" + "q" * MOST_PIECES).pieces.tolist() == [UNKNOWN]
+    assert pieces.read("x" * 5_000).pieces.tolist() == [UNKNOWN]
+
+
+def test_passage_holds_whole_sentences_and_positions_begin_anew(pieces):
+    found = pieces.read(" ".join(["the film was so good."] * 30))
+    assert found.places.max() < PASSAGE
+    begins = np.flatnonzero(found.places == 0)
+    assert all(pieces.spelt[piece] == "the" for piece in found.pieces[begins])
+    assert np.diff(begins).tolist() == [PASSAGE // 6 * 6] * (len(begins) - 1)
+
+
+def test_sentence_longer_than_a_passage_is_cut(pieces):
+    found = pieces.read("good " * 150)
+    assert np.bincount(found.passages).tolist() == [PASSAGE, PASSAGE, 150 - 2 * PASSAGE]
+
+
+def test_words_left_out_leave_the_others_in_their_places(pieces):
+    whole = pieces.read("the film wasn't dull")
+    less = whole.without(np.array([False, True, False, False]))
+    assert less.places.tolist() == [0, 2, 3, 4, 5]
+    assert less.pieces.tolist() == np.delete(whole.pieces, 1).tolist()
+    assert less.starts.tolist() == [0, 9, 16]
+
+
+def test_split_gives_each_passage_its_pieces(pieces):
+    found = pieces.read("good. " * 100)
+    parts = found.split()
+    assert [len(piece) for piece, _ in parts] == np.bincount(found.passages).tolist()
+    assert np.concatenate([piece for piece, _ in parts]).tolist() == found.pieces.tolist()
+
+
+def test_most_words_are_read_and_it_is_said(pieces):
+    found = pieces.read("good " * 12, most=10)
+    assert (len(found), found.truncated) == (10, True)
+    assert not pieces.read("good " * 10, most=10).truncated
+
+
+@pytest.mark.parametrize("text", ["", " ", "<br />", "\n\n"])
+def test_text_without_words_has_none(pieces, text):
+    assert len(pieces.read(text)) == 0
+    assert pieces.read(text).split() == []
