@@ -1,0 +1,158 @@
+"""The plane on top of a reader: words are places, hardmax layers move them to their leaders, the leaders decide.
+
+    r_i, t_i = linear in the last state of word i                            (the mean over its pieces)
+    z_i = scale reach_i r_i / sqrt(1 + |r_i|^2)                               reach_i: a small network over the word alone
+    w_i = (t_i + sqrt(1 + t_i^2)) / 2
+    z_i <- z_i + gamma (c_i - z_i),  c_i the mean over C_i = argmax_j <z_i, z_j>          K layers
+    logit = b + sum_i w_i <v, c_i> / (W0 + sum_i w_i)                         read at the leader(s) that i ends with
+
+Numbers that are compared or added lie on grids of powers of two, in double precision: every product and sum of
+them is exact. reach, length and weight are made of sqrt and division, which are rounded the same everywhere.
+
+Shapes: B texts, M words, d dimensions, C labels (1 for two).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model_export.reader.model import Linear, Reader, through, whole
+
+LEAST_REACH = 1 / 32  # a place of length 0 would follow everybody
+DIRECTION_GRID, PLACE_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12
+LONGEST_DIRECTION = 64.0
+
+
+@dataclass(frozen=True)
+class PlaneShape:
+    width: int = 384
+    d: int = 2
+    labels: int = 1
+    hidden: int = 64  # of the network for the reach
+    layers: int = 8
+    alpha: float = 1.0
+    scale: float = 4.0
+    pseudo_weight: float = 0.5  # W0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts as the plane reads them: passages of pieces, and which word of which text each piece belongs to."""
+
+    pieces: Tensor  # [passages, N], 0 = padding
+    word: Tensor  # [passages, N]: text * M + its number in the text; B * M for padding
+    texts: int
+    words: int  # M, of the text with most
+
+    def by_word(self, x: Tensor) -> Tensor:
+        """[passages, N, c] -> the mean over the pieces of each word [B, M, c]; sums of whole numbers are exact."""
+        flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
+        flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
+        return flat.unflatten(0, (self.texts, self.words)) / self.sizes
+
+    @property
+    def sizes(self) -> Tensor:
+        """[B, M, 1] how many pieces; 1 where there is no word"""
+        count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
+        return count.clamp(min=1).view(self.texts, self.words, 1).float()
+
+    @property
+    def there(self) -> Tensor:
+        """[B, M] where there is a word"""
+        count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
+        return (count > 0).view(self.texts, self.words)
+
+
+def grid(x: Tensor, step: float) -> Tensor:
+    return through(torch.round(x * step) / step, x)
+
+
+class Plane(nn.Module):
+    def __init__(self, shape: PlaneShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.first, self.second = Linear(shape.width, shape.hidden), Linear(shape.hidden, 1)
+        self.read = Linear(shape.width, shape.d + 1)
+        self.v = nn.Parameter(torch.zeros(shape.labels, shape.d, dtype=torch.float64))
+        self.b = nn.Parameter(torch.zeros(shape.labels, dtype=torch.float64))
+        self.register_buffer("of_hidden", torch.full((shape.hidden,), 1 / 32))
+        with torch.no_grad():
+            nn.init.normal_(self.first.weight, std=0.02)
+            nn.init.normal_(self.second.weight, std=0.05)
+            self.second.bias.fill_(-0.5)
+            nn.init.normal_(self.read.weight, std=0.02)
+            if shape.labels == 1:
+                self.v[0, 0] = 4.0
+            else:
+                nn.init.normal_(self.v, std=1.0)
+
+    def places(self, reader: Reader, state: Tensor, first: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+        """Of whole states: how far each word would be [B, M, d], its reach [B, M, 1], its weight [B, M]."""
+        weight, _, unit = self.first.codes(reader.of_word)
+        hidden = batch.by_word(first @ weight.T) * unit + self.first.bias
+        hidden = whole(hidden * (1 / self.of_hidden), 0.0, 255.0)
+        weight, _, unit = self.second.codes(self.of_hidden)
+        f = (hidden @ weight.T * unit + self.second.bias).double()
+        reach = LEAST_REACH + (1 - LEAST_REACH) * (0.5 + 0.5 * f / torch.sqrt(1 + f * f))
+        weight, _, unit = self.read.codes(reader.layers[-1].of_state)
+        told = (batch.by_word(state @ weight.T) * unit + self.read.bias).double()
+        r = told[..., :-1].clamp(-LONGEST_DIRECTION, LONGEST_DIRECTION)
+        r = grid(r, DIRECTION_GRID)
+        far = self.shape.scale * (r / torch.sqrt(1 + (r * r).sum(-1, keepdim=True)))
+        t = told[..., -1]
+        w = grid((t + torch.sqrt(1 + t * t)) / 2, WEIGHT_GRID)
+        return far, reach, w
+
+    def follow(self, z: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        """c_i [B, M, d] and C_i [B, M, M]; equal places are one point."""
+        score = (z @ z.transpose(1, 2)).masked_fill(~there[:, None], -torch.inf)
+        chosen = (score == score.amax(-1, keepdim=True)).to(z.dtype)
+        mean = chosen @ z / chosen.sum(-1, keepdim=True)
+        return torch.round(mean * LAYER_GRID) / LAYER_GRID, chosen
+
+    def forward(
+        self,
+        reader: Reader,
+        state: Tensor,
+        first: Tensor,
+        batch: Batch,
+        *,
+        skip: float = 0.0,
+        gain: float = 0.0,
+    ) -> tuple[Tensor, Tensor]:
+        """Logits [B, C]; the mean reach.
+
+        While it learns, a share `skip` of the texts is read where their words are; and a word gets `gain` of the
+        gradient that its own place would get: none comes through the choice of a leader.
+        """
+        far, reach, w = self.places(reader, state, first, batch)
+        there = batch.there
+        z = grid(far * reach, PLACE_GRID)
+        z = z + F.pad(
+            (z == 0).all(-1, keepdim=True) / PLACE_GRID, (0, z.shape[-1] - 1)
+        )  # nobody at the origin
+        c = self._read_at(z, there)
+        if self.training:
+            c = c + gain * (far - far.detach())
+            past = torch.rand(len(z), 1, 1) < skip
+            c = torch.where(past, z, c)
+        w = w * there
+        share = w / (self.shape.pseudo_weight + w.sum(1, keepdim=True))
+        logits = self.b + torch.einsum("bm,bmd,cd->bc", share, c, grid(self.v, WEIGHT_GRID))
+        mean_reach = (reach[..., 0] * there).sum() / there.sum()
+        return logits, mean_reach
+
+    def _read_at(self, z: Tensor, there: Tensor) -> Tensor:
+        """Where each place is read: at its leader(s) after the layers, with the gradient of their first places."""
+        with torch.no_grad():
+            y, gamma = z, self.shape.alpha / (1 + self.shape.alpha)
+            for _ in range(self.shape.layers):
+                c, _ = self.follow(y, there)
+                y = torch.round((y + gamma * (c - y)) * LAYER_GRID) / LAYER_GRID
+            value, chosen = self.follow(y, there)
+        share = chosen / chosen.sum(-1, keepdim=True)
+        return through(value, share @ z)

@@ -1,0 +1,148 @@
+"""The teacher: all-mpnet-base-v2 (Apache 2.0), a large pretrained encoder, in plain torch.
+
+It has read far more English than we have: what denies what, what it means that a shoe leaks. It labels
+sentences that nobody labelled; nothing of it is exported. Its folder is as published: config.json,
+model.safetensors, tokenizer.json.
+
+Shapes: B texts, N pieces, H heads, W width.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from service.errors import NotFound
+
+Pieces = NDArray[np.int32]
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+PADDING = 1
+LONGEST = 64  # pieces of a text: its two ends
+NEGATIVE, NEUTRAL, POSITIVE = range(3)
+NEAR, FAR, BUCKETS = 8, 128, 32  # distances up to NEAR have a bucket each, further ones share logarithmic ones
+HALF_PRECISION = torch.cpu.get_capabilities().get("avx512_bf16", False)  # elsewhere it is slower
+
+
+class Layer(nn.Module):
+    def __init__(self, width: int, heads: int, wide: int, eps: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width, eps), nn.LayerNorm(width, eps)
+        self.up, self.down = nn.Linear(width, wide), nn.Linear(wide, width)
+
+    def forward(self, x: Tensor, near: Tensor) -> Tensor:
+        """x [B, N, W]; near [B, H, N, N]: what a head adds for how far the other is, or far below 0."""
+        B, N, W = x.shape
+        q, k, v = self.qkv(x).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        score = (q @ k.transpose(-1, -2)).float() / (W // self.heads) ** 0.5 + near
+        read = (torch.softmax(score, -1).to(v.dtype) @ v).transpose(1, 2).reshape(B, N, W)
+        x = self.norm1(x + self.out(read))
+        y: Tensor = self.norm2(x + self.down(F.gelu(self.up(x))))
+        return y
+
+
+class Teacher(nn.Module):
+    """MPNet's layers over pieces of words, the mean of what they end with, three logits."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        if missing := [name for name in FILES if not (folder / name).exists()]:
+            raise NotFound(f"{folder}: the teacher needs {', '.join(missing)}", param="teacher")
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        width, eps, heads = config["hidden_size"], config["layer_norm_eps"], config["num_attention_heads"]
+        self.words = nn.Embedding(config["vocab_size"], width)
+        self.places = nn.Embedding(config["max_position_embeddings"], width)
+        self.norm = nn.LayerNorm(width, eps)
+        self.distance = nn.Embedding(BUCKETS, heads)  # shared by all layers
+        self.layers = nn.ModuleList(
+            Layer(width, heads, config["intermediate_size"], eps) for _ in range(config["num_hidden_layers"])
+        )
+        self.head = nn.Linear(width, 3)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.load_state_dict(_published(load_file(folder / "model.safetensors")), strict=False)
+        for part in (self.words, self.places, self.distance):
+            part.requires_grad_(False)
+
+    def pieces(self, texts: Sequence[str], longest: int = LONGEST) -> list[Pieces]:
+        """Ids of the pieces of each text; of a long one its two ends."""
+        ids = [np.array(found.ids, np.int32) for found in self.tokenizer.encode_batch(list(texts))]
+        half = longest // 2
+        return [
+            each if len(each) <= longest else np.concatenate([each[:half], each[half - longest :]])
+            for each in ids
+        ]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [B, N] ids -> logits [B, 3]: negative, neutral, positive."""
+        there = x != PADDING
+        near = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None] + self._near(x.shape[1])
+        with torch.autocast("cpu", torch.bfloat16, enabled=HALF_PRECISION):
+            y = self.norm(self.words(x) + self.places(there.cumsum(1) * there + PADDING))
+            for layer in self.layers:
+                y = layer(y, near)
+        mean = (y.float() * there[..., None]).sum(1) / there.sum(1, keepdim=True)
+        logits: Tensor = self.head(mean)
+        return logits
+
+    def _near(self, n: int) -> Tensor:
+        """[H, N, N]: what a head adds for how far the other is; half of the buckets look back, half ahead."""
+        place = torch.arange(n)
+        away = place[:, None] - place[None]
+        far = away.abs()
+        half = BUCKETS // 2
+        wide = NEAR + (
+            torch.log(far.clamp(min=1).float() / NEAR) / math.log(FAR / NEAR) * (half - NEAR)
+        ).long()
+        bucket = (away < 0).long() * half + torch.where(far < NEAR, far, wide.clamp(max=half - 1))
+        scores: Tensor = self.distance(bucket).permute(2, 0, 1)
+        return scores
+
+
+def padded(pieces: Sequence[Pieces], rows: NDArray[np.int64]) -> Tensor:
+    """[B, N], padding behind the end of a text."""
+    x = np.full((len(rows), max(len(pieces[row]) for row in rows)), PADDING, np.int64)
+    for b, row in enumerate(rows):
+        x[b, : len(pieces[row])] = pieces[row]
+    return torch.from_numpy(x)
+
+
+def _published(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The published names -> ours."""
+    state = {name.removeprefix("mpnet."): value for name, value in state.items()}
+    found = {
+        "words.weight": state["embeddings.word_embeddings.weight"],
+        "places.weight": state["embeddings.position_embeddings.weight"],
+        "norm.weight": state["embeddings.LayerNorm.weight"],
+        "norm.bias": state["embeddings.LayerNorm.bias"],
+        "distance.weight": state["encoder.relative_attention_bias.weight"],
+    }
+    names = {
+        "out": "attention.attn.o",
+        "norm1": "attention.LayerNorm",
+        "up": "intermediate.dense",
+        "down": "output.dense",
+        "norm2": "output.LayerNorm",
+    }
+    for i in {int(name.split(".")[2]) for name in state if name.startswith("encoder.layer.")}:
+        for end in ("weight", "bias"):
+            theirs, ours = f"encoder.layer.{i}", f"layers.{i}"
+            attention = [state[f"{theirs}.attention.attn.{part}.{end}"] for part in "qkv"]
+            found[f"{ours}.qkv.{end}"] = torch.cat(attention)
+            for name, published in names.items():
+                found[f"{ours}.{name}.{end}"] = state[f"{theirs}.{published}.{end}"]
+    return found

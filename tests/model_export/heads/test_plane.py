@@ -1,0 +1,104 @@
+"""A plane in numpy and in ONNX Runtime: the same numbers, and the definition of the dynamics."""
+
+import numpy as np
+import pytest
+import torch
+from readers import random_plane, random_reader
+
+from model_export.heads.graph import MANY, to_onnx
+from model_export.heads.plane import Batch
+from model_export.heads.stored import run, stored
+from service.engine.runtime import Runtime
+
+LENGTHS = (9, 1, 30, 5 * MANY, 100, 3)
+OUTPUTS = ("bias", "contribution", "target", "since", "plane", "certified")
+
+
+def draw(lengths, seed=0, width=32, alike=0):
+    """States of pieces, and the words of each text by the rows of their pieces; `alike` words are one another's twins."""
+    rng = np.random.default_rng(seed)
+    texts, T = [], 0
+    for n in lengths:
+        sizes = rng.integers(1, 4, n)
+        ends = T + np.cumsum(sizes)
+        texts.append([list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)])
+        T = int(ends[-1])
+    states = rng.integers(0, 256, (T, width)).astype(np.uint8)
+    words = rng.integers(0, 256, (T, width)).astype(np.uint8)
+    for text in texts:
+        for word in text[1 : 1 + alike]:
+            states[word], words[word] = states[text[0][0]], words[text[0][0]]
+    return states, words, texts
+
+
+def answers(session, states, words, texts):
+    members = [word for text in texts for word in text]
+    padded = np.full((len(members), max(map(len, members))), len(states))
+    for row, word in zip(padded, members, strict=True):
+        row[: len(word)] = word
+    places, at = np.full((len(texts), max(map(len, texts))), len(members)), 0
+    for row, text in zip(places, texts, strict=True):
+        row[: len(text)] = np.arange(at, at + len(text))
+        at += len(text)
+    found = session.run({"states": states, "words": words, "members": padded, "texts": places}, OUTPUTS)
+    return dict(zip(OUTPUTS, found, strict=True))
+
+
+@pytest.mark.parametrize(("d", "labels"), [(2, 1), (2, 3), (5, 4)])
+@pytest.mark.parametrize("alike", [0, 4], ids=["", "twins"])
+def test_graph_gives_the_numbers_of_the_definition(d, labels, alike):
+    weights = stored(random_plane(d, labels), random_reader())
+    session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
+    states, words, texts = draw(LENGTHS, alike=alike)
+    found = answers(session, states, words, texts)
+    for b, text in enumerate(texts):
+        told, n = run(weights, states, words, text), len(text)
+        assert np.array_equal(found["plane"][:, b, :n], told.plane)
+        assert np.array_equal(found["target"][b, :n], told.target)
+        assert np.array_equal(found["since"][b, :n], told.since)
+        assert np.array_equal(found["contribution"][b, :, :n], told.contribution)
+        assert np.array_equal(found["bias"][b], told.bias)
+        assert found["certified"][b] == told.certified
+        assert (found["target"][b, n:] == -1).all()
+        assert not found["contribution"][b, :, n:].any()
+
+
+def test_torch_gives_the_logits_of_the_definition():
+    plane, reader = random_plane(labels=3), random_reader()
+    weights = stored(plane, reader)
+    states, words, texts = draw((9, 4))
+    M = max(map(len, texts))
+    word = np.concatenate(
+        [np.full(len(rows), b * M + i) for b, text in enumerate(texts) for i, rows in enumerate(text)]
+    )
+    batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(texts), M)
+    with torch.no_grad():
+        logits, _ = plane(
+            reader, *(torch.from_numpy(x.astype(np.float32) - 128)[None] for x in (states, words)), batch
+        )
+    for row, text in zip(logits, texts, strict=True):
+        told = run(weights, states, words, text)
+        np.testing.assert_allclose(row.numpy(), told.bias + told.contribution.sum(1), rtol=1e-12)
+
+
+def test_every_word_is_counted_where_its_leader_stands():
+    weights = stored(random_plane(), random_reader())
+    states, words, (text,) = draw([40])
+    told = run(weights, states, words, text)
+    assert told.certified
+    for leader in set(told.target.tolist()):
+        assert told.target[leader] == leader
+        assert (told.plane[:, leader] == told.plane[0, leader]).all()  # it never moved
+        followers = np.flatnonzero(told.target == leader)
+        sides = np.sign(told.contribution[0, followers])
+        assert len(set(sides.tolist())) == 1
+
+
+def test_answer_does_not_depend_on_the_batch():
+    session = Runtime("cpu", 1).open(to_onnx(stored(random_plane(), random_reader())).SerializeToString())
+    states, words, texts = draw(LENGTHS, seed=1)
+    together = answers(session, states, words, texts)
+    for b, text in enumerate(texts):
+        alone = answers(session, states, words, [text])
+        for name in ("contribution", "target", "since"):
+            assert np.array_equal(together[name][b][..., : len(text)], alone[name][0])

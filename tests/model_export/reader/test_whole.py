@@ -1,0 +1,130 @@
+"""A reader in torch, in numpy and in ONNX Runtime: the same whole numbers, whatever stands beside a passage."""
+
+import numpy as np
+import pytest
+import torch
+from readers import random_reader
+
+from model_export.reader.graph import to_onnx
+from model_export.reader.stored import run, stored
+from service.engine.runtime import Runtime
+
+LENGTHS = (9, 1, 6, 64, 3, 9)
+OUTPUTS = ("states", "words", "follows")
+
+
+def draw(lengths, seed=0, pieces=400):
+    rng = np.random.default_rng(seed)
+    return [(rng.integers(1, pieces, n), np.arange(n)) for n in lengths]
+
+
+def feeds(passages):
+    T, N = sum(len(pieces) for pieces, _ in passages), max(len(pieces) for pieces, _ in passages)
+    rows, at = np.full((len(passages), N), T), 0
+    for row, (pieces, _) in zip(rows, passages, strict=True):
+        row[: len(pieces)] = np.arange(at, at + len(pieces))
+        at += len(pieces)
+    pieces, places = (np.concatenate(part) for part in zip(*passages, strict=True))
+    return {"pieces": pieces, "places": places, "rows": rows}
+
+
+def answers(session, passages):
+    """The outputs of each passage."""
+    states, words, follows = session.run(feeds(passages), OUTPUTS)
+    found, at = [], 0
+    for b, (pieces, _) in enumerate(passages):
+        n = len(pieces)
+        found.append((states[at : at + n], words[at : at + n], follows[:, b, :n, :n]))
+        assert not follows[:, b, n:].any()
+        assert not follows[:, b, :, n:].any()
+        at += n
+    return found
+
+
+@pytest.fixture(scope="module", params=[0.3, 0.002], ids=["ordinary", "many ties"])
+def reader(request):
+    return random_reader(follows=request.param)
+
+
+@pytest.fixture(scope="module")
+def session(reader):
+    return Runtime("cpu", 1).open(to_onnx(stored(reader)).SerializeToString())
+
+
+def equal(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_graph_gives_the_numbers_of_the_definition(reader, session):
+    weights, passages = stored(reader), draw(LENGTHS)
+    for passage, found in zip(passages, answers(session, passages), strict=True):
+        assert equal(found, run(weights, *passage))
+
+
+def test_torch_gives_the_numbers_of_the_definition(reader):
+    weights = stored(reader)
+    for pieces, places in draw(LENGTHS, seed=1):
+        with torch.no_grad():
+            states, words, _, follows = reader.whole(torch.from_numpy(pieces)[None])
+        theirs = [states[0] + 128, words[0] + 128, follows[:, 0]]
+        assert equal([x.numpy().astype(np.uint8) for x in theirs], run(weights, pieces, places))
+
+
+def test_answer_does_not_depend_on_the_batch(session):
+    passages = draw(LENGTHS, seed=2)
+    together = answers(session, passages)
+    alone = [answers(session, [passage])[0] for passage in passages]
+    backwards = answers(session, passages[::-1])[::-1]
+    for one, other, third in zip(together, alone, backwards, strict=True):
+        assert equal(one, other)
+        assert equal(one, third)
+
+
+def test_some_heads_tie_where_scores_are_small():
+    weights = stored(random_reader(follows=0.002))
+    _, _, follows = run(weights, *draw([30])[0])
+    assert follows.sum(-1).max() > 4  # more followed than there are heads: a tie
+
+
+def test_leaving_out_what_was_not_read_changes_nothing():
+    """One piece, and all of them at once, to the bit: keys are static (docs/theory.md, section 9)."""
+    session = Runtime("cpu", 1).open(to_onnx(stored(random_reader())).SerializeToString())
+    left = 0
+    for pieces, places in draw([12] * 12, seed=3):
+        ((states, _, follows),) = answers(session, [(pieces, places)])
+        read = read_by(follows)
+        for i in range(len(pieces)):
+            unread = np.flatnonzero(~read[i])
+            for gone in [*unread[:3, None], unread]:
+                if not len(gone):
+                    continue
+                kept = np.setdiff1d(np.arange(len(pieces)), gone)
+                ((less, _, _),) = answers(session, [(pieces[kept], places[kept])])
+                assert np.array_equal(less[np.flatnonzero(kept == i)[0]], states[i])
+                left += 1
+    assert left > 100
+
+
+def test_leaving_out_what_was_read_changes_states(session):
+    """The other half: what a piece has read did enter its state."""
+    changed = total = 0
+    for pieces, places in draw([12] * 12, seed=4):
+        ((states, _, follows),) = answers(session, [(pieces, places)])
+        read = read_by(follows)
+        for i in range(len(pieces)):
+            gone = np.flatnonzero(read[i] & (np.arange(len(pieces)) != i))[:1]
+            if not len(gone):
+                continue
+            kept = np.setdiff1d(np.arange(len(pieces)), gone)
+            ((less, _, _),) = answers(session, [(pieces[kept], places[kept])])
+            changed += not np.array_equal(less[np.flatnonzero(kept == i)[0]], states[i])
+            total += 1
+    assert changed > 0.9 * total > 0
+
+
+def read_by(follows):
+    """[N, N] what each piece has read: R^l(i) = R^(l-1)(i) and what those have read whom it follows."""
+    read = np.eye(follows.shape[1], dtype=bool)
+    for layer in follows:
+        read |= (layer > 0) @ read
+    return read

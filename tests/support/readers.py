@@ -1,0 +1,34 @@
+"""Readers and planes with random weights: small, but with every part of the real ones."""
+
+import torch
+
+from model_export.heads.plane import Plane, PlaneShape
+from model_export.reader.model import Norm, Reader, Shape
+
+TINY = Shape(width=32, heads=4, layers=2, wide=64, pieces=400)
+
+
+@torch.no_grad()
+def random_reader(shape: Shape = TINY, seed: int = 0, follows: float = 0.3) -> Reader:
+    """`follows`: how large the numbers are that heads compare; small ones tie often once they are whole."""
+    torch.manual_seed(seed)
+    reader = Reader(shape)
+    for parameter in reader.parameters():
+        parameter.copy_(0.3 * torch.randn_like(parameter))
+    for part in reader.modules():
+        if isinstance(part, Norm):
+            part.gain.fill_(1.0)
+    for layer in reader.layers:
+        layer.of_query.fill_(1 / (50 * follows))
+    return reader.eval()
+
+
+@torch.no_grad()
+def random_plane(d: int = 2, labels: int = 1, width: int = 32, seed: int = 0) -> Plane:
+    torch.manual_seed(seed)
+    plane = Plane(PlaneShape(width, d, labels, hidden=16))
+    for linear in (plane.first, plane.second, plane.read):
+        linear.weight.copy_(0.3 * torch.randn_like(linear.weight))
+        linear.bias.copy_(0.3 * torch.randn_like(linear.bias))
+    plane.b.copy_(torch.randn(labels))
+    return plane.eval()
