@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from hypothesis import strategies as st
 from starlette.requests import Request
 
@@ -79,8 +80,12 @@ def check_npy(body: bytes) -> bool:
 
 def check_written(document: dict[str, Any]) -> bool:
     """What we write piecewise is JSON that says the same."""
-    written = json.loads(b"".join(write_document(document)))
-    assert written == json.loads(json.dumps(_without_nan(document)))
+    expected = json.loads(json.dumps(_without_nan(document)))
+    try:
+        written = json.loads(b"".join(write_document(document)))
+    except orjson.JSONEncodeError:  # an integer of more than 64 bits: no answer has one
+        return False
+    assert written == expected
     return True
 
 
