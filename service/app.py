@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
+from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -18,8 +21,8 @@ from service.errors import HardmaxError
 from service.http import problems
 from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
+from service.http.bodies import BodyReader
 from service.http.deadline import Deadline
-from service.http.express import Express
 from service.http.middleware import Envelope, Hosts, Origins
 from service.http.routes import (
     classify,
@@ -31,18 +34,44 @@ from service.http.routes import (
     page,
     sequences,
 )
-from service.http.texts import TextReader
 from service.lifecycle import Loaders, Service
+from service.schemas.clouds import ControlRequest, DynamicsRequest
+from service.schemas.endpoints import EndpointRequest, PredictRequest
+from service.schemas.open_inference import InferRequest
+from service.schemas.sequences import SequencesRequest
+from service.schemas.texts import ClassifyRequest
 from service.settings import Settings
 
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
 ROUTERS = (classify, dynamics, sequences, control, operations, open_inference, inference_endpoint, page)
+BODIES = (
+    ClassifyRequest,
+    ControlRequest,
+    DynamicsRequest,
+    EndpointRequest,
+    InferRequest,
+    PredictRequest,
+    SequencesRequest,
+)
+
+
+class Application(FastAPI):
+    """Its document also has the bodies that endpoints read by a dependency."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            template = "#/components/schemas/{model}"
+            _, bodies = models_json_schema([(each, "validation") for each in BODIES], ref_template=template)
+            schemas = super().openapi()["components"]["schemas"]
+            schemas |= jsonable_encoder(bodies["$defs"], exclude_none=True)
+        return super().openapi()
 
 
 def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI:
     """The application. Models are loaded when it starts; `loaders` is for tests that bring their own."""
     settings = settle_default(settings)
     service = Service(settings, loaders)
+    reader = BodyReader()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -52,8 +81,9 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             yield
         finally:
             await service.stop()
+            reader.stop()
 
-    app = FastAPI(
+    app = Application(
         title="hardmax",
         version=__version__,
         description=DESCRIPTION,
@@ -77,11 +107,10 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             Middleware(Origins, settings),
             Middleware(Deadline, service),
             Middleware(Admission, service),
-            *([Middleware(Express, service)] if settings.express_lane else []),
         ],
     )
     app.state.service = service
-    app.state.reader = TextReader(settings)
+    app.state.reader = reader
     app.state.page = page.PageFiles(page.WEB)
     for each in ROUTERS:
         app.include_router(each.router)

@@ -26,7 +26,7 @@ from service.observe.logs import AccessLog
 from service.observe.metrics import Metrics
 from service.observe.tracing import Tracer
 from service.settings import Settings, available_memory
-from service.texts.runs import is_brief, run_texts
+from service.texts.runs import run_texts
 
 if TYPE_CHECKING:
     from service.engine.runtime import Runtime
@@ -63,7 +63,6 @@ class Service:
             partial(run_texts, tokenised=self.metrics.tokenise.observe),
             budget=settings.max_batch_tokens,
             bound=QUEUED_BATCHES * settings.max_batch_tokens,
-            brief=is_brief,
             report=self.metrics.batch_ran,
             failed=self.failed.set,
         )

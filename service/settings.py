@@ -67,9 +67,6 @@ class Settings(BaseModel):
     max_dimension: int = Field(256, ge=1, description="dimension of a cloud")
     max_layers: int = Field(100_000, ge=1, description="layers one cloud may ask for")
     request_timeout_s: float = Field(60.0, gt=0, description="seconds a request may take before 504")
-    express_lane: bool = Field(
-        True, description="answer short texts before FastAPI's machinery; the answers are the same"
-    )
     shutdown_grace_s: float = Field(
         30.0, ge=0, description="seconds accepted requests may take after SIGTERM"
     )

@@ -21,11 +21,11 @@ from service.http.routes.classify import answer_of, raise_first
 from service.lifecycle import domain_loaders
 from service.schemas.texts import ClassifyRequest
 from service.settings import BUNDLED_MODELS, Settings
-from service.texts.runs import How, is_brief, run_texts, size_of
+from service.texts.runs import How, run_texts, size_of
 
 BUDGET = 16384
 settings = Settings()
-batcher: Batcher[str, dict[str, Any]] = Batcher(run_texts, budget=BUDGET, bound=64 * BUDGET, brief=is_brief)
+batcher: Batcher[str, dict[str, Any]] = Batcher(run_texts, budget=BUDGET, bound=64 * BUDGET)
 models: dict[str, Any] = {}
 
 

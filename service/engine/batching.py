@@ -2,7 +2,6 @@
 
 A call brings items of known size. Whenever the runner - one thread - is free it is handed what waits at
 that moment: there is no timer, so a call at rest is run at once and under load batches grow by themselves.
-A batch that takes less time than waking the thread runs where it is, on the event loop.
 
 * Items run together when their calls have the same `key` and their sizes are alike (padding stays below a
   factor of two), up to `budget` padded tokens.
@@ -86,7 +85,6 @@ class Batcher(Generic[Item, Result]):
         *,
         budget: int,
         bound: int,
-        brief: Callable[[Any, int, int], bool] = lambda key, longest, tokens: False,
         report: Callable[[int, int, float, float], None] = lambda items, tokens, waited_s, ran_s: None,
         failed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -95,7 +93,6 @@ class Batcher(Generic[Item, Result]):
         self.depth = 0  # items that wait
         self._tokens = 0
         self._run = run
-        self._brief = brief
         self._report = report
         self._failed = failed
         self._calls: deque[Call[Item, Result]] = deque()
@@ -151,30 +148,11 @@ class Batcher(Generic[Item, Result]):
             self._next()
 
     def _next(self) -> None:
-        """Run what waits, if anything does: here if it is brief, otherwise in the runner's thread."""
+        """Give the runner's thread what waits, if anything does."""
         batch = self._take()
         self._running = batch
         if batch is None:
             return
-        if self._brief(batch.key, batch.longest, batch.tokens):
-            self._run_here(batch)
-        else:
-            self._give(batch)
-
-    def _run_here(self, batch: Batch[Item, Result]) -> None:
-        started = time.perf_counter()
-        try:
-            results = list(self._run(batch.key, batch.items))
-        except BaseException:  # noqa: BLE001  the runner finds out whose fault it is, or dies of it
-            log.warning("a batch of %d failed on the event loop; running it again", len(batch.items))
-            self._give(batch)
-            return
-        self._running = None
-        self._answer(batch, results, time.perf_counter() - started)
-        if self._calls:
-            self._gather()  # the loop has a turn before the rest
-
-    def _give(self, batch: Batch[Item, Result]) -> None:
         self._busy_since = time.perf_counter()
         run = asyncio.get_running_loop().run_in_executor(self._runner, self._timed_results, batch)
         run.add_done_callback(partial(self._ended, batch))

@@ -21,6 +21,7 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]  # short pieces of work, then a result; one may leave at every yield
 STEP_S = 0.1  # what makes many pieces stops so often to look whether it should go on
 BRIEF_TURNS = 10
+LARGE = 65_536  # numbers: a visitor with more is long from the start. Work takes 200 bytes for each
 
 
 class Place:

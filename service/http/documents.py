@@ -1,19 +1,27 @@
-"""Long documents as JSON text, in pieces: no step holds the interpreter for long."""
+"""How answers are written: JSON text in pieces, a short one at once and a long one in a thread.
+
+No piece holds the interpreter for longer than a millisecond or two.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import numpy as np
-from pydantic_core import to_json
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from service.engine.capacity import Holding
-from service.engine.lane import Steps
+from service.http.bodies import JSON
 
-NUMBERS = 16_384  # rendered in one call: a millisecond or two
+PIECE = 65_536  # bytes, about
+NUMBERS = 16_384  # rendered in one call
 OBJECTS = 2048
+NO_STORE = {"cache-control": "no-store"}
 
 Numbers = np.ndarray[Any, Any]
 Column = Numbers | Sequence[Numbers]
@@ -29,11 +37,9 @@ class Records:
     def __init__(self, **columns: Column) -> None:
         self._columns = columns
 
-    def __len__(self) -> int:
-        return len(next(iter(self._columns.values())))
-
     def blocks(self) -> Iterator[list[dict[str, Any]]]:
-        for start in range(0, len(self), OBJECTS):
+        count = len(next(iter(self._columns.values())))
+        for start in range(0, count, OBJECTS):
             columns = [_list(column[start : start + OBJECTS]) for column in self._columns.values()]
             yield [dict(zip(self._columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -42,59 +48,109 @@ def _list(column: Column) -> list[Any]:
     return column.tolist() if isinstance(column, np.ndarray) else [each.tolist() for each in column]
 
 
-def write_document(document: dict[str, Any]) -> Iterator[bytes]:
-    """An object whose members may be long: arrays, records, and lists or objects that hold some."""
-    opening = b"{"
-    for name, value in document.items():
-        yield opening + to_json(name) + b":"
-        yield from _write(value)
-        opening = b","
-    yield b"}" if document else b"{}"
+def write_document(document: Mapping[str, Any]) -> Iterator[bytes]:
+    """An object as JSON text. Its members may be long: arrays, records, lists. A list's entries are let go
+    of once they are written. What is not finite becomes null.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for part in _write(document):
+        parts.append(part)
+        size += len(part)
+        if size > PIECE:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join(parts)
 
 
-def write_rows(rows: Numbers) -> Iterator[bytes]:
-    """The rows of an array. What is not finite becomes null."""
-    step = max(1, NUMBERS * len(rows) // max(1, rows.size))
-    return _write_blocks(rows[start : start + step].tolist() for start in range(0, len(rows), step))
+def _write(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Mapping):
+        opening = b"{"
+        for name, member in value.items():
+            yield opening + orjson.dumps(name) + b":"
+            yield from _write(member)
+            opening = b","
+        yield b"}" if value else b"{}"
+    elif isinstance(value, np.ndarray):
+        step = max(1, NUMBERS * len(value) // max(1, value.size))
+        yield from _join(value[start : start + step] for start in range(0, len(value), step))
+    elif isinstance(value, Records):
+        yield from _join(value.blocks())
+    elif isinstance(value, list):
+        opening = b"["
+        for index, each in enumerate(value):
+            yield opening
+            yield from _write(each) if isinstance(each, np.ndarray) else [_dump(each)]
+            value[index] = None
+            opening = b","
+        yield b"]" if value else b"[]"
+    else:
+        yield _dump(value)
 
 
-def keep(parts: Iterator[bytes], holding: Holding) -> Steps[list[bytes]]:
-    """All parts of an answer, a step each; more than there is room for is refused."""
-    kept: list[bytes] = []
-    for part in parts:
-        holding.add(len(part))
-        kept.append(part)
-        yield
-    return kept
-
-
-async def each_in_turn(parts: list[bytes]) -> AsyncGenerator[bytes]:
-    """What a reply streams; others have their turn, even where the caller takes all at once."""
-    for part in parts:
-        yield part
-        await asyncio.sleep(0)
-
-
-def _write_blocks(blocks: Iterator[list[Any]]) -> Iterator[bytes]:
+def _join(blocks: Iterator[Any]) -> Iterator[bytes]:
     """One list out of several."""
     opening = b"["
     for block in blocks:
-        yield opening + to_json(block, inf_nan_mode="null")[1:-1]
+        yield opening + _dump(block)[1:-1]
         opening = b","
     yield b"]" if opening == b"," else b"[]"
 
 
-def _write(value: Any) -> Iterator[bytes]:
+def _dump(value: Any) -> bytes:
     if isinstance(value, np.ndarray):
-        yield from write_rows(value)
-    elif isinstance(value, Records):
-        yield from _write_blocks(value.blocks())
-    elif isinstance(value, dict):
-        yield from write_document(value)
-    elif isinstance(value, list) and value and isinstance(value[0], np.ndarray):
-        for i, each in enumerate(value):
-            yield b"," if i else b"["
-            yield from write_rows(each)
-        yield b"]"
-    else:
-        yield to_json(value, inf_nan_mode="null")
+        value = np.ascontiguousarray(value)
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def reply(body: bytes, media_type: str = JSON, headers: Mapping[str, str] = NO_STORE) -> Response:
+    return Response(body, 200, headers, media_type)
+
+
+async def reply_document(document: Mapping[str, Any], holding: Holding) -> Response:
+    pieces = write_document(document)
+    first = next(pieces)
+    holding.add(len(first))
+    if len(first) <= PIECE:
+        return reply(first)
+    return await reply_pieces(pieces, holding, first=first)
+
+
+async def reply_pieces(
+    pieces: Iterator[bytes], holding: Holding, media_type: str = JSON, *, first: bytes = b""
+) -> Response:
+    """An answer that is written in a thread. More than there is room for is refused."""
+
+    def write() -> list[bytes]:
+        written = [first]
+        for piece in pieces:
+            holding.add(len(piece))
+            written.append(piece)
+        return written
+
+    written = await asyncio.to_thread(write)
+    return Pieces(_each(written), media_type, sum(map(len, written)))
+
+
+async def _each(pieces: list[bytes]) -> AsyncGenerator[bytes]:
+    pieces.reverse()
+    while pieces:
+        yield pieces.pop()
+
+
+class Pieces(Response):
+    """An answer piece by piece. When it ends, however that is, its generator is closed."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], media_type: str, length: int | None = None) -> None:
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.init_headers(NO_STORE if length is None else {**NO_STORE, "content-length": str(length)})
+        self.pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self.pieces) as pieces:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})

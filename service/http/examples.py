@@ -142,9 +142,10 @@ def problem(status: int, *, protocol: bool) -> dict[str, Any]:
     return {"error": message} if protocol else document(kind, message, param, ID)
 
 
-def body(example: object, *others: str) -> dict[str, Any]:
-    """What a route documents of its request beside the schema; `others` are media types that it takes too."""
-    content = {JSON: {"example": example}, **dict.fromkeys(others, _BINARY)}
+def body(example: object, model: type, *others: str) -> dict[str, Any]:
+    """What a route documents of its request; `others` are media types that it takes too."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    content = {JSON: {"schema": schema, "example": example}, **dict.fromkeys(others, _BINARY)}
     return {"requestBody": {"content": content, "required": True}}
 
 

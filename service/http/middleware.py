@@ -6,7 +6,6 @@
     Origins    refuses writes that pages of other sites make
     Deadline   deadline.py: ends what takes too long, and what nobody waits for any more
     Admission  admission.py: a place for the request, room for its body and its answer
-    Express    express.py: answers short texts here
 
 Middleware that is added to the application later lies around all of these and sees every request.
 """

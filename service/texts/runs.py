@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from service.texts.sentiment import Sentiment
 
 CHARS_PER_TOKEN = 4  # a word has five characters and a blank, and marks are tokens too
-BRIEF_TEXT = 128  # tokens
-BRIEF_RUN = 2048  # tokens: a few milliseconds
 
 TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}  # of an answer about one text
 WORD_BYTES = 500  # of each word in a whole explanation
@@ -43,11 +41,6 @@ def bytes_of(how: How, texts: Sequence[str]) -> int:
     if how.explain == "full":
         size += WORD_BYTES * sum([min(size_of(text), how.model.max_length) for text in texts])
     return size
-
-
-def is_brief(how: How, longest: int, tokens: int) -> bool:
-    """Whether a run of short texts takes so little time that the event loop may do it itself."""
-    return longest <= BRIEF_TEXT and tokens <= BRIEF_RUN and how.explain != "full"
 
 
 def run_texts(

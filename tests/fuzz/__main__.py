@@ -1,8 +1,7 @@
 """`python -m tests.fuzz --cases 100000`: everything that reads what strangers send, asked the nearly right.
 
 So many cases are shared among the targets of targets.py; a tenth as many go to each again by coverage
-(guided.py), some hundreds to each operation of the running service (document.py), and some thousands to
-/classify with and without its express lane (conversations.py). A failure is printed,
+(guided.py), and some hundreds to each operation of the running service (document.py). A failure is printed,
 the run goes on with the others and ends with 1. A run of 100,000 cases or more is kept in results/fuzz.json.
 """
 
@@ -15,7 +14,6 @@ import traceback
 
 from benchmarks.environments import fetched
 from benchmarks.record import Record, Table
-from tests.fuzz.conversations import SETTINGS, conversations, play, same, taken
 from tests.fuzz.document import ask_operations
 from tests.fuzz.guided import fuzz_all
 from tests.fuzz.runner import run
@@ -79,20 +77,6 @@ def fuzz_service(table: Table, count: Count, cases: int) -> None:
             began = now
 
 
-def fuzz_ways(table: Table, count: Count, cases: int) -> None:
-    """Odd requests to two servers, of which one has the express lane."""
-    for name, settings in SETTINGS.items():
-        began, express, failure = time.perf_counter(), 0, ""
-        given = {"log_level": "error", **settings}
-        with serving(**given) as lane, serving(express_lane=False, **given) as ordinary:
-            for pieces in conversations(time.time_ns(), cases):
-                said, said_there = play(lane.port, pieces), play(ordinary.port, pieces)
-                express += taken(said)
-                if not same(said, said_there):
-                    failure = f"{pieces} is answered {said!r} and {said_there!r}"
-        count.add(table, name, cases, express, failure, time.perf_counter() - began)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=KEPT)
@@ -107,8 +91,6 @@ def main() -> int:
     fuzz_readers(readers, count, -(-cases // len(TARGETS)))
     fuzz_guided(record, guided, count, cases // 10)
     fuzz_service(service, count, max(25, cases // 400))
-    ways = record.table("ways", "The express lane and the ordinary way", unit="", better="neither")
-    fuzz_ways(ways, count, max(25, cases // 50))
     total = record.table("total", "All", unit="", better="neither")
     total.add("cases", {}, [count.cases])
     total.add("with a failure", {}, [count.failed])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,18 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 from hypothesis import strategies as st
-from pydantic_core import from_json
 from starlette.requests import Request
 
 from service.engine.bundle import read_bundle
-from service.engine.lane import result_of
 from service.engine.runtime import Runtime
-from service.errors import BundleError, InputError, TooLarge
+from service.errors import BundleError, InputError
 from service.http.arrays import Array, read_npy, read_rows
-from service.http.bytes_route import JSON, NPY, body_type
+from service.http.bodies import JSON, NPY, body_type
 from service.http.documents import write_document
-from service.http.large_json import WHOLE, read_large
 from service.http.problems import parse
 from service.schemas.clouds import ControlWish, DynamicsParameters
 from service.schemas.texts import ClassifyRequest
@@ -39,7 +36,6 @@ from service.texts.sentiment import Sentiment
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
-TO_BRACKET = re.compile(rb'(?:[^"\[]++|"(?:[^"\\]++|\\.)*+")*+(?=\[)', re.DOTALL)  # the first outside strings
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class Target:
 
 
 def check_cloud(body: bytes) -> bool:
-    """Our piecewise reader against json: same numbers, and no refusal of a flawless cloud."""
+    """Our reader against json: same numbers, and no refusal of a flawless cloud."""
     flawless = _cloud_by_json(body)
     try:
         points = _read_points(body)
@@ -68,28 +64,6 @@ def check_cloud(body: bytes) -> bool:
         return False
     assert flawless is not None, f"accepted as {points}, though it is no cloud"
     assert np.array_equal(points, flawless)
-    return True
-
-
-def check_long_cloud(body: bytes) -> bool:
-    """The same document made long enough by space for the reader that works in pieces."""
-    first = TO_BRACKET.match(body)
-    at = first.end() if first else 0
-    return check_cloud(body[:at] + b" " * WHOLE + body[at:] if first else body)
-
-
-def check_cut_json(body: bytes) -> bool:
-    """A document cut at each comma against the same in one piece."""
-    try:
-        whole = from_json(body, allow_inf_nan=True)
-    except ValueError:
-        whole = None
-    try:
-        *_, (document, _) = read_large(body, longest=10_000, refusal=TooLarge("too long"), piece=1)
-    except InputError:
-        assert not isinstance(whole, dict) or _says_twice(body), f"refused, though it is {whole}"
-        return False
-    assert repr(document) == repr(whole)  # NaN is NaN
     return True
 
 
@@ -106,8 +80,12 @@ def check_npy(body: bytes) -> bool:
 
 def check_written(document: dict[str, Any]) -> bool:
     """What we write piecewise is JSON that says the same."""
-    written = json.loads(b"".join(write_document(document)))
-    assert written == json.loads(json.dumps(_without_nan(document)))
+    expected = json.loads(json.dumps(_without_nan(document)))
+    try:
+        written = json.loads(b"".join(write_document(document)))
+    except orjson.JSONEncodeError:  # an integer of more than 64 bits: no answer has one
+        return False
+    assert written == expected
     return True
 
 
@@ -167,7 +145,7 @@ def _sentiment() -> Sentiment:
 
 
 def _read_points(body: bytes) -> Array:
-    return result_of(read_rows(body, "points", **LIMITS))[0]
+    return read_rows(body, "points", **LIMITS)[0]
 
 
 def _says_twice(body: bytes) -> bool:
@@ -251,8 +229,6 @@ MEDIA = st.sampled_from(
 
 TARGETS = (
     Target("cloud in json", cloud_documents(), check_cloud),
-    Target("cloud in long json", cloud_documents(), check_long_cloud),
-    Target("json that is cut", cloud_documents(), check_cut_json),
     Target("cloud in npy", npy_files(), check_npy),
     Target(
         "answer to json",

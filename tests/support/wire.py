@@ -61,11 +61,6 @@ def read_answer(connection: socket.socket) -> tuple[bytes, bytes]:
     return head, body
 
 
-def is_express(head: bytes) -> bool:
-    """Whether the express lane answered: it writes the length last, FastAPI before the type."""
-    return b"content-type: application/json\r\ncontent-length: " in head
-
-
 def read_status(connection: socket.socket) -> int:
     """The status of the answer that comes next, whose shape is right where it is a refusal."""
     head, body = read_answer(connection)

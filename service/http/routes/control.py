@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.engine.lane import Steps
+from service.engine.lane import LARGE, Steps
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.arrays import Array, read_rows
-from service.http.bytes_route import LARGE, BytesRoute, Raw, reply_parts
+from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import HoldingOf, RequestId, ServiceOf
-from service.http.documents import keep, write_document
+from service.http.documents import reply_document
 from service.http.problems import validate
 from service.http.routes import dynamics
 from service.lifecycle import Service
@@ -26,41 +27,37 @@ if TYPE_CHECKING:
     from service.clouds.dynamics import Run
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer
-router = APIRouter(route_class=BytesRoute, tags=["inference"])
+router = APIRouter(tags=["inference"])
 
 
 @router.post(
     "/control",
     response_model=ControlResponse,
     responses=examples.answers({**examples.CONTROLLED, "dynamics": examples.RESULT}),
-    openapi_extra=examples.body(examples.CONTROL),
+    openapi_extra=examples.body(examples.CONTROL, ControlRequest),
     summary="Find the matrix A under which tokens end where they are wanted",
 )
 async def control(
-    body: Raw[ControlRequest], service: ServiceOf, request_id: RequestId, holding: HoldingOf
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, holding: HoldingOf
 ) -> Response:
     """`assignment` says for each token which leader it shall end at; `leaders` only which tokens shall lead.
     The answer is a matrix that is proved to do so, with the dynamics run under it; or a certificate that none
     does; or, rarely, that neither could be proved (`feasible` is null).
     """
+    settings = service.settings
+    limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
+    read = partial(read_rows, body.content, "points", **limits)
+    points, document = await reader_of(request).read(len(body.content), read)
+    wish = validate(ControlWish, document)
+    async with service.clouds.place(large=points.size > LARGE) as place:
+        found = await place.follow(_solve(points, wish, service))
+    return await reply_document({"id": request_id, **answer(found)}, holding)
 
-    def work() -> Steps[list[bytes]]:
-        found = yield from _start(body.content, service)
-        return (yield from keep(write_document({"id": request_id, **answer(found)}), holding))
 
-    async with service.clouds.place(large=len(body.content) > LARGE) as place:
-        parts = await place.follow(work())
-    return reply_parts(parts)
-
-
-def _start(body: bytes, service: Service) -> Steps[Control]:
-    """Read and check a request, in the lane's thread."""
+def _solve(points: Array, wish: ControlWish, service: Service) -> Steps[Control]:
     from service.clouds.control import control as solve
 
     settings = service.settings
-    limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
-    points, document = yield from read_rows(body, "points", **limits)
-    wish = validate(ControlWish, document)
     assignment = None if wish.assignment is None else _by_index(wish.assignment)
 
     def run(points: Array, A: Array) -> Run:

@@ -14,39 +14,26 @@ from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from service.engine.capacity import Holding
-from service.engine.lane import Steps
+from service.engine.lane import LARGE, Steps
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
-from service.http.arrays import as_matrix, read_npy, read_rows, write_npz
-from service.http.bytes_route import (
-    JSON,
-    LARGE,
-    NDJSON,
-    NPY,
-    NPZ,
-    BytesRoute,
-    Pieces,
-    Raw,
-    reply_parts,
-    wanted,
-)
+from service.http.arrays import Array, as_array, read_npy, read_rows, write_npz
+from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, parse_json, reader_of, wanted
 from service.http.dependencies import HoldingOf, RequestId, ServiceOf
-from service.http.documents import Records, keep, write_document
-from service.http.large_json import parse_json
+from service.http.documents import Pieces, Records, reply_document, reply_pieces, write_document
 from service.http.problems import document, status_of, validate
 from service.lifecycle import Service
 from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResponse
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.clouds.dynamics import Dynamics, Parameters, Result, Run
+    from service.clouds.dynamics import Dynamics, Parameters, Result
 
 MODEL = "dynamics"  # the bundle that runs clouds
 SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 NUMBER_BYTES = 8  # of a number in an answer, at least
 
-router = APIRouter(route_class=BytesRoute, tags=["inference"])
+router = APIRouter(tags=["inference"])
 QUERY = [
     {
         "name": name,
@@ -62,11 +49,11 @@ QUERY = [
     "/dynamics",
     response_model=DynamicsResponse,
     responses=examples.answers({"id": examples.ID, **examples.RESULT}, NPZ, NDJSON),
-    openapi_extra={**examples.body(examples.DYNAMICS, NPY), "parameters": QUERY},
+    openapi_extra={**examples.body(examples.DYNAMICS, DynamicsRequest, NPY), "parameters": QUERY},
     summary="Run a cloud to its certified end",
 )
 async def dynamics(
-    body: Raw[DynamicsRequest],
+    body: BodyOf,
     request: Request,
     service: ServiceOf,
     request_id: RequestId,
@@ -78,39 +65,37 @@ async def dynamics(
     """
     answer_as = wanted(request, JSON, NPZ, NDJSON)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
+    read = partial(_read, body, request.scope["query_string"], model, service.settings)
+    points, parameters = await reader_of(request).read(len(body.content), read)
     if answer_as == NDJSON:
-        return await _stream(_lines(request, service, model, body))
+        return await _stream(_lines(request, service, model, points, parameters))
 
-    def work() -> Steps[list[bytes]]:
-        run, parameters = yield from _start(service, model, body, request.scope["query_string"], holding)
+    def work() -> Steps[Result]:
+        run = model.start(points, parameters)
         for _ in run:
             holding.expect(run.kept_bytes)
             yield
-        form = npz if answer_as == NPZ else pieces
-        return (yield from keep(form(request_id, run.result, parameters.include), holding))
+        return run.result
 
-    async with service.clouds.place(large=len(body.content) > LARGE) as place:
-        parts = await place.follow(work())
-    return reply_parts(parts, answer_as)
+    if parameters.stop == "never" and "trajectory" in parameters.include:
+        kept = parameters.max_layers // parameters.trajectory_every + 1
+        holding.expect(NUMBER_BYTES * kept * points.size)
+    async with service.clouds.place(large=points.size > LARGE) as place:
+        result = await place.follow(work())
+    if answer_as == NPZ:
+        return await reply_pieces(npz(request_id, result, parameters.include), holding, NPZ)
+    return await reply_document({"id": request_id, **answer(result, parameters.include)}, holding)
 
 
-def _start(
-    service: Service, model: Dynamics, body: Raw[DynamicsRequest], query: bytes, holding: Holding
-) -> Steps[tuple[Run, Parameters]]:
-    """Read and check a request, in the lane's thread."""
-    settings = service.settings
+def _read(body: Body, query: bytes, model: Dynamics, settings: Settings) -> tuple[Array, Parameters]:
+    """Read and check a request."""
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
     if body.media_type == NPY:
         parameters = parameters_of(_from_query(query), settings, strict=False)
         check = partial(model.check_size, parameters=parameters)
-        points = read_npy(body.content, "points", **limits, check=check)
-    else:
-        points, document = yield from read_rows(body.content, "points", **limits)
-        parameters = parameters_of(document, settings)
-    if parameters.stop == "never" and "trajectory" in parameters.include:
-        kept = parameters.max_layers // parameters.trajectory_every + 1
-        holding.expect(NUMBER_BYTES * kept * points.size)
-    return model.start(points, parameters), parameters
+        return read_npy(body.content, "points", **limits, check=check), parameters
+    points, document = read_rows(body.content, "points", **limits)
+    return points, parameters_of(document, settings)
 
 
 async def _stream(lines: AsyncGenerator[bytes]) -> Response:
@@ -127,21 +112,20 @@ async def _stream(lines: AsyncGenerator[bytes]) -> Response:
 
 
 async def _lines(
-    request: Request, service: Service, model: Dynamics, body: Raw[DynamicsRequest]
+    request: Request, service: Service, model: Dynamics, points: Array, parameters: Parameters
 ) -> AsyncGenerator[bytes]:
     visit, name, holding = request.state.visit, request.state.request_id, request.state.holding
-    async with service.clouds.place(large=len(body.content) > LARGE) as place:
-        run, parameters = await place.follow(
-            _start(service, model, body, request.scope["query_string"], holding)
-        )
+    async with service.clouds.place(large=points.size > LARGE) as place:
+        run = await place.step(partial(model.start, points, parameters))
         try:
             while (progress := await place.step(lambda: next(run, None))) is not None:
                 holding.expect(run.kept_bytes)
                 yield to_json({"progress": progress}) + b"\n"
-            parts = await place.follow(keep(pieces(name, run.result, parameters.include), holding))
-            for part in parts[:-1]:
+            parts = write_document({"id": name, **answer(run.result, parameters.include)})
+            for part in parts:
+                holding.add(len(part))
                 yield part
-            yield parts[-1] + b"\n"
+            yield b"\n"
         except asyncio.CancelledError:
             if not isinstance(visit.ended_by, DeadlineExceeded):
                 raise
@@ -159,7 +143,9 @@ def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool 
     fields = dict(wire)
     fields["include"] = frozenset(wire.include)
     if wire.A is not None:
-        fields["A"] = as_matrix(wire.A, "A")
+        fields["A"] = as_array(
+            wire.A, "A", max_rows=settings.max_dimension, max_columns=settings.max_dimension
+        )
     if "max_layers" not in wire.model_fields_set:
         fields["max_layers"] = min(wire.max_layers, settings.max_layers)
     return Parameters(**fields)
@@ -190,11 +176,6 @@ def answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[s
         kept = result.trajectory
         document["trajectory"] = {"layers": kept.layers, "points": list(kept.points)}
     return document
-
-
-def pieces(request_id: str, result: Result, include: Collection[str]) -> Iterator[bytes]:
-    """The answer as JSON text in pieces, so that no step of writing it holds up others."""
-    return write_document({"id": request_id, **answer(result, include)})
 
 
 def npz(request_id: str, result: Result, include: Collection[str]) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ Both give label and score and no reason: that is what /classify is for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter
@@ -16,25 +16,27 @@ from starlette.responses import Response
 
 from service.errors import InvalidInput
 from service.http import examples
-from service.http.bytes_route import BytesRoute, reply
+from service.http.bodies import json_body
 from service.http.dependencies import ServiceOf
+from service.http.documents import reply
 from service.http.routes.classify import check_texts, run
 from service.lifecycle import Service
 from service.schemas.endpoints import EndpointRequest, LabelScore, PredictRequest
 from service.texts.runs import How
 
 Answer = dict[str, Any]
+EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]
 
-router = APIRouter(route_class=BytesRoute, tags=["other clients"])
+router = APIRouter(tags=["other clients"])
 ENDPOINT: dict[str, Any] = {
     "response_model": list[list[LabelScore]],
     "responses": examples.answers([examples.SCORES]),
-    "openapi_extra": examples.body(examples.ENDPOINT),
+    "openapi_extra": examples.body(examples.ENDPOINT, EndpointRequest),
 }
 
 
 @router.post("/", summary="Label texts as an inference endpoint does", **ENDPOINT)
-async def endpoint(body: EndpointRequest, service: ServiceOf) -> Response:
+async def endpoint(body: EndpointBody, service: ServiceOf) -> Response:
     """For `huggingface_hub.InferenceClient(base_url=..)` and what speaks to inference endpoints: a list of
     labels and scores for each text, the best first, by the default model.
     """
@@ -42,7 +44,7 @@ async def endpoint(body: EndpointRequest, service: ServiceOf) -> Response:
 
 
 @router.post("/models/{name}", summary="The same by a model of one's choice", **ENDPOINT)
-async def endpoint_of_model(body: EndpointRequest, service: ServiceOf, name: str) -> Response:
+async def endpoint_of_model(body: EndpointBody, service: ServiceOf, name: str) -> Response:
     """The base URL of a client then ends in `/models/NAME`."""
     return await _endpoint(body, service, name)
 
@@ -51,10 +53,10 @@ async def endpoint_of_model(body: EndpointRequest, service: ServiceOf, name: str
     "/predict",
     response_model=list[LabelScore] | list[list[LabelScore]],
     responses=examples.answers(examples.SCORES),
-    openapi_extra=examples.body(examples.PREDICT),
+    openapi_extra=examples.body(examples.PREDICT, PredictRequest),
     summary="Label texts as text-embeddings-inference does",
 )
-async def predict(body: PredictRequest, service: ServiceOf) -> Response:
+async def predict(body: Annotated[PredictRequest, json_body(PredictRequest)], service: ServiceOf) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
     texts = _texts(body.inputs)
     single = isinstance(body.inputs, str)
@@ -90,7 +92,7 @@ async def _classify(
     service: Service, name: str, texts: Sequence[str], single: bool, truncate: bool
 ) -> list[Answer]:
     model = service.registry.find(name, "sentiment")
-    await check_texts(texts, service.settings, "inputs", single=single)
+    check_texts(texts, service.settings, "inputs", single=single)
     how = How(model, "none", False, truncate, "codepoints")
     return await run(service, how, texts, "inputs", single=single)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,10 @@ from service import __version__
 from service.engine.registry import Entry
 from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, TooLarge
 from service.http import examples
-from service.http.bytes_route import BINARY, JSON, NO_STORE, BytesRoute, Raw, reply
+from service.http.bodies import BINARY, Body, UntypedBodyOf, parse_body, reader_of
 from service.http.dependencies import ServiceOf
+from service.http.documents import NO_STORE, reply
 from service.http.routes.classify import check_texts, run
-from service.http.texts import TextReader
 from service.lifecycle import Service
 from service.schemas.open_inference import (
     InferRequest,
@@ -43,11 +44,7 @@ OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32"}
 VERSION = "/models/{name}/versions/{version}"
 
 
-class ProtocolRoute(BytesRoute):
-    untyped = JSON  # Triton's clients send no media type
-
-
-router = APIRouter(route_class=ProtocolRoute, prefix="/v2", tags=["v2"])
+router = APIRouter(prefix="/v2", tags=["v2"])
 
 
 def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -56,7 +53,7 @@ def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 ANSWERS = examples.answers(examples.INFERRED, BINARY, errors=ProtocolError)
 REQUEST = {
-    **examples.body(examples.INFER, BINARY),
+    **examples.body(examples.INFER, InferRequest, BINARY),
     "parameters": [
         {
             "name": HEADER_LENGTH,
@@ -117,7 +114,7 @@ async def model_ready(service: ServiceOf, name: str) -> Response:
     openapi_extra=REQUEST,
     summary="Label texts by the Open Inference Protocol",
 )
-async def infer(body: Raw[InferRequest], request: Request, service: ServiceOf, name: str) -> Response:
+async def infer(body: UntypedBodyOf, request: Request, service: ServiceOf, name: str) -> Response:
     """With or without the binary tensor extension."""
     return await _infer(_entry(service, name), body, request, service)
 
@@ -146,7 +143,7 @@ async def version_ready(service: ServiceOf, name: str, version: str) -> Response
     summary="Label texts with a version of a model",
 )
 async def version_infer(
-    body: Raw[InferRequest], request: Request, service: ServiceOf, name: str, version: str
+    body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, version: str
 ) -> Response:
     return await _infer(_entry(service, name, version), body, request, service)
 
@@ -171,25 +168,24 @@ def _metadata(entry: Entry) -> ModelMetadata:
     )
 
 
-async def _infer(entry: Entry, body: Raw[InferRequest], request: Request, service: Service) -> Response:
-    reader: TextReader = request.app.state.reader
+async def _infer(entry: Entry, body: Body, request: Request, service: Service) -> Response:
     document, tensors = _split(body, request.headers.get(HEADER_LENGTH))
-    asked = await reader.read(InferRequest, document)
+    asked = await parse_body(request, InferRequest, document)
     if entry.kind != "sentiment":
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
-    texts, shape = await _texts_of(service, reader, asked, tensors)
+    texts, shape = await _texts_of(service, request, asked, tensors)
     wanted = _wanted(asked)
     how = How(entry.model, "none", False, True, "codepoints")
     return _answer(entry, asked, wanted, await run(service, how, texts, INPUT), shape)
 
 
 async def _texts_of(
-    service: Service, reader: TextReader, request: InferRequest, tensors: memoryview
+    service: Service, request: Request, asked: InferRequest, tensors: memoryview
 ) -> tuple[list[str], list[int]]:
     """The texts in the request's one input."""
-    if [tensor.name for tensor in request.inputs] != [INPUT] or request.inputs[0].datatype != "BYTES":
+    if [tensor.name for tensor in asked.inputs] != [INPUT] or asked.inputs[0].datatype != "BYTES":
         raise InvalidInput('expected one input, "text", of datatype BYTES')
-    tensor = request.inputs[0]
+    tensor = asked.inputs[0]
     if len(tensor.shape) > DIMENSIONS:
         raise InvalidInput(f"the shape has more than {DIMENSIONS} dimensions")
     count = int(np.prod(tensor.shape, dtype=object))
@@ -200,16 +196,36 @@ async def _texts_of(
     if size is None:
         texts = _flatten(tensor.data)
     elif size == len(tensors):
-        texts = await reader.read_elements(tensors, count)
+        texts = await reader_of(request).read(len(tensors), partial(_elements, tensors, count))
     else:
         raise MalformedInput("binary_data_size is not the size of the data that follow")
     if len(texts) != count:
         raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-    await check_texts(texts, service.settings, INPUT, single=False)
+    check_texts(texts, service.settings, INPUT, single=False)
     return texts, tensor.shape
 
 
-def _split(body: Raw[InferRequest], announced: str | None) -> tuple[bytes, memoryview]:
+def _elements(tensor: memoryview, count: int) -> list[str]:
+    """A BYTES tensor: of each element its length in four bytes, little endian, and as many of UTF-8."""
+    texts: list[str] = []
+    position = 0
+    while position < len(tensor):
+        if len(texts) == count:
+            raise InvalidInput(f"the shape says {count} texts, there are more")
+        start = position + 4
+        if start > len(tensor):
+            raise MalformedInput("the BYTES tensor ends within a length")
+        position = start + int.from_bytes(tensor[start - 4 : start], "little")
+        if position > len(tensor):
+            raise MalformedInput("the BYTES tensor ends within an element")
+        try:
+            texts.append(str(tensor[start:position], "utf-8"))
+        except UnicodeDecodeError:
+            raise MalformedInput("an element of the BYTES tensor is not UTF-8") from None
+    return texts
+
+
+def _split(body: Body, announced: str | None) -> tuple[bytes, memoryview]:
     """The JSON part of a body, and the tensors behind it."""
     content = body.content
     if announced is None:

@@ -11,8 +11,8 @@ from service import __version__
 from service.engine.registry import Entry
 from service.errors import NotFound, NotReady
 from service.http import examples
-from service.http.bytes_route import reply
 from service.http.dependencies import ServiceOf
+from service.http.documents import reply
 from service.lifecycle import Service
 from service.observe.metrics import CONTENT_TYPE
 from service.schemas.operations import Health, Info, Limits, ModelCard, ModelList, Ready, RefusedBundle

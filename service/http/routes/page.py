@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.errors import NotFound
-from service.http.bytes_route import reply
+from service.http.documents import reply
 
 WEB = Path(__file__).parents[2] / "web"
 POLICY = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 from refusals import JSON, refusal
-from server import Server
-from wire import connect
+from server import Server, serving
+from wire import announce, connect, read_status, whole
 
 
 def raw(server: Server, request: bytes) -> bytes:
@@ -24,7 +25,7 @@ def raw(server: Server, request: bytes) -> bytes:
 
 
 def test_body_over_the_limit_is_refused_before_it_is_sent(server: Server) -> None:
-    head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head = b"POST /dynamics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-npy\r\n"
     with connect(server.port) as connection:
         connection.sendall(head + b"content-length: 999999999999\r\nexpect: 100-continue\r\n\r\n")
         answer = b""
@@ -81,3 +82,18 @@ def test_no_text_of_a_user_is_logged(server: Server, client: httpx.Client) -> No
     client.get(f"/{secret}")
     client.post(f"/dynamics?{secret}=1", json={"points": [[1, 1]]})
     assert secret not in server.output
+
+
+def test_of_two_content_types_the_first_counts(server: Server) -> None:
+    typed_twice = whole(b'{"input": "superb"}').replace(
+        b"content-type", b"content-type: text/plain\r\ncontent-type", 1
+    )
+    with connect(server.port) as caller:
+        caller.sendall(typed_twice)
+        assert read_status(caller) == 415
+
+
+def test_key_is_checked_before_the_body_is_read(models: Path) -> None:
+    with serving(models, default_model="tiny", api_keys="secret") as locked, connect(locked.port) as caller:
+        caller.sendall(announce(100))  # and never sent
+        assert read_status(caller) == 401

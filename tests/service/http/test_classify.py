@@ -16,11 +16,10 @@ from refusals import JSON, refusal
 from server import Server, serving
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["lane", "ordinary"])
-def server(request: pytest.FixtureRequest, models: Path) -> Iterator[Server]:
-    """Every test of this file runs with the express lane and without it."""
+@pytest.fixture(scope="module")
+def server(models: Path) -> Iterator[Server]:
     limits = {"max_text_chars": 400, "max_client_batch_size": 8, "max_points": 300_000, "max_dimension": 4}
-    with serving(models, default_model="tiny", express_lane=request.param, **limits) as server:
+    with serving(models, default_model="tiny", **limits) as server:
         yield server
 
 

@@ -9,19 +9,22 @@ import time
 import numpy as np
 import pytest
 
-from service.http.documents import NUMBERS, OBJECTS, Records, write_document, write_rows
+from service.http.documents import NUMBERS, OBJECTS, PIECE, Records, write_document
 
 
 @pytest.mark.parametrize("rows", [0, 1, NUMBERS // 2, NUMBERS // 2 + 1, 3 * NUMBERS])
 def test_rows_are_written_as_json_writes_them(rows: int) -> None:
     array = np.random.default_rng(1).normal(size=(rows, 2))
-    assert json.loads(b"".join(write_rows(array))) == array.tolist()
+    assert json.loads(b"".join(write_document({"rows": array}))) == {"rows": array.tolist()}
 
 
-def test_wide_rows_are_written_a_few_at_a_time() -> None:
-    pieces = list(write_rows(np.ones((64, NUMBERS // 16))))
-    assert len(pieces) == 5
-    assert np.shape(json.loads(b"".join(pieces))) == (64, NUMBERS // 16)
+def test_long_lists_are_written_in_pieces_and_let_go_of() -> None:
+    data = [{"index": i, "words": [{"text": "a" * 2000}]} for i in range(1000)]
+    expected = json.dumps({"id": "me", "data": data})
+    pieces = list(write_document({"id": "me", "data": data}))
+    assert json.loads(b"".join(pieces)) == json.loads(expected)
+    assert max(map(len, pieces)) < 2 * PIECE
+    assert data == [None] * 1000
 
 
 def test_documents_with_arrays_in_them_are_written_whole() -> None:

@@ -1,0 +1,168 @@
+"""How bodies are read: an endpoint asks for its body by an ordinary dependency.
+
+    async def classify(body: Annotated[ClassifyRequest, json_body(ClassifyRequest)]) -> Response: ...
+    async def dynamics(body: BodyOf) -> Response: ...
+
+The application's own dependencies check the key and come first: without a key no body is read. Accepted media
+types are those that the route documents. A JSON body is parsed at once: a short one on the event loop, a long
+one in the reader's thread, one at a time. docs/operations.md says how long that holds the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from fastapi import Depends, Request
+from pydantic import BaseModel
+from pydantic_core import from_json
+
+from service.errors import Cancelled, InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
+from service.http.problems import parse
+
+JSON = "application/json"
+NPY = "application/x-npy"
+NPZ = "application/x-npz"
+NDJSON = "application/x-ndjson"
+BINARY = "application/octet-stream"
+
+LARGEST_JSON = 16_000_000  # bytes
+MOST_PARTS = 1_200_000  # arrays, objects and strings in one: a million points are as many arrays
+BRIEF = 65_536  # bytes that are read on the event loop: half a millisecond
+LARGE = 2**20  # bytes that are not joined on the event loop
+
+T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Body(NamedTuple):
+    content: bytes
+    media_type: str
+
+
+class BodyReader:
+    """A thread that reads long bodies, one at a time: what they become takes many times their memory."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+
+    async def read(self, size: int, read: Callable[[], T]) -> T:
+        """What `read` makes of so many bytes."""
+        if size <= BRIEF:
+            return read()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+
+    def stop(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def reader_of(request: Request) -> BodyReader:
+    reader: BodyReader = request.app.state.reader
+    return reader
+
+
+async def body_of(request: Request) -> Body:
+    """A body of a type that the route takes."""
+    return await _receive(request, body_type(request, _accepted(request)))
+
+
+async def untyped_body_of(request: Request) -> Body:
+    """The same; a body without a media type is JSON."""
+    return await _receive(request, body_type(request, _accepted(request), untyped=JSON))
+
+
+BodyOf = Annotated[Body, Depends(body_of)]
+UntypedBodyOf = Annotated[Body, Depends(untyped_body_of)]
+
+
+def json_body(model: type[Model]) -> Any:
+    """The dependency that gives an endpoint its JSON body as a `model`."""
+
+    async def read(request: Request, body: BodyOf) -> Model:
+        return await parse_body(request, model, body.content)
+
+    return Depends(read)
+
+
+async def parse_body(request: Request, model: type[Model], content: bytes) -> Model:
+    check_parts(content)
+    return await reader_of(request).read(len(content), partial(parse, model, content))
+
+
+def parse_object(content: bytes) -> dict[str, Any]:
+    """A body that is a JSON object, as Python's own values; NaN and infinities are told from no JSON."""
+    check_parts(content)
+    document = parse_json(content)
+    if not isinstance(document, dict):
+        raise InvalidInput("the body should be an object")
+    return document
+
+
+def parse_json(text: bytes) -> Any:
+    try:
+        return from_json(text, allow_inf_nan=True)
+    except ValueError as invalid:
+        raise MalformedInput(f"the body is not JSON: {str(invalid)[:200]}") from None
+
+
+def check_parts(content: bytes) -> None:
+    """Refuse what would take very long to parse, and very much memory, for its size."""
+    parts = content.count(b"[") + content.count(b"{") + content.count(b'"') // 2
+    if parts > MOST_PARTS:
+        raise TooLarge(f"the body has more than {MOST_PARTS} arrays, objects and strings")
+
+
+def _accepted(request: Request) -> Collection[str]:
+    content: dict[str, Any] = request.scope["route"].openapi_extra["requestBody"]["content"]
+    return content
+
+
+def body_type(request: Request, accepted: Collection[str], untyped: str | None = None) -> str:
+    """Which of the accepted types the body says it is. `untyped`: what it is taken for if it says nothing."""
+    given = request.headers.get("content-type", "")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaType("compressed bodies are not read: send it without Content-Encoding")
+    if not given and untyped:
+        return untyped
+    kind, *parameters = (part.strip().lower() for part in given.split(";"))
+    if kind not in accepted:
+        raise UnsupportedMediaType(f"send the header Content-Type: {' or '.join(accepted)}")
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name == "charset" and value.strip('"') not in ("utf-8", "utf8"):
+            raise UnsupportedMediaType("the body's charset should be utf-8")
+    return kind
+
+
+def wanted(request: Request, *offered: str) -> str:
+    """The first offered type that the Accept header names; the first of all if it names none of them."""
+    named = [part.split(";")[0].strip() for part in request.headers.get("accept", "").lower().split(",")]
+    return next((kind for kind in named if kind in offered), offered[0])
+
+
+async def _receive(request: Request, media_type: str) -> Body:
+    """The whole body. `Admission` refuses one that is over PAYLOAD_LIMIT_MB before it is kept."""
+    pieces: list[bytes] = []
+    arrived, announced = 0, request.headers.get("content-length", "")
+    size = int(announced) if announced.isdecimal() and len(announced) < 16 else 0
+    more = True
+    while more:
+        if media_type == JSON and max(size, arrived) > LARGEST_JSON:
+            raise TooLarge(_too_large(_accepted(request)))
+        message = await request.receive()
+        if message["type"] != "http.request":
+            raise Cancelled("the client left before its request was whole")
+        pieces.append(message.get("body", b""))
+        arrived += len(pieces[-1])
+        more = message.get("more_body", False)
+    if arrived < LARGE:
+        return Body(b"".join(pieces), media_type)
+    return Body(await asyncio.to_thread(b"".join, pieces), media_type)  # leaves the interpreter to others
+
+
+def _too_large(accepted: Collection[str]) -> str:
+    instead = f"send the array as {NPY} (numpy.save)" if NPY in accepted else "send it in several requests"
+    return f"a JSON body may have {LARGEST_JSON / 1e6:g} MB: {instead}"
