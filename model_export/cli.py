@@ -14,12 +14,10 @@ from service.errors import HardmaxError
 COMMANDS = {
     "train": ("own", "train, measure and export a model from your own rows"),
     "verify": ("measure.verify", "compare torch, numpy and ONNX Runtime on many texts"),
-    "evaluate": ("measure.evaluate", "measure a trained run on texts it has not seen"),
-    "export": ("sentiment.export", "write trained weights as bundles"),
     "exact": ("exact.construct", "construct an exact classifier of sequences"),
     "dynamics": ("dynamics.graph", "write the bundle that /dynamics uses"),
-    "download": ("train.download", "fetch the public IMDb archive"),
-    "bundled": ("train.train", "train the bundled model from its data sets"),
+    "download": ("data.download", "fetch the public IMDb archive"),
+    "bundled": ("bundled", "train the bundled reader and its sentiment head from the data sets"),
 }
 
 

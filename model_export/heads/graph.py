@@ -11,10 +11,10 @@
              plane         double [K+1, B, N, d]  the places before the layers and after each
              certified     bool [B]            nobody will ever follow anybody else
 
-The symbols are those of plane.py. All that is compared or added lies on grids of powers of two: exact in double
-precision, whatever the batch and the device. Places with the same coordinates are one point (twins); `target`
-names the first of them. In the plane only corners of the cloud's convex hull can be followed, so long texts look
-for these first. This module knows arrays only.
+The symbols are those of plane.py. All that is compared or added lies on grids of powers of two: exact in
+double precision, whatever the batch and the device. Places with the same coordinates are one (twins);
+`target` names the first of them. In the plane only corners of the cloud's convex hull can be followed, so
+long texts look for these first. This module knows arrays only.
 """
 # The scripts below are graphs, read from their source.
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -96,8 +96,8 @@ def Corners(z, number, penalty, directions, turn, next, margin):
 
     <z_i, .> is largest at a corner of the hull. The places that are extreme in `directions` [2,M], which turn
     once anticlockwise, are corners of a polygon inside it. A place that lies deeper than `margin` in this
-    polygon scores less than one of its corners, for every query. The others are kept: as many for each text as
-    the text with most of them has.
+    polygon scores less than one of its corners, for every query. The others are kept: as many for each text
+    as the text with most of them has.
     """
     axis = op.Constant(value_ints=[1])
     two = op.Constant(value_ints=[2])
@@ -129,7 +129,7 @@ def EveryPlace(z, number, penalty, directions, turn, next, margin):
 def HardmaxAttention(z, keys, number, penalty, layer_grid):
     """C_i = argmax_j <z_i, z_j>: c_i, its mean [B,N,d]; whom i follows or -1 [B,N]; C_i itself [B,N,K].
 
-    A twin is a key with <z_j, z_k> = |z_j|^2 = |z_k|^2. If C_i is one point, with its twins, that is whom i follows.
+    A twin is a key with <z_j, z_k> = |z_j|^2 = |z_k|^2. If C_i is one point, with its twins, i follows that.
     """
     key_axis = op.Constant(value_ints=[2])
     row = op.Unsqueeze(penalty, op.Constant(value_ints=[1]))  # [B,1,K]
@@ -164,7 +164,7 @@ def Move(z, c, gamma, layer_grid):
 
 @script(domain)
 def Certified(c, keys, penalty, C, real):
-    """Whether all members of all C_i lead - each is followed by itself - and the argmax set of each c_i is C_i: [B].
+    """Whether all members of all C_i lead and the argmax set of each c_i is C_i: [B] (docs/theory.md, 3).
 
     A member leads when it is the argmax of itself alone; that of a mean of several is asked again.
     """
@@ -249,9 +249,11 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     plain("Concat", " ".join(f"one_Z{k}" for k in range(K + 1)), "plane", axis=0)
     angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
     double = {
-        "least": LEAST_REACH, "rest": 1 - LEAST_REACH, "longest": LONGEST_DIRECTION, "one": 1.0, "never": NEVER,
+        "least": LEAST_REACH, "rest": 1 - LEAST_REACH, "longest": LONGEST_DIRECTION, "one": 1.0,
+        "never": NEVER,
         "direction_grid": DIRECTION_GRID, "place_grid": PLACE_GRID, "weight_grid": WEIGHT_GRID,
-        "layer_grid": LAYER_GRID, "margin": MARGIN, "no_place": np.zeros((1, d)), "no_weight": np.zeros((1, 1)),
+        "layer_grid": LAYER_GRID, "margin": MARGIN, "no_place": np.zeros((1, d)),
+        "no_weight": np.zeros((1, 1)),
         "first_axis": np.eye(1, d) / PLACE_GRID, "v": weights["v"].T, "turn": np.array([[0, -1], [1, 0]]),
         "directions": np.stack([np.cos(angles), np.sin(angles)]),
     }  # fmt: skip

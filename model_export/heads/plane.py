@@ -1,13 +1,13 @@
-"""The plane on top of a reader: words are places, hardmax layers move them to their leaders, the leaders decide.
+"""The plane on a reader: words are places, hardmax layers move them to their leaders, the leaders decide.
 
-    r_i, t_i = linear in the last state of word i                            (the mean over its pieces)
-    z_i = scale reach_i r_i / sqrt(1 + |r_i|^2)                               reach_i: a small network over the word alone
+    r_i, t_i = linear in the last state of word i               the mean over its pieces
+    z_i = scale reach_i r_i / sqrt(1 + |r_i|^2)                  reach_i: a small network over the word alone
     w_i = (t_i + sqrt(1 + t_i^2)) / 2
     z_i <- z_i + gamma (c_i - z_i),  c_i the mean over C_i = argmax_j <z_i, z_j>          K layers
-    logit = b + sum_i w_i <v, c_i> / (W0 + sum_i w_i)                         read at the leader(s) that i ends with
+    logit = b + sum_i w_i <v, c_i> / (W0 + sum_i w_i)            read at the leader(s) that i ends with
 
-Numbers that are compared or added lie on grids of powers of two, in double precision: every product and sum of
-them is exact. reach, length and weight are made of sqrt and division, which are rounded the same everywhere.
+Numbers that are compared or added lie on grids of powers of two, in double precision: every product and sum
+of them is exact. The rest is made of sqrt and division, which are rounded the same everywhere.
 
 Shapes: B texts, M words, d dimensions, C labels (1 for two).
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from model_export.reader.model import Linear, Reader, through, whole
 
@@ -41,7 +41,7 @@ class PlaneShape:
 
 @dataclass(frozen=True)
 class Batch:
-    """Texts as the plane reads them: passages of pieces, and which word of which text each piece belongs to."""
+    """Texts as the plane reads them: passages of pieces, and the word that each piece belongs to."""
 
     pieces: Tensor  # [passages, N], 0 = padding
     word: Tensor  # [passages, N]: text * M + its number in the text; B * M for padding
@@ -49,7 +49,7 @@ class Batch:
     words: int  # M, of the text with most
 
     def by_word(self, x: Tensor) -> Tensor:
-        """[passages, N, c] -> the mean over the pieces of each word [B, M, c]; sums of whole numbers are exact."""
+        """[passages, N, c] -> the mean over the pieces of each word [B, M, c]."""
         flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
         flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
         return flat.unflatten(0, (self.texts, self.words)) / self.sizes
@@ -126,13 +126,13 @@ class Plane(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Logits [B, C]; the mean reach.
 
-        While it learns, a share `skip` of the texts is read where their words are; and a word gets `gain` of the
-        gradient that its own place would get: none comes through the choice of a leader.
+        While it learns, a share `skip` of the texts is read where their words are; and a word gets `gain` of
+        the gradient that its own place would get: none comes through the choice of a leader.
         """
         far, reach, w = self.places(reader, state, first, batch)
         there = batch.there
         z = grid(far * reach, PLACE_GRID)
-        z = z + F.pad(
+        z = z + functional.pad(
             (z == 0).all(-1, keepdim=True) / PLACE_GRID, (0, z.shape[-1] - 1)
         )  # nobody at the origin
         c = self._read_at(z, there)
@@ -147,7 +147,7 @@ class Plane(nn.Module):
         return logits, mean_reach
 
     def _read_at(self, z: Tensor, there: Tensor) -> Tensor:
-        """Where each place is read: at its leader(s) after the layers, with the gradient of their first places."""
+        """Where each place is read: at its leader(s), with the gradient of their first places."""
         with torch.no_grad():
             y, gamma = z, self.shape.alpha / (1 + self.shape.alpha)
             for _ in range(self.shape.layers):

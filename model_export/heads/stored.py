@@ -1,4 +1,4 @@
-"""A plane as whole numbers and dyadic ones: what is written into the graph, and the same in numpy, as the definition."""
+"""A plane as numbers that a graph keeps, and the same computed in numpy, as the definition."""
 
 from __future__ import annotations
 

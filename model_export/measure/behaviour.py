@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from model_export.sentiment.scores import three_labels
+from model_export.measure.scores import three_labels
 
 THINGS = ("kettle", "hotel", "bus ride", "phone", "soup", "course", "app", "jacket", "office", "concert")
 GOOD = ("excellent", "lovely", "reliable", "delightful", "comfortable", "impressive", "pleasant", "brilliant")

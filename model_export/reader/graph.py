@@ -2,14 +2,15 @@
 
     input    pieces   int64 [T]          of all passages, one after the other
              places   int64 [T]          the position of each in its passage
-             rows     int64 [B, N]       the row 0..T-1 of each piece of each passage, in order; T where there is none
+             rows     int64 [B, N]       the row of each piece of each passage: 0..T-1, in order; T for none
     outputs  states   uint8 [T, W]       the last states; 128 is zero
              words    uint8 [T, W]       the first states
              follows  uint8 [L, B, N, N] by how many heads piece i follows piece j
 
-The symbols are those of model.py, the numbers those of stored.py. Linear parts see rows without padding; only scores
-are padded, and nobody stands on every padded place. A score is a sum of 32 products of whole numbers, exact in
-float32, so a head's choice does not depend on what it was computed with. This module knows arrays only.
+The symbols are those of model.py, the numbers those of stored.py. Linear parts see rows without padding; only
+scores are padded, and nobody stands on every padded place. A score is a sum of 32 products of whole numbers,
+exact in float32, so a head's choice does not depend on what it was computed with. This module knows arrays
+only.
 """
 # The scripts below are graphs, read from their source.
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -36,7 +37,7 @@ _INT64, _UINT8 = onnx.TensorProto.INT64, onnx.TensorProto.UINT8
 
 @script(domain)
 def Norm(x, gain, shift):
-    """(x - mean) / deviation * gain + shift; x in units of 1/16. subtle: the statistics are sums of whole numbers."""
+    """(x - mean) / deviation * gain + shift; x in units of 1/16. The statistics are sums of whole numbers."""
     axis = op.Constant(value_ints=[-1])
     size = op.Cast(op.Shape(x, start=1, end=2), to=1)
     u = op.Round(op.Clip(x, op.Constant(value_float=-200.0), op.Constant(value_float=200.0)))
@@ -76,8 +77,8 @@ def FirstStates(pieces, places, table, table_unit, of_place):
 
 @script(domain)
 def Everybody(rows, x):
-    """The rows with nobody behind them, [B,N+1]; 1 for pieces, 0 for nobody [B,N+1,1]; what each counts in a tie:
-    of many nobodies only the last one, [B,1,N+1,1].
+    """The rows with nobody behind them, [B,N+1]; 1 for pieces, 0 for nobody [B,N+1,1]; what each counts in a
+    tie: of many nobodies only the last one, [B,1,N+1,1].
     """
     last = op.Shape(x, start=0, end=1)
     one = op.Constant(value_ints=[1])
@@ -98,8 +99,8 @@ def Keys(first, every, nobody, split):
 
 @script(domain)
 def HardmaxHeads(asked, keys, layer, every, real, counts, split, nothing):
-    """C_a(i) = argmax over j and nobody of <q_a(i), k_a(j)>; the mean of the values over it [T,W], and how many heads
-    of i follow j [B,N,N]. Nobody's value is 0.
+    """C_a(i) = argmax over j and nobody of <q_a(i), k_a(j)>; the mean of the values over it [T,W], and how
+    many heads of i follow j [B,N,N]. Nobody's value is 0.
     """
     rows = op.Gather(op.Concat(asked, nothing, axis=0), every)  # [B,N+1,2W]
     q_and_v = op.Transpose(

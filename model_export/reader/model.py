@@ -1,8 +1,8 @@
 """The reader: a transformer in which every head of every piece follows one piece, or nobody.
 
-    h_i = norm(E[t_i] + P_i)                                                     the first state: the piece and its place
-    f_a(i) = argmax over j and nobody of <q_a(x_i), k_a(first state of j)>        for the heads a of each layer
-    y_i = norm(h_i + O [v_a(x_f_a(i))]_a),   h_i <- norm(y_i + D relu(U y_i))
+    h_i = norm(E[t_i] + P_i)                                      the first state: the piece and its place
+    f_a(i) = argmax over j, nobody of <q_a(h_i), k_a(first h_j)>   for the heads a of each layer
+    y_i = norm(h_i + O [v_a(h_f_a(i))]_a),   h_i <- norm(y_i + D relu(U y_i))
 
 A head asks with the state of who follows and looks at the words themselves: its keys are static. So leaving
 out pieces that were not followed changes nothing (docs/theory.md, section 9). Nobody has a key and no value.
@@ -10,8 +10,8 @@ out pieces that were not followed changes nothing (docs/theory.md, section 9). N
 Three ways to compute it:
     soft    softmax, keys from states, gelu: what the published weights are
     hard    the argmax with the gradient of the softmax, static keys, relu
-    whole   the same in whole numbers: every product is of integers, every sum exact in any order, and all else a
-            single rounded operation an element, so torch, numpy and ONNX Runtime give the same bits
+    whole   the same in whole numbers: every product is of integers, every sum exact in any order, and all
+            else a single rounded operation an element, so torch, numpy and ONNX Runtime give the same bits
 
 Shapes: B passages, N pieces, H heads, W width, S the width of a head.
 """
@@ -19,14 +19,14 @@ Shapes: B passages, N pieces, H heads, W width, S the width of a head.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from service.errors import NotFound
 from service.texts.pieces import PASSAGE
@@ -62,8 +62,8 @@ def whole(x: Tensor, low: float = -128.0, high: float = 127.0) -> Tensor:
 
 
 class Linear(nn.Module):
-    """x W' + b. In whole numbers: X int8 with a constant scale a channel, W int8 with a scale an output, b in units of
-    that scale; the answer is a whole number times `unit`.
+    """x W' + b. In whole numbers: x int8 with a constant scale a channel, W int8 with a scale an output, b in
+    units of that scale; the answer is a whole number times `unit`.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -72,10 +72,10 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        return functional.linear(x, self.weight, self.bias)
 
     def codes(self, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(W in whole numbers, b in whole numbers, unit [outputs]) for inputs in units of `scale` [inputs]."""
+        """(W and b in whole numbers, unit [outputs]) for inputs in units of `scale` [inputs]."""
         weight = self.weight * scale
         unit = (weight.detach().abs().amax(1) / 127).clamp(min=1e-9)
         most = 127.0 * sum(CONSTANT)
@@ -87,17 +87,17 @@ class Linear(nn.Module):
 
 
 class Norm(nn.Module):
-    """(x - mean) / deviation * gain + shift. `codes`: the statistics are those of states on a grid, so their sums are exact."""
+    """(x - mean) / deviation * gain + shift."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.gain, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, (x.shape[-1],), self.gain, self.shift, EPS)
+        return functional.layer_norm(x, (x.shape[-1],), self.gain, self.shift, EPS)
 
     def codes(self, x: Tensor) -> Tensor:
-        """The same of `FINE` x."""
+        """The same of `FINE` x; the statistics are those of states on a grid, so their sums are exact."""
         n = x.shape[-1]
         u = whole(x, -COARSEST, COARSEST)
         mean = u.sum(-1, keepdim=True) / n
@@ -142,7 +142,7 @@ class Reader(nn.Module):
             q, k, v = (layer.split(each(h)) for each in (layer.query, layer.key, layer.value))
             share = torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + mask, -1)
             h = layer.norm1(h + layer.out((share @ v).transpose(1, 2).flatten(2)))
-            h = layer.norm2(h + layer.down(F.gelu(layer.up(h))))
+            h = layer.norm2(h + layer.down(functional.gelu(layer.up(h))))
             found.append(h)
         return found
 
@@ -151,13 +151,13 @@ class Reader(nn.Module):
         return h
 
     def hard(self, x: Tensor, hardness: float = 1.0) -> tuple[list[Tensor], Tensor]:
-        """The states after each layer and [L] how much somebody is followed, on average over heads and pieces.
+        """The states after each layer and [L] how much somebody is followed, on average over heads.
 
         `hardness` below 1: a blend with softmax and gelu.
         """
         there = x != PAD
         mask = torch.zeros(x.shape).masked_fill(~there, FAR)[:, None, None]
-        mask = F.pad(mask, (0, NOBODY_TOO))
+        mask = functional.pad(mask, (0, NOBODY_TOO))
         h = words = self.first(x)
         found, followed = [], []
         for layer in self.layers:
@@ -172,13 +172,38 @@ class Reader(nn.Module):
             followed.append((some * there[:, None]).sum() / (there.sum() * layer.heads))
             h = layer.norm1(h + layer.out((chosen[..., :-1] @ v).transpose(1, 2).flatten(2)))
             u = layer.up(h)
-            h = layer.norm2(h + layer.down(F.gelu(u) + hardness * (F.relu(u) - F.gelu(u))))
+            h = layer.norm2(
+                h + layer.down(functional.gelu(u) + hardness * (functional.relu(u) - functional.gelu(u)))
+            )
             found.append(h)
         return found, torch.stack(followed)
 
+    def watched(self, x: Tensor, note: Callable[[int, str, Tensor], None]) -> None:
+        """Runs hard and tells of every number that will be whole: (layer, name, [pieces, channels])."""
+        there = x != PAD
+        mask = functional.pad(torch.zeros(x.shape).masked_fill(~there, FAR)[:, None, None], (0, NOBODY_TOO))
+        h = words = self.first(x)
+        note(-1, "of_word", words[there])
+        for i, layer in enumerate(self.layers):
+            query, key, value = layer.query(h), layer.key(words), layer.value(h)
+            for name, told in (("query", query), ("key", key), ("value", value)):
+                note(i, f"of_{name}", told[there])
+            note(i, "of_key", layer.nobody[None])
+            q, k, v = (layer.split(part) for part in (query, key, value))
+            nobody = layer.split(layer.nobody.expand(len(x), 1, -1))
+            score = q @ torch.cat([k, nobody], 2).transpose(-1, -2) + mask
+            one = (score == score.amax(-1, keepdim=True)).float()
+            read = (one / one.sum(-1, keepdim=True))[..., :-1] @ v
+            h = layer.norm1(h + layer.out(read.transpose(1, 2).flatten(2)))
+            note(i, "of_middle", h[there])
+            wide = functional.relu(layer.up(h))
+            note(i, "of_wide", wide[there])
+            h = layer.norm2(h + layer.down(wide))
+            note(i, "of_state", h[there])
+
     def whole(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The last states and the first ones as whole numbers [B, N, W]; how much somebody is followed, softly
-        [L]; by how many heads of each layer each piece is followed [L, B, N, N].
+        """The last states and the first ones as whole numbers [B, N, W]; how much somebody is followed,
+        softly [L]; how many heads of each layer and piece follow each piece [L, B, N, N].
         """
         there = x != PAD
         h = self.norm.codes(FINE * (_fine_rows(self.words.weight, x) + self.places.weight[: x.shape[1]]))
@@ -191,7 +216,7 @@ class Reader(nn.Module):
             v = layer.split(_read(layer.value, state, scale, layer.of_value))
             nobody = layer.split(whole(layer.nobody / layer.of_key).expand(len(x), 1, -1))
             score = q @ torch.cat([k, nobody], 2).transpose(-1, -2)  # exact: 32 products below 2^14
-            score = score.masked_fill(F.pad(~there, (0, NOBODY_TOO))[:, None, None], FAR)
+            score = score.masked_fill(functional.pad(~there, (0, NOBODY_TOO))[:, None, None], FAR)
             one = (score == score.amax(-1, keepdim=True)).float()
             worth = (layer.of_query * layer.of_key).unflatten(0, (layer.heads, -1))[:, 0]
             share = torch.softmax((score * worth[:, None, None]).clamp(min=-1e4) / q.shape[-1] ** 0.5, -1)
@@ -217,18 +242,18 @@ def _read(
 ) -> Tensor:
     """A linear map of whole numbers in units of `scale`, as whole numbers of `step`."""
     weight, bias, unit = linear.codes(scale)
-    return whole(F.linear(x, weight, bias) * (unit / step), low, high)
+    return whole(functional.linear(x, weight, bias) * (unit / step), low, high)
 
 
 def _add(linear: Linear, x: Tensor, scale: Tensor) -> Tensor:
     """FINE times a linear map of whole numbers in units of `scale`."""
     weight, _, unit = linear.codes(scale)
-    return F.linear(x, weight) * (FINE * unit) + FINE * linear.bias
+    return functional.linear(x, weight) * (FINE * unit) + FINE * linear.bias
 
 
 def _fine_rows(table: Tensor, x: Tensor) -> Tensor:
     """Rows of a table kept as int8 with a scale a row."""
-    rows = F.embedding(x, table)
+    rows = functional.embedding(x, table)
     unit = (rows.detach().abs().amax(-1, keepdim=True) / 127).clamp(min=1e-9)
     return whole(rows / unit, -127) * unit
 
@@ -266,7 +291,7 @@ def published(folder: Path) -> Reader:
             found[f"{ours}.{name}.shift"] = state[f"{theirs}.{published}.bias"]
     reader.load_state_dict(found, strict=False)
     with torch.no_grad():
-        begin = F.layer_norm(
+        begin = functional.layer_norm(
             state["embeddings.word_embeddings.weight"][CLS] + places[0],
             (shape.width,), found["norm.gain"], found["norm.shift"], EPS,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A reader as whole numbers: what is written into the graph, and the same computed in numpy, as the definition.
+"""A reader as the whole numbers that a graph keeps, and the same computed in numpy, as the definition.
 
 Numbers are kept as the graph keeps them. `*_unit` says what one step of a product is worth in steps of the
 answer. States that are added to stand in units of 1/16 (FINE).

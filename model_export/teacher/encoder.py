@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from service.errors import NotFound
 
@@ -29,7 +29,11 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json")
 PADDING = 1
 LONGEST = 64  # pieces of a text: its two ends
 NEGATIVE, NEUTRAL, POSITIVE = range(3)
-NEAR, FAR, BUCKETS = 8, 128, 32  # distances up to NEAR have a bucket each, further ones share logarithmic ones
+NEAR, FAR, BUCKETS = (
+    8,
+    128,
+    32,
+)  # distances up to NEAR have a bucket each, further ones share logarithmic ones
 HALF_PRECISION = torch.cpu.get_capabilities().get("avx512_bf16", False)  # elsewhere it is slower
 
 
@@ -48,7 +52,7 @@ class Layer(nn.Module):
         score = (q @ k.transpose(-1, -2)).float() / (W // self.heads) ** 0.5 + near
         read = (torch.softmax(score, -1).to(v.dtype) @ v).transpose(1, 2).reshape(B, N, W)
         x = self.norm1(x + self.out(read))
-        y: Tensor = self.norm2(x + self.down(F.gelu(self.up(x))))
+        y: Tensor = self.norm2(x + self.down(functional.gelu(self.up(x))))
         return y
 
 
@@ -105,9 +109,9 @@ class Teacher(nn.Module):
         away = place[:, None] - place[None]
         far = away.abs()
         half = BUCKETS // 2
-        wide = NEAR + (
-            torch.log(far.clamp(min=1).float() / NEAR) / math.log(FAR / NEAR) * (half - NEAR)
-        ).long()
+        wide = (
+            NEAR + (torch.log(far.clamp(min=1).float() / NEAR) / math.log(FAR / NEAR) * (half - NEAR)).long()
+        )
         bucket = (away < 0).long() * half + torch.where(far < NEAR, far, wide.clamp(max=half - 1))
         scores: Tensor = self.distance(bucket).permute(2, 0, 1)
         return scores

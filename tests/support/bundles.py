@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from model_export.sentiment.export import write_sentiment_bundle
+from model_export.sentiment.model import PAIR, Weights, clause_of, sentence_of
 from paths import MODELS
 
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
-from model_export.sentiment.export import write_sentiment_bundle
-from model_export.sentiment.model import PAIR, Weights, clause_of, sentence_of
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime
 from service.texts.reader import SPECIAL, Lists

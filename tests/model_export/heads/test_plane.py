@@ -15,7 +15,7 @@ OUTPUTS = ("bias", "contribution", "target", "since", "plane", "certified")
 
 
 def draw(lengths, seed=0, width=32, alike=0):
-    """States of pieces, and the words of each text by the rows of their pieces; `alike` words are one another's twins."""
+    """States of pieces, and the words of each text by the rows of their pieces; `alike` words are twins."""
     rng = np.random.default_rng(seed)
     texts, T = [], 0
     for n in lengths:

@@ -1,4 +1,4 @@
-"""A reader in torch, in numpy and in ONNX Runtime: the same whole numbers, whatever stands beside a passage."""
+"""A reader in torch, numpy and ONNX Runtime: the same whole numbers, whatever stands beside a passage."""
 
 import numpy as np
 import pytest

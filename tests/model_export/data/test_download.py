@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from model_export.train.download import download
+from model_export.data.download import download
 from service.errors import MalformedInput, NotFound
 
 CONTENT = bytes(range(256)) * 40

@@ -8,7 +8,7 @@ import tarfile
 
 import pytest
 
-from model_export.train.corpora import Row, clean, guarded, read_reviews, read_table, sizes
+from model_export.data.corpora import Row, clean, guarded, read_reviews, read_table, sizes
 from service.errors import InvalidInput, NotFound
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve".split()

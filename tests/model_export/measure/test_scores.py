@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from model_export.sentiment.scores import calibrate, score, sigmoid, temperature
+from model_export.measure.scores import calibrate, score, sigmoid, temperature
 
 
 def test_scores_of_four_answers():

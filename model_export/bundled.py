@@ -1,0 +1,341 @@
+"""The bundled reader and its sentiment head, from the data to two bundles. `make models` runs it.
+
+    data -> teacher (only if a sentence was never asked) -> lessons -> soft -> hard -> settled -> bundles
+
+What each step made is kept in OUT under a digest of all that it was made of: a stopped run goes on where it
+was, and a changed recipe takes nothing from the disk that another recipe made. Choices are made on the split
+`choose`, figures on `report`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from model_export.bundle import write_bundle
+from model_export.data import corpora, names
+from model_export.data.corpora import Row, Rows
+from model_export.data.lessons import Lessons
+from model_export.heads import graph as head_graph
+from model_export.heads import stored as head_stored
+from model_export.heads.plane import Plane, PlaneShape
+from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
+from model_export.reader import graph as reader_graph
+from model_export.reader import stored as reader_stored
+from model_export.reader.learn import Pooled, Step, calibrate, hard, settle, soft, verdicts
+from model_export.reader.model import Reader, published
+from model_export.teacher.answers import SAID, Answers
+from model_export.teacher.encoder import Teacher
+from model_export.teacher.fit import Fitting, fitted
+from service.errors import NotFound
+from service.texts.pieces import GROUP, HANDLE, LINK, NAME, NUMBER, Lists, Pieces
+
+Say = Callable[[str], None]
+CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
+ALL = 10**9
+NEARLY = 0.01  # as well: of balanced accuracy
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What the bundled models are made of."""
+
+    # texts that are read: negative, neutral, positive ones
+    labelled: Mapping[str, tuple[int, int, int]] = field(
+        default_factory=lambda: {
+            "sst": (ALL, 0, ALL), "phrases": (ALL, 0, 7_000), "tweets": (ALL, 3_500, ALL),
+            "mpqa": (4_500, 0, ALL), "electronics": (ALL, 2_000, 3_000),
+        }
+    )  # fmt: skip
+    long: Mapping[str, tuple[int, int, int]] = field(
+        default_factory=lambda: {"amazon": (800, 0, 800), "reviews": (600, 0, 600)}
+    )
+    yelp: tuple[int, int] = (
+        22_000,
+        26_000,
+    )  # sentences that the teacher is asked about, by the star of the review
+    film: int = 30_000
+    shop: int = 14_000
+    asked: int = 52_000  # of them
+    sentence: int = 22  # words of one of film and shop
+    star: float = 0.25  # what the star of its review counts beside the teacher
+    soft_texts: int = 75_000
+    settle_texts: int = 38_000  # short ones, beside the long
+    soft: Step = field(default_factory=lambda: Step(rate=1e-4))
+    hard: Step = field(default_factory=lambda: Step(rate=1.2e-4, follow=0.3))
+    settle: Step = field(default_factory=lambda: Step(rate=5e-5, plane_rate=3e-3, follow=0.3, reach=0.35))
+    plane: PlaneShape = field(default_factory=PlaneShape)
+    teacher: Fitting = field(default_factory=Fitting)
+    seed: int = 3
+
+
+class Kept:
+    """What steps made, in files whose names hold a digest of all that they were made of."""
+
+    def __init__(self, folder: Path, say: Say) -> None:
+        self._folder, self._say, self._digest = folder, say, ""
+
+    def step(self, name: str, made_of: Any, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        whole = json.dumps([self._digest, name, made_of], sort_keys=True, default=str)
+        self._digest = sha256(whole.encode()).hexdigest()
+        file = self._folder / f"{name}-{self._digest[:12]}.pt"
+        if file.exists():
+            self._say(f"{name}: taken from {file.name}")
+        else:
+            torch.save(dict(make()), file)
+        kept: Mapping[str, Any] = torch.load(file)
+        return kept
+
+
+def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: Path, say: Say) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    sets = corpora.read_all(data)
+    spelt = (encoder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    lists = names.lists((row.text for name in CASED for row in sets[name] if row.split == "train"), spelt)
+    pieces = Pieces(lists)
+    sentences, stars = wanted(sets, recipe)
+    answers = Answers(SAID, out / "said.npy")
+    if any(sentence not in answers for sentence in sentences):
+        answers.ask(_teacher(recipe, sets, teacher, out, say), sentences, say)
+    says = answers.positive(sentences)
+    share = np.array([0.0 if star is None else recipe.star for star in stars], np.float32)
+    says = (1 - share) * says + share * np.array([star or 0.0 for star in stars], np.float32)
+    taught = Lessons.of(pieces, sentences, says.tolist())
+    draw = random.Random(recipe.seed)
+    parts = [_labelled(pieces, sets[name], quota, draw) for name, quota in recipe.labelled.items()]
+    short = sum(parts, taught).short()
+    long = sum(
+        (_labelled(pieces, sets[name], quota, draw) for name, quota in recipe.long.items()),
+        short.take(np.arange(0)),
+    )
+    order = np.random.default_rng(recipe.seed).permutation(len(short))
+    say(f"{len(short)} short lessons, {len(long)} long: {(short + long).sizes.sum()} pieces")
+
+    reader, pooled, plane = published(encoder), Pooled(384), Plane(recipe.plane)
+    _begin_special(reader, lists)
+    kept, seed = Kept(out, say), recipe.seed
+
+    def weights() -> dict[str, Any]:
+        return {"reader": reader.state_dict(), "pooled": pooled.state_dict(), "plane": plane.state_dict()}
+
+    def step(name: str, made_of: Any, run: Callable[[], None]) -> None:
+        def make() -> dict[str, Any]:
+            run()
+            return weights()
+
+        found = kept.step(name, made_of, make)
+        for part, of in ((reader, "reader"), (pooled, "pooled"), (plane, "plane")):
+            part.load_state_dict(found[of])
+
+    torch.manual_seed(seed)
+    made_of = [asdict(recipe), _digest(sentences), _digest(says.round(4).tolist())]
+    few = short.take(order[: recipe.soft_texts])
+    step("soft", made_of, lambda: soft(reader, pooled, few, recipe.soft, seed, say))
+    step("hard", "", lambda: hard(reader, pooled, short.take(order[::-1].copy()), recipe.hard, seed, say))
+    last = short.take(order[: recipe.settle_texts]) + long
+
+    def end() -> None:
+        calibrate(reader, short, recipe.settle)
+        settle(reader, plane, last, recipe.settle, seed, say)
+
+    step("settled", "", end)
+    write(reader, plane, pieces, lists, sets, recipe, out / "models", say)
+
+
+def wanted(sets: Mapping[str, Rows], recipe: Recipe) -> tuple[list[str], list[float | None]]:
+    """Single sentences for the teacher, and the star of the review that each is of, where there is one."""
+    draw = random.Random(7)
+    train = {name: [row for row in rows if row.split == "train"] for name, rows in sets.items()}
+
+    def some(rows: Sequence[Any], most: int) -> list[Any]:
+        rows = list(rows)
+        draw.shuffle(rows)
+        return rows[:most]
+
+    bad, good = recipe.yelp
+    yelp = some([row for row in train["yelp"] if row.target == 1.0], good)
+    yelp += some([row for row in train["yelp"] if row.target == 0.0], bad)
+    film = some(corpora.sentences(row.text for row in some(train["reviews"], 12_000)), 60_000)
+    shop = [each for each in corpora.sentences(row.text for row in train["amazon"]) if _brief(each, recipe)]
+    film = [each for each in film if _brief(each, recipe)][: recipe.film]
+    texts = list(dict.fromkeys([*(row.text for row in yelp), *film, *some(shop, recipe.shop)]))
+    draw.shuffle(texts)
+    star = {row.text: row.target for row in yelp}
+    texts = texts[: recipe.asked]
+    return texts, [star.get(text) for text in texts]
+
+
+def _brief(sentence: str, recipe: Recipe) -> bool:
+    return len(sentence.split()) <= recipe.sentence
+
+
+def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out: Path, say: Say) -> Teacher:
+    if folder is None:
+        raise NotFound("sentences were never asked, and there is no teacher: make teacher", param="teacher")
+    digest = _digest(asdict(recipe.teacher))[:12]
+    whole = out / f"teacher-{digest}.pt"
+    if whole.exists():
+        teacher = Teacher(folder)
+        teacher.load_state_dict(torch.load(whole))
+        return teacher.eval()
+    teacher = fitted(folder, sets, recipe.teacher, out / f"teacher-{digest}.checkpoint", say)
+    torch.save(teacher.state_dict(), whole)
+    return teacher
+
+
+def _labelled(pieces: Pieces, rows: Rows, quota: tuple[int, int, int], draw: random.Random) -> Lessons:
+    learn = [row for row in rows if row.split == "train" and row.target is not None]
+    draw.shuffle(learn)
+    found = [
+        row
+        for target, most in zip((0.0, 0.5, 1.0), quota, strict=True)
+        for row in [row for row in learn if row.target == target][:most]
+    ]
+    return Lessons.of(pieces, [row.text for row in found], [row.target or 0.0 for row in found])
+
+
+@torch.no_grad()
+def _begin_special(reader: Reader, lists: Lists) -> None:
+    """A folded piece begins as the mean of what it stands for."""
+    number = {piece: i for i, piece in enumerate(lists.pieces)}
+    for special, words in {
+        NAME: sorted(lists.names), GROUP: sorted(lists.groups), NUMBER: ["5", "7", "10", "20", "50", "100"],
+        HANDLE: ["user", "someone", "friend"], LINK: ["link", "website", "page"],
+    }.items():  # fmt: skip
+        rows = [number[word] for word in words if word in number]
+        reader.words.weight[special] = reader.words.weight[rows].mean(0)
+
+
+def _digest(content: Any) -> str:
+    return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+# ---- what is chosen, what is measured, what is written
+
+
+def write(
+    reader: Reader,
+    plane: Plane,
+    pieces: Pieces,
+    lists: Lists,
+    sets: Mapping[str, Rows],
+    recipe: Recipe,
+    models: Path,
+    say: Say,
+) -> None:
+    held = {split: _held(pieces, sets, split) for split in ("choose", "report")}
+    chosen = {name: verdicts(reader, plane, lessons)[:, 0] for name, lessons in held["choose"].items()}
+    heat = _temperature(chosen, held["choose"])
+    with torch.no_grad():
+        plane.v *= heat
+        plane.b *= heat
+    chosen = {name: logits * heat for name, logits in chosen.items()}
+    even = even_band(chosen, held["choose"])
+    say(f"temperature {1 / heat:.2f}, even within {even}")
+    figures = {}
+    for name, lessons in held["report"].items():
+        figures[name] = figures_of(verdicts(reader, plane, lessons)[:, 0], lessons.targets, even)
+        say(f"{name}: balanced accuracy {100 * figures[name]['balanced_accuracy']:.1f}")
+    about: dict[str, Any] = {
+        "data": corpora.sizes(sets),
+        "licences": {"encoder": "all-MiniLM-L6-v2, Apache 2.0", "teacher": "all-mpnet-base-v2, Apache 2.0"},
+        "recipe": _digest(asdict(recipe)),
+    }
+    shape = reader.shape
+    card = {
+        "name": "reader",
+        "description": "A transformer all of whose heads follow one piece or nobody, in whole numbers.",
+        "layers": shape.layers, "heads": shape.heads, "width": shape.width, **about,
+    }  # fmt: skip
+    listed = {
+        "pieces": list(lists.pieces),
+        **{name: sorted(getattr(lists, name)) for name in ("names", "sometimes", "groups")},
+    }
+    graph = reader_graph.to_onnx(reader_stored.stored(reader))
+    base = write_bundle(models, "reader", card, graph, json.dumps(listed, ensure_ascii=False))
+    card = {
+        "name": "sentiment",
+        "description": "Positive, negative or neither, for reviews, sentences and tweets.",
+        "labels": ["negative", "positive"], "even": even,
+        "reader": {"name": "reader", "sha256": base.card["model_sha256"]},
+        "alpha": recipe.plane.alpha, "layers": recipe.plane.layers, "dimension": recipe.plane.d,
+        "figures": figures, **about,
+    }  # fmt: skip
+    write_bundle(models, "sentiment", card, head_graph.to_onnx(head_stored.stored(plane, reader)))
+
+
+def _held(pieces: Pieces, sets: Mapping[str, Rows], split: str) -> dict[str, Lessons]:
+    found = {}
+    for name, rows in sets.items():
+        some: list[Row] = [row for row in rows if row.split == split and row.target is not None]
+        if some:
+            found[name] = Lessons.of(pieces, [row.text for row in some], [row.target or 0.0 for row in some])
+    return found
+
+
+def _temperature(logits: Mapping[str, Any], held: Mapping[str, Lessons]) -> float:
+    """The factor under which log-loss is least over all texts that have a side."""
+    sided = {name: lessons.targets != 0.5 for name, lessons in held.items()}
+    every = np.concatenate([logits[name][some] for name, some in sided.items()])
+    truth = np.concatenate([held[name].targets[some] > 0.5 for name, some in sided.items()])
+    return temperature(every, truth)
+
+
+def even_band(logits: Mapping[str, Any], held: Mapping[str, Lessons]) -> float:
+    """Half the band around one half that is called even: the narrowest that tells three labels nearly as well
+    as the best does, over the sets that have them."""
+    best: dict[float, list[float]] = {}
+    for name, lessons in held.items():
+        if set(lessons.targets.tolist()) != {0.0, 0.5, 1.0}:
+            continue
+        p = sigmoid(logits[name])
+        for half in np.arange(0.02, 0.41, 0.01).round(2).tolist():
+            best.setdefault(half, []).append(balanced(three_labels(p, half), lessons.targets))
+    told = {half: float(np.mean(found)) for half, found in best.items()}
+    return min(half for half, value in told.items() if value >= max(told.values()) - NEARLY)
+
+
+def figures_of(logits: Any, targets: Any, even: float) -> dict[str, Any]:
+    sided = targets != 0.5
+    truth = targets[sided] > 0.5
+    found = {**score(logits[sided], truth).as_dict(), "balanced_accuracy": balanced(logits[sided] > 0, truth)}
+    if not sided.all():
+        found["three_labels"] = balanced(three_labels(sigmoid(logits), even), targets)
+    return found
+
+
+# ---- command line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    parser.add_argument(
+        "--encoder", type=Path, required=True, help="the folder of all-MiniLM-L6-v2, as published"
+    )
+    parser.add_argument(
+        "--teacher", type=Path, help="the folder of all-mpnet-base-v2; needed for new sentences only"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), help="bundles go to OUT/models (default: runs)"
+    )
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+
+
+def run(arguments: argparse.Namespace) -> int:
+    torch.set_num_threads(arguments.threads)
+    began = time.monotonic()
+    train(
+        Recipe(), arguments.data, arguments.encoder, arguments.teacher, arguments.out,
+        lambda line: print(f"{(time.monotonic() - began) / 60:5.1f} min  {line}", flush=True),
+    )  # fmt: skip
+    return 0

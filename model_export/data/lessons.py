@@ -1,0 +1,96 @@
+"""Texts as a reader learns from them: read once, packed into batches of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from model_export.heads.plane import Batch
+from service.texts.pieces import Pieces, Reading
+
+Ints = NDArray[np.int64]
+TOGETHER = 8_192  # texts that are sorted by length together
+WORDS = 400  # of a text that training reads
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Texts and the probability that each is positive ([n]), or of each label ([n, C])."""
+
+    readings: Sequence[Reading]
+    targets: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, pieces: Pieces, texts: Sequence[str], targets: Sequence[float]) -> Lessons:
+        """Texts without words are left out."""
+        read = [pieces.read(text, WORDS) for text in texts]
+        kept = [i for i, reading in enumerate(read) if len(reading)]
+        return cls([read[i] for i in kept], np.asarray(targets, np.float32)[kept])
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    def __add__(self, other: Lessons) -> Lessons:
+        return Lessons([*self.readings, *other.readings], np.concatenate([self.targets, other.targets]))
+
+    def take(self, rows: Ints) -> Lessons:
+        return Lessons([self.readings[i] for i in rows.tolist()], self.targets[rows])
+
+    @property
+    def sizes(self) -> Ints:
+        return np.array([len(reading.pieces) for reading in self.readings])
+
+    def short(self) -> Lessons:
+        """Those of one passage."""
+        return self.take(np.flatnonzero([reading.passages[-1] == 0 for reading in self.readings]))
+
+    def batches(self, most: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
+        """Rows of like length, at most `most` pieces each; in any order if there is a `rng`."""
+        sizes = self.sizes
+        order = rng.permutation(len(self)) if rng else np.arange(len(self))
+        parts: list[Ints] = []
+        for at in range(0, len(order), TOGETHER):
+            near = order[at : at + TOGETHER]
+            near = near[np.argsort(sizes[near], kind="stable")]
+            begin = 0
+            for i in range(1, len(near) + 1):
+                if i == len(near) or sizes[near[i]] * (i - begin + 1) > most:
+                    parts.append(near[begin:i])
+                    begin = i
+        yield from (parts[i] for i in (rng.permutation(len(parts)) if rng else range(len(parts))))
+
+    def padded(self, rows: Ints) -> Tensor:
+        """[B, N] pieces of texts of one passage, zeros behind the end."""
+        return torch.from_numpy(_padded([self.readings[i].pieces for i in rows.tolist()], 0))
+
+    def batch(self, rows: Ints) -> Batch:
+        """The same with the words, of texts of any length."""
+        readings = [self.readings[i] for i in rows.tolist()]
+        M = max(map(len, readings))
+        pieces, words = [], []
+        for b, reading in enumerate(readings):
+            word = b * M + np.repeat(np.arange(len(reading)), np.diff(reading.bounds))
+            cuts = np.flatnonzero(np.diff(reading.passages)) + 1
+            pieces += np.split(reading.pieces, cuts)
+            words += np.split(word, cuts)
+        return Batch(
+            torch.from_numpy(_padded(pieces, 0)),
+            torch.from_numpy(_padded(words, len(rows) * M)),
+            len(rows),
+            M,
+        )
+
+    def answers(self, rows: Ints) -> Tensor:
+        return torch.from_numpy(self.targets[rows])
+
+
+def _padded(parts: Sequence[Ints], fill: int) -> Ints:
+    x = np.full((len(parts), max(map(len, parts))), fill, np.int64)
+    for row, part in zip(x, parts, strict=True):
+        row[: len(part)] = part
+    return x

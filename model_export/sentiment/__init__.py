@@ -1,1 +1,0 @@
-"""The sentiment model: torch, graph, export."""
