@@ -1,6 +1,6 @@
 """Writing model bundles, the only thing that the two sides share (service/engine/bundle.py reads them).
 
-    NAME/model.onnx   NAME/words.json (kind "sentiment")   NAME/card.json
+    NAME/model.onnx   NAME/pieces.json (kind "reader")   NAME/card.json
 
 Knows files and versions; nothing of what a model means.
 """
@@ -32,7 +32,7 @@ def write_bundle(
     kind: str,
     card: Mapping[str, Any],
     model: onnx.ModelProto,
-    words: str | None = None,
+    pieces: str | None = None,
 ) -> Bundle:
     """Writes models_dir/NAME and reads it back as the service will; a reader never meets half of it.
 
@@ -57,8 +57,8 @@ def write_bundle(
         folder = place / name
         folder.mkdir()
         (folder / "model.onnx").write_bytes(graph)
-        if words is not None:
-            (folder / "words.json").write_text(words, encoding="utf-8")
+        if pieces is not None:
+            (folder / "pieces.json").write_text(pieces, encoding="utf-8")
         text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False)
         (folder / "card.json").write_text(text + "\n", encoding="utf-8")
         bundle = read_bundle(folder)
@@ -73,7 +73,7 @@ def _replace(target: Path, new: Path) -> None:
     if not target.exists():
         new.rename(target)
         return
-    for name in ("words.json", "model.onnx", "card.json"):
+    for name in ("pieces.json", "model.onnx", "card.json"):
         if (new / name).exists():
             os.replace(new / name, target / name)
 

@@ -12,10 +12,11 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from service.engine.batching import Batcher
-from service.engine.bundle import Bundle
+from service.engine.bundle import HEAD, READER, Bundle
 from service.engine.capacity import Places, Room
 from service.engine.lane import Lane
 from service.engine.memory import Leftovers
@@ -26,16 +27,14 @@ from service.observe.logs import AccessLog
 from service.observe.metrics import Metrics
 from service.observe.tracing import Tracer
 from service.settings import Settings, available_memory
-from service.texts.runs import run_texts
+from service.texts.work import Answer, Text, run
 
 if TYPE_CHECKING:
     from service.engine.runtime import Runtime
-    from service.schemas.texts import Explain
 
 log = logging.getLogger(__name__)
 Loaders = Callable[["Runtime", Settings], Mapping[str, Loader]]
 
-QUEUED_BATCHES = 64  # batches' worth of tokens that may wait
 CLOUDS_WAITING = 16
 FILES = "/web/{path:path}"  # the page's files need no key: they are public anyway
 SAMPLE_S = 0.25
@@ -59,10 +58,10 @@ class Service:
         self.provider = settings.provider
         self.draining = False  # it stops: what comes is still answered, then its connection closed
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
-        self.texts: Batcher[str, dict[str, Any]] = Batcher(
-            partial(run_texts, tokenised=self.metrics.tokenise.observe),
+        self.texts: Batcher[Text, list[Answer]] = Batcher(
+            partial(run, was_read=self.metrics.tokenise.observe),
             budget=settings.max_batch_tokens,
-            bound=QUEUED_BATCHES * settings.max_batch_tokens,
+            wait_s=settings.request_timeout_s,
             report=self.metrics.batch_ran,
             failed=self.failed.set,
         )
@@ -92,7 +91,7 @@ class Service:
         self.registry.loaders = self._loaders(runtime, self.settings)
         self._read_models()
         missing = self.registry.why_missing(self.settings.default_model)
-        reads_texts = any(entry.kind == "sentiment" for entry in self.registry.entries.values())
+        reads_texts = any(entry.kind == HEAD for entry in self.registry.entries.values())
         if missing and (reads_texts or self.settings.default_model in self.registry.refused):
             raise ConfigurationError(f"DEFAULT_MODEL: {missing}", param="DEFAULT_MODEL")
         self._has_default = missing is None
@@ -213,23 +212,26 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
     """How each kind of bundle becomes a model."""
     from service.clouds.dynamics import Dynamics, Limits
     from service.sequences.classifier import Sequences
-    from service.texts.sentiment import Sentiment
+    from service.texts.heads import Head
+    from service.texts.reader import Reader
 
     limits = Limits(
         settings.max_points, settings.max_dimension, settings.max_layers, max_bytes=available_memory() // 4
     )
 
-    def sentiment(bundle: Bundle) -> Sentiment:
-        """Loaded and run once: the first inference is slow, and no caller should wait for it."""
-        model = Sentiment.load(bundle, runtime)
-        words = model.tokenise_many(["a good film and a bad film"])
-        explains: tuple[Explain, ...] = ("none", "leaders", "full")
-        for explain in explains:
-            model.classify(words, explain)
-        return model
+    readers: WeakValueDictionary[str, Reader] = WeakValueDictionary()  # by the digest of their graph
+
+    def reader(bundle: Bundle) -> Reader:
+        readers[bundle.card["model_sha256"]] = loaded = Reader.load(bundle, runtime)
+        return loaded
+
+    def head(bundle: Bundle) -> Head:
+        """The registry loads its reader first, and keeps it."""
+        return Head.load(bundle, runtime, readers[bundle.card["reader"]["sha256"]])
 
     return {
-        "sentiment": sentiment,
+        READER: reader,
+        HEAD: head,
         "dynamics": lambda bundle: Dynamics.load(bundle, runtime, limits),
         "sequences": lambda bundle: Sequences.load(bundle, runtime),
     }

@@ -37,8 +37,13 @@ class Settings(BaseModel):
     bundled_models: bool = Field(True, description="serve the bundled models too")
     default_model: str = Field(
         "",
-        description="model of requests that name none; default: the only sentiment model of MODELS_DIR, "
-        "or else the bundled one",
+        description="model of requests that name none; default: the bundled one, or where it is not served "
+        "the only one that labels texts",
+    )
+    undecided_as_label: bool = Field(
+        False,
+        description="answer an undecided verdict as `neutral` in protocols that know only labels: /v2, "
+        "inference endpoints, text-embeddings-inference, vLLM",
     )
     provider: Literal["auto", "cpu", "cuda"] = Field(
         "auto",
@@ -53,7 +58,11 @@ class Settings(BaseModel):
     max_concurrent_requests: int = Field(
         256, ge=1, description="requests worked on at once; further ones get 429"
     )
-    max_batch_tokens: int = Field(16384, ge=1, description="padded tokens that run together in one inference")
+    max_batch_tokens: int = Field(
+        16384,
+        ge=1,
+        description="pieces of words that run together at most; as a rule it is a tenth of a second's work",
+    )
     max_client_batch_size: int = Field(1024, ge=1, description="texts or sequences in one request")
     max_text_chars: int = Field(200_000, ge=1, description="characters of one text")
     payload_limit_mb: float = Field(64.0, gt=0, description="megabytes (10^6 bytes) of one request body")

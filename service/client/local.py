@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from service.client.answers import Answer, Answers, CloudRun, DynamicsOptions
 from service.clouds.dynamics import Dynamics, Parameters, Result, Run
-from service.engine.bundle import find_bundles, read_bundle
+from service.engine.bundle import HEAD, READER, Bundle, find_bundles, kind_of, newest, read_bundle
 from service.engine.lane import result_of
 from service.engine.registry import settle_default
 from service.engine.runtime import Runtime
@@ -31,7 +31,7 @@ from service.schemas.sequences import SequenceLabel
 from service.schemas.texts import Classification, Explain
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
-from service.texts.runs import How, run_texts
+from service.texts.work import How, run_all, texts_of
 
 TEXTS_AT_ONCE = 256
 
@@ -44,6 +44,7 @@ class Local:
     ) -> None:
         self._settings = settle_default(settings or load_settings())
         self._runtime = Runtime(self._settings.provider, self._settings.intra_op_threads)
+        self._loaders = domain_loaders(self._runtime, self._settings)
         self._models: dict[str, Any] = {}
         self._on_progress = on_progress
 
@@ -67,7 +68,7 @@ class Local:
     ) -> Answers:
         """The sentiment of each text with its exact reason."""
         name = model or self._settings.default_model
-        how = How(self._model(name, "sentiment"), explain, trajectory, truncate, "codepoints")
+        how = How((self._model(name, HEAD),), explain, trajectory, truncate)
         many = [texts] if isinstance(texts, str) else texts
         answers = Answers(name)
         for first in range(0, len(many), TEXTS_AT_ONCE):
@@ -128,22 +129,34 @@ class Local:
         return run.result
 
     def _model(self, name: str, kind: str) -> Any:
+        folders = find_bundles(self._settings.model_folders)
+        name = newest(name, folders)
         if name not in self._models:
-            folders = find_bundles(self._settings.model_folders)
             if name not in folders:
                 have = ", ".join(folders) or "none"
                 raise NotFound(f"no model {name!r} here; there are {have}", param="model")
             bundle = read_bundle(folders[name])
             if bundle.kind != kind:
                 raise NotFound(f"{name} is a model of kind {bundle.kind}, not {kind}", param="model")
-            self._models[name] = domain_loaders(self._runtime, self._settings)[kind](bundle)
+            if kind == HEAD:
+                self._read_with(bundle)
+            self._models[name] = self._loaders[kind](bundle)
         return self._models[name]
+
+    def _read_with(self, head: Bundle) -> None:
+        """Load the reader that a head stands on."""
+        wanted = head.card["reader"]
+        for name, folder in find_bundles(self._settings.model_folders).items():
+            if kind_of(folder) == READER and name not in self._models:
+                bundle = read_bundle(folder)
+                if bundle.card["model_sha256"] == wanted["sha256"]:
+                    self._models[name] = self._loaders[READER](bundle)
 
 
 def _run(how: How, texts: Sequence[str], first: int | None) -> list[dict[str, Any]]:
     """The answers. What is refused is named by its place in the whole list, where `first` says ours."""
     try:
-        return raise_first(run_texts(how, texts), "input", single=False)
+        return [each for (each,) in raise_first(run_all(texts_of(texts, how)), "input")]
     except InputError as refused:
         if first is not None:
             refused.count_from(first)

@@ -1,8 +1,11 @@
 """Reads model bundles, the one thing that the two sides share.
 
     NAME/model.onnx       the graph, with the hardmax attention functions in it
-    NAME/words.json       what the model can read; kind "sentiment" only
+    NAME/pieces.json      the pieces of words that it can read; kind "reader" only
     NAME/card.json        name, kind, figures, licence, and the digest of the graph
+
+A head (kind "sentiment", whatever its labels) stands on a reader, which its card names by the digest of the
+reader's graph. Of a name with versions - mine@1, mine@2 - the newest is served under the bare name.
 
 A bundle that breaks this contract is a `BundleError` that names the field. Only regular files of at most the
 sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in their place blocks nothing.
@@ -25,8 +28,10 @@ import orjson
 
 from service.errors import BundleError
 
-FORMAT = 2
-KINDS = ("sentiment", "dynamics", "sequences")
+READER, HEAD = "reader", "sentiment"
+FORMAT = 3
+FORMATS = {READER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # of each kind, that are read
+KINDS = tuple(FORMATS)
 BUNDLED_DEFAULT = "sentiment"
 # Bytes of a file. The largest graph that protobuf can hold is 2 GiB.
 LARGEST = {"card.json": 2**20, "model.onnx": 2**31}
@@ -42,7 +47,7 @@ class Bundle:
     kind: str
     card: Mapping[str, Any]
     model: bytes
-    words: str | None
+    pieces: str | None  # of a reader: pieces.json
     version: str  # digest over all its files: two bundles are the same when their versions are
 
 
@@ -55,15 +60,15 @@ def read_bundle(folder: Path) -> Bundle:
         raise BundleError(
             f"{folder.name}: model.onnx is not the file its card describes", param="model_sha256"
         )
-    words = _read(folder / "words.json") if card["kind"] == "sentiment" else None
-    files = (model, words or b"", json.dumps(card, sort_keys=True).encode())
+    pieces = _read(folder / "pieces.json") if card["kind"] == READER else None
+    files = (model, pieces or b"", json.dumps(card, sort_keys=True).encode())
     version = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
     return Bundle(
         name=card["name"],
         kind=card["kind"],
         card=MappingProxyType(card),
         model=model,
-        words=None if words is None else _decode(words, folder / "words.json"),
+        pieces=None if pieces is None else _decode(pieces, folder / "pieces.json"),
         version=version,
     )
 
@@ -79,15 +84,34 @@ def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def default_of(models_dir: Path | None) -> str:
-    """The default model where the settings name none: the only sentiment model of one's own
-    folder, or else the bundled one.
+def newest(name: str, bundles: Iterable[str]) -> str:
+    """Which bundle is meant by `name`: that one, or else its newest version."""
+    versions = {0: name}
+    for each in bundles:
+        base, _, number = each.rpartition("@")
+        if each == name:
+            return name
+        if base == name and number.isdecimal():
+            versions[int(number)] = each
+    return versions[max(versions)]
+
+
+def default_of(folders: Iterable[Path]) -> str:
+    """The default model where the settings name none: the bundled one wherever it is served, or else the only
+    head there is. Adding a model never changes it.
     """
-    own = []
-    for name, folder in find_bundles([models_dir] if models_dir else []).items():
-        with suppress(BundleError):
-            own += [name] if _read_card(folder / "card.json")["kind"] == "sentiment" else []
-    return own[0] if len(own) == 1 else BUNDLED_DEFAULT
+    heads = set()
+    for name, folder in find_bundles(folders).items():
+        if kind_of(folder) == HEAD:
+            heads.add(name.rpartition("@")[0] or name)
+    return heads.pop() if len(heads) == 1 else BUNDLED_DEFAULT
+
+
+def kind_of(folder: Path) -> str | None:
+    """Of the bundle in `folder`; None if its card cannot be read."""
+    with suppress(BundleError):
+        return str(_read_card(folder / "card.json")["kind"])
+    return None
 
 
 def _has_card(folder: Path) -> bool:
@@ -113,16 +137,22 @@ def _read_card(path: Path) -> dict[str, Any]:
     for field, kind in REQUIRED.items():
         if type(card.get(field)) is not kind:
             raise BundleError(f"{folder}: card.json needs {field} ({kind.__name__})", param=field)
-    if card["format"] != FORMAT:
-        problem = f"{folder}: bundle format {card['format']}, this service reads {FORMAT}"
-        raise BundleError(problem, param="format")
     if card["kind"] not in KINDS:
         problem = f"{folder}: kind {card['kind']!r} is none of {', '.join(KINDS)}"
         raise BundleError(problem, param="kind")
+    if card["format"] not in FORMATS[card["kind"]]:
+        problem = f"{folder}: bundle format {card['format']}, this service reads {FORMAT}"
+        raise BundleError(problem, param="format")
+    if card["kind"] == HEAD and not _names_reader(card.get("reader")):
+        raise BundleError(f"{folder}: card.json needs reader (name and sha256)", param="reader")
     if card["name"] != folder:
         problem = f"{folder}: its card calls it {card['name']!r}; a bundle's folder bears its name"
         raise BundleError(problem, param="name")
     return card
+
+
+def _names_reader(reader: object) -> bool:
+    return isinstance(reader, dict) and all(type(reader.get(field)) is str for field in ("name", "sha256"))
 
 
 def _read(path: Path) -> bytes:

@@ -3,7 +3,8 @@
 Readers take a snapshot and never wait. A refresh builds the next snapshot beside it and swaps it in whole:
 a request that began with a model keeps it. Each bundle fails alone: one that is broken, or that its loader
 cannot load, is refused with its reason, and what was served under its name stays. A loader for each kind of
-model is passed in; it returns a model that has run once.
+model is passed in; it returns a model that has run once. Readers are loaded first: a head whose reader is not
+there is refused, and loaded again when its reader is replaced.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from service.engine.bundle import Bundle, default_of, find_bundles, read_bundle
+from service.engine.bundle import (
+    HEAD,
+    READER,
+    Bundle,
+    default_of,
+    find_bundles,
+    kind_of,
+    newest,
+    read_bundle,
+)
 from service.errors import BundleError, NotFound
 from service.settings import Settings
 
@@ -32,6 +42,7 @@ class Entry:
     name: str
     kind: str
     version: str
+    stands_on: str | None  # of a head: the version of its reader
     card: Mapping[str, Any]
     model: Any
     folder: Path
@@ -46,9 +57,15 @@ class Registry:
         self.entries: Mapping[str, Entry] = {}
         self.refused: Mapping[str, str] = {}  # names of bundles that could not be loaded, and why
 
+    def get(self, name: str) -> Entry | None:
+        """What is served under that name: of a name with versions the newest."""
+        return self.entries.get(newest(name, self.entries))
+
     def find(self, name: str, kind: str) -> Any:
         """The model of that name, which must be of that kind."""
-        entry = self.entries.get(name)
+        entry = self.get(name)
+        if entry is None and newest(name, self.refused) in self.refused:
+            raise NotFound(str(self.why_missing(name)), param="model")
         if entry is None or entry.kind != kind:
             have = ", ".join(each.name for each in self.entries.values() if each.kind == kind)
             problem = f"no model of kind {kind} has this name; there {'are: ' + have if have else 'is none'}"
@@ -57,23 +74,24 @@ class Registry:
 
     def why_missing(self, name: str) -> str | None:
         """Why no model of that name is served, or None where one is."""
-        if name in self.entries:
+        if self.get(name) is not None:
             return None
-        reason = self.refused.get(name)
+        reason = self.refused.get(newest(name, self.refused))
         return f"the model {name} was refused: {reason}" if reason else f"there is no model {name}"
 
     def refresh(self) -> None:
         """Bring the models in step with the folders. Slow: for a thread, one at a time."""
         entries: dict[str, Entry] = {}
         refused: dict[str, str] = {}
-        for name, folder in self._bundles().items():
+        bundles = self._bundles()
+        for name in sorted(bundles, key=lambda name: kind_of(bundles[name]) != READER):
             try:
-                entries[name] = self._keep_or_load(folder)
+                entries[name] = self._keep_or_load(bundles[name], entries)
             except BundleError as broken:
                 refused[_shown(name)] = _shown(broken.message)
                 if name in self.entries:
                     entries[name] = self.entries[name]
-        self.entries, self.refused = entries, refused
+        self.entries, self.refused = dict(sorted(entries.items())), refused
 
     def _bundles(self) -> dict[str, Path]:
         try:
@@ -83,19 +101,21 @@ class Registry:
             log.warning("MODELS_DIR cannot be read: %s", failure.strerror)
             return {name: entry.folder for name, entry in self.entries.items()}
 
-    def _keep_or_load(self, folder: Path) -> Entry:
-        """The entry we have if the bundle is the same, otherwise a new one."""
+    def _keep_or_load(self, folder: Path, readers: Mapping[str, Entry]) -> Entry:
+        """The entry we have if the bundle and its reader are the same, otherwise a new one."""
         old = self.entries.get(folder.name)
         files = fingerprint(folder)
-        if old is not None and old.files == files:
+        if old is not None and old.files == files and old.stands_on == _reader_of(old, readers):
             return old
         bundle = read_bundle(folder)  # after the fingerprint: a change in between is seen by the next refresh
-        if old is not None and old.version == bundle.version:
+        stands_on = _reader_of(bundle, readers)
+        if old is not None and (old.version, old.stands_on) == (bundle.version, stands_on):
             return replace(old, folder=folder, files=files)
         return Entry(
             name=bundle.name,
             kind=bundle.kind,
             version=bundle.version,
+            stands_on=stands_on,
             card=bundle.card,
             model=self._load(bundle),
             folder=folder,
@@ -114,6 +134,20 @@ class Registry:
             raise BundleError(problem, param=bundle.name) from failure
 
 
+def _reader_of(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str | None:
+    """The version of the reader that a head stands on; None for what is no head."""
+    if head.kind != HEAD:
+        return None
+    wanted = head.card["reader"]
+    for entry in entries.values():
+        if entry.kind == READER and entry.card["model_sha256"] == wanted["sha256"]:
+            return entry.version
+    problem = (
+        f"{head.name} stands on the reader {wanted['name']} ({wanted['sha256'][:12]}), which is not here"
+    )
+    raise BundleError(problem, param="reader")
+
+
 def _shown(text: str) -> str:
     """The same as characters that every answer can hold: a folder's name need not be UTF-8."""
     return text.encode("utf-8", "replace").decode()
@@ -121,7 +155,7 @@ def _shown(text: str) -> str:
 
 def settle_default(settings: Settings) -> Settings:
     """The same settings with a default model. Settled once: a bundle that comes later changes no answer."""
-    named = settings.default_model or default_of(settings.models_dir)
+    named = settings.default_model or default_of(settings.model_folders)
     return settings.model_copy(update={"default_model": named})
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 
 from service.engine.capacity import Holding
 from service.lifecycle import Service
@@ -25,6 +25,21 @@ async def holding_of(request: Request) -> Holding:
     return holding
 
 
+async def neutral_of(
+    request: Request,
+    undecided: Annotated[
+        Literal["label"] | None,
+        Query(
+            description="label: an undecided verdict is answered as `neutral` (setting UNDECIDED_AS_LABEL)."
+        ),
+    ] = None,
+) -> bool:
+    """Whether a verdict that should not be acted upon is to be a label of its own."""
+    service: Service = request.app.state.service
+    return undecided == "label" or service.settings.undecided_as_label
+
+
 ServiceOf = Annotated[Service, Depends(service_of)]
 RequestId = Annotated[str, Depends(id_of)]
 HoldingOf = Annotated[Holding, Depends(holding_of)]
+NeutralOf = Annotated[bool, Depends(neutral_of)]

@@ -41,6 +41,7 @@ CLASSIFIED = {
             "logit": 3.4761,
             "bias": 0.1,
             "tokens": 3,
+            "undecided": None,
             "unknown": 0,
             "truncated": False,
             "leaders": [
@@ -51,6 +52,7 @@ CLASSIFIED = {
                     "followers": 2,
                     "contribution": 3.3761,
                     "spans": [[2, 8]],
+                    "read": [{"word": "film", "spans": [[9, 13]], "layer": 1}],
                 }
             ],
             "clusters": [
@@ -110,6 +112,15 @@ CONTROLLED = {
 SCORES = [{"label": "positive", "score": 0.97}, {"label": "negative", "score": 0.03}]
 ENDPOINT = {"inputs": "A superb film."}
 PREDICT = {"inputs": "A superb film."}
+VLLM_CLASSIFY = {"input": "A superb film."}
+VLLM_CLASSIFIED = {
+    "id": f"classify-{ID}",
+    "object": "list",
+    "created": 1790000000,
+    "model": "sentiment",
+    "data": [{"index": 0, "label": "positive", "probs": [0.03, 0.97], "num_classes": 2, "undecided": None}],
+    "usage": {"prompt_tokens": 4, "total_tokens": 4, "completion_tokens": 0},
+}
 INFER = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["A superb film."]}]}
 INFERRED = {
     "model_name": "sentiment",
@@ -118,6 +129,7 @@ INFERRED = {
         {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["positive"]},
         {"name": "score", "datatype": "FP32", "shape": [1], "data": [0.97]},
         {"name": "logit", "datatype": "FP32", "shape": [1], "data": [3.4761]},
+        {"name": "undecided", "datatype": "BYTES", "shape": [1], "data": [""]},
     ],
 }
 

@@ -204,6 +204,6 @@ def _param(location: Sequence[str | int]) -> str:
             path += f"[{part}]"
         elif not path:
             path = part
-        elif part not in ("str", "list[str]"):
+        elif part not in ("str", "constrained-str") and not part.startswith("list["):
             path += f".{part}"
     return path

@@ -12,9 +12,10 @@ import logging
 import os
 import struct
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import (
     GC_COLLECTOR,
@@ -40,6 +41,7 @@ REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 STAGE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 BATCH_ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 BATCH_TOKENS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
+SHARES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
 
 
 class Metrics:
@@ -65,10 +67,21 @@ class Metrics:
         )
         self._batch_tokens = Histogram(
             "hardmax_batch_tokens",
-            "Padded tokens that ran together.",
+            "Pieces of words that ran together.",
             registry=registry,
             buckets=BATCH_TOKENS,
         )
+        self._verdicts = Counter(
+            "hardmax_verdicts", "Texts answered, by label, and by why the verdict is undecided, or no.",
+            ["model", "label", "undecided"], registry=registry,
+        )  # fmt: skip
+        self._scores = Histogram(
+            "hardmax_verdict_score", "Probability of the label.", ["model"], registry=registry, buckets=SHARES
+        )
+        self._known = Histogram(
+            "hardmax_text_known_share", "Share of a text's words that the model knows.", ["model"],
+            registry=registry, buckets=SHARES,
+        )  # fmt: skip
         self._in_flight = self._gauge("hardmax_requests_in_flight", "Requests being worked on.")
         self._bodies = self._gauge("hardmax_request_body_bytes", "Of all bodies that are here or announced.")
         self._queue = self._gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["lane"])
@@ -101,6 +114,12 @@ class Metrics:
         self._batch_tokens.observe(tokens)
         self.queue_wait.observe(waited_s)
         self.inference.observe(ran_s)
+
+    def judged(self, model: str, answer: Mapping[str, Any]) -> None:
+        """One verdict: what an operator watches for drift."""
+        self._verdicts.labels(model, answer["label"], answer["undecided"] or "no").inc()
+        self._scores.labels(model).observe(answer["score"])
+        self._known.labels(model).observe(1 - answer["unknown"] / max(1, answer["tokens"]))
 
     def sample(
         self, *, in_flight: int, body_bytes: int, texts_waiting: int, clouds_waiting: int, ready: bool

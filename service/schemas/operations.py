@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from service.schemas.texts import Number
 from service.schemas.wire import Wire
 
 
@@ -21,10 +22,15 @@ class ModelCard(Wire):
     """The card of a bundle, as it is."""
 
     name: str = Field(description="What requests call it.")
-    kind: Literal["sentiment", "dynamics", "sequences"] = Field(description="What it reads.")
+    kind: Literal["reader", "sentiment", "dynamics", "sequences"] = Field(
+        description="What it reads. sentiment: a head on a reader, whatever its labels."
+    )
     description: str = Field(description="What it is, in a line.")
     licence: str = Field(description="Under which it may be used.")
     default: bool = Field(False, description="Whether requests that name no model get it.")
+    bias: Number | None = Field(
+        None, description="Of a head: what its logit is without any word, as in answers."
+    )
     loaded_at: str | None = Field(None, description="Since when this process serves it.")
 
 
@@ -34,7 +40,7 @@ class ModelList(Wire):
 
 class Limits(Wire):
     max_concurrent_requests: int = Field(description="Requests at once.")
-    max_batch_tokens: int = Field(description="Padded tokens that run together.")
+    max_batch_tokens: int = Field(description="Pieces of words that run together at most.")
     max_client_batch_size: int = Field(description="Texts or sequences in one request.")
     max_text_chars: int = Field(description="Characters of one text.")
     payload_limit_mb: float = Field(description="Megabytes of one body.")

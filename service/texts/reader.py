@@ -1,291 +1,149 @@
-"""From a text to the words a model knows, and where each stands. Training and serving read with this alone.
+"""The reader: passages of pieces to their states, and what each state was made of.
 
-One expression finds the tokens in a single pass: words of any script, numbers, marks, emoticons, emoji. Every
-branch is linear. Markup, links and @handles make no token. Contractions come out in one form however they are
-written: "isn't", "is n't", "isnt" and "is not" are all [is, not].
+Its heads are hard, so it is known which pieces a state was made of (docs/theory.md, section 9):
 
-What must not change a verdict is folded: a name is NAME, a number NUMBER, a group of people GROUP, and a run
-of the same one is a single token. A word that is not known is read as a near one, then as its ending.
+    R^0(i) = {i},  R^l(i) = R^(l-1)(i) and R^(l-1)(j) of every j that a head of layer l of i follows
+
+A passage has 64 pieces at most: such a set is a number of 64 bits, and a union is an `or`.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
-from service.texts.chunks import CLOSED, NOTHING, OPEN, Chunks, Ints, Learnt, Token
-from service.texts.near import LONGEST, NearWords, squeezed
+from service.engine.bundle import Bundle
+from service.engine.runtime import Runtime, Session
+from service.errors import BundleError
+from service.schemas.texts import Explain
+from service.texts.pieces import LINK, UNKNOWN, Ints, Lists, Pieces, Reading
 
-PAD, UNKNOWN, NAME, NUMBER, GROUP = range(5)
-ENDINGS = (
-    "ingly", "ness", "less", "ful", "able", "ible", "ment", "tion", "ious", "ous", "ish", "ist", "ism", "ity",
-    "ive", "est", "ing", "ly", "ed", "er", "al", "ic", "y", "s",
-)  # fmt: skip
-SPECIAL = ("<pad>", "<unknown>", "<name>", "<number>", "<group>", *(f"<~{ending}>" for ending in ENDINGS))
-MOST = 2560  # tokens of a text that are read
-LONGEST_WORD = 64  # letters; a longer run of letters is no word
+Sets = NDArray[np.uint64]
 
-_LETTERS = r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*"
-_TOKEN = re.compile(
-    rf"""
-      (?P<skip> </?[a-z!][^<>]{{0,300}}> | (?:https?://|www\.)\S+ | @\w+ | &(?:\#\d{{1,7}}|[a-z]{{2,8}}); )
-    | (?P<face> (?<!\w)[:;=]['’]?[-^o]?(?:[)(\]\[}}{{/\\|*]+|[DPpO3](?!\w)) | </?3(?!\w) )
-    | (?P<word> ['’](?:s|m|d|re|ve|ll)\b | {_LETTERS}(?:['’]{_LETTERS})* )
-    | (?P<number> \d+(?:[.,:/]\d+)*(?:(?:st|nd|rd|th|s)\b)? )
-    | (?P<mark> [!?.,;:…] )
-    | (?P<emoji> [\u2600-\u27bf\u2b50\u2b55\U0001f300-\U0001f3fa\U0001f400-\U0001faff] )
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-_TAG = re.compile(r"</?[a-z!][^<>]{0,300}>", re.IGNORECASE)
-MARKS = "!?.,;:…"
-_ENDS = frozenset(".!?:…")
-
-# Contractions. "'s" is "is" behind a pronoun and says nothing elsewhere.
-_TAILS = {"'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would", "n't": "not"}
-_HOSTS = frozenset("it that he she there here what who this how where".split())
-_WHOLE = {
-    "can't": "can not", "cannot": "can not", "cant": "can not", "won't": "will not", "wont": "will not",
-    "shan't": "shall not", "ain't": "is not", "aint": "is not", "ca": "can", "wo": "will", "n't": "not",
-    "let's": "let us",
-    "im": "i am", "ive": "i have", "youre": "you are", "theyre": "they are", "thats": "that is",
-}  # fmt: skip
-_WHOLE |= {
-    f"{verb}nt": f"{verb} not"
-    for verb in "do does did is are was were has have had could would should need must".split()
-}
-
-
-def plain(surface: str) -> str:
-    """Lower case, no accents, one kind of apostrophe."""
-    if surface.isascii():
-        return surface.lower()
-    split = unicodedata.normalize("NFKD", surface.replace("’", "'").lower())
-    return "".join(c for c in split if not unicodedata.combining(c))
-
-
-def pieces(word: str) -> list[tuple[str, int, int]]:
-    """A plain word as [(what it says, from, to)]: two for a contraction.
-
-    >>> pieces("isn't")
-    [('is', 0, 2), ('not', 2, 5)]
-    """
-    if whole := _WHOLE.get(word):
-        first, *rest = whole.split()
-        if not rest:
-            return [(first, 0, len(word))]
-        tail = next((tail for tail in ("n't", "nt") if word.endswith(tail)), word[len(first) :])
-        cut = len(word) - len(tail)
-        return [(first, 0, cut), (rest[0], cut, len(word))]
-    if "'" not in word:
-        return [(word, 0, len(word))]
-    for tail, meaning in _TAILS.items():
-        if word.endswith(tail):
-            cut = len(word) - len(tail)
-            return [*(pieces(word[:cut]) if cut else []), (meaning, cut, len(word))]
-    if word.endswith("'s"):
-        host, cut = word[:-2], len(word) - 2
-        verb = [("is", cut, len(word))] if host in _HOSTS else []
-        return [*(pieces(host) if host else []), *verb]
-    return [(word, 0, len(word))]
-
-
-def face(surface: str) -> str:
-    """An emoticon without nose and repetition: ":-))" and "=]" are ":)"."""
-    if "3" in surface and surface[0] == "<":
-        return surface
-    mouth = surface[-1].lower()
-    mouth = {"]": ")", "}": ")", "[": "(", "{": "(", "\\": "/", "|": "/", "o": "/"}.get(mouth, mouth)
-    return (";" if surface[0] == ";" else ":") + mouth
+INPUTS = {"pieces": "int64", "places": "int64", "rows": "int64"}
+OUTPUTS = {"states": "uint8", "words": "uint8", "follows": "uint8"}
+FRAGMENT = 2  # letters of a piece that tells little about the word it is a part of
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
-    """What a reader knows, as words.json keeps it. `words` in the order of their ids, SPECIAL first."""
+class Seen:
+    """What the reader says of a passage of n pieces."""
 
-    words: Sequence[str]
-    names: Collection[str]  # written with a capital nearly always: read as NAME in either case
-    sometimes: Collection[str]  # often a name: NAME when written with a capital inside a sentence
-    groups: Collection[str]  # read as GROUP
+    states: NDArray[np.uint8]  # [n, W]
+    words: NDArray[np.uint8]  # [n, W] the first states
+    follows: NDArray[np.uint8] | None = None  # [L, n, n] how many heads of piece i follow piece j
+    read: Sets | None = None  # [L+1, n] R^l
 
-
-def scan(text: str) -> Iterator[tuple[str, int, int, str]]:
-    """(surface, start, end, kind) of every token of `text`."""
-    for match in _TOKEN.finditer(text):
-        kind = match.lastgroup or ""
-        if kind != "skip":
-            yield match[0], match.start(), match.end(), kind
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """The words of one text, and the code points [start, end) of the text that each was read from."""
-
-    text: str
-    ids: Ints
-    starts: Ints
-    ends: Ints
-    truncated: bool  # whether the text has more
-
-    def __len__(self) -> int:
-        return len(self.ids)
+    def kept(self, explain: Explain) -> Seen:
+        """What an answer needs of it: who follows whom, by layer, is large."""
+        if explain == "full" or self.follows is None:
+            return self
+        return Seen(self.states, self.words, None, None if explain == "none" else self.read)
 
 
 class Reader:
-    """Reads texts with fixed lists. Thread-safe.
+    """One model. Thread-safe."""
 
-    A text is cut at its blanks into chunks. How a chunk is read depends on the chunk alone and on whether a
-    sentence begins with it. So each is read once and remembered, and most of a text is looked up at once.
-    """
+    def __init__(self, session: Session, lists: Lists) -> None:
+        self._session = session
+        self._pieces = Pieces(lists)
+        self.spelt = lists.pieces
+        bare = [piece.removeprefix("##") for piece in lists.pieces]
+        self._has_letters = np.array([any(map(str.isalpha, piece)) for piece in bare])
+        self._is_short = np.array([len(piece) <= FRAGMENT for piece in bare])
 
-    def __init__(self, lists: Lists) -> None:
-        self.words = lists.words
-        self._id = {word: i for i, word in enumerate(lists.words) if i >= len(SPECIAL)}
-        self._near = NearWords(["" if i < len(SPECIAL) else word for i, word in enumerate(lists.words)])
-        self._endings = {ending: GROUP + 1 + i for i, ending in enumerate(ENDINGS)}
-        self._id.update(dict.fromkeys(lists.names, NAME))
-        self._id.update(dict.fromkeys(lists.groups, GROUP))
-        self._sometimes = frozenset(lists.sometimes)
-        self._chunks = Chunks()
+    @classmethod
+    def load(cls, bundle: Bundle, runtime: Runtime) -> Reader:
+        session = runtime.open(bundle.model)
+        check_graph(bundle.name, session, INPUTS, OUTPUTS)
+        return cls(session, _lists(bundle))
 
-    def read(self, text: str, most: int = MOST) -> Tokens:
-        """The tokens of `text` in order, at most so many; linear in its length."""
-        return self.read_all([text], most)[0]
+    def read(self, text: str) -> Reading:
+        return self._pieces.read(text)
 
-    def read_all(self, texts: Sequence[str], most: int = MOST) -> list[Tokens]:
-        """The same for many texts, faster than one by one."""
-        if not texts:
-            return []
-        parts = [_blanked(text).split(" ", most) for text in texts]
-        known, number = self._look_up(list(chain.from_iterable(parts)), most)
-        count = np.fromiter(map(len, parts), np.int64, len(parts))
-        last = np.cumsum(count) - 1  # the last chunk of each text
-        first = last - count + 1
+    def see(self, passages: Sequence[tuple[Ints, Ints]], *, reasons: bool) -> list[Seen]:
+        """What is made of each passage (its pieces, their places); `reasons`: who follows whom as well."""
+        sizes = np.array([len(pieces) for pieces, _ in passages])
+        inside = np.arange(sizes.max()) < sizes[:, None]
+        rows = np.full(inside.shape, sizes.sum())
+        rows[inside] = np.arange(sizes.sum())
+        feeds = {
+            "pieces": np.concatenate([pieces for pieces, _ in passages]),
+            "places": np.concatenate([places for _, places in passages]),
+            "rows": rows,
+        }
+        states, words, *followed = self._session.run(
+            feeds, tuple(OUTPUTS) if reasons else ("states", "words")
+        )
+        cuts = np.cumsum(sizes)[:-1]
+        whole = zip(np.split(states, cuts), np.split(words, cuts), strict=True)
+        if not reasons:
+            return [Seen(*each) for each in whole]
+        (follows,) = followed
+        read = sets_read(follows)
+        return [
+            Seen(*each, follows[:, b, :n, :n], read[:, b, :n])
+            for b, (each, n) in enumerate(zip(whole, sizes.tolist(), strict=True))
+        ]
 
-        row = 2 * number + _begins_sentence(known.state[number], first)
-        size = known.size[row]
-        end = np.cumsum(size)
-        at = np.repeat(known.first[row] - end + size, size) + np.arange(end[-1])
-        ids, starts, ends = known.tokens[at].T.astype(np.int64)
-        length = known.length[number] + 1
-        begin = np.cumsum(length) - length  # where each chunk begins in its text
-        begin = np.repeat(begin - np.repeat(begin[first], count), size)
-        return _tokens(texts, ids, begin + starts, begin + ends, end[last], most)
+    def known(self, reading: Reading) -> Ints:
+        """[M] for each word: 1 if it is known, 0 if not, -1 if it says nothing either way.
 
-    def _look_up(self, chunks: list[str], most: int) -> tuple[Chunks, Ints]:
-        """What is known, and the number in it of every chunk; those that are new are read first."""
-        known = self._chunks
-        if known.is_full:
-            known = self._chunks = Chunks()
-        number = known.look_up(chunks)
-        new = np.flatnonzero(number < 0)
-        if len(new):
-            unread = [chunks[i] for i in new.tolist()]
-            known.learn({chunk: self._read_chunk(chunk, most) for chunk in dict.fromkeys(unread)})
-            number[new] = known.look_up(unread)
-        return known, number
-
-    def _read_chunk(self, chunk: str, most: int) -> Learnt:
-        """The tokens of a chunk inside a sentence and at the beginning of one; what it does to a sentence."""
-        word = chunk.rstrip(MARKS)
-        if not word.isalpha():
-            found = list(islice(scan(chunk), most + 1))
-            inside = self._read_found(found, True)
-            begins = inside if chunk.islower() else self._read_found(found, False)
-            return inside, begins, (CLOSED if found[-1][0] in _ENDS else OPEN) if found else NOTHING
-        # most chunks: a word, and marks behind it
-        number = None if word in _WHOLE else self._id.get(word)
-        inside = [(number, 0, len(word))] if number is not None else self._read_word(word, 0, True)
-        begins = inside if word.islower() else self._read_word(word, 0, False)
-        if len(word) < len(chunk):
-            marks = [(self._id.get(chunk[i], UNKNOWN), i, i + 1) for i in range(len(word), len(chunk))][:most]
-            inside, begins = inside + marks, inside + marks if begins is inside else begins + marks
-        return inside, begins, CLOSED if chunk[-1] in _ENDS else OPEN
-
-    def _read_found(self, found: list[tuple[str, int, int, str]], inside: bool) -> list[Token]:
-        tokens: list[Token] = []
-        for surface, start, end, kind in found:
-            if kind == "number":
-                tokens.append((NUMBER, start, end))
-            elif kind == "word":
-                tokens += self._read_word(surface, start, inside)
-            else:
-                spelt = face(surface) if kind == "face" else surface
-                tokens.append((self._id.get(spelt, UNKNOWN), start, end))
-            inside = surface not in _ENDS
-        return tokens
-
-    def _read_word(self, surface: str, start: int, inside: bool) -> list[Token]:
-        """The tokens of one word: two for a contraction."""
-        end = start + len(surface)
-        if len(surface) > LONGEST_WORD:
-            return [(UNKNOWN, start, end)]
-        tokens = []
-        capital = inside and surface[0].isupper() and not (len(surface) > 1 and surface.isupper())
-        for word, begin, stop in pieces(plain(surface)):
-            number = self._id.get(word)
-            if capital and begin == 0 and (number is None or word in self._sometimes):
-                number = NAME
-            if number is None:
-                number = self.near(word)
-            # subtle: some letters become several without their accents, so a part may seem to end later
-            tokens.append((number, min(start + begin, end), min(start + stop, end)))
-        return tokens
-
-    def near(self, word: str) -> int:
-        """What a word that is not known is read as: squeezed, one edit away, its ending, UNKNOWN."""
-        if len(word) <= LONGEST:
-            for short in squeezed(word):
-                if short != word and len(short) > 1 and short in self._id:
-                    return self._id[short]
-            number = self._near.find(word)
-            if number is not None:
-                return number
-        if len(word) > 4:
-            for ending, number in self._endings.items():
-                if word.endswith(ending):
-                    return number
-        return UNKNOWN
+        A word of which a piece is unknown, or that falls into fragments mostly, is not known. Marks say
+        nothing unless several make an emoticon.
+        """
+        if not len(reading):
+            return np.zeros(0, np.int64)
+        first, pieces = reading.bounds[:-1], reading.pieces
+        sizes = np.diff(reading.bounds)
+        folded = pieces[first] <= LINK
+        is_word = np.logical_or.reduceat(self._has_letters[pieces] | (pieces == UNKNOWN), first)
+        emoticon = np.minimum.reduceat(pieces, first) < np.maximum.reduceat(pieces, first)
+        fragments = np.add.reduceat(self._is_short[pieces], first, dtype=np.int64)
+        broken = (sizes > 1) & (2 * fragments > sizes)
+        lost = np.logical_or.reduceat(pieces == UNKNOWN, first) | broken
+        return np.where(folded, 1, np.where(is_word, ~lost, np.where(emoticon, 1, -1)))
 
 
-def _blanked(text: str) -> str:
-    """The same places, with blanks for every blank and for markup, which may hold blanks itself."""
-    text = text.replace("\n", " ").replace("\t", " ").replace("\r", " ").replace("\xa0", " ")
-    return _TAG.sub(lambda tag: " " * len(tag[0]), text) if "<" in text else text
+def sets_read(follows: NDArray[np.uint8]) -> Sets:
+    """[L, B, N, N] -> [L+1, B, N]: R^l of each piece, a bit a piece of its passage."""
+    _, B, N, _ = follows.shape
+    read = np.broadcast_to(np.uint64(1) << np.arange(N, dtype=np.uint64), (B, N))
+    found = [read]
+    for layer in follows:
+        read = read | np.bitwise_or.reduce(np.where(layer > 0, read[:, None, :], np.uint64(0)), axis=2)
+        found.append(read)
+    return np.stack(found)
 
 
-def _begins_sentence(state: NDArray[np.int8], first: Ints) -> NDArray[np.bool_]:
-    """[chunks] Whether a sentence begins with each. `first`: the chunks with which texts begin."""
-    begins = np.zeros(len(state), np.bool_)
-    told = np.flatnonzero(state)  # a chunk without a word or mark leaves a sentence as it is
-    opens = np.ones(len(told) + 1, np.bool_)
-    opens[1:-1] = state[told[:-1]] == CLOSED
-    opens[np.searchsorted(told, first)] = True
-    begins[told] = opens[:-1]
-    return begins
+def check_graph(name: str, session: Session, inputs: dict[str, str], outputs: dict[str, str]) -> None:
+    """A graph that is not the one this service feeds is refused when it is loaded."""
+    for specs, wanted in ((session.inputs, inputs), (session.outputs, outputs)):
+        have: dict[str, Any] = {spec.name: spec.dtype for spec in specs}
+        if not wanted.items() <= have.items() or (wanted is inputs and have != wanted):
+            problem = f"{name}: its graph has {have}, expected {wanted}"
+            raise BundleError(problem, param="model.onnx")
 
 
-def _tokens(
-    texts: Sequence[str], ids: Ints, starts: Ints, ends: Ints, bounds: Ints, most: int
-) -> list[Tokens]:
-    """One `Tokens` a text, which end at `bounds`; a run of one folded class becomes a single token."""
-    again = (ids[1:] == ids[:-1]) & (ids[1:] >= NAME) & (ids[1:] <= GROUP)
-    if again.any():
-        kept = np.concatenate(([True], ~again))
-        kept[bounds[bounds < len(ids)]] = True
-        places = np.flatnonzero(kept)
-        ends = ends[np.append(places[1:], len(ids)) - 1]
-        ids, starts = ids[places], starts[places]
-        bounds = np.searchsorted(places, bounds)
-    found, begin = [], 0
-    for text, end in zip(texts, bounds.tolist(), strict=True):
-        stop = min(end, begin + most)
-        found.append(Tokens(text, ids[begin:stop], starts[begin:stop], ends[begin:stop], stop < end))
-        begin = end
-    return found
+def _lists(bundle: Bundle) -> Lists:
+    try:
+        held = orjson.loads(bundle.pieces or "")
+    except ValueError as damage:
+        raise BundleError(f"{bundle.name}: pieces.json is not JSON: {damage}", param="pieces.json") from None
+    lists: dict[str, Any] = {
+        name: held.get(name) if isinstance(held, dict) else None for name in Lists.__slots__
+    }
+    for name, words in lists.items():
+        if not isinstance(words, list) or not set(map(type, words)) <= {str}:
+            problem = f"{bundle.name}: pieces.json needs {name} (a list of words)"
+            raise BundleError(problem, param="pieces.json")
+    if len(lists["pieces"]) <= UNKNOWN:
+        problem = f"{bundle.name}: pieces.json needs the {UNKNOWN + 1} pieces with which every list begins"
+        raise BundleError(problem, param="pieces.json")
+    pieces = lists.pop("pieces")
+    return Lists(pieces, **{name: frozenset(words) for name, words in lists.items()})

@@ -1,18 +1,7 @@
-"""Bundles for tests: tiny sentiment models whose answers are known by hand.
+"""Bundles for tests: a reader and heads of random weights, small, with every part of the real ones.
 
-The plane model: "superb" and "awful" are the two far words and lead; all others are closer to the origin.
-
-    word       place        weight     attends to (layer 0)
-    superb     ( 4,  0)     1          itself
-    awful      (-4,  0)     1          itself
-    good       ( 1,  0)     1          superb if there, awful never
-    bad        (-1,  0)     1          awful if there
-    the        ( 0,  1)     2          itself beside superb and awful only: <the, superb> = 0 < 1
-    film       ( 0, .5)     1          the if there
-    not good   (-2,  1)     1          where "good" stands behind "not"
-
-With v = (1, 0), b = 0.5, W0 = 0, alpha = 1 and 2 layers, a follower ends at leader + (start - leader) / 4.
-Words that are not known stand near the origin and weigh nothing.
+What they say of most texts is arbitrary and always the same: tests compare answers with one another and
+with what must hold of every answer. A head of two labels has learnt the texts of `TAUGHT`, and tells them.
 """
 
 from __future__ import annotations
@@ -20,150 +9,116 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from model_export.sentiment.export import write_sentiment_bundle
-from model_export.sentiment.model import PAIR, Weights, clause_of, sentence_of
+import onnx
+import torch
 from paths import MODELS
+from readers import TINY, random_plane, random_reader
 
+from model_export.bundle import write_bundle
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
+from model_export.heads import graph as head_graph
+from model_export.heads import stored as head_stored
+from model_export.heads.plane import Plane
+from model_export.reader import graph as reader_graph
+from model_export.reader import stored as reader_stored
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime
-from service.texts.reader import SPECIAL, Lists
-from service.texts.sentiment import Sentiment
+from service.texts.heads import Head
+from service.texts.pieces import SPECIAL, UNKNOWN, Lists
+from service.texts.reader import Reader
 
-Place = tuple[float, float, float]  # x, y, weight
-
-PLACES: dict[str, Place] = {
-    "superb": (4, 0, 1),
-    "awful": (-4, 0, 1),
-    "good": (1, 0, 1),
-    "bad": (-1, 0, 1),
-    "the": (0, 1, 2),
-    "film": (0, 0.5, 1),
-    "not": (-0.5, 0.25, 1),
-    "waste": (-0.25, -0.75, 1),
-    "of": (0.125, -0.25, 1),
-    "time": (0.25, -0.125, 1),
-    ".": (0, -0.0625, 1),
-    "!": (0.0625, 0, 1),
-}
-PAIRS: dict[tuple[str, str], Place] = {("not", "good"): (-2, 1, 1)}
-SCALE, ROWS, ALPHA, LAYERS, BIAS = 8.0, 1 << 12, 1.0, 2, 0.5
-
-
-def plane_weights(
-    places: Mapping[str, Place] = PLACES, pairs: Mapping[tuple[str, str], Place] = PAIRS, **changes: Any
-) -> Weights:
-    """Weights that put each word at its place, whatever its window; `changes` are fields of `Weights`."""
-    near_origin = [(0.0, 0.0, 0.0), *((0.001, 0.0005 * i, 0.0) for i in range(1, len(SPECIAL)))]
-    own = np.array([_output(place) for place in (*near_origin, *places.values())])
-    words = (*SPECIAL, *places)
-    phrases = np.zeros((ROWS, 3))
-    for (before, word), place in pairs.items():
-        if word in places and before in places:
-            ids = words.index(before), words.index(word)
-            phrases[(ids[0] * PAIR[0] + ids[1] * PAIR[1]) % ROWS] = _output(place) - own[ids[1]]
-    fields: dict[str, Any] = {
-        "words": words,
-        "offsets": (-2, -1, 0, 1, 2),
-        "clause": clause_of(words),
-        "sentence": sentence_of(words),
-        "tables": np.zeros((6, len(words), 4), np.float32),
-        "hidden_bias": np.zeros(4, np.float32),
-        "out": np.zeros((4, 3), np.float32),
-        "out_bias": np.zeros(3, np.float32),
-        "own": own.astype(np.float32),
-        "pairs": phrases.astype(np.float32),
-        "triples": np.zeros((ROWS, 3), np.float32),
-        "reach": np.array([0, *[1] * (len(words) - 1)], np.float32),
-        "readout": np.array([[1, 0]], np.float32),
-        "bias": np.array([BIAS], np.float32),
-        "alpha": ALPHA,
-        "layers": LAYERS,
-        "scale": SCALE,
-        "pseudo_weight": 0.0,
-        "concession": 0.0,
-        "calibration": np.ones(1, np.float32),
-    }
-    return Weights(**(fields | changes))
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+WORDS = """
+    the a an film movie food soup was is are not never very good great superb bad awful it but and or i
+    we you of in on to my waste time slow funny boring story cold service lamp car hotel they loved hated
+    smiling face with open mouth ##ly ##ing ##est
+""".split()
+PIECES = [
+    *(SPECIAL.get(i, "[UNK]" if i == UNKNOWN else f"[unused{i}]") for i in range(UNKNOWN + 1)),
+    *dict.fromkeys([*LETTERS, *".,!?:;()'\"-/…", *WORDS, *("##" + letter for letter in LETTERS)]),
+]
+LISTS = {"pieces": PIECES, "names": ["paris"], "sometimes": ["grace"], "groups": ["martians"]}
+LABELS = ["negative", "positive"]
+CHARGE = {"superb": 3.0, "good": 2.0, "awful": -3.0, "bad": -2.0, "waste": -2.0}
+TAUGHT = (
+    *(
+        "superb",
+        "a superb film",
+        "superb film",
+        "the superb film",
+        "The film superb film",
+        "good",
+        "the film",
+    ),
+    *("the film", "awful", "an awful film", "awful film", "a waste of time", "superb superb superb", "bad"),
+)
 
 
-def _output(place: Place) -> np.ndarray[Any, Any]:
-    """The numbers o = (r, u) that become this place and weight."""
-    x, y, weight = place
-    u = np.array([x, y]) / SCALE
-    return np.append(u / np.sqrt(1 - u @ u), np.log(np.expm1(weight)) if weight else -100.0)
+@cache
+def reader_model(seed: int = 0) -> onnx.ModelProto:
+    return reader_graph.to_onnx(reader_stored.stored(random_reader(TINY, seed)))
 
 
-def random_weights(vocabulary: Sequence[str], seed: int = 0, **changes: Any) -> Weights:
-    """A cloud of lengths that differ widely, so that few places lead; windows, pairs and triples all count.
-
-    `hidden`, `dimension` and `outputs` set the shape, the rest are fields of `Weights`.
-    """
-    shape = {"hidden": 8, "dimension": 2, "outputs": 1} | changes
-    h, d, C = shape.pop("hidden"), shape.pop("dimension"), shape.pop("outputs")
-    rng = np.random.default_rng(seed)
-    words = (*SPECIAL, *vocabulary)
-
-    def draw(*sizes: int) -> np.ndarray[Any, Any]:
-        return rng.standard_normal(sizes).astype(np.float32)
-
-    reach = np.clip(np.exp(rng.standard_normal(len(words)) - 1), 0.05, 1).astype(np.float32)
-    reach[0] = 0
-    tables = 0.5 * draw(6, len(words), h)
-    tables[:, 0] = 0
-    fields: dict[str, Any] = {
-        "words": words,
-        "offsets": (-2, -1, 0, 1, 2),
-        "clause": rng.choice(3, len(words), p=(0.7, 0.1, 0.2)).astype(np.int8),
-        "sentence": rng.choice(3, len(words), p=(0.8, 0.1, 0.1)).astype(np.int8),
-        "tables": tables,
-        "hidden_bias": draw(h),
-        "out": draw(h, d + 1),
-        "out_bias": draw(d + 1),
-        "own": draw(len(words), d + 1),
-        "pairs": 0.3 * draw(ROWS, d + 1),
-        "triples": 0.3 * draw(ROWS, d + 1),
-        "reach": reach,
-        "readout": 3 * draw(C, d),
-        "bias": draw(C),
-        "alpha": 1.5,
-        "layers": 3,
-        "scale": 3.0,
-        "pseudo_weight": 0.75,
-        "concession": -0.8,
-        "calibration": np.linspace(0.5, 1.5, 100).astype(np.float32),
-    }
-    return Weights(**(fields | shape))
+@cache
+def head_model(logits: int = 1, d: int = 2, seed: int = 0) -> onnx.ModelProto:
+    plane = random_plane(d, logits, seed=seed)
+    if logits == 1:
+        teach(plane)
+    return head_graph.to_onnx(head_stored.stored(plane, random_reader(TINY)))
 
 
-def write_sentiment(models_dir: Path, weights: Weights | None = None, **card: Any) -> Bundle:
-    """Writes a sentiment bundle (default: the plane model, named "tiny"); `card` changes its card."""
-    weights = plane_weights() if weights is None else weights
+@torch.no_grad()
+def teach(plane: Plane) -> None:
+    """Fit the first coordinate of the places, of which the logit is made, to the words of `TAUGHT`."""
+    reader = Reader(Runtime("cpu", 1).open(reader_model().SerializeToString()), Lists(**LISTS))
+    readings = [reader.read(text) for text in TAUGHT]
+    seen = [seen for text in readings for seen in reader.see(text.split(), reasons=False)]
+    states = (np.concatenate([each.states for each in seen]) - 128.0) / 16
+    worth = np.array([CHARGE.get(PIECES[piece], 0.0) for text in readings for piece in text.pieces])
+    fitted = np.linalg.lstsq(np.c_[states, np.ones(len(states))], worth, rcond=1e-3)[0]
+    plane.read.weight[0], plane.read.bias[0] = torch.tensor(fitted[:-1]), float(fitted[-1])
+    plane.v[0], plane.b[0] = torch.tensor([16.0] + [0.0] * (plane.shape.d - 1)), 0.5
+
+
+def write_reader(models_dir: Path, name: str = "reader", seed: int = 0) -> Bundle:
+    card = {"name": name, "description": "Reads at random."}
+    return write_bundle(models_dir, "reader", card, reader_model(seed), json.dumps(LISTS))
+
+
+def write_head(models_dir: Path, name: str = "tiny", *, d: int = 2, seed: int = 0, **card: Any) -> Bundle:
+    """A head on the reader of its folder, which is written if it is not there; `card` changes its card."""
+    if not (models_dir / "reader" / "card.json").exists():
+        write_reader(models_dir)
+    digest = json.loads((models_dir / "reader" / "card.json").read_text())["model_sha256"]
     whole = {
-        "name": "tiny",
-        "description": "A plane one can check by hand.",
-        "labels": ["negative", "positive"],
-        "seed": None,
-        "data": {},
-        "figures": {},
+        "name": name,
+        "description": "Labels at random.",
+        "labels": LABELS,
+        "reader": {"name": "reader", "sha256": digest},
+        **card,
     }
-    lists = Lists(weights.words, {"paris"}, {"grace"}, {"martians"})
-    return write_sentiment_bundle(models_dir, weights, lists, whole | card)
+    logits = len(whole["labels"]) if len(whole["labels"]) > 2 or "multi" in whole else 1
+    return write_bundle(models_dir, "sentiment", whole, head_model(logits, d, seed))
 
 
-def open_sentiment(models_dir: Path, weights: Weights | None = None, **card: Any) -> Sentiment:
-    """The model of `write_sentiment`, loaded as the service loads it."""
-    return Sentiment.load(write_sentiment(models_dir, weights, **card), Runtime("cpu", 1))
+def open_head(models_dir: Path, name: str = "tiny", reader: Reader | None = None, **options: Any) -> Head:
+    """The model of `write_head`, loaded as the service loads it."""
+    bundle, runtime = write_head(models_dir, name, **options), Runtime("cpu", 1)
+    return Head.load(bundle, runtime, reader or open_reader(models_dir))
+
+
+def open_reader(models_dir: Path) -> Reader:
+    return Reader.load(write_reader(models_dir), Runtime("cpu", 1))
 
 
 PLAIN_CARD = {
-    "format": 2,
+    "format": 3,
     "name": "tiny",
     "kind": "dynamics",
     "description": "nothing inside",
@@ -182,8 +137,8 @@ def write_folder(folder: Path, model: bytes = b"graph", **changes: Any) -> Path:
 
 
 def write_models(folder: Path) -> Path:
-    """The models that these tests know by heart: tiny (default), dynamics and scenes (sequences)."""
-    write_sentiment(folder)
+    """The models that most tests are served with: tiny (default), its reader, dynamics and scenes."""
+    write_head(folder)
     shutil.copytree(MODELS / "dynamics", folder / "dynamics")
     rows = [([[0, 0], [1, 1]], "calm"), ([[0, 0], [5, 5]], "storm"), ([[2, 1]], "calm")]
     examples = make_examples([{"sequence": sequence, "label": label} for sequence, label in rows])

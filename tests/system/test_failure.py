@@ -11,7 +11,7 @@ from typing import Any
 import faulty
 import httpx
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from server import PATIENCE_S, eventually, serving
 
 from service.app import create_app
@@ -23,7 +23,7 @@ NOT_READY = (503, "not_ready")
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     return tmp_path
 
 

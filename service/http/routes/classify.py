@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, cast
+from dataclasses import replace
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.engine.registry import Registry
+from service.engine.bundle import HEAD
 from service.errors import InvalidInput, TooLarge
 from service.http import examples
 from service.http.bodies import json_body
@@ -18,7 +20,9 @@ from service.http.documents import reply_document
 from service.lifecycle import Service
 from service.schemas.texts import ClassifyRequest, ClassifyResponse
 from service.settings import Settings
-from service.texts.runs import How, bytes_of, size_of
+from service.texts.flip import MOST_TEXTS, find_flip
+from service.texts.heads import Head
+from service.texts.work import Answer, How, Text, codepoints, texts_of
 
 router = APIRouter(tags=["inference"])
 
@@ -37,63 +41,58 @@ async def classify(
     holding: HoldingOf,
 ) -> Response:
     """`logit = bias + sum of cluster contributions = bias + sum of word contributions`: this is how the model
-    decides, not an approximation, and the numbers as printed add up. Spans are offsets into the text as
-    sent, in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by the cluster's
-    |contribution|.
+    decides, not an approximation, and the numbers as printed add up. Words count at the place of the leader
+    that they end with, so a leader's contribution is its cluster's. Spans are offsets into the text as sent,
+    in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by |contribution|.
     """
-    name, how, texts = choose(body, service.registry, service.settings)
-    holding.expect(bytes_of(how, texts))
-    answered = await answer(service, request.scope["state"], body, name, how, texts)
+    asked = body.model if body.model is not None else service.settings.default_model
+    names = [asked] if isinstance(asked, str) else asked
+    texts = texts_to(body, heads_of(service, names), service.settings)
+    holding.expect(texts[0].how.bytes_of([text.source for text in texts]))
+    began = time.perf_counter()
+    results = await run(service, texts, single=isinstance(body.input, str))
+    if body.flip:
+        await asyncio.gather(*(_tell_flips(service, *each) for each in zip(texts, results, strict=True)))
+    request.state.stages = [("queue and inference", began, time.perf_counter())]
+    data: list[Answer] = [
+        {"index": i, **answers[0]}
+        if asked is not names
+        else {"index": i, "answers": dict(zip(names, answers, strict=True))}
+        for i, answers in enumerate(results)
+    ]
+    tokens = sum([answers[0]["tokens"] for answers in results])
+    usage = {"texts": len(data), "tokens": tokens}
+    answered = {"id": request.state.request_id, "model": asked, "usage": usage, "data": data}
     return await reply_document(answered, holding)
 
 
-async def answer(
-    service: Service, state: dict[str, Any], asked: ClassifyRequest, name: str, how: How, texts: Sequence[str]
-) -> dict[str, Any]:
-    """Queue the texts and put the results together. The request's `state` has its id and takes its stages."""
-    began = time.perf_counter()
-    results = await run(service, how, texts, single=texts is not asked.input)
-    state["stages"] = [("queue and inference", began, time.perf_counter())]
-    return answer_of(state["request_id"], name, results)
+def heads_of(service: Service, names: Sequence[str]) -> tuple[Head, ...]:
+    """The models of those names; one reading must do for all."""
+    heads = tuple(service.registry.find(name, HEAD) for name in names)
+    if len({id(head.reader) for head in heads}) > 1:
+        raise InvalidInput("these models stand on several readers: ask for each alone", param="model")
+    return heads
 
 
-async def run(
-    service: Service, how: How, texts: Sequence[str], param: str = "input", *, single: bool = False
-) -> list[dict[str, Any]]:
-    """Queue texts that were checked, and wait for the result of each."""
-    results = await service.texts.submit(how, [(text, size_of(text)) for text in texts])
-    return raise_first(results, param, single=single)
-
-
-def raise_first(
-    results: Sequence[dict[str, Any] | Exception], param: str, *, single: bool
-) -> list[dict[str, Any]]:
-    """The results, unless one is an error; a text that is too long is named by its place."""
-    for index, result in enumerate(results):
-        if isinstance(result, TooLarge):
-            raise TooLarge(result.message, param=_place(param, index, single))
-        if isinstance(result, Exception):
-            raise result
-    return cast("list[dict[str, Any]]", results)
-
-
-def choose(
-    request: ClassifyRequest, registry: Registry, settings: Settings
-) -> tuple[str, How, Sequence[str]]:
-    """The name of the model that is asked, how it is to run, and the texts."""
-    if request.trajectory and request.explain != "full":
+def texts_to(body: ClassifyRequest, heads: tuple[Head, ...], settings: Settings) -> list[Text]:
+    """What is to be read, and how it is to be answered."""
+    if body.trajectory and body.explain != "full":
         raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
-    name = request.model or settings.default_model
-    model = registry.find(name, "sentiment")
-    given = request.input
-    texts = [given] if isinstance(given, str) else given
-    check_texts(texts, settings, "input", single=given is not texts)
-    how = How(model, request.explain, request.trajectory, request.truncate, request.spans)
-    return name, how, texts
+    sources = [body.input] if isinstance(body.input, str) else body.input
+    if body.without and len(sources) != 1:
+        raise InvalidInput("without goes with one text", param="without")
+    if body.flip and len(sources) > MOST_TEXTS:
+        raise InvalidInput(f"flip goes with {MOST_TEXTS} texts at most", param="flip")
+    check_size(sources, settings, "input", single=sources is not body.input)
+    how = How(heads, body.explain, body.trajectory, body.truncate, body.spans)
+    texts = texts_of(sources, how, "input", single=sources is not body.input)
+    if body.without:
+        texts[0].without = codepoints(sources[0], [(begin, end) for begin, end in body.without], body.spans)
+    return texts
 
 
-def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
-    """Refuse what is too many, too long or empty, by name."""
+def check_size(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
+    """Refuse what is too many or too long, by name."""
     if not texts:
         raise InvalidInput(f"{param} is empty", param=param)
     if len(texts) > settings.max_client_batch_size:
@@ -101,24 +100,42 @@ def check_texts(texts: Sequence[str], settings: Settings, param: str, *, single:
         raise TooLarge(problem, param=param)
     for index, text in enumerate(texts):
         if len(text) > settings.max_text_chars:
-            problem = (
-                f"the text has {len(text)} characters, more than {settings.max_text_chars} (MAX_TEXT_CHARS)"
-            )
-            raise TooLarge(problem, param=_place(param, index, single))
-        if not text or text.isspace():
-            raise InvalidInput("the text is empty", param=_place(param, index, single))
+            most = f"{settings.max_text_chars} (MAX_TEXT_CHARS)"
+            problem = f"the text has {len(text)} characters, more than {most}"
+            raise TooLarge(problem, param=param if single else f"{param}[{index}]")
 
 
-def answer_of(request_id: str, model: str, results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    data = [{"index": index, **result} for index, result in enumerate(results)]
-    tokens = sum([each["tokens"] for each in data])
-    return {
-        "id": request_id,
-        "model": model,
-        "usage": {"texts": len(data), "tokens": tokens},
-        "data": data,
-    }
+async def run(
+    service: Service, texts: Sequence[Text], param: str = "input", *, single: bool = False
+) -> list[list[Answer]]:
+    """Queue the texts, and wait for the answers to each; count what they say."""
+    results = raise_first(await service.texts.submit(texts[0].how.reader, texts), param, single=single)
+    for text, answers in zip(texts, results, strict=True):
+        for head, answer in zip(text.how.heads, answers, strict=True):
+            service.metrics.judged(head.name, answer)
+    return results
 
 
-def _place(param: str, index: int, single: bool) -> str:
-    return param if single else f"{param}[{index}]"
+def raise_first(
+    results: Sequence[list[Answer] | Exception], param: str, *, single: bool = False
+) -> list[list[Answer]]:
+    """The results, unless one is an error; a text that is too long is named by its place."""
+    for index, result in enumerate(results):
+        if isinstance(result, TooLarge):
+            raise TooLarge(result.message, param=param if single else f"{param}[{index}]")
+        if isinstance(result, Exception):
+            raise result
+    return cast("list[list[Answer]]", results)
+
+
+async def _tell_flips(service: Service, text: Text, answers: Sequence[Answer]) -> None:
+    """Adds `flip` to each model's answer. The search runs as any other texts do, in turn with theirs."""
+    for head, answer in zip(text.how.heads, answers, strict=True):
+        search = find_flip(Text(text.source, replace(text.how, heads=(head,)), text.without))
+        asked = next(search)
+        while "flip" not in answer:
+            found = raise_first(await service.texts.submit(head.reader, asked), "input")
+            try:
+                asked = search.send([each[0] for each in found])
+            except StopIteration as end:
+                answer["flip"] = end.value

@@ -1,12 +1,15 @@
-"""What clients of other servers speak: inference endpoints at `/`, text-embeddings-inference at `/predict`.
+"""What clients of other servers speak: inference endpoints at `/`, text-embeddings-inference at `/predict`,
+vLLM at `/v1/classify`.
 
     huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000").text_classification("A superb film.")
 
-Both give label and score and no reason: that is what /classify is for.
+The first two give label and score and no reason: that is what /classify is for. An undecided verdict looks
+like any other there, unless `?undecided=label` asks for `neutral`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -14,17 +17,26 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from service.engine.bundle import HEAD
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import json_body
-from service.http.dependencies import ServiceOf
+from service.http.dependencies import NeutralOf, RequestId, ServiceOf
 from service.http.documents import reply
-from service.http.routes.classify import check_texts, run
+from service.http.routes.classify import check_size, heads_of, run
 from service.lifecycle import Service
-from service.schemas.endpoints import EndpointRequest, LabelScore, PredictRequest
-from service.texts.runs import How
+from service.schemas.endpoints import (
+    EndpointRequest,
+    LabelScore,
+    Model,
+    ModelsList,
+    PredictRequest,
+    VllmRequest,
+    VllmResponse,
+)
+from service.texts.verdicts import with_neutral
+from service.texts.work import Answer, How, texts_of
 
-Answer = dict[str, Any]
 EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]
 
 router = APIRouter(tags=["other clients"])
@@ -36,17 +48,19 @@ ENDPOINT: dict[str, Any] = {
 
 
 @router.post("/", summary="Label texts as an inference endpoint does", **ENDPOINT)
-async def endpoint(body: EndpointBody, service: ServiceOf) -> Response:
+async def endpoint(body: EndpointBody, service: ServiceOf, neutral: NeutralOf) -> Response:
     """For `huggingface_hub.InferenceClient(base_url=..)` and what speaks to inference endpoints: a list of
     labels and scores for each text, the best first, by the default model.
     """
-    return await _endpoint(body, service, service.settings.default_model)
+    return await _endpoint(body, service, service.settings.default_model, neutral)
 
 
 @router.post("/models/{name}", summary="The same by a model of one's choice", **ENDPOINT)
-async def endpoint_of_model(body: EndpointBody, service: ServiceOf, name: str) -> Response:
+async def endpoint_of_model(
+    body: EndpointBody, service: ServiceOf, name: str, neutral: NeutralOf
+) -> Response:
     """The base URL of a client then ends in `/models/NAME`."""
-    return await _endpoint(body, service, name)
+    return await _endpoint(body, service, name, neutral)
 
 
 @router.post(
@@ -56,24 +70,87 @@ async def endpoint_of_model(body: EndpointBody, service: ServiceOf, name: str) -
     openapi_extra=examples.body(examples.PREDICT, PredictRequest),
     summary="Label texts as text-embeddings-inference does",
 )
-async def predict(body: Annotated[PredictRequest, json_body(PredictRequest)], service: ServiceOf) -> Response:
+async def predict(
+    body: Annotated[PredictRequest, json_body(PredictRequest)], service: ServiceOf, neutral: NeutralOf
+) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
     texts = _texts(body.inputs)
     single = isinstance(body.inputs, str)
-    answers = await _classify(service, service.settings.default_model, texts, single, body.truncate)
+    how = How(heads_of(service, [service.settings.default_model]), "none", truncate=body.truncate)
+    answers = await _classify(service, how, texts, single, neutral=neutral and not body.raw_scores)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
     return reply(orjson.dumps(ranked[0] if single else ranked))
 
 
-async def _endpoint(body: EndpointRequest, service: Service, name: str) -> Response:
-    single = isinstance(body.inputs, str)
-    answers = await _classify(service, name, _texts(body.inputs), single, truncate=True)
-    parameters = body.parameters
-    if parameters.function_to_apply == "sigmoid" and len(answers[0]["probs"]) > 2:
+@router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="Models, as vLLM lists them")
+async def vllm_models(service: ServiceOf) -> ModelsList:
+    heads = (entry for entry in service.registry.entries.values() if entry.kind == HEAD)
+    return ModelsList(
+        object="list",
+        data=[
+            Model(id=entry.name, object="model", created=int(entry.loaded_at.timestamp()), owned_by="hardmax")
+            for entry in heads
+        ],
+    )
+
+
+@router.post(
+    "/v1/classify",
+    response_model=VllmResponse,
+    responses=examples.answers(examples.VLLM_CLASSIFIED),
+    openapi_extra=examples.body(examples.VLLM_CLASSIFY, VllmRequest),
+    summary="Label texts as vLLM does",
+)
+async def vllm(
+    body: Annotated[VllmRequest, json_body(VllmRequest)],
+    service: ServiceOf,
+    id: RequestId,
+    neutral: NeutralOf,
+) -> Response:
+    """What vLLM answers, and beside it of each text `undecided` and `leaders`."""
+    single = isinstance(body.input, str)
+    name = body.model or service.settings.default_model
+    how = How(heads_of(service, [name]), "leaders")
+    answers = await _classify(service, how, _texts(body.input), single, neutral=neutral, param="input")
+    tokens = sum([answer["tokens"] for answer in answers])
+    data = [
+        {
+            "index": index,
+            "label": answer["label"],
+            "probs": list(answer["probs"].values()),
+            "num_classes": len(answer["probs"]),
+            "undecided": answer["undecided"],
+            "leaders": answer["leaders"],
+        }
+        for index, answer in enumerate(answers)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0}
+    head: dict[str, Any] = {
+        "id": f"classify-{id}",
+        "object": "list",
+        "created": int(time.time()),
+        "model": name,
+    }
+    return reply(orjson.dumps({**head, "data": data, "usage": usage}))
+
+
+async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral: bool) -> Response:
+    heads, parameters = heads_of(service, [name]), body.parameters
+    labels, wanted = heads[0].rules.labels, parameters.candidate_labels
+    if wanted is not None and not set(wanted) <= set(labels):
+        problem = f"this model tells {', '.join(labels)}, and cannot be asked for other labels"
+        raise InvalidInput(problem, param="parameters.candidate_labels")
+    if parameters.function_to_apply == "sigmoid" and len(labels) > 2 and heads[0].rules.thresholds is None:
         problem = "the labels of this model exclude each other: ask for softmax or none"
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
-    return reply(orjson.dumps([_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]))
+    single = isinstance(body.inputs, str)
+    how = How(heads, "none")
+    answers = await _classify(service, how, _texts(body.inputs), single, neutral=neutral and not raw)
+    ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]
+    if wanted is not None:  # a zero-shot client: one text, one list
+        return reply(orjson.dumps([each for each in ranked[0] if each["label"] in wanted]))
+    return reply(orjson.dumps(ranked))
 
 
 def _texts(inputs: str | Sequence[str | Sequence[str]]) -> list[str]:
@@ -89,12 +166,12 @@ def _texts(inputs: str | Sequence[str | Sequence[str]]) -> list[str]:
 
 
 async def _classify(
-    service: Service, name: str, texts: Sequence[str], single: bool, truncate: bool
+    service: Service, how: How, sources: Sequence[str], single: bool, *, neutral: bool, param: str = "inputs"
 ) -> list[Answer]:
-    model = service.registry.find(name, "sentiment")
-    check_texts(texts, service.settings, "inputs", single=single)
-    how = How(model, "none", False, truncate, "codepoints")
-    return await run(service, how, texts, "inputs", single=single)
+    check_size(sources, service.settings, param, single=single)
+    texts = texts_of(sources, how, param, single=single)
+    answers = [each for (each,) in await run(service, texts, param, single=single)]
+    return [with_neutral(answer) if neutral else answer for answer in answers]
 
 
 def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, str | float]]:

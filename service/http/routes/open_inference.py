@@ -1,6 +1,7 @@
 """The Open Inference Protocol (/v2), as Triton, KServe and their clients speak it.
 
-Models of kind sentiment take a BYTES tensor `text` and give `label` (BYTES), `score` and `logit` (FP32).
+Models that label texts take a BYTES tensor `text` and give `label` and `undecided` (BYTES), `score` and
+`logit` (FP32), and if asked for `leaders` (BYTES): of each text its leaders as /classify has them, as JSON.
 Tensors travel as JSON or, with the binary tensor extension, behind the JSON of which `Inference-Header-
 Content-Length` tells the length. A version in the path must be the one that is served.
 """
@@ -13,18 +14,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import orjson
 from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
 from service import __version__
+from service.engine.bundle import HEAD
 from service.engine.registry import Entry
 from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, TooLarge
 from service.http import examples
 from service.http.bodies import BINARY, Body, UntypedBodyOf, parse_body, reader_of
-from service.http.dependencies import ServiceOf
+from service.http.dependencies import NeutralOf, ServiceOf
 from service.http.documents import NO_STORE, reply
-from service.http.routes.classify import check_texts, run
+from service.http.routes.classify import check_size, run
 from service.lifecycle import Service
 from service.schemas.open_inference import (
     InferRequest,
@@ -34,13 +37,14 @@ from service.schemas.open_inference import (
     ServerMetadata,
     TensorMetadata,
 )
-from service.schemas.texts import number_of
-from service.texts.runs import How
+from service.texts.verdicts import with_neutral
+from service.texts.work import Answer, How, texts_of
 
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"
 DIMENSIONS = 32  # of a tensor: as many as numpy and Triton's clients have
-OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32"}
+OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "undecided": "BYTES"}
+REASONS = {"leaders": "BYTES"}  # given where they are asked for
 VERSION = "/models/{name}/versions/{version}"
 
 
@@ -114,9 +118,11 @@ async def model_ready(service: ServiceOf, name: str) -> Response:
     openapi_extra=REQUEST,
     summary="Label texts by the Open Inference Protocol",
 )
-async def infer(body: UntypedBodyOf, request: Request, service: ServiceOf, name: str) -> Response:
+async def infer(
+    body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, neutral: NeutralOf
+) -> Response:
     """With or without the binary tensor extension."""
-    return await _infer(_entry(service, name), body, request, service)
+    return await _infer(_entry(service, name), body, request, service, neutral)
 
 
 @router.get(VERSION, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
@@ -143,22 +149,24 @@ async def version_ready(service: ServiceOf, name: str, version: str) -> Response
     summary="Label texts with a version of a model",
 )
 async def version_infer(
-    body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, version: str
+    body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, version: str, neutral: NeutralOf
 ) -> Response:
-    return await _infer(_entry(service, name, version), body, request, service)
+    return await _infer(_entry(service, name, version), body, request, service, neutral)
 
 
 def _entry(service: Service, name: str, version: str | None = None) -> Entry:
-    entry = service.registry.entries.get(name)
+    entry = service.registry.get(name)
     if entry is None or (version is not None and version not in (entry.version, entry.version[:12])):
         raise NotFound("no model has this name and version")
     return entry
 
 
 def _metadata(entry: Entry) -> ModelMetadata:
-    reads_text = entry.kind == "sentiment"
+    reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
-    outputs = [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in OUTPUTS.items()]
+    outputs = [
+        TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in (OUTPUTS | REASONS).items()
+    ]
     return ModelMetadata(
         name=entry.name,
         versions=[entry.version[:12]],
@@ -168,15 +176,17 @@ def _metadata(entry: Entry) -> ModelMetadata:
     )
 
 
-async def _infer(entry: Entry, body: Body, request: Request, service: Service) -> Response:
+async def _infer(entry: Entry, body: Body, request: Request, service: Service, neutral: bool) -> Response:
     document, tensors = _split(body, request.headers.get(HEADER_LENGTH))
     asked = await parse_body(request, InferRequest, document)
-    if entry.kind != "sentiment":
+    if entry.kind != HEAD:
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
     texts, shape = await _texts_of(service, request, asked, tensors)
     wanted = _wanted(asked)
-    how = How(entry.model, "none", False, True, "codepoints")
-    return _answer(entry, asked, wanted, await run(service, how, texts, INPUT), shape)
+    how = How((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
+    answers = [each for (each,) in await run(service, texts_of(texts, how, INPUT), INPUT)]
+    answers = [with_neutral(answer) if neutral else answer for answer in answers]
+    return _answer(entry, asked, wanted, answers, shape)
 
 
 async def _texts_of(
@@ -201,7 +211,7 @@ async def _texts_of(
         raise MalformedInput("binary_data_size is not the size of the data that follow")
     if len(texts) != count:
         raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-    check_texts(texts, service.settings, INPUT, single=False)
+    check_size(texts, service.settings, INPUT, single=False)
     return texts, tensor.shape
 
 
@@ -258,8 +268,8 @@ def _wanted(request: InferRequest) -> dict[str, bool]:
     if not request.outputs:
         return dict.fromkeys(OUTPUTS, default)
     for output in request.outputs:
-        if output.name not in OUTPUTS:
-            raise InvalidInput(f"there is no such output; there are {', '.join(OUTPUTS)}")
+        if output.name not in OUTPUTS | REASONS:
+            raise InvalidInput(f"there is no such output; there are {', '.join(OUTPUTS | REASONS)}")
     return {output.name: bool(output.parameters.get("binary_data", default)) for output in request.outputs}
 
 
@@ -267,20 +277,17 @@ def _answer(
     entry: Entry,
     request: InferRequest,
     wanted: dict[str, bool],
-    results: Sequence[dict[str, Any]],
+    answers: Sequence[Answer],
     shape: list[int],
 ) -> Response:
     outputs: list[dict[str, Any]] = []
     tensors = b""
     for name, binary in wanted.items():
-        values = [
-            number_of(each["logit"], each["label"]) if name == "logit" else each[name] for each in results
-        ]
-        output: dict[str, Any] = {"name": name, "datatype": OUTPUTS[name], "shape": shape}
+        values = [_value(answer, name) for answer in answers]
+        kind = (OUTPUTS | REASONS)[name]
+        output: dict[str, Any] = {"name": name, "datatype": kind, "shape": shape}
         if binary:
-            data = (
-                _write_bytes(list(map(str, values))) if name == "label" else np.array(values, "<f4").tobytes()
-            )
+            data = _write_bytes(values) if kind == "BYTES" else np.array(values, "<f4").tobytes()
             output["parameters"] = {"binary_data_size": len(data)}
             tensors += data
         else:
@@ -293,6 +300,16 @@ def _answer(
     if not tensors:
         return reply(text)
     return reply(text + tensors, BINARY, {**NO_STORE, HEADER_LENGTH: str(len(text))})
+
+
+def _value(answer: Answer, name: str) -> Any:
+    """One element of a tensor. The logit of `neutral` is none of the model's: it is 0."""
+    if name == "logit":
+        logit = answer["logit"]
+        return logit.get(answer["label"], 0.0) if isinstance(logit, dict) else logit
+    if name == "leaders":
+        return orjson.dumps(answer["leaders"]).decode()
+    return answer[name] or "" if name == "undecided" else answer[name]
 
 
 def _write_bytes(values: Sequence[str]) -> bytes:

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from service import __version__
+from service.engine.bundle import HEAD
 from service.engine.registry import Entry
 from service.errors import NotFound, NotReady
 from service.http import examples
@@ -68,7 +69,7 @@ async def models(service: ServiceOf) -> ModelList:
     "/models/{name}", responses=examples.answers(failing=(401, 404, 422)), summary="The card of one model"
 )
 async def model(service: ServiceOf, name: str) -> ModelCard:
-    entry = service.registry.entries.get(name)
+    entry = service.registry.get(name)
     if entry is None:
         raise NotFound("no model has this name", param="name")
     return _card(service, entry)
@@ -90,7 +91,8 @@ def _card(service: Service, entry: Entry) -> ModelCard:
     return ModelCard.model_validate(
         {
             **entry.card,
-            "default": entry.name == service.settings.default_model,
+            **(entry.model.told() if entry.kind == HEAD else {}),
+            "default": entry is service.registry.get(service.settings.default_model),
             "version": entry.version,
             "loaded_at": entry.loaded_at.isoformat(timespec="seconds"),
         }

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
@@ -21,7 +21,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A models folder with the hand-made plane model and the bundled dynamics."""
     folder = tmp_path / "models"
     folder.mkdir()
-    write_sentiment(folder, name="sentiment")
+    write_head(folder, name="sentiment")
     (folder / "dynamics").symlink_to(BUNDLED_MODELS / "dynamics")
     monkeypatch.setenv("HARDMAX_MODELS_DIR", str(folder))
     monkeypatch.setenv("HARDMAX_BUNDLED_MODELS", "false")

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from server import environ, serving
 
 REVIEWS = 'id,review,stars\n1,"superb, good film",5\n2,,3\n3,awful film,1\n'
@@ -21,7 +21,7 @@ LONG = "good " * 60 + "film"
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    write_sentiment(folder, name="mine")
+    write_head(folder, name="mine")
     return folder
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 
 from hardmax import Local
 from service.errors import InvalidInput
@@ -14,7 +14,7 @@ from service.settings import Settings
 
 @pytest.fixture
 def hardmax(tmp_path: Path) -> Local:
-    write_sentiment(tmp_path, name="mine")
+    write_head(tmp_path, name="mine")
     return Local(Settings(models_dir=tmp_path))
 
 

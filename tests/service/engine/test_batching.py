@@ -6,14 +6,25 @@ import asyncio
 import gc
 import random
 import threading
+import time
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from service.engine.batching import Batcher
 from service.errors import InvalidInput, NotReady, Overloaded
+
+
+@dataclass
+class Work:
+    """Something to double; it takes `runs` runs."""
+
+    value: Any
+    size: int = 1
+    runs: int = 1
 
 
 class Doubler:
@@ -25,16 +36,18 @@ class Doubler:
         self.gate.set()
         self.entered = threading.Event()
 
-    def __call__(self, key: Any, items: Sequence[Any]) -> list[Any]:
+    def __call__(self, key: Any, items: Sequence[Work]) -> list[Any]:
         self.entered.set()
         assert self.gate.wait(10)
-        self.batches.append((key, list(items)))
+        self.batches.append((key, [item.value for item in items]))
         for item in items:
-            if item == "broken":
+            if item.value == "broken":
                 raise InvalidInput("this one is broken")
-            if item == "fatal":
+            if item.value == "fatal":
                 raise SystemExit
-        return [item * 2 for item in items]
+        for item in items:
+            item.runs -= 1
+        return [None if item.runs else item.value * 2 for item in items]
 
 
 def run(work: Any) -> Any:
@@ -42,14 +55,14 @@ def run(work: Any) -> Any:
 
 
 def make(doubler: Doubler, **options: Any) -> Batcher[Any, Any]:
-    return Batcher(doubler, **{"budget": 1000, "bound": 10_000, **options})
+    return Batcher(doubler, **{"budget": 1000, **options})
 
 
 async def hold(doubler: Doubler, batcher: Batcher[Any, Any]) -> asyncio.Task[Any]:
     """Occupy the runner, so that what is submitted next waits."""
     doubler.gate.clear()
     doubler.entered.clear()
-    task = asyncio.create_task(batcher.submit("hold", [(0, 1)]))
+    task = asyncio.create_task(batcher.submit("hold", [Work(0)]))
     await asyncio.to_thread(doubler.entered.wait, 5)
     return task
 
@@ -58,7 +71,8 @@ def test_batcher_gives_results_in_the_order_of_the_items() -> None:
     async def work() -> None:
         batcher = make(Doubler())
         items = [
-            (n, size) for n, size in zip(range(50), random.Random(1).sample(range(1, 999), 50), strict=True)
+            Work(n, size)
+            for n, size in zip(range(50), random.Random(1).sample(range(1, 999), 50), strict=True)
         ]
         assert await batcher.submit("k", items) == [2 * n for n in range(50)]
         assert await batcher.submit("k", []) == []
@@ -72,7 +86,7 @@ def test_batcher_runs_what_waits_together_when_the_runner_is_free() -> None:
         doubler = Doubler()
         batcher = make(doubler)
         held = await hold(doubler, batcher)
-        calls = [asyncio.create_task(batcher.submit("k", [(n, 10)])) for n in range(5)]
+        calls = [asyncio.create_task(batcher.submit("k", [Work(n, 10)])) for n in range(5)]
         await asyncio.sleep(0.01)
         assert batcher.depth == 5
         doubler.gate.set()
@@ -85,31 +99,88 @@ def test_batcher_runs_what_waits_together_when_the_runner_is_free() -> None:
     run(work())
 
 
-def test_batcher_keeps_keys_and_lengths_apart() -> None:
+def test_batcher_keeps_keys_apart() -> None:
     async def work() -> None:
         doubler = Doubler()
         batcher = make(doubler)
         held = await hold(doubler, batcher)
-        sizes = {"short": 5, "alike": 60, "long": 500, "longer": 400}
-        calls = [asyncio.create_task(batcher.submit("k", [(name, size)])) for name, size in sizes.items()]
-        calls.append(asyncio.create_task(batcher.submit("other", [("o", 5)])))
+        keys = {"a": "k", "b": "other", "c": "k"}
+        calls = [asyncio.create_task(batcher.submit(key, [Work(name, 5)])) for name, key in keys.items()]
         await asyncio.sleep(0.01)
         doubler.gate.set()
         await asyncio.gather(*calls, held)
-        together = [(key, set(items)) for key, items in doubler.batches[1:]]
-        assert together == [("k", {"short", "alike"}), ("k", {"long", "longer"}), ("other", {"o"})]
+        assert doubler.batches[1:] == [("k", ["a", "c"]), ("other", ["b"])]
         batcher.stop()
 
     run(work())
 
 
-def test_batcher_stays_within_its_budget_of_padded_tokens() -> None:
+def test_long_item_takes_several_runs_with_those_of_others_between_them() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler, budget=256)
+        held = await hold(doubler, batcher)
+        long = asyncio.create_task(batcher.submit("k", [Work(100, 200, runs=3), Work(101, 200)]))
+        await asyncio.sleep(0.01)
+        short = [asyncio.create_task(batcher.submit("k", [Work(n, 30)])) for n in range(2)]
+        await asyncio.sleep(0.01)
+        assert batcher.depth == 4
+        doubler.gate.set()
+        assert await asyncio.gather(*short) == [[0], [2]]
+        assert await long == [200, 202]
+        await held
+        assert doubler.batches[1:] == [("k", [100, 0]), ("k", [1, 100]), ("k", [100]), ("k", [101])]
+        assert batcher.depth == 0
+        batcher.stop()
+
+    run(work())
+
+
+def test_caller_who_leaves_stops_a_long_item_between_its_runs() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler)
+        held = await hold(doubler, batcher)
+        long = asyncio.create_task(batcher.submit("k", [Work(1, 200, runs=10**9)]))
+        doubler.gate.set()
+        await held
+        while len(doubler.batches) < 5:
+            await asyncio.sleep(0.001)
+        long.cancel()
+        await asyncio.sleep(0.05)
+        runs = len(doubler.batches)
+        await asyncio.sleep(0.05)
+        assert (len(doubler.batches), batcher.depth, batcher.idle) == (runs, 0, True)
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_runs_together_what_takes_a_tenth_of_a_second() -> None:
+    def slow(key: Any, items: Sequence[Work]) -> list[Any]:
+        time.sleep(sum(item.size for item in items) / 40_000)
+        return [item.value for item in items]
+
+    async def work() -> None:
+        sizes: list[int] = []
+        batcher: Batcher[Work, Any] = Batcher(
+            slow, budget=10**6, report=lambda items, size, waited_s, ran_s: sizes.append(size)
+        )
+        assert len(await batcher.submit("k", [Work(n, 10) for n in range(3000)])) == 3000
+        assert sizes[0] == 1000  # by the pace that is thought of a new runner
+        assert 1500 < max(sizes) <= 4000  # which was too little: it runs 4000 in that time
+        batcher.stop()
+
+    run(work())
+
+
+def test_batcher_stays_within_its_budget() -> None:
     async def work() -> None:
         reports: list[tuple[int, int, float, float]] = []
         doubler = Doubler()
         batcher = make(doubler, budget=100, report=lambda *run: reports.append(run))
         held = await hold(doubler, batcher)
-        call = asyncio.create_task(batcher.submit("k", [(n, 30) for n in range(7)]))
+        call = asyncio.create_task(batcher.submit("k", [Work(n, 30) for n in range(7)]))
         await asyncio.sleep(0.01)
         doubler.gate.set()
         assert await call == [0, 2, 4, 6, 8, 10, 12]
@@ -125,7 +196,7 @@ def test_batcher_runs_an_item_over_the_budget_alone() -> None:
     async def work() -> None:
         doubler = Doubler()
         batcher = make(doubler, budget=10)
-        assert await batcher.submit("k", [(1, 500), (2, 500)]) == [2, 4]
+        assert await batcher.submit("k", [Work(1, 500), Work(2, 500)]) == [2, 4]
         assert doubler.batches == [("k", [1]), ("k", [2])]
         batcher.stop()
 
@@ -135,11 +206,11 @@ def test_batcher_runs_an_item_over_the_budget_alone() -> None:
 def test_batcher_lets_a_call_of_one_into_the_next_run_beside_a_call_of_a_thousand() -> None:
     async def work() -> None:
         doubler = Doubler()
-        batcher = make(doubler, budget=100, bound=100_000)
+        batcher = make(doubler, budget=100)
         held = await hold(doubler, batcher)
-        big = asyncio.create_task(batcher.submit("k", [(n, 10) for n in range(1000)]))
+        big = asyncio.create_task(batcher.submit("k", [Work(n, 10) for n in range(1000)]))
         await asyncio.sleep(0.01)
-        singles = [asyncio.create_task(batcher.submit("k", [(10_000 + n, 10)])) for n in range(4)]
+        singles = [asyncio.create_task(batcher.submit("k", [Work(10_000 + n, 10)])) for n in range(4)]
         await asyncio.sleep(0.01)
         doubler.gate.set()
         assert await asyncio.gather(*singles) == [[20_000], [20_002], [20_004], [20_006]]
@@ -156,14 +227,14 @@ def test_batcher_gives_waiting_keys_their_turn_under_steady_load() -> None:
         doubler = Doubler()
         batcher = make(doubler, budget=10)
         held = await hold(doubler, batcher)
-        steady = [asyncio.create_task(batcher.submit("a", [(n, 10)])) for n in range(20)]
+        steady = [asyncio.create_task(batcher.submit("a", [Work(n, 10)])) for n in range(20)]
         await asyncio.sleep(0.01)
-        other = asyncio.create_task(batcher.submit("b", [(99, 10)]))
+        other = asyncio.create_task(batcher.submit("b", [Work(99, 10)]))
         await asyncio.sleep(0.01)
         doubler.gate.set()
         await asyncio.gather(*steady, other, held)
         keys = [key for key, _ in doubler.batches]
-        assert keys.index("b") == 21  # first come, first served: after the twenty that waited already
+        assert keys.index("b") == 2  # after the hold and one run of those that waited already
         batcher.stop()
 
     run(work())
@@ -174,7 +245,7 @@ def test_batcher_finds_the_broken_item_and_its_neighbours_get_their_results() ->
         doubler = Doubler()
         batcher = make(doubler)
         held = await hold(doubler, batcher)
-        calls = [asyncio.create_task(batcher.submit("k", [(item, 5)])) for item in (1, "broken", 3)]
+        calls = [asyncio.create_task(batcher.submit("k", [Work(item, 5)])) for item in (1, "broken", 3)]
         await asyncio.sleep(0.01)
         doubler.gate.set()
         first, broken, third = await asyncio.gather(*calls)
@@ -191,7 +262,7 @@ def test_batcher_never_runs_a_cancelled_call() -> None:
         doubler = Doubler()
         batcher = make(doubler)
         held = await hold(doubler, batcher)
-        calls = [asyncio.create_task(batcher.submit("k", [(n, 5)])) for n in range(4)]
+        calls = [asyncio.create_task(batcher.submit("k", [Work(n, 5)])) for n in range(4)]
         await asyncio.sleep(0.01)
         calls[0].cancel()
         calls[2].cancel()
@@ -206,20 +277,39 @@ def test_batcher_never_runs_a_cancelled_call() -> None:
     run(work())
 
 
-def test_batcher_refuses_what_is_over_its_bound_but_never_when_it_is_empty() -> None:
+def test_batcher_refuses_what_would_wait_too_long_but_never_when_it_is_empty() -> None:
     async def work() -> None:
         doubler = Doubler()
-        batcher = make(doubler, bound=50)
-        assert await batcher.submit("k", [(1, 60)]) == [2]
+        batcher = make(doubler, wait_s=0.1)  # a thousand, by the pace of a new runner
         held = await hold(doubler, batcher)
-        waits = asyncio.create_task(batcher.submit("k", [(1, 40)]))
+        waits = asyncio.create_task(batcher.submit("k", [Work(1, 5000)]))
         await asyncio.sleep(0.01)
         with pytest.raises(Overloaded):
-            await batcher.submit("k", [(1, 11)])
+            await batcher.submit("k", [Work(1, 400)])
+        waits.cancel()
+        waits = asyncio.create_task(batcher.submit("k", [Work(1, 900)]))
+        await asyncio.sleep(0.01)
         doubler.gate.set()
         assert await waits == [2]
         await held
-        assert await batcher.submit("k", [(1, 11)]) == [2]
+        batcher.stop()
+
+    run(work())
+
+
+def test_short_calls_have_room_where_a_long_one_fills_the_queue() -> None:
+    async def work() -> None:
+        doubler = Doubler()
+        batcher = make(doubler, wait_s=0.1)
+        held = await hold(doubler, batcher)
+        long = asyncio.create_task(batcher.submit("k", [Work(n, 100) for n in range(12)]))
+        await asyncio.sleep(0.01)
+        short = asyncio.create_task(batcher.submit("k", [Work(50, 30)]))
+        await asyncio.sleep(0.01)
+        doubler.gate.set()
+        assert await short == [100]
+        assert len(await long) == 12
+        await held
         batcher.stop()
 
     run(work())
@@ -232,9 +322,9 @@ def test_batcher_whose_runner_dies_fails_all_who_wait_and_all_who_come_later() -
         batcher = make(doubler, failed=told.set)
         assert batcher.healthy()
         held = await hold(doubler, batcher)
-        doomed = asyncio.create_task(batcher.submit("a", [("fatal", 5)]))
+        doomed = asyncio.create_task(batcher.submit("a", [Work("fatal", 5)]))
         await asyncio.sleep(0.01)
-        waits = asyncio.create_task(batcher.submit("b", [(1, 5)]))
+        waits = asyncio.create_task(batcher.submit("b", [Work(1, 5)]))
         await asyncio.sleep(0.01)
         doubler.gate.set()
         await held
@@ -243,7 +333,7 @@ def test_batcher_whose_runner_dies_fails_all_who_wait_and_all_who_come_later() -
         await asyncio.wait_for(told.wait(), 5)
         assert not batcher.healthy()
         with pytest.raises(NotReady):
-            await batcher.submit("k", [(1, 5)])
+            await batcher.submit("k", [Work(1, 5)])
 
     run(work())
 
@@ -267,13 +357,13 @@ def test_batcher_serves_a_thousand_mixed_callers_with_random_cancellations_right
     async def work() -> None:
         chance = random.Random(7)
         doubler = Doubler()
-        batcher = make(doubler, budget=2000, bound=10**9)
+        batcher = make(doubler, budget=2000)
         wanted: list[list[int]] = []
         calls = []
         for n in range(1000):
             items = [n * 100 + k for k in range(chance.choice([1, 1, 1, 2, 7, 40]))]
             wanted.append([2 * item for item in items])
-            sized = [(item, chance.choice([3, 20, 90, 700])) for item in items]
+            sized = [Work(item, chance.choice([3, 20, 90, 700]), chance.choice([1, 1, 3])) for item in items]
             calls.append(asyncio.create_task(batcher.submit(chance.choice("abc"), sized)))
             if chance.random() < 0.1:
                 await asyncio.sleep(0)
@@ -299,8 +389,8 @@ def test_runner_keeps_nothing_of_a_batch_that_is_over() -> None:
         pass
 
     async def work() -> None:
-        batcher: Batcher[Any, Any] = Batcher(lambda key, items: [Answer() for _ in items], budget=9, bound=99)
-        [answer] = await batcher.submit("k", [(0, 1)])
+        batcher: Batcher[Any, Any] = Batcher(lambda key, items: [Answer() for _ in items], budget=9)
+        [answer] = await batcher.submit("k", [Work(0, 1)])
         kept = weakref.ref(answer)
         del answer
         await asyncio.sleep(0.1)

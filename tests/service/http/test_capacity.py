@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from bundles import write_models, write_sentiment
+from bundles import write_head, write_models
 from server import Server, eventually, serving
 from wire import NPY, announce, chunked, connect, read_status, whole
 
@@ -31,7 +31,7 @@ def gauge(client: httpx.Client, name: str) -> float:
 
 
 def test_bodies_together_are_bounded_while_they_arrive(tmp_path: Path) -> None:
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     text = b'{"input": "superb"' + b" " * 600_000 + b"}"
     with (
         serving(tmp_path, default_model="tiny", payload_limit_mb=1, payload_total_mb=1.5) as server,
@@ -58,7 +58,7 @@ def test_bodies_together_are_bounded_while_they_arrive(tmp_path: Path) -> None:
 
 
 def test_body_that_is_announced_and_not_sent_takes_no_room_and_no_place(tmp_path: Path) -> None:
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     limits = {"payload_limit_mb": 1, "payload_total_mb": 1, "max_concurrent_requests": 2}
     with (
         serving(tmp_path, default_model="tiny", **limits) as server,
@@ -73,7 +73,7 @@ def test_body_that_is_announced_and_not_sent_takes_no_room_and_no_place(tmp_path
 
 
 def test_room_for_a_body_is_given_back_when_its_caller_leaves(tmp_path: Path) -> None:
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     limits = {"payload_limit_mb": 1, "payload_total_mb": 1}
     with serving(tmp_path, default_model="tiny", **limits) as server, server.client() as client:
         for begun in (announce(MB) + b" " * 900_000, chunked(b" " * 900_000)[:-5]):

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from bundles import plane_weights, write_sentiment
+from bundles import write_head, write_reader
 from refusals import JSON, refusal
 from server import Server, serving
 
@@ -35,17 +35,77 @@ def test_classify_answers_one_text_with_its_exact_reason(client: httpx.Client) -
     assert answer["usage"] == {"texts": 1, "tokens": 4}
     (one,) = answer["data"]
     assert (one["index"], one["label"], one["truncated"], one["undecided"]) == (0, "positive", False, None)
-    # Weights: the 2, two films 1 each, superb 1; superb is at 4 along the readout, the others at 0.
-    assert one["leaders"] == [
-        {"word": "superb", "cluster": 0, "since_layer": 0, "followers": 0, "contribution": 0.8,
-         "spans": [[9, 15]], "context": [0, 20]},
-        {"word": "the", "cluster": 1, "since_layer": 0, "followers": 2, "contribution": 0, "spans": [[0, 3]],
-         "context": [0, 15]},
-    ]  # fmt: skip
-    clusters = [(cluster["words"], cluster["size"], cluster["contribution"]) for cluster in one["clusters"]]
-    assert clusters == [(["superb"], 1, 0.8), (["the", "film"], 3, 0)]
-    assert (one["bias"], one["logit"]) == (0.5, 1.3)
-    assert one["probs"]["positive"] == one["score"] == pytest.approx(1 / (1 + np.exp(-1.3)), abs=1e-6)
+    assert one["leaders"][0]["word"] == "superb"
+    for leader in one["leaders"]:  # the read-out is at the leader
+        cluster = one["clusters"][leader["cluster"]]
+        assert (cluster["leaders"], cluster["contribution"]) == ([leader["word"]], leader["contribution"])
+        assert leader["followers"] + len(leader["spans"]) == cluster["size"]
+        assert [entry["layer"] for entry in leader["read"]] == sorted(e["layer"] for e in leader["read"])
+    total = Decimal(str(one["bias"])) + sum(Decimal(str(each["contribution"])) for each in one["clusters"])
+    assert total == Decimal(str(one["logit"]))
+    assert one["probs"]["positive"] == one["score"]
+    assert one["score"] == pytest.approx(1 / (1 + np.exp(-one["logit"])), abs=1e-6)
+
+
+def test_several_models_answer_what_each_answers_alone(tmp_path: Path) -> None:
+    write_head(tmp_path)
+    write_head(tmp_path, "topics@1", labels=["food", "film", "time"])
+    write_head(tmp_path, "topics@2", labels=["food", "film", "time"], multi={"thresholds": [0.5, 0.5, 0.5]})
+    body = {"input": ["the superb film", "awful"], "explain": "full"}
+    with serving(tmp_path, default_model="tiny") as server, server.client() as client:
+        both = client.post("/classify", json={**body, "model": ["tiny", "topics"]}).json()
+        assert (both["model"], both["usage"]) == (["tiny", "topics"], {"texts": 2, "tokens": 4})
+        for name in ("tiny", "topics"):
+            alone = client.post("/classify", json={**body, "model": name}).json()["data"]
+            assert [{"index": e["index"], **e["answers"][name]} for e in both["data"]] == alone
+        newest, older = (both["data"][0]["answers"]["topics"], ask(client, "topics@1", "the superb film"))
+        assert newest["labels"] == [label for label, p in newest["probs"].items() if p >= 0.5]
+        assert "labels" not in older
+        assert round(sum(older["probs"].values()), 7) == 1
+        cards = {card["name"]: card for card in client.get("/models").json()["models"]}
+        assert cards["tiny"]["bias"] == both["data"][0]["answers"]["tiny"]["bias"]
+        assert cards["topics@1"]["bias"] == older["bias"]
+        assert client.get("/models/topics").json()["name"] == "topics@2"
+
+
+def test_models_on_several_readers_are_asked_one_by_one(tmp_path: Path) -> None:
+    write_head(tmp_path)
+    digest = write_reader(tmp_path, "other", seed=1).card["model_sha256"]
+    write_head(tmp_path, "far", reader={"name": "other", "sha256": digest})
+    write_head(tmp_path, "lost", reader={"name": "gone", "sha256": "0" * 64})
+    with serving(tmp_path, default_model="tiny") as server, server.client() as client:
+        assert ask(client, "far", "superb")["tokens"] == 1
+        body: dict[str, Any] = {"input": "superb", "model": ["tiny", "far"]}
+        assert refusal(client.post("/classify", json=body)) == (422, "invalid_input", "model")
+        refused = client.post("/classify", json={**body, "model": "lost"})
+        assert refusal(refused) == (404, "not_found", "model")
+        assert "stands on the reader gone (000000000000), which is not here" in refused.text
+
+
+def test_words_are_left_out_in_place(client: httpx.Client) -> None:
+    text = "🙂 the superb film"
+    body = {"input": text, "explain": "full"}
+    whole = client.post("/classify", json=body).json()["data"][0]
+    without = client.post("/classify", json={**body, "without": [[6, 12]]}).json()["data"][0]
+    assert [word["text"] for word in without["words"]] == ["🙂", "the", "film"]
+    assert [word["spans"] for word in without["words"]] == [[[0, 1]], [[2, 5]], [[13, 17]]]
+    units = client.post("/classify", json={**body, "without": [[7, 13]], "spans": "utf16"}).json()["data"][0]
+    assert units["logit"] == without["logit"] != whole["logit"]
+
+
+def test_flip_is_what_the_model_says_without_these_words(client: httpx.Client) -> None:
+    body = {"input": "the superb film", "explain": "none", "flip": True}
+    one = client.post("/classify", json=body).json()["data"][0]
+    assert one["label"] == "positive"
+    without = [span for word in one["flip"]["without"] for span in word["spans"]]
+    again = client.post("/classify", json={"input": body["input"], "without": without}).json()["data"][0]
+    assert (again["label"], again["score"]) == (one["flip"]["label"], one["flip"]["score"])
+    assert again["label"] == "negative"
+    assert client.post("/classify", json={**body, "input": "superb"}).json()["data"][0]["flip"] is None
+
+
+def ask(client: httpx.Client, model: str, text: str) -> dict[str, Any]:
+    return dict(client.post("/classify", json={"input": text, "model": model}).json()["data"][0])
 
 
 def test_classify_answers_a_list_as_it_answers_its_texts_alone(client: httpx.Client) -> None:
@@ -64,19 +124,12 @@ def test_classify_counts_spans_as_it_is_asked_to(client: httpx.Client) -> None:
 
 
 def test_classify_answers_with_a_number_for_each_of_several_labels(tmp_path: Path) -> None:
-    readout = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
-    bias = np.array([0, 0.25, 0], np.float32)
     labels = ["good", "so so", "bad"]
-    write_sentiment(tmp_path, plane_weights(readout=readout, bias=bias), labels=labels)
+    write_head(tmp_path, labels=labels)
     with serving(tmp_path, default_model="tiny") as server, server.client() as client:
         (one,) = client.post("/classify", json={"input": "superb the", "explain": "full"}).json()["data"]
-        # W = 3: superb (weight 1) stays at (4, 0), the (weight 2) at (0, 1)
-        logits = {"good": 4 / 3, "so so": 0.25 + 2 / 3, "bad": -4 / 3}
-        assert one["logit"] == pytest.approx(logits, abs=2e-7)
-        assert one["bias"] == {"good": 0.0, "so so": 0.25, "bad": 0.0}
-        own = {"good": 4 / 3, "so so": 0, "bad": -4 / 3}
-        assert one["leaders"][0]["contribution"] == pytest.approx(own, abs=2e-7)
-        assert (one["label"], round(sum(one["probs"].values()), 7)) == ("good", 1.0)
+        assert round(sum(one["probs"].values()), 7) == 1.0
+        assert one["label"] == max(one["logit"], key=one["logit"].__getitem__)
         for label in labels:
             for parts in (one["clusters"], one["words"]):
                 total = Decimal(str(one["bias"][label])) + sum(
@@ -95,7 +148,7 @@ def test_classify_explains_as_much_as_it_is_asked_for(client: httpx.Client) -> N
     full = ask(explain="full", trajectory=True)
     assert [word["text"] for word in full["words"]] == ["the", "superb", "film"]
     assert [word["spans"] for word in full["words"]] == [[[0, 3]], [[4, 10]], [[11, 15]]]
-    assert np.shape(full["trajectory"]) == (3, 3, 2)
+    assert np.shape(full["trajectory"]) == (9, 3, 2)
     assert full["trajectory"][0] == [word["start"] for word in full["words"]]
     total = Decimal(str(full["bias"])) + sum(Decimal(str(word["contribution"])) for word in full["words"])
     assert total == Decimal(str(full["logit"]))
@@ -116,6 +169,11 @@ def test_classify_explains_as_much_as_it_is_asked_for(client: httpx.Client) -> N
         ({"input": "good", "explian": "full"}, (422, "invalid_input", "explian")),
         ({"input": "good", "model": "nobody"}, (404, "not_found", "model")),
         ({"input": "good", "model": "dynamics"}, (404, "not_found", "model")),
+        ({"input": "good", "model": []}, (422, "invalid_input", "model")),
+        ({"input": "good", "model": "reader"}, (404, "not_found", "model")),
+        ({"input": ["good", "bad"], "without": [[0, 1]]}, (422, "invalid_input", "without")),
+        ({"input": "good film", "without": [[0, 9]]}, (422, "invalid_input", "without")),
+        ({"input": "good film", "without": [[0]]}, (422, "invalid_input", "without[0]")),
         ({"input": ["good"] * 9}, (413, "too_large", "input")),
         ({"input": ["good", "x" * 401]}, (413, "too_large", "input[1]")),
         (["good"], (422, "invalid_input", None)),
@@ -126,13 +184,13 @@ def test_classify_refuses_by_name(client: httpx.Client, body: object, expected: 
     assert refusal(client.post("/classify", json=body)) == expected
 
 
-def test_classify_refuses_a_long_text_only_where_it_may_not_be_cut(models: Path, tmp_path: Path) -> None:
-    write_sentiment(tmp_path, max_length=3)
-    with serving(tmp_path, default_model="tiny") as server, server.client() as client:
-        cut = client.post("/classify", json={"input": "good good good awful"}).json()["data"][0]
-        assert (cut["truncated"], cut["tokens"], cut["label"]) == (True, 3, "positive")
-        body = {"input": ["good", "good good good awful"], "truncate": False}
-        assert refusal(client.post("/classify", json=body)) == (413, "too_large", "input[1]")
+def test_classify_refuses_a_long_text_only_where_it_may_not_be_cut(models: Path) -> None:
+    with serving(models, default_model="tiny") as server, server.client() as client:
+        body: dict[str, Any] = {"input": ["good", "good " * 2561], "explain": "none"}
+        cut = client.post("/classify", json=body).json()["data"][1]
+        assert (cut["truncated"], cut["tokens"]) == (True, 2560)
+        refused = client.post("/classify", json={**body, "truncate": False})
+        assert refusal(refused) == (413, "too_large", "input[1]")
 
 
 @pytest.mark.parametrize(

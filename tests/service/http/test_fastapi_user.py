@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.testclient import TestClient
 from paths import ROOT
@@ -34,7 +34,7 @@ class Pet(BaseModel):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    write_sentiment(folder)
+    write_head(folder)
     return folder
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 from refusals import refusal
@@ -17,7 +17,7 @@ from server import Server, serving
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("models")
-    write_sentiment(folder)
+    write_head(folder)
     with serving(folder, default_model="tiny", max_client_batch_size=4) as server:
         yield server
 
@@ -57,9 +57,58 @@ def test_inference_client_hears_what_is_wrong(server: Server) -> None:
         InferenceClient(base_url=f"{server.url}/models/nobody").text_classification("a film")
 
 
+def test_zero_shot_client_hears_which_labels_there_are(server: Server) -> None:
+    asked = InferenceClient(base_url=server.url)
+    found = asked.zero_shot_classification("a superb film", ["positive", "negative"])
+    assert [each.label for each in found] == ["positive", "negative"]
+    with pytest.raises(HfHubHTTPError, match="this model tells negative, positive"):
+        asked.zero_shot_classification("a superb film", ["positive", "boring"])
+
+
+def test_undecided_verdict_is_neutral_where_that_is_asked_for(server: Server, client: httpx.Client) -> None:
+    texts = ["zzkq", "a superb film"]
+    plain, told = (client.post(path, json={"inputs": texts}).json() for path in ("/", "/?undecided=label"))
+    assert told[0] == [
+        {"label": "neutral", "score": 1.0},
+        {"label": "negative", "score": 0.0},
+        {"label": "positive", "score": 0.0},
+    ]
+    assert told[1] == plain[1]
+    assert plain[0][0]["label"] in ("negative", "positive")
+    assert client.post("/predict?undecided=label", json={"inputs": "zzkq"}).json() == told[0]
+    refused = client.post("/predict?undecided=maybe", json={"inputs": "zzkq"})
+    assert refusal(refused) == (422, "invalid_input", "undecided")
+
+
+def test_setting_makes_undecided_verdicts_neutral_everywhere(tmp_path: Path) -> None:
+    write_head(tmp_path)
+    with (
+        serving(tmp_path, default_model="tiny", undecided_as_label=True) as server,
+        server.client() as client,
+    ):
+        assert client.post("/predict", json={"inputs": "zzkq"}).json()[0]["label"] == "neutral"
+        answer = client.post("/v1/classify", json={"input": "zzkq"}).json()["data"][0]
+        assert (answer["label"], answer["undecided"]) == ("neutral", "nothing known")
+        assert ours(client, "zzkq")["label"] != "neutral"  # /classify says undecided by itself
+
+
+def test_clients_of_vllm_are_answered_in_its_shape(client: httpx.Client) -> None:
+    texts = ["superb", "awful"]
+    answer = client.post("/v1/classify", json={"model": "tiny", "input": texts, "user": "me"}).json()
+    plain = [ours(client, text) for text in texts]
+    told = [(e["index"], e["label"], e["probs"], e["num_classes"], e["leaders"]) for e in answer["data"]]
+    assert told == [
+        (index, each["label"], list(each["probs"].values()), 2, each["leaders"])  # type: ignore[attr-defined]
+        for index, each in enumerate(plain)
+    ]
+    assert (answer["object"], answer["model"], answer["usage"]["total_tokens"]) == ("list", "tiny", 2)
+    assert [each["id"] for each in client.get("/v1/models").json()["data"]] == ["tiny"]
+    assert refusal(client.post("/v1/classify", json={"input": [" "]})) == (422, "invalid_input", "input[0]")
+
+
 def test_inference_client_sends_its_token(tmp_path: Path) -> None:
     """The page may be public; what is posted to its address needs the key all the same."""
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     with serving(tmp_path, default_model="tiny", api_keys="secret") as server:
         assert InferenceClient(base_url=server.url, token="secret").text_classification("superb")
         with pytest.raises(HfHubHTTPError, match="401"):

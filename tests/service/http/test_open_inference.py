@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from server import Server, serving
 
 with warnings.catch_warnings():
@@ -24,7 +25,7 @@ TEXTS = ["superb", "an awful film", "the film"]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     models = tmp_path_factory.mktemp("models")
-    write_sentiment(models)
+    write_head(models)
     with serving(models, default_model="tiny", max_client_batch_size=8) as server:
         yield server
 
@@ -46,7 +47,9 @@ def test_triton_client_sees_server_and_model(server: Server) -> None:
     assert client.get_server_metadata()["name"] == "hardmax"
     assert client.get_server_metadata()["extensions"] == ["binary_tensor_data"]
     assert metadata["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
-    assert [each["name"] for each in metadata["outputs"]] == ["label", "score", "logit"]
+    assert [each["name"] for each in metadata["outputs"]] == [
+        *("label", "score", "logit", "undecided", "leaders"),
+    ]
     client.close()
 
 
@@ -68,6 +71,24 @@ def test_triton_client_gets_the_answers_of_classify(
     assert result.as_numpy("logit").tolist() == pytest.approx([each["logit"] for each in plain], abs=1e-5)
     assert result.as_numpy("score").tolist() == pytest.approx([each["score"] for each in plain], abs=1e-5)
     assert result.get_response()["id"] == "me"
+
+
+def test_triton_client_hears_reasons_and_that_a_verdict_is_undecided(
+    server: Server, client: httpx.Client
+) -> None:
+    texts = ["superb", "zzkq"]
+    plain = client.post("/classify", json={"input": texts}).json()["data"]
+    tensor = triton.InferInput("text", [2], "BYTES")
+    tensor.set_data_from_numpy(np.array(texts, dtype=object))
+    wanted = [triton.InferRequestedOutput(name) for name in ("undecided", "leaders", "label")]
+    asked = triton.InferenceServerClient(f"127.0.0.1:{server.port}")
+    told = asked.infer("tiny", [tensor], outputs=wanted)
+    as_label = asked.infer("tiny", [tensor], outputs=wanted, query_params={"undecided": "label"})
+    asked.close()
+    assert told.as_numpy("undecided").tolist() == [b"", b"nothing known"]
+    assert [json.loads(each) for each in told.as_numpy("leaders")] == [each["leaders"] for each in plain]
+    assert told.as_numpy("label").tolist() == [each["label"].encode() for each in plain]
+    assert as_label.as_numpy("label").tolist() == [b"positive", b"neutral"]
 
 
 def test_triton_client_gets_all_outputs_if_it_names_none(server: Server) -> None:
@@ -128,8 +149,6 @@ def test_infer_refuses_binary_bodies_that_lie(
     "tensor", [b"\x01\x00", b"\x09\x00\x00\x00good", b"\x02\x00\x00\x00\xff\xfe", b"\xff\xff\xff\xff"]
 )
 def test_infer_refuses_broken_bytes_tensors(client: httpx.Client, tensor: bytes) -> None:
-    import json
-
     head = body(parameters={"binary_data_size": len(tensor)})
     del head["inputs"][0]["data"]
     text = json.dumps(head).encode()

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from server import SERVE, environ, eventually
 from wire import connect, whole
 
@@ -112,7 +112,7 @@ def start(models: Path, stderr: int | None) -> tuple[subprocess.Popen[str], int]
 
 def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(tmp_path: Path) -> None:
     """The reader of stderr stops; malformed requests and thousands of right ones follow."""
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     process, port = start(tmp_path, subprocess.PIPE)
     try:
         for _ in range(50):
@@ -139,7 +139,7 @@ def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(tmp_path: Path) -
 
 @pytest.mark.alone
 def test_access_lines_are_not_lost_by_a_kill(tmp_path: Path) -> None:
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     log = tmp_path / "log"
     with log.open("w") as file:
         process, port = start(tmp_path, file.fileno())

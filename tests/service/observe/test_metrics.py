@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from server import SERVE, environ, eventually, serving
 
 from service.errors import ConfigurationError
@@ -104,7 +104,7 @@ def test_service_keeps_its_metrics_apart_in_the_folder_it_is_given(
     workers: int, home: Path, tmp_path: Path
 ) -> None:
     """It once removed the whole folder at a clean stop, and could not start where there was none."""
-    write_sentiment(tmp_path / "models")
+    write_head(tmp_path / "models")
     home.mkdir(parents=True)
     (home / "other.db").write_text("of somebody else")
     with serving(tmp_path / "models", default_model="tiny", workers=workers) as server:

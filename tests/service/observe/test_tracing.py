@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from server import serving
 from starlette.testclient import TestClient
 
@@ -65,7 +65,7 @@ def collector() -> Iterator[Collector]:
 
 
 def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, tmp_path: Path) -> None:
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     endpoint = f"http://127.0.0.1:{collector.server_port}"
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     with serving(tmp_path, default_model="tiny", otlp_endpoint=endpoint) as server:

@@ -17,7 +17,7 @@ from pathlib import Path
 import impatient
 import psutil
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from server import Server, eventually, serving
 from wire import announce, connect, find_fault, read_answer, whole
 
@@ -28,7 +28,7 @@ GET = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    write_sentiment(folder)
+    write_head(folder)
     return folder
 
 

@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from bundles import plane_weights, write_sentiment
+from bundles import plane_weights, write_head
 from paths import MODELS
 from server import PATIENCE_S, Server, eventually, serving
 from wire import NPY, announce, connect, read_status, whole
@@ -32,7 +32,7 @@ DYNAMICS = MODELS / "dynamics"
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     folder = tmp_path / "models"
-    write_sentiment(folder)
+    write_head(folder)
     return folder
 
 
@@ -229,12 +229,12 @@ def test_models_are_added_replaced_and_removed_while_serving(models: Path) -> No
             return sorted(card["name"] for card in client.get("/models").json()["models"])
 
         assert label(client) == "positive"
-        write_sentiment(models, name="second")
+        write_head(models, name="second")
         eventually(lambda: names() == ["second", "tiny"])
         answer = client.post("/classify", json={"input": "superb", "model": "second"})
         assert answer.json()["data"][0]["label"] == "positive"
         turned = plane_weights(readout=-plane_weights().readout)
-        write_sentiment(models, turned, name="second")
+        write_head(models, turned, name="second")
         eventually(
             lambda: (
                 client.post("/classify", json={"input": "superb", "model": "second"}).json()["data"][0][
@@ -271,9 +271,9 @@ def test_broken_default_model_stops_the_start_and_says_why(models: Path) -> None
 
 def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(models: Path) -> None:
     """The folder that once stopped everything: a word for a number, brackets, a pipe, and 50 MB."""
-    write_sentiment(models, name="many", max_length="many")
+    write_head(models, name="many", max_length="many")
     for name in ("pipe", "deep", "large"):
-        write_sentiment(models, name=name)
+        write_head(models, name=name)
     (models / "large/card.json").write_bytes(b" " * 50_000_000)
     (models / "deep/card.json").write_text("[" * 200_000)
     (models / "pipe/model.onnx").unlink()
@@ -286,13 +286,13 @@ def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(mode
         assert "hardmax_bundles_refused_total 4.0" in client.get("/metrics").text
         shutil.rmtree(models / "deep")
         eventually(lambda: len(client.get("/info").json()["refused"]) == 3)
-        write_sentiment(models, name="later")
+        write_head(models, name="later")
         eventually(lambda: "later" in client.get("/info").json()["models"])
         assert server.stop() == 0
 
 
 def test_readiness_says_when_the_default_model_is_gone(models: Path) -> None:
-    write_sentiment(models, name="other")
+    write_head(models, name="other")
     with serving(models, default_model="tiny") as server, server.client() as client:
         assert client.get("/ready").status_code == 200
         (models / "tiny").rename(models / ".away")
@@ -440,7 +440,7 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
 
 
 def test_serve_own_model_stands_beside_the_bundled_ones_and_is_the_default(tmp_path: Path) -> None:
-    write_sentiment(tmp_path, name="mine")
+    write_head(tmp_path, name="mine")
     with serving(tmp_path, bundled_models=True) as server, server.client() as client:
         cards = {card["name"]: card["default"] for card in client.get("/models").json()["models"]}
         assert {name: default for name, default in cards.items() if default} == {"mine": True}

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from bundles import write_sentiment
+from bundles import write_head
 from server import Server, eventually, serving
 
 from service.app import create_app
@@ -24,7 +24,7 @@ from service.settings import Settings
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     return tmp_path
 
 

@@ -1,79 +1,56 @@
-"""Turns what the graph says of several texts into what a person reads: leaders, clusters, words.
+"""Turns what a head says of several texts into what a person reads: leaders, clusters, words.
 
 The cluster of a word is the leader that it reaches by following C at the last layer: a word attends to a
-place, that one perhaps to another, until one attends to itself. Norms grow along the way, so there is an
-end. A word that attends to several places at once (a tie) and through them reaches more than one leader is
-in a cluster of kind "tie", named by those leaders. Every word is in exactly one cluster.
-All numbers are whole, in units of 1e-7.
+place, that one perhaps to another, until one attends to itself. Norms grow along the way, so there is an end.
+Twins, words at the very same place, are one place here. A word that attends to several places at once (a tie)
+is in a cluster of kind "tie", named by the leaders that it reaches. Every word is in exactly one cluster. All
+numbers are whole, in units of 1e-7.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.texts.reader import Tokens, plain
+from service.texts.ancestry import Ancestry
+from service.texts.heads import Array, Cloud, Read
+from service.texts.pieces import SPECIAL, UNKNOWN, Ints
+from service.texts.verdicts import values_of
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
-UNITS = 10_000_000  # of a logit
 WORDS = 5  # of a cluster that are named
+READ = 8  # words that a leader has read that are named, unless everything is asked for
+READ_AS = {**SPECIAL, UNKNOWN: "<unknown>"}
 _LONGEST_CHAIN = 16  # doublings
 _HEAVIEST = 1 << 40
 
 
-@dataclass(frozen=True)
-class Cloud:
-    """What the graph says of B texts, place after place (T in all)."""
-
-    texts: Sequence[Tokens]
-    bounds: Ints  # [B+1]: text b has the places bounds[b] to bounds[b + 1]
-    text: Ints  # [T] the text of each place
-    ids: Ints  # [T]
-    contribution: Ints  # [C, T]
-    target: Ints  # [T] a place, counted from the beginning of its text; -1 for a tie
-    since: Ints  # [T]
-    negator: Ints  # [T] like `target`: the negator that the place is under, read too; -1 for none
-    states: Array | None  # [K+1, B, d, N]
-
-
-def values_of(units: Ints, labels: Sequence[str]) -> list[Any]:
-    """[C, n] as n values: numbers, or where there are several logits a number for each label."""
-    numbers = (units / UNITS).tolist()
-    if len(units) == 1:
-        return list(numbers[0])
-    return [dict(zip(labels, each, strict=True)) for each in zip(*numbers, strict=True)]
-
-
-class Explanation:
+class Reasons:
     """Clusters are numbered through all texts, in each text the weightiest first."""
 
-    def __init__(
-        self, cloud: Cloud, labels: Sequence[str], words: Sequence[str], window: tuple[int, int], spans: str
-    ) -> None:
+    def __init__(self, cloud: Cloud, labels: Sequence[str], spans: str) -> None:
+        assert cloud.since is not None
         self._cloud = cloud
         self._labels = labels
-        self._spelt = words
-        self._window = window
         self._cuts = _offsets(cloud.texts, "codepoints")
         self._offsets = self._cuts if spans == "codepoints" else _offsets(cloud.texts, spans)
         root, self._ties = resolve(cloud)
         every = np.arange(len(root))
-        total = _sums(root, cloud.contribution, len(root))  # [C, T]
+        total = _sums(root, cloud.contribution, len(root))  # [C, M]
         leads = np.flatnonzero(np.bincount(root))
         leads = leads[np.lexsort((-_force(total[:, leads]), cloud.text[leads]))]
         self._root = leads  # of each cluster
         self._total = total[:, leads]
         self._first = cloud.text[leads].searchsorted(np.arange(len(cloud.texts) + 1))  # cluster of a text
         every[leads] = np.arange(len(leads))
-        self._number = every[root]  # of the cluster of each place
+        self._number = every[root]  # of the cluster of each word
+        self._leads = cloud.since >= 0
+        self._ancestry = [Ancestry(text) for text in cloud.texts]
 
-    def tell_leaders(self, answers: Sequence[dict[str, Any]]) -> None:
+    def tell_leaders(self, answers: Sequence[dict[str, Any]], most_read: int | None = READ) -> None:
         """Adds `leaders` and `clusters` to every answer."""
         cloud, root = self._cloud, self._root
         size = np.bincount(self._number, minlength=len(root))
@@ -84,7 +61,7 @@ class Explanation:
             size.tolist(),
             (size / (cloud.bounds[texts + 1] - cloud.bounds[texts])).tolist(),
             values_of(self._total, self._labels),
-            self._leaders(size),
+            self._leaders(size, most_read),
             strict=True,
         )
         for answer, (begin, end) in zip(answers, pairwise(self._first.tolist()), strict=True):
@@ -106,7 +83,7 @@ class Explanation:
                     }
                 )
                 if tied is None:
-                    leaders.append({"word": words[0], "cluster": number, **leader})
+                    leaders.append({"word": words[0], "cluster": number, "contribution": total, **leader})
             answer["leaders"], answer["clusters"] = leaders, told
 
     def _heaviest(self, size: Ints) -> Iterator[str]:
@@ -120,106 +97,101 @@ class Explanation:
         begin = size.cumsum() - size
         return iter(self._words(members[np.arange(len(members)) - begin[number[members]] < WORDS]))
 
-    def _leaders(self, size: Ints) -> Iterator[dict[str, Any]]:
+    def _leaders(self, size: Ints, most_read: int | None) -> Iterator[dict[str, Any]]:
         """What is said of each cluster's leader and of nobody else; its twins are the leader too."""
-        cloud, root = self._cloud, self._root
-        twins = np.flatnonzero(cloud.since >= 0)
+        root, since = self._root, self._cloud.since
+        assert since is not None
+        twins = np.flatnonzero(self._leads)
         twins = twins[self._number[twins].argsort(kind="stable")]
-        number = self._number[twins]
-        count = np.bincount(number, minlength=len(root))
-        spans = self._spans(twins, twins)
-        columns = zip(
-            cloud.since[root].tolist(),
-            (size - count).tolist(),
-            values_of(_sums(number, cloud.contribution[:, twins], len(root)), self._labels),
-            count.tolist(),
-            self._readings(root),
-            strict=True,
-        )
-        for since, followers, contribution, places, reading in columns:
+        count = np.bincount(self._number[twins], minlength=len(root))
+        spans = self._spans(twins)
+        for word, followers, places in zip(
+            root.tolist(), (size - count).tolist(), count.tolist(), strict=True
+        ):
             yield {
-                "since_layer": since,
+                "since_layer": int(since[word]),
                 "followers": followers,
-                "contribution": contribution,
                 "spans": list(islice(spans, places)),
-                **reading,
+                "read": self._read(word, most_read),
+                **self._read_as(word),
             }
 
+    def _read(self, word: int, most: int | None) -> list[dict[str, Any]]:
+        """The other words of which the state of a word was made, first read first."""
+        b = int(self._cloud.text[word])
+        begin = int(self._cloud.bounds[b])
+        found = self._ancestry[b].of(word - begin)[:most]
+        words = np.array([begin + other for other, _ in found], np.int64)
+        told = zip(self._words(words), self._spans(words), found, strict=True)
+        return [{"word": text, "spans": [span], "layer": layer} for text, span, (_, layer) in told]
+
     def tell_words(self, answers: Sequence[dict[str, Any]]) -> None:
-        """Adds `words`, every place in the order of reading."""
+        """Adds `words`, every one in the order of reading."""
         cloud = self._cloud
         every = np.arange(len(cloud.text))
         columns = zip(
             self._words(every),
-            self._spans(every, every),
+            self._spans(every),
             (self._number - self._first[cloud.text]).tolist(),
-            (cloud.since >= 0).tolist(),
+            self._leads.tolist(),
             values_of(cloud.contribution, self._labels),
-            self._readings(every),
+            map(self._read_as, every.tolist()),
             strict=True,
         )
-        for b, (answer, tokens) in enumerate(zip(answers, cloud.texts, strict=True)):
+        for b, (answer, text) in enumerate(zip(answers, cloud.texts, strict=True)):
+            starts, ends = self._plane(b, [0, -1])
+            mine = islice(columns, len(text.reading))
             answer["words"] = [
                 {
-                    "text": text,
+                    "text": word,
                     "spans": [span],
                     "cluster": cluster,
-                    "leader": leader,
+                    "leader": leads,
                     "contribution": contribution,
                     "start": start,
                     "end": end,
-                    **reading,
+                    "follows": follows,
+                    **read_as,
                 }
-                for start, end, (text, span, cluster, leader, contribution, reading) in zip(
-                    *self._states(b, [0, -1]), islice(columns, len(tokens)), strict=True
+                for start, end, follows, (word, span, cluster, leads, contribution, read_as) in zip(
+                    starts, ends, self._ancestry[b].followed(), mine, strict=True
                 )
             ]
 
     def tell_trajectory(self, answers: Sequence[dict[str, Any]]) -> None:
         """Adds `trajectory`: every word's place at every layer."""
         for b, answer in enumerate(answers):
-            answer["trajectory"] = self._states(b, slice(None))
+            answer["trajectory"] = self._plane(b, slice(None))
 
-    def _states(self, b: int, layers: Any) -> Any:
+    def _plane(self, b: int, layers: Any) -> Any:
         """Where the words of text b are at some layers."""
-        assert self._cloud.states is not None
-        states = self._cloud.states[layers, b, :, : len(self._cloud.texts[b])].swapaxes(1, 2)
-        return np.round(states.astype(np.float64), 7).tolist()
+        assert self._cloud.plane is not None
+        places = self._cloud.plane[layers, b, : len(self._cloud.texts[b].reading)]
+        return np.round(places, 7).tolist()
 
-    def _spans(self, first: Ints, last: Ints) -> Iterator[list[int]]:
-        """From the beginning of one place to the end of another, for each pair of them."""
+    def _spans(self, words: Ints) -> Iterator[list[int]]:
         starts, ends = self._offsets
-        return map(list, zip(starts[first].tolist(), ends[last].tolist(), strict=True))
+        return map(list, zip(starts[words].tolist(), ends[words].tolist(), strict=True))
 
-    def _words(self, places: Ints) -> list[str]:
-        """The word at each place as it is written, in lower case."""
+    def _words(self, words: Ints) -> list[str]:
+        """Each as it is written, in lower case."""
         starts, ends = self._cuts
-        texts = [tokens.text for tokens in self._cloud.texts]
-        of = self._cloud.text[places].tolist()
-        cuts = zip(of, starts[places].tolist(), ends[places].tolist(), strict=True)
+        texts = [text.reading.text for text in self._cloud.texts]
+        of = self._cloud.text[words].tolist()
+        cuts = zip(of, starts[words].tolist(), ends[words].tolist(), strict=True)
         return [texts[b][start:end].lower() for b, start, end in cuts]
 
-    def _readings(self, places: Ints) -> Iterator[dict[str, Any]]:
-        """What the word at each place was read together with, and what it was read as where that differs."""
-        cloud = self._cloud
-        text = cloud.text[places]
-        negator, begin = cloud.negator[places], cloud.bounds[text]
-        low = np.maximum(places + self._window[0], begin)
-        low = np.where(negator < 0, low, np.minimum(low, begin + negator))
-        high = np.minimum(places + self._window[1], cloud.bounds[text + 1] - 1)
-        contexts = self._spans(low, high)
-        for word, number, context in zip(
-            self._words(places), cloud.ids[places].tolist(), contexts, strict=True
-        ):
-            spelt = self._spelt[number]
-            if word == spelt or plain(word) == spelt:
-                yield {"context": context}
-            else:
-                yield {"context": context, "read_as": spelt}
+    def _read_as(self, word: int) -> dict[str, str]:
+        """What was read in place of a word, if anything was."""
+        b = int(self._cloud.text[word])
+        reading = self._cloud.texts[b].reading
+        piece = int(reading.pieces[reading.bounds[word - int(self._cloud.bounds[b])]])
+        return {"read_as": READ_AS[piece]} if piece in READ_AS else {}
 
 
 def resolve(cloud: Cloud) -> tuple[Ints, dict[int, list[int]]]:
-    """The place that names each place's cluster, and of a tie's the leaders that it reaches."""
+    """The word that names each word's cluster, and of a tie's the leaders that it reaches."""
+    assert cloud.target is not None
     tied = cloud.target < 0
     root = np.where(tied, np.arange(len(tied)), cloud.target + cloud.bounds[cloud.text])
     for _ in range(_LONGEST_CHAIN):
@@ -228,37 +200,35 @@ def resolve(cloud: Cloud) -> tuple[Ints, dict[int, list[int]]]:
             break
         root = further
     ties: dict[int, list[int]] = {}
-    if not tied.any():
-        return root, ties
     for b in np.unique(cloud.text[tied]).tolist():
         ends: dict[int, int] = {}
         first: dict[tuple[int, ...], int] = {}
         for i, leaders in sorted(_reached(cloud, b, tied, root).items()):
             ends[i] = leaders[0] if len(leaders) == 1 else first.setdefault(leaders, i)
         ties |= {i: list(leaders) for leaders, i in first.items()}
-        begin, end = cloud.bounds[b], cloud.bounds[b + 1]
+        begin, end = cloud.bounds[b : b + 2].tolist()
         root[begin:end] = [ends.get(i, i) for i in root[begin:end].tolist()]
     return root, ties
 
 
 def _reached(cloud: Cloud, b: int, tied: NDArray[np.bool_], root: Ints) -> dict[int, tuple[int, ...]]:
-    """The leaders that each tied place of text b reaches.
+    """The leaders that each tied word of text b reaches.
 
-    Whom a place attends to is at least as long as it is, so the longest go first. Members are found by the
-    numbers that the graph compared: products and sums of d numbers, each rounded alone.
+    Whom a place attends to is at least as long as it is, so the longest go first. Places lie on a grid: their
+    products are exact.
     """
-    assert cloud.states is not None
+    assert cloud.plane is not None
     begin, end = cloud.bounds[b : b + 2].tolist()
-    z = cloud.states[-2, b, :, : end - begin]  # [d, N]
-    norm = np.square(z.astype(np.float64)).sum(axis=0)
-    mine = (begin + np.flatnonzero(tied[begin:end])).tolist()
+    z = cloud.plane[-1, b, : end - begin]  # [N, d]
+    norm = np.square(z).sum(axis=1)
+    mine = begin + np.flatnonzero(tied[begin:end])
     found: dict[int, tuple[int, ...]] = {}
-    for i in sorted(mine, key=lambda i: -norm[i - begin]):
-        scores = sum(coordinate[i - begin] * coordinate for coordinate in z)
+    for i in mine[np.argsort(-norm[mine - begin], kind="stable")].tolist():
+        scores = z @ z[i - begin]
         leaders: set[int] = set()
-        for j in begin + np.flatnonzero(scores == np.max(scores)):
+        for j in begin + np.flatnonzero(scores == scores.max()):
             last = int(root[j])
-            leaders |= set(found.get(last, () if last in mine else (last,)))
+            leaders |= set(found.get(last, () if tied[last] else (last,)))
         found[i] = tuple(sorted(leaders)) or (i,)
     return found
 
@@ -273,17 +243,17 @@ def _sums(group: Ints, units: Ints, groups: int) -> Array:
     return np.array([np.bincount(group, part, groups) for part in units])
 
 
-def _offsets(texts: Sequence[Tokens], spans: str) -> tuple[Ints, Ints]:
-    """Where each place begins and ends in its text: in code points, or in units of UTF-16."""
-    offsets = [(tokens.starts, tokens.ends) for tokens in texts]
+def _offsets(texts: Sequence[Read], spans: str) -> tuple[Ints, Ints]:
+    """Where each word begins and ends in its text: in code points, or in units of UTF-16."""
+    offsets = [(text.reading.starts, text.reading.ends) for text in texts]
     if spans == "utf16":
-        units = [_utf16(tokens.text) for tokens in texts]
+        units = [utf16(text.reading.text) for text in texts]
         offsets = [(unit[starts], unit[ends]) for unit, (starts, ends) in zip(units, offsets, strict=True)]
     starts, ends = zip(*offsets, strict=True)
     return np.concatenate(starts), np.concatenate(ends)
 
 
-def _utf16(text: str) -> Ints:
+def utf16(text: str) -> Ints:
     """Where each code point of a text, and its end, stands in UTF-16."""
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     return np.cumsum(np.append(0, 1 + (points > 0xFFFF)))

@@ -1,0 +1,234 @@
+"""The way of texts through the models: read in pieces, seen in passages, judged whole, explained.
+
+A `Text` is what waits in the queue. A run takes each of its texts a few passages further, all passages of all
+texts in one inference of the reader; texts of which every passage was seen go through their heads and are
+answered. No answer depends on the texts that it was computed with: every choice is made in whole numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from service.errors import InvalidInput, TooLarge
+from service.schemas.texts import Explain, Spans
+from service.texts.heads import Head, Read
+from service.texts.pieces import MOST, Ints, Reading
+from service.texts.reader import Reader, Seen
+from service.texts.reasons import READ, Reasons, utf16
+from service.texts.verdicts import judge
+
+Answer = dict[str, Any]
+Span = tuple[int, int]
+
+STRIDE = 256  # pieces that one run reads of a text at most: others have their turn soon
+CHARS_PER_PIECE = 4
+TEXT_BYTES = {
+    "none": 500,
+    "leaders": 5_000,
+    "full": 5_000,
+}  # of an answer about one text, between JSON and objects
+WORD_BYTES = 700  # of each word in a whole explanation; of its place at one layer of a trajectory
+PLACE_BYTES = 120
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What is asked about a text, and of which heads. All of them stand on one reader."""
+
+    heads: tuple[Head, ...]
+    explain: Explain = "leaders"
+    trajectory: bool = False
+    truncate: bool = True
+    spans: Spans = "codepoints"
+
+    @property
+    def reader(self) -> Reader:
+        return self.heads[0].reader
+
+    def bytes_of(self, texts: Sequence[str]) -> int:
+        """About what the answers take; a text has no more words than characters."""
+        size = TEXT_BYTES[self.explain] * len(texts)
+        if self.explain == "full":
+            word = WORD_BYTES + (8 * PLACE_BYTES if self.trajectory else 0)
+            size += word * sum([min(len(text), MOST) for text in texts])
+        return size * len(self.heads)
+
+
+@dataclass(eq=False, slots=True)
+class Text:
+    """One text on its way. `without` are spans, in code points, of words that are left out in place."""
+
+    source: str
+    how: How
+    without: Sequence[Span] = ()
+    reading: Reading | None = None
+    seen: list[Seen] = field(default_factory=list)
+    waiting: list[tuple[Ints, Ints]] = field(
+        default_factory=list
+    )  # passages that were not seen yet, last first
+
+    def __post_init__(self) -> None:
+        if not self.source or self.source.isspace():
+            raise InvalidInput("the text is empty")
+        try:
+            self.source.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput("the text holds half a character (a lone surrogate)") from None
+
+    @property
+    def size(self) -> int:
+        """Pieces that the next run reads; about as many where the text was not read yet."""
+        if self.reading is None:
+            return len(self.source) // CHARS_PER_PIECE + 1
+        return min(STRIDE, sum([len(pieces) for pieces, _ in self.waiting]) + 1)
+
+    def read(self) -> None:
+        reading = self.how.reader.read(self.source)
+        if reading.truncated and not self.how.truncate:
+            raise TooLarge(f"the text has more words than the model reads ({MOST}), and truncate is off")
+        if self.without:
+            reading = reading.without(covered(reading, self.without))
+            if not len(reading):
+                raise InvalidInput("without leaves no word of the text", param="without")
+        self.waiting = reading.split()[::-1]
+        self.reading = reading
+
+    def next_passages(self, most: int) -> list[tuple[Ints, Ints]]:
+        """What this run sees: about so many pieces, in whole passages, and one passage at least."""
+        found, pieces = 0, 0
+        while found < len(self.waiting) and pieces < min(most, STRIDE):
+            found += 1
+            pieces += len(self.waiting[-found][0])
+        return self.waiting[-1 : -found - 1 : -1]
+
+
+def texts_of(sources: Sequence[str], how: How, param: str = "input", *, single: bool = False) -> list[Text]:
+    """What is refused before it is read is named by its place."""
+    found = []
+    for i, source in enumerate(sources):
+        try:
+            found.append(Text(source, how))
+        except InvalidInput as refused:
+            raise InvalidInput(refused.message, param=param if single else f"{param}[{i}]") from None
+    return found
+
+
+def codepoints(source: str, spans: Sequence[Span], unit: Spans) -> list[Span]:
+    """Spans of a text, counted in code points."""
+    if unit == "codepoints":
+        return list(spans)
+    units = utf16(source)
+    return [(int(units.searchsorted(begin)), int(units.searchsorted(end))) for begin, end in spans]
+
+
+def covered(reading: Reading, spans: Iterable[Span]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which words have a letter in one of the spans."""
+    gone = np.zeros(len(reading), np.bool_)
+    for begin, end in spans:
+        gone |= (reading.starts < end) & (reading.ends > begin)
+    return gone
+
+
+def run(
+    reader: Reader, texts: Sequence[Text], was_read: Callable[[float], None] = lambda seconds: None
+) -> list[list[Answer] | Exception | None]:
+    """What the batcher runs: of each text that it finishes an answer by each of its heads, or why it is
+    refused.
+    """
+    sizes = {text: text.size for text in texts}  # what the batch was planned with
+    refused = read_new(texts, was_read)
+    going = [text for text in texts if text not in refused]
+    see(reader, going, sizes)
+    answers = answer([text for text in going if not text.waiting])
+    return [refused.get(text) or answers.get(text) for text in texts]
+
+
+def run_all(texts: Sequence[Text]) -> list[list[Answer] | Exception]:
+    """The same without a queue, to the end."""
+    found: dict[Text, list[Answer] | Exception] = {}
+    while left := [text for text in texts if text not in found]:
+        ended = zip(left, run(left[0].how.reader, left), strict=True)
+        found |= {text: end for text, end in ended if end is not None}
+    return [found[text] for text in texts]
+
+
+def read_new(texts: Sequence[Text], was_read: Callable[[float], None]) -> dict[Text, Exception]:
+    """Find the pieces of those that come for the first time; who is refused, and why."""
+    began = time.perf_counter()
+    refused: dict[Text, Exception] = {}
+    new = [text for text in texts if text.reading is None]
+    for text in new:
+        try:
+            text.read()
+        except (InvalidInput, TooLarge) as reason:
+            refused[text] = reason
+    if new:
+        was_read(time.perf_counter() - began)
+    return refused
+
+
+def see(reader: Reader, texts: Sequence[Text], sizes: Mapping[Text, int]) -> None:
+    """The next passages of every text, in one inference."""
+    passages = [text.next_passages(sizes[text]) for text in texts]
+    flat = [passage for each in passages for passage in each]
+    if not flat:
+        return
+    reasons = any(text.how.explain != "none" for text in texts)
+    seen = iter(reader.see(flat, reasons=reasons))
+    for text, mine in zip(texts, passages, strict=True):
+        text.seen += [next(seen).kept(text.how.explain) for _ in mine]
+        del text.waiting[len(text.waiting) - len(mine) :]
+
+
+def answer(texts: Sequence[Text]) -> dict[Text, list[Answer]]:
+    """Of texts that were seen to their end: by each of their heads, those together that want the same."""
+    found: dict[Text, list[Answer]] = {text: [] for text in texts}
+
+    def order(text: Text) -> tuple[int, ...]:
+        how = text.how
+        return (
+            *map(id, how.heads),
+            ("none", "leaders", "full").index(how.explain),
+            how.trajectory,
+            how.spans == "utf16",
+        )
+
+    for _, group in groupby(sorted(texts, key=order), order):
+        alike = list(group)
+        for head in alike[0].how.heads:
+            for text, each in zip(alike, _explained(head, alike), strict=True):
+                found[text].append(each)
+    return found
+
+
+def _explained(head: Head, texts: Sequence[Text]) -> list[Answer]:
+    """One head's answers to texts that want the same."""
+    how = texts[0].how
+    read = [Read(text.reading, text.seen) for text in texts if text.reading is not None]
+    found: dict[int, Answer] = {}
+    for places, cloud in head.run(read, reasons=how.explain != "none"):
+        answers = judge(head, [read[i].reading for i in places], cloud.logit, cloud.bias)
+        if how.explain != "none":
+            reasons = Reasons(cloud, head.rules.labels, how.spans)
+            reasons.tell_leaders(answers, READ if how.explain == "leaders" else None)
+            if how.explain == "full":
+                reasons.tell_words(answers)
+            if how.trajectory:
+                reasons.tell_trajectory(answers)
+        found |= zip(places, answers, strict=True)
+    return [found.get(i) or _wordless(head, text.reading, how) for i, text in enumerate(read)]
+
+
+def _wordless(head: Head, reading: Reading, how: How) -> Answer:
+    """A text of markup alone: nothing but the bias."""
+    (answer,) = judge(head, [reading], head.bias, head.bias)
+    told = {"none": (), "leaders": ("leaders", "clusters"), "full": ("leaders", "clusters", "words")}[
+        how.explain
+    ]
+    return answer | {name: [] for name in told} | ({"trajectory": []} if how.trajectory else {})
