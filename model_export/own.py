@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hardmax.display import counted
 from service.cli.progress import Progress
-from service.cli.rows import Table, find_column, normal, read_table, usual_column
-from service.client.display import counted
 from service.errors import InvalidInput
+from service.tables.columns import find_column, normal, usual_column
+from service.tables.reading import Table, read_table
 
 LABEL_NAMES = ("label", "sentiment", "class", "category", "target", "polarity", "topic")
 STAR_NAMES = ("stars", "star", "starrating", "rating", "ratings", "score", "overall", "grade")

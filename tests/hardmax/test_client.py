@@ -4,13 +4,21 @@ import asyncio
 import inspect
 import io
 import json
+import pydoc
 from collections.abc import Callable
 
 import httpx
 import numpy as np
 import pytest
 
-from service.client.remote import AsyncClient, Client, ConnectionFailed, RemoteError
+from hardmax import (
+    AsyncClient,
+    Client,
+    ConnectionFailed,
+    InvalidInput,
+    Overloaded,
+    RemoteError,
+)
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -55,7 +63,7 @@ def test_client_sends_long_lists_in_batches_and_numbers_the_results() -> None:
 
 def test_client_tells_which_text_of_a_long_list_is_refused() -> None:
     texts = ["good"] * 300 + [""] + ["bad"]
-    with client(classified) as hardmax, pytest.raises(RemoteError) as refused:
+    with client(classified) as hardmax, pytest.raises(InvalidInput) as refused:
         hardmax.classify(texts)
     assert (refused.value.index, refused.value.param) == (300, "input[300]")
     assert str(refused.value) == refused.value.message == "input[300]: the text is empty"
@@ -68,13 +76,18 @@ def test_client_gives_a_list_that_knows_its_model_and_usage() -> None:
     assert [answer.label for answer in answers] == ["positive", "positive"]
 
 
-def test_client_has_every_call_of_the_async_client_and_tells_what_it_returns() -> None:
-    for name in ("classify", "dynamics", "classify_sequences", "control", "models", "info"):
+def test_client_has_every_call_of_the_async_client_and_names_its_options() -> None:
+    names = ("classify", "dynamics", "classify_sequences", "control", "models", "info", "stream_dynamics")
+    for name in names:
         waiting, asynchronous = getattr(Client, name), getattr(AsyncClient, name)
         assert inspect.signature(waiting) == inspect.signature(asynchronous)
         assert waiting.__doc__ == asynchronous.__doc__
-        assert inspect.iscoroutinefunction(asynchronous)
-        assert not inspect.iscoroutinefunction(waiting)
+        kinds = {each.kind for each in inspect.signature(waiting).parameters.values()}
+        assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    assert inspect.signature(Client.dynamics).parameters["alpha"].default == 1.0
+    assert "alpha: 'float' = 1.0" in pydoc.plain(pydoc.render_doc(Client.dynamics))
+    with client(classified) as hardmax, pytest.raises(TypeError, match="trajectory"):
+        hardmax.dynamics([[1.0]], trajectory=True)  # type: ignore[call-arg]
 
 
 def test_client_sends_only_the_options_that_were_given() -> None:
@@ -87,10 +100,10 @@ def test_client_sends_only_the_options_that_were_given() -> None:
     with client(handler) as hardmax:
         hardmax.classify("one", model="small", explain="none", truncate=False)
         hardmax.classify("two")
-    assert seen[0] == {
-        "input": "one", "model": "small", "explain": "none", "trajectory": False, "truncate": False,
-    }  # fmt: skip
-    assert "model" not in seen[1]
+    assert seen == [
+        {"input": "one", "model": "small", "explain": "none", "truncate": False},
+        {"input": "two", "explain": "leaders"},
+    ]
 
 
 def test_client_retries_what_passes_and_waits_as_long_as_it_is_told() -> None:
@@ -103,7 +116,7 @@ def test_client_retries_what_passes_and_waits_as_long_as_it_is_told() -> None:
         return answers.pop(0) if answers else classified(request)
 
     with client(handler) as hardmax:
-        assert hardmax.classify("good")[0].logit == 4.0
+        assert hardmax.classify("good").logit == 4.0
     assert answers == []
 
 
@@ -115,10 +128,10 @@ def test_client_gives_up_after_its_retries_with_the_servers_words() -> None:
         calls.append(request)
         return httpx.Response(429, json={"error": error}, headers={"retry-after": "0"})
 
-    with client(handler, retries=2) as hardmax, pytest.raises(RemoteError) as refused:
+    with client(handler, retries=2) as hardmax, pytest.raises(Overloaded) as refused:
         hardmax.classify("good")
     assert len(calls) == 3
-    assert (refused.value.status, refused.value.type, refused.value.request_id) == (429, "overloaded", "abc")
+    assert (refused.value.status, refused.value.request_id) == (429, "abc")
     assert refused.value.message == "256 requests are being worked on"
 
 
@@ -136,7 +149,7 @@ def test_client_failure_to_connect_is_one_line() -> None:
         hardmax.classify("good")
 
 
-def test_client_sends_clouds_as_npy_unless_a_matrix_comes_along() -> None:
+def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
     seen: list[httpx.Request] = []
     result = {
         "id": "r", "n": 2, "d": 1, "alpha": 0.5, "status": "certified", "layers": 0, "certified_layer": 0,
@@ -149,15 +162,16 @@ def test_client_sends_clouds_as_npy_unless_a_matrix_comes_along() -> None:
 
     with client(handler) as hardmax:
         hardmax.dynamics([[1.0], [-2.0]], alpha=0.5, include=["limits", "polytope"])
-        hardmax.dynamics([[1.0], [-2.0]], A=np.eye(1))
+        hardmax.dynamics(np.ones((2, 1), np.float32), A=np.eye(1))
+        hardmax.dynamics(np.ones((1, 30)), A=np.eye(30))
     assert seen[0].headers["content-type"] == "application/x-npy"
     assert np.load(io.BytesIO(seen[0].content)).tolist() == [[1.0], [-2.0]]
-    assert seen[0].url.params.multi_items() == [
-        ("alpha", "0.5"),
-        ("include", "limits"),
-        ("include", "polytope"),
-    ]
-    assert json.loads(seen[1].content) == {"points": [[1.0], [-2.0]], "A": [[1.0]]}
+    params = seen[0].url.params
+    assert (params["alpha"], params["include"], "A" in params) == ("0.5", "limits,polytope", False)
+    assert seen[1].url.params["A"] == "[[1.0]]"
+    assert np.load(io.BytesIO(seen[1].content)).dtype == np.float32
+    assert json.loads(seen[2].content)["points"] == [[1.0] * 30]
+    assert json.loads(seen[2].content)["A"] == np.eye(30).tolist()
 
 
 def test_client_streams_a_line_at_a_time() -> None:
@@ -181,7 +195,7 @@ def test_client_stream_that_is_refused_or_left_is_closed() -> None:
         return answer
 
     with client(handler) as hardmax:
-        with pytest.raises(RemoteError, match="later"):
+        with pytest.raises(Overloaded, match="later"):
             next(hardmax.stream_dynamics([[1.0]]))
         lines = hardmax.stream_dynamics([[1.0]])
         assert next(lines) == {"layer": 1}
