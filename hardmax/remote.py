@@ -193,7 +193,7 @@ class Client(Calls):
                 document_of(response, self._whole(response))
             parts = Parts()
             with closing(response):
-                for part in response.iter_bytes():
+                for part in itertools.chain(response.iter_bytes(), [b"\n"]):
                     yield from (document_of(response, line) for line in parts.lines(part))
 
     def _whole(self, response: httpx.Response) -> bytes:
@@ -282,6 +282,8 @@ class AsyncClient:
                 async for part in response.aiter_bytes():
                     for line in parts.lines(part):
                         yield document_of(response, line)
+                for line in parts.lines(b"\n"):
+                    yield document_of(response, line)
 
     async def _whole(self, response: httpx.Response) -> bytes:
         parts = Parts()
