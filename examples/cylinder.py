@@ -14,8 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from hardmax import Local
-from service.schemas.clouds import DynamicsResult
+from hardmax import CloudRun, Local
 
 NX, NY, DIAMETER = 220, 64, 12
 SPEED, REYNOLDS = 0.1, 120.0
@@ -96,7 +95,7 @@ def draw(snapshots: np.ndarray, points: np.ndarray, out: Path) -> None:
     figure.savefig(out, dpi=100)
 
 
-def draw_cloud(axes: Axes, points: np.ndarray, result: DynamicsResult, name: str) -> None:
+def draw_cloud(axes: Axes, points: np.ndarray, result: CloudRun, name: str) -> None:
     limits, led = np.array(result.limits), points[[leader.index for leader in result.leaders]]
     for start, end in zip(points, limits, strict=True):
         axes.plot([start[0], end[0]], [start[1], end[1]], color="0.85", lw=0.6, zorder=0)

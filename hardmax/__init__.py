@@ -1,33 +1,100 @@
-"""hardmax, the public face: clients, the model in this process, and the application.
+"""hardmax: clients of the service and, where the package hardmax-service is installed, the service itself.
 
-from hardmax import AsyncClient, Client, Local, create_app
+from hardmax import AsyncClient, Client                 over HTTP
+from hardmax import Local, create_app                   in this process
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from service import __version__
-
 if TYPE_CHECKING:
-    from service.app import create_app
-    from service.client.local import Local
-    from service.client.remote import AsyncClient, Client
+    from hardmax.answers import Answer, Answers, CloudRun
+    from hardmax.calls import Calls
+    from hardmax.errors import (
+        CapacityError,
+        ConnectionFailed,
+        DeadlineExceeded,
+        Forbidden,
+        HardmaxError,
+        InputError,
+        InvalidInput,
+        MalformedInput,
+        NotFound,
+        NotReady,
+        Overloaded,
+        RemoteError,
+        TooLarge,
+        Unauthorized,
+        UnexpectedAnswer,
+        UnsupportedMediaType,
+    )
+    from hardmax.remote import AsyncClient, Client
 
-__all__ = ["AsyncClient", "Client", "Local", "__version__", "create_app"]
+    # subtle: declared here, because the service that has them need not be installed.
+    class Local(Calls):
+        """Every call of `Client`, answered in this process."""
 
-_PLACES = {
-    "AsyncClient": "service.client.remote",
-    "Client": "service.client.remote",
-    "Local": "service.client.local",
-    "create_app": "service.app",
-}
+        def __init__(
+            self, settings: Any = None, *, on_progress: Callable[[str], None] = ..., **flags: Any
+        ) -> None: ...
+        def answer(self, question: Any) -> Any: ...
+        def close(self) -> None: ...
+
+    def create_app(settings: Any, *, loaders: Any = None) -> Any:
+        """The FastAPI application."""
+
+
+__version__ = version("hardmax")
+
+__all__ = [
+    "Answer",
+    "Answers",
+    "AsyncClient",
+    "CapacityError",
+    "Client",
+    "CloudRun",
+    "ConnectionFailed",
+    "DeadlineExceeded",
+    "Forbidden",
+    "HardmaxError",
+    "InputError",
+    "InvalidInput",
+    "Local",
+    "MalformedInput",
+    "NotFound",
+    "NotReady",
+    "Overloaded",
+    "RemoteError",
+    "TooLarge",
+    "Unauthorized",
+    "UnexpectedAnswer",
+    "UnsupportedMediaType",
+    "__version__",
+    "create_app",
+]
+
+_SERVED = {"Local": "service.local", "create_app": "service.app"}
+_CLIENT = dict.fromkeys(["AsyncClient", "Client"], "remote")
+_CLIENT |= dict.fromkeys(["Answer", "Answers", "CloudRun"], "answers")
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first asked for: a client needs neither the server nor ONNX Runtime."""
-    from importlib import import_module
-
-    if name not in _PLACES:
+    """Imported when first asked for: the service needs the errors alone."""
+    if name not in __all__:
         raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    module = _SERVED.get(name) or f"hardmax.{_CLIENT.get(name, 'errors')}"
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as missing:
+        if name not in _SERVED:
+            raise
+        needed = "the package hardmax-service" if str(missing.name).startswith("service") else missing.name
+        raise ImportError(f"hardmax.{name} needs {needed}, which is not installed") from None
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,5 @@
 """hardmax, the online side: serves model bundles over HTTP. It imports neither torch nor `model_export`."""
 
-from importlib.metadata import version
+from hardmax import __version__
 
-__version__ = version("hardmax")
+__all__ = ["__version__"]  # client and service are released together

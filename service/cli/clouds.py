@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from hardmax.documents import Include
+from service.cli.described import describe_control, describe_dynamics
 from service.cli.options import Commands, add_where, open_where, show
 from service.cli.progress import Progress
 from service.cli.readers import read_cloud
-from service.cli.tables import describe_control, describe_dynamics
 from service.errors import InvalidInput
-from service.schemas.clouds import Include
 
 NOT_FOUND = 1
 DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]
@@ -53,7 +53,7 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
         from service.cli.plot import plot_dynamics
 
         plot_dynamics(result, arguments.plot)
-    show(result.model_dump(exclude_none=arguments.json), arguments.json, describe_dynamics)
+    show(result.document, arguments.json, describe_dynamics)
     return 0
 
 
@@ -68,7 +68,7 @@ def run_control(arguments: argparse.Namespace) -> int:
             before = hardmax.dynamics(points, alpha=arguments.alpha, include=DRAWN)
             after = hardmax.dynamics(points, alpha=arguments.alpha, A=result.A, include=DRAWN)
             plot_control(before, after, leaders, arguments.plot)
-    show(result.model_dump(exclude_none=arguments.json), arguments.json, describe_control)
+    show(result.document, arguments.json, describe_control)
     return 0 if result.feasible else NOT_FOUND
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from service import __version__
 from service.cli import clouds, sequences, serving, texts
+from service.cli.options import tell
 from service.errors import HardmaxError
 
 BAD_INPUT = 2
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except HardmaxError as refused:
-        print(f"hardmax: {refused.message}", file=sys.stderr)
+        tell(refused.message)
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED

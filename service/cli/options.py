@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from hardmax.display import UNPRINTABLE, printable
 from service.cli.progress import Progress
 from service.settings import PREFIX, load_settings
 
 if TYPE_CHECKING:
-    from service.client.local import Local
-    from service.client.remote import Client
+    from hardmax.calls import Calls
 
 Commands = Any  # what argparse's add_subparsers returns; it has no public name
 
@@ -30,14 +30,14 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Client | Local:
+def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Calls:
     """Where the work is done: on a server, or in this process. Both have the same methods."""
     if arguments.server:
-        from service.client.remote import Client
+        from hardmax import Client
 
         keys = os.environ.get(f"{PREFIX}API_KEYS", "").split(",")
         return Client(arguments.server, api_key=arguments.api_key or keys[0].strip() or None)
-    from service.client.local import Local
+    from service.local import Local
 
     own = {"models_dir": arguments.models_dir} if arguments.models_dir else {}
     return Local(load_settings(**own), on_progress=progress or Progress())
@@ -45,9 +45,23 @@ def open_where(arguments: argparse.Namespace, progress: Progress | None = None) 
 
 def show(answer: Any, as_json: bool, describe: Callable[[Any], Iterable[str]]) -> None:
     """An answer of the API (a JSON value) for programs, or described for people."""
-    print(json.dumps(answer, ensure_ascii=False) if as_json else "\n".join(describe(answer)))
+    if as_json:
+        say_json(answer)
+    else:
+        say(describe(answer))
+
+
+def say(lines: Iterable[str]) -> None:
+    """Lines for people. They may quote strangers: what would steer the terminal is not printed."""
+    print(printable("\n".join(lines)))
+
+
+def say_json(answer: Any) -> None:
+    """A value for programs. JSON escapes most of what would steer a terminal; this does the rest."""
+    text = json.dumps(answer, ensure_ascii=False)
+    print(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def tell(message: str) -> None:
     """A remark for people, on standard error."""
-    print(f"hardmax: {message}", file=sys.stderr)
+    print(f"hardmax: {printable(message)}", file=sys.stderr)

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import service
-from service.client.display import counted
+from hardmax.display import counted
+from hardmax.documents import DynamicsResult
 from service.errors import InvalidInput, NotFound, needs
-from service.schemas.clouds import DynamicsResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

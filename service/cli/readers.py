@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.cli.rows import STDIN, parse_json, read_text
 from service.errors import InvalidInput, MalformedInput, NotFound
+from service.tables.reading import STDIN, parse_json, read_text
 
 
 def read_cloud(path: str) -> NDArray[np.float64]:
@@ -45,11 +47,14 @@ def read_sequences(path: str) -> tuple[list[NDArray[np.float64]], list[Any]]:
 
 def _cloud_from_npy(path: str) -> NDArray[np.float64]:
     try:
-        array = np.load(path, allow_pickle=False)
+        with open(path, "rb") as file:
+            array = np.load(file, allow_pickle=False)
     except OSError as failure:
         raise NotFound(f"{path} cannot be read: {failure.strerror or failure}", param="FILE") from None
-    except ValueError as invalid:
+    except (ValueError, EOFError, MemoryError, SyntaxError, TokenError, BadZipFile) as invalid:
         raise MalformedInput(f"{path} is not an npy file: {invalid}", param="FILE") from None
+    if not isinstance(array, np.ndarray):
+        raise MalformedInput(f"{path} is not an npy file but an npz file: save one array", param="FILE")
     if array.dtype.kind not in "fiu":
         raise InvalidInput(f"{path} holds {array.dtype}, not numbers", param="FILE")
     return np.asarray(array, dtype=np.float64)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from uuid import uuid4
 
+from service.cli.described import describe_sequences
 from service.cli.options import Commands, add_where, open_where, show
 from service.cli.progress import Progress
 from service.cli.readers import read_sequences
-from service.cli.tables import describe_sequences
 
 
 def add_commands(commands: Commands) -> None:
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     sequences, expected = read_sequences(arguments.file)
     with Progress() as progress, open_where(arguments, progress) as hardmax:
         labels = hardmax.classify_sequences(arguments.model, sequences)
-    data = [label.model_dump(exclude_none=arguments.json) for label in labels]
+    data = [label.document for label in labels]
     answer = {"id": uuid4().hex, "model": arguments.model, "data": data}
     show(answer, arguments.json, lambda found: describe_sequences(found["data"], expected))
     return 0

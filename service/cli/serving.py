@@ -7,8 +7,8 @@ import json
 
 from pydantic_core import PydanticUndefined
 
+from service.cli.described import describe_models
 from service.cli.options import Commands, add_where, open_where, show
-from service.cli.tables import describe_models
 from service.settings import PREFIX, Settings, load_settings
 
 
@@ -41,7 +41,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 def run_models(arguments: argparse.Namespace) -> int:
     with open_where(arguments) as hardmax:
-        cards = [card.model_dump() for card in hardmax.models()]
+        cards = [card.document for card in hardmax.models()]
     show({"models": cards}, arguments.json, lambda answer: describe_models(answer["models"]))
     return 0
 

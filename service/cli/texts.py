@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from service.cli.answered_rows import WRITTEN, check_writable, write_rows
-from service.cli.options import Commands, add_where, open_where, tell
+from hardmax import Answer
+from hardmax.calls import BATCH, Calls
+from service.cli.described import describe_answer
+from service.cli.options import Commands, add_where, open_where, say, say_json, tell
 from service.cli.progress import Progress
-from service.cli.rows import READ, STDIN, TEXT, Table, find_column, read_table
-from service.cli.tables import describe_classification, describe_refusal
-from service.client.rows import Answering, to_row
-from service.errors import HardmaxError, InvalidInput
-from service.schemas.texts import Classification
-
-Result = Classification | HardmaxError
+from service.engine.registry import settle_default
+from service.errors import ConfigurationError, InvalidInput, needs
+from service.settings import load_settings
+from service.tables.columns import find_column
+from service.tables.reading import READ, STDIN, TEXT, Row, Table, read_table
+from service.tables.writing import WRITTEN, check_writable, write_rows
 
 HELP = f"""\
   hardmax classify "A superb film."                                    one text or several
   hardmax classify --file reviews.csv --column review --out out.csv    every row with its answer beside it
-  cat lines.txt | hardmax classify                                     one text per line
+  cat lines.txt | hardmax classify -                                   one text per line
 
 The end of a file's name says what it is: {", ".join(READ)}; any other file has one text per line.
 A column with a usual name (text, review, ..) is found without --column. --out writes {", ".join(WRITTEN)}.
@@ -59,6 +60,8 @@ def add_commands(commands: Commands) -> None:
 def classify(arguments: argparse.Namespace) -> int:
     if arguments.ray:
         return _classify_on_ray(arguments)
+    if arguments.texts == [STDIN]:
+        arguments.texts, arguments.file = [], STDIN
     if arguments.texts and arguments.file:
         raise InvalidInput("give texts or --file, not both", param="--file")
     if arguments.texts and not arguments.out:
@@ -70,12 +73,9 @@ def _classify_given(arguments: argparse.Namespace) -> int:
     """Texts of the command line: one that cannot be answered refuses all."""
     texts = arguments.texts
     with open_where(arguments) as hardmax:
-        asked = texts[0] if len(texts) == 1 else texts
-        answers = hardmax.classify(asked, model=arguments.model, explain=arguments.explain)
-    if arguments.json:
-        print(json.dumps(_envelope(answers.id, answers.model, answers), ensure_ascii=False))
-    else:
-        _print_described(texts, answers)
+        how = {"model": arguments.model, "explain": arguments.explain}
+        answers = [hardmax.classify(texts[0], **how)] if len(texts) == 1 else hardmax.classify(texts, **how)
+    _show(answers, arguments)
     return 0
 
 
@@ -84,27 +84,36 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
     if arguments.out:
         check_writable(arguments.out)
     table, column = _read(arguments)
-    texts = table.values(column)
+    refused = 0
+
+    def rows(answers: Iterable[Answer]) -> Iterator[Row]:
+        nonlocal refused
+        for answer in answers:
+            refused += answer.error is not None
+            yield answer.row
+
     with Progress() as progress, open_where(arguments, progress) as hardmax:
-        answers = Answering(
-            hardmax,
-            texts,
-            model=arguments.model,
-            explain=arguments.explain,
-            on_progress=lambda done, total: progress.count(done, total, "texts"),
-        )
+        answers = _answered(hardmax, table.values(column), arguments, progress)
         if arguments.out:
-            write_rows(arguments.out, table, map(to_row, answers))
-        elif arguments.json:
-            found = list(answers)
-            progress.clear()
-            print(json.dumps(_envelope(uuid4().hex, answers.model, found), ensure_ascii=False))
+            write_rows(arguments.out, table, rows(answers))
         else:
-            _print_described(texts, answers, progress)
+            _show(answers, arguments)
     if arguments.out:
-        refused = f", {answers.refused} without an answer (see hardmax_error)" if answers.refused else ""
-        tell(f"{arguments.out}: {len(table)} rows{refused}")
+        without = f", {refused} without an answer (see hardmax_error)" if refused else ""
+        tell(f"{arguments.out}: {len(table)} rows{without}")
     return 0
+
+
+def _answered(
+    hardmax: Calls, texts: Sequence[Any], arguments: argparse.Namespace, progress: Progress
+) -> Iterator[Answer]:
+    """The answers as they come."""
+    for first in range(0, len(texts), BATCH):
+        batch = texts[first : first + BATCH]
+        answers = hardmax.classify(batch, model=arguments.model, explain=arguments.explain, errors="keep")
+        progress.clear()
+        yield from answers
+        progress.count(first + len(batch), len(texts), "texts")
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
@@ -123,36 +132,45 @@ def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
     return table, column
 
 
-def _envelope(answer_id: str, model: str, answers: Sequence[Result]) -> dict[str, Any]:
-    """The API's answer, as if all texts had been asked at once; a text that is refused has its error."""
-    data: list[dict[str, Any]] = []
-    for index, answer in enumerate(answers):
-        if isinstance(answer, Classification):
-            data.append(answer.model_dump(exclude_none=True))
-        else:
-            data.append({"index": index, "error": {"message": to_row(answer)["hardmax_error"]}})
-    tokens = sum(entry.get("tokens", 0) for entry in data)
-    return {"id": answer_id, "model": model, "usage": {"texts": len(data), "tokens": tokens}, "data": data}
+def _show(answers: Iterable[Answer], arguments: argparse.Namespace) -> None:
+    """For programs the API's answer, as if all texts had been asked at once.
+
+    For people a text is cut to the width of the terminal; elsewhere it is whole, on one line.
+    """
+    if not arguments.json:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for answer in answers:
+            say(describe_answer(answer, width))
+        return
+    listed = list(answers)
+    data = [_entry(answer, index) for index, answer in enumerate(listed)]
+    usage = {"texts": len(data), "tokens": sum(answer.tokens for answer in listed)}
+    model = next((answer.model for answer in listed if answer.model), "")
+    say_json({"id": uuid4().hex, "model": model, "usage": usage, "data": data})
 
 
-def _print_described(
-    texts: Sequence[str], answers: Iterable[Result], progress: Progress | None = None
-) -> None:
-    """On a terminal a text is cut to its width; elsewhere it is whole, on one line."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for text, answer in zip(texts, answers, strict=True):
-        if progress:
-            progress.clear()
-        if isinstance(answer, Classification):
-            lines = describe_classification(text, answer.model_dump(), width)
-        else:
-            lines = describe_refusal(text, to_row(answer)["hardmax_error"], width)
-        print("\n".join(lines))
+def _entry(answer: Answer, index: int) -> dict[str, Any]:
+    if answer.error:
+        return {"index": index, "error": {"message": answer.row["hardmax_error"]}}
+    return {**answer.document, "index": index}
 
 
 def _classify_on_ray(arguments: argparse.Namespace) -> int:
-    from service.client.ray_data import classify_parquet
+    try:
+        from hardmax.ray_data import classify_parquet
+    except ImportError as missing:
+        raise ConfigurationError(needs("--ray", "Ray", "ray")) from missing
+    from service.local import Local
 
-    done = classify_parquet(*arguments.ray, column=arguments.column or TEXT, model=arguments.model)
-    print(f"{done.texts} texts answered, {done.refused} refused (see the column hardmax_error)")
+    settings = settle_default(load_settings(intra_op_threads=1))  # actors, not threads, fill the cluster
+    source, destination = arguments.ray
+    done = classify_parquet(
+        source,
+        destination,
+        partial(Local, settings),
+        column=arguments.column or TEXT,
+        model=arguments.model,
+        gpus=0.25 if settings.provider == "cuda" else 0,
+    )
+    say([f"{done.texts} texts answered, {done.refused} refused (see the column hardmax_error)"])
     return 0

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.schemas.texts import Leader, Undecided
+from hardmax.documents import Leader, Undecided
 from service.schemas.wire import Given, ModelName, Wire
 
 TopK = Annotated[

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from service.schemas.texts import Number
+from hardmax.documents import Number
 from service.schemas.wire import Wire
 
 

@@ -11,7 +11,6 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Vector = list[float]
 T = TypeVar("T")
 Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.load import post
 from benchmarks.reviews import reviews
-from service.client.local import Local
+from hardmax import Local
 from service.settings import BUNDLED_MODELS, Settings
 
 REFUSALS = (429, 503, 504)  # overloaded, not ready, too late: no fault of the question
@@ -95,7 +95,7 @@ def _tensor(local: Local, texts: list[str]) -> Question:
 
 def _sequences(local: Local, rng: random.Random, model: str) -> Question:
     sequences = [[[rng.randint(0, 5), rng.randint(0, 5)] for _ in range(1 + each)] for each in range(4)]
-    wanted = [each.model_dump() for each in local.classify_sequences(model, sequences)]
+    wanted = [each.document for each in local.classify_sequences(model, sequences)]
 
     def judge(body: bytes) -> str | None:
         found = json.loads(body)["data"]

@@ -1,33 +1,100 @@
-"""The wheel is all that a user needs: built, installed where nothing else is, asked from another folder."""
+"""The wheels are all that a user needs: built, installed where nothing else is, used from another folder."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from paths import ROOT
-from server import environ
+from server import environ, serving
 
 from service import __version__
 
+pytestmark = [pytest.mark.fresh, pytest.mark.timeout(1800)]
+CALLER = """
+from hardmax import Answer, AsyncClient, HardmaxError, Local
+import service
 
-@pytest.mark.fresh
-@pytest.mark.timeout(1800)
-def test_wheel_classifies_from_an_empty_environment(tmp_path: Path) -> None:
-    def run(*command: str | Path) -> str:
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environ() | {"PYTHONPATH": ""}, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+async def later(texts: list[str]) -> list[str]:
+    async with AsyncClient(service.ADDRESS, retries=0) as hardmax:
+        one: Answer = await hardmax.classify(texts[0], without=[(0, 2)], flip=True)
+        many = await hardmax.classify((text for text in texts), errors="keep", model=["a", "b"])
+        words = [read.word for leader in one.leaders for read in leader.read]
+        return [one.label, *words, *(answer.verdict for answer in many if not answer.error)]
 
-    run(sys.executable, "-m", "venv", "empty")
-    python, hardmax = (tmp_path / "empty/bin" / name for name in ("python", "hardmax"))
-    run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", ROOT)
-    (wheel,) = tmp_path.glob("hardmax-*.whl")
-    run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", f"{wheel}[cpu]")
+def here(text: str) -> int | None:
+    try:
+        return len(Local().classify(text).leaders)
+    except HardmaxError as refused:
+        return refused.status
+"""
 
-    assert run(hardmax, "--version") == f"hardmax {__version__}\n"
-    assert run(hardmax, "classify", "A superb film.").startswith("positive")
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    run(folder, sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", ROOT / "hardmax", ROOT)
+    return folder
+
+
+def run(folder: Path, *command: str | Path) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=environ() | {"PYTHONPATH": ""}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def empty_environment(folder: Path) -> Path:
+    run(folder, sys.executable, "-m", "venv", "empty")
+    return folder / "empty/bin"
+
+
+def install(bin: Path, *what: str | Path) -> None:
+    run(
+        bin,
+        bin / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        ROOT / "constraints.txt",
+        *what,
+    )
+
+
+def test_wheel_classifies_from_an_empty_environment(wheels: Path, tmp_path: Path) -> None:
+    bin = empty_environment(tmp_path)
+    (client,), (service,) = wheels.glob("hardmax-*.whl"), wheels.glob("hardmax_service-*.whl")
+    install(bin, client, f"{service}[cpu]")
+    assert run(tmp_path, bin / "hardmax", "--version") == f"hardmax {__version__}\n"
+    assert run(tmp_path, bin / "hardmax", "classify", "A superb film.").startswith("positive")
+
+
+def test_client_alone_works_beside_a_service_of_the_callers_own(wheels: Path, tmp_path: Path) -> None:
+    """The README's program, typed strictly and run, where a package `service` is something else."""
+    bin = empty_environment(tmp_path)
+    (client,) = wheels.glob("hardmax-*.whl")
+    install(bin, client)
+    brought = set(run(tmp_path, bin / "python", "-m", "pip", "list", "--format", "freeze").split())
+    names = {line.partition("==")[0] for line in brought} - {"pip", "setuptools"}
+    assert names == {"hardmax", "httpx", "numpy", "httpcore", "h11", "anyio", "certifi", "idna", "sniffio",
+                     "typing_extensions"} & names | {"hardmax", "httpx", "numpy"}  # fmt: skip
+
+    install(bin, "mypy")
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service/__init__.py").write_text('ADDRESS = "http://127.0.0.1:1"\n')
+    (program,) = re.findall(r"```python\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    with serving() as server:
+        (tmp_path / "readme.py").write_text(program.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}"))
+        (tmp_path / "caller.py").write_text(CALLER)
+        typed = run(tmp_path, bin / "mypy", "--strict", "readme.py", "caller.py")
+        assert typed.startswith("Success"), typed
+        assert run(tmp_path, bin / "python", "readme.py").startswith("positive superb ")
+    missing = "from hardmax import Local"
+    done = subprocess.run([bin / "python", "-c", missing], cwd=tmp_path, capture_output=True, text=True)
+    assert "hardmax.Local needs the package hardmax-service, which is not installed" in done.stderr

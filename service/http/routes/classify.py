@@ -54,16 +54,20 @@ async def classify(
     if body.flip:
         await asyncio.gather(*(_tell_flips(service, *each) for each in zip(texts, results, strict=True)))
     request.state.stages = [("queue and inference", began, time.perf_counter())]
+    answered = {"id": request.state.request_id, **answer_of(asked, results)}
+    return await reply_document(answered, holding)
+
+
+def answer_of(asked: str | list[str], results: Sequence[list[Answer]]) -> Answer:
+    """The document, without its id. `asked` is the model, or those that answer each text."""
     data: list[Answer] = [
         {"index": i, **answers[0]}
-        if asked is not names
-        else {"index": i, "answers": dict(zip(names, answers, strict=True))}
+        if isinstance(asked, str)
+        else {"index": i, "answers": dict(zip(asked, answers, strict=True))}
         for i, answers in enumerate(results)
     ]
     tokens = sum([answers[0]["tokens"] for answers in results])
-    usage = {"texts": len(data), "tokens": tokens}
-    answered = {"id": request.state.request_id, "model": asked, "usage": usage, "data": data}
-    return await reply_document(answered, holding)
+    return {"model": asked, "usage": {"texts": len(data), "tokens": tokens}, "data": data}
 
 
 def heads_of(service: Service, names: Sequence[str]) -> tuple[Head, ...]:

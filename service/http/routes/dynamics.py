@@ -23,7 +23,7 @@ from service.http.dependencies import HoldingOf, RequestId, ServiceOf
 from service.http.documents import Pieces, Records, reply_document, reply_pieces, write_document
 from service.http.problems import document, status_of, validate
 from service.lifecycle import Service
-from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResponse
+from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResult
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ QUERY = [
 
 @router.post(
     "/dynamics",
-    response_model=DynamicsResponse,
+    response_model=DynamicsResult,
     responses=examples.answers({"id": examples.ID, **examples.RESULT}, NPZ, NDJSON),
     openapi_extra={**examples.body(examples.DYNAMICS, DynamicsRequest, NPY), "parameters": QUERY},
     summary="Run a cloud to its certified end",

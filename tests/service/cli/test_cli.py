@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bundles import write_head
 
+from hardmax import Answer
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
+from service.cli.described import describe_answer, describe_control
 from service.cli.main import main
 from service.cli.plot import palette
-from service.cli.tables import describe_classification, describe_control
 from service.settings import BUNDLED_MODELS
 
 TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"
@@ -44,32 +46,30 @@ def test_cli_classify_prints_a_sum_that_adds_up(capsys: pytest.CaptureFixture[st
     assert lines[-1].endswith("= logit")
 
 
-def test_cli_verdict_leaves_out_what_three_decimals_cannot_show() -> None:
-    def cluster(number: int, word: str, amount: float) -> dict[str, object]:
-        return {
-            "id": number,
-            "kind": "leader",
-            "leaders": [word],
-            "words": [word],
-            "size": 1,
-            "contribution": amount,
-        }
+def answer(text: str, **fields: Any) -> Answer:
+    whole = {"probs": {}, "tokens": 3, "truncated": False, "logit": 0.0, "bias": 0.0}
+    return Answer.of(whole | fields, text, 0, "m")
 
-    clusters = [cluster(0, "of", -0.0001), cluster(1, "waste", -2.0), cluster(2, "a", 0.0)]
-    leaders = [
-        {"cluster": i, "word": w, "since_layer": 0, "followers": 0}
-        for i, w in enumerate(("of", "waste", "a"))
-    ]
-    answer = {
-        "label": "negative",
-        "score": 0.88,
-        "bias": 0.0,
-        "logit": -2.0001,
-        "clusters": clusters,
-        "leaders": leaders,
-    }
-    lines = [line.split() for line in describe_classification("a waste of", answer)]
-    assert lines[1:] == [
+
+def cluster(number: int, word: str, amount: object, *others: str) -> dict[str, object]:
+    return {
+        "id": number, "kind": "leader", "leaders": [word], "words": [*others, word], "size": 1 + len(others),
+        "share": 0.1, "contribution": amount,
+    }  # fmt: skip
+
+
+def leader(number: int, word: str, since_layer: int = 0, followers: int = 0) -> dict[str, object]:
+    return {"cluster": number, "word": word, "since_layer": since_layer, "followers": followers,
+            "contribution": 0.0, "spans": []}  # fmt: skip
+
+
+def test_cli_verdict_leaves_out_what_three_decimals_cannot_show() -> None:
+    told = answer(
+        "a waste of", label="negative", score=0.88, logit=-2.0001,
+        clusters=[cluster(0, "of", -0.0001), cluster(1, "waste", -2.0), cluster(2, "a", 0.0)],
+        leaders=[leader(i, word) for i, word in enumerate(("of", "waste", "a"))],
+    )  # fmt: skip
+    assert [line.split() for line in describe_answer(told)][1:] == [
         ["-2.000", "waste", "leads", "since", "layer", "0,", "alone"],
         ["+0.000", "2", "smaller", "clusters"],
         ["+0.000", "bias"],
@@ -79,14 +79,11 @@ def test_cli_verdict_leaves_out_what_three_decimals_cannot_show() -> None:
 
 def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
     amounts = {"sport": 1.5, "food": -0.25, "money": 0.0}
-    answer = {
-        "label": "sport", "score": 0.8, "bias": dict.fromkeys(amounts, 0.5),
-        "logit": amounts | {"sport": 2.0},
-        "clusters": [{"id": 0, "kind": "leader", "leaders": ["goal"], "words": ["match", "goal"], "size": 2,
-                      "contribution": amounts}],
-        "leaders": [{"cluster": 0, "word": "goal", "since_layer": 1, "followers": 1}],
-    }  # fmt: skip
-    assert [" ".join(line.split()) for line in describe_classification("a match", answer)] == [
+    told = answer(
+        "a match", label="sport", score=0.8, bias=dict.fromkeys(amounts, 0.5), logit=amounts | {"sport": 2.0},
+        clusters=[cluster(0, "goal", amounts, "match")], leaders=[leader(0, "goal", 1, 1)],
+    )  # fmt: skip
+    assert [" ".join(line.split()) for line in describe_answer(told)] == [
         "sport 80.0% a match",
         "+1.500 match, goal led by goal since layer 1",
         "+0.500 bias",
@@ -95,8 +92,8 @@ def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
 
 
 def test_cli_verdict_says_that_nothing_is_known() -> None:
-    answer = {"label": "positive", "score": 0.5, "undecided": "nothing known", "clusters": []}
-    assert list(describe_classification("qwertz", answer)) == ["undecided: nothing known  qwertz"]
+    told = answer("qwertz", label="positive", score=0.5, undecided="nothing known")
+    assert list(describe_answer(told)) == ["undecided: nothing known  qwertz"]
 
 
 @pytest.mark.usefixtures("models")

@@ -52,7 +52,7 @@ def check_rows(rows: list[dict[str, str]]) -> None:
         ("2", "", "3"),
         ("3", "awful film", "1"),
     ]
-    assert [row["hardmax_label"] for row in rows] == ["positive", "", "negative"]
+    assert [row["label"] for row in rows] == ["positive", "", "negative"]
     assert [row["hardmax_error"] for row in rows] == ["", "the text is empty", ""]
 
 

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from paths import ROOT
 from ports import free_port
 from starlette.testclient import TestClient
 
+from hardmax import Local
 from service.app import create_app
 from service.errors import InvalidInput, NotFound
 from service.settings import Settings
@@ -33,11 +35,12 @@ with warnings.catch_warnings():
     from ray import serve
     from ray.serve.schema import ServeDeploySchema
 
-    from service.client.ray_data import Summary, classify_parquet
+    from hardmax.ray_data import Summary, classify_parquet
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(300)]
 
 CONFIG = yaml.safe_load((ROOT / "deploy/ray/serve.yaml").read_text())
+LOCAL = partial(Local, Settings(intra_op_threads=1))
 TEXTS = [
     "A superb film, warm and funny, with a wonderful cast.",
     "Dull, predictable and far too long: a waste of two hours.",
@@ -181,7 +184,7 @@ def test_job_answers_every_row_as_the_single_process_does(
     texts = [*(f"{text} {i}" for i in range(300) for text in TEXTS), "", None, "!"]
     rows = pa.table({"n": range(len(texts)), "text": texts, "label": ["theirs"] * len(texts)})
     pq.write_table(rows, tmp_path / "in.parquet")
-    summary = classify_parquet(str(tmp_path / "in.parquet"), str(tmp_path / "out"))
+    summary = classify_parquet(str(tmp_path / "in.parquet"), str(tmp_path / "out"), LOCAL)
     assert summary == Summary(texts=1203, refused=2)
 
     written = pq.read_table(tmp_path / "out").sort_by("n").to_pylist()
@@ -192,11 +195,9 @@ def test_job_answers_every_row_as_the_single_process_does(
     answered = [row for row in written if row["hardmax_error"] is None]
     sample = answered[:: len(answered) // 100]
     expected = without_id(alone.post("/classify", json={"input": [row["text"] for row in sample]}))["data"]
-    assert [row["hardmax_label"] for row in sample] == [item["label"] for item in expected]
-    assert [row["hardmax_logit"] for row in sample] == pytest.approx(
-        [item["logit"] for item in expected], abs=1e-5
-    )
-    assert [row["hardmax_leaders"] for row in sample] == [
+    decided = [(item["label"], item["score"]) if not item["undecided"] else (None, None) for item in expected]
+    assert [(row["hardmax_label"], row["score"]) for row in sample] == decided
+    assert [row["leaders"] for row in sample] == [
         [leader["word"] for leader in item["leaders"]] for item in expected
     ]
 
@@ -205,9 +206,9 @@ def test_job_says_what_is_wrong_before_it_starts(cluster: None, tmp_path: Path) 
     source = str(tmp_path / "in.parquet")
     pq.write_table(pa.table({"review": TEXTS}), source)
     with pytest.raises(InvalidInput, match="no column text; it has review"):
-        classify_parquet(source, str(tmp_path / "out"))
+        classify_parquet(source, str(tmp_path / "out"), LOCAL)
     with pytest.raises(NotFound, match="no model 'nothing'"):
-        classify_parquet(source, str(tmp_path / "out"), column="review", model="nothing")
+        classify_parquet(source, str(tmp_path / "out"), LOCAL, column="review", model="nothing")
     (tmp_path / "out").mkdir()
     with pytest.raises(InvalidInput, match="exists already"):
-        classify_parquet(source, str(tmp_path / "out"), column="review")
+        classify_parquet(source, str(tmp_path / "out"), LOCAL, column="review")

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from service.cli.answered_rows import write_rows
-from service.cli.rows import find_column, read_table
-from service.client.rows import COLUMNS
+from hardmax.columns import COLUMNS
 from service.errors import HardmaxError
+from service.tables.columns import find_column
+from service.tables.reading import read_table
+from service.tables.writing import write_rows
 
 NOTHING = dict.fromkeys(COLUMNS)
 ANSWERS = [
-    {**NOTHING, "hardmax_label": "positive", "hardmax_score": 0.9, "hardmax_leaders": ["good", "film"]},
+    {**NOTHING, "label": "positive", "score": 0.9, "truncated": False, "leaders": ["good", "film"]},
     NOTHING,
 ]
 
@@ -78,6 +80,9 @@ def test_rows_of_a_pipe_are_csv_or_jsonl_where_a_column_is_asked_for(tmp_path: P
         ("a.jsonl", b"[1]\n", "a.jsonl, line 1: expected an object or a text"),
         ("a.json", b'{"a": 1}', "a.json: expected a list of objects or of texts"),
         ("a.parquet", b"no parquet", "a.parquet is not a parquet file"),
+        ("a.xlsx", b"no workbook", "a.xlsx is not an xlsx file"),
+        ("a.json", b"[" * 100_000, "a.json: is nested too deeply"),
+        ("a.jsonl", b'{"n": ' + b"1" * 5000 + b"}", "a.jsonl, line 1: is not JSON"),
     ],
 )
 def test_rows_that_cannot_be_read_are_named(
@@ -105,7 +110,7 @@ def test_rows_are_written_with_their_own_columns_first(tmp_path: Path) -> None:
         rows = list(csv.reader(file))
     assert rows == [
         ["n", "review", *COLUMNS],
-        ["007", 'a "good", film', "positive", "0.9", "", "", "good; film", ""],
+        ["007", 'a "good", film', "positive", "0.9", "", "false", "good; film", ""],
         ["8", "", "", "", "", "", "", ""],
     ]
     write_rows(str(tmp_path / "out.jsonl"), table, ANSWERS)
@@ -117,15 +122,86 @@ def test_rows_are_written_with_their_own_columns_first(tmp_path: Path) -> None:
 
 
 def test_rows_of_parquet_keep_their_types(tmp_path: Path) -> None:
-    own = pa.table({"n": pa.array([1, 2], pa.int8()), "review": ["good", "bad"], "hardmax_label": ["?", "?"]})
+    own = pa.table({"n": pa.array([1, 2], pa.int8()), "review": ["good", "bad"], "label": ["?", "?"]})
     parquet.write_table(own, tmp_path / "in.parquet")
     write_rows(str(tmp_path / "out.parquet"), read_table(str(tmp_path / "in.parquet")), ANSWERS)
     found = parquet.read_table(tmp_path / "out.parquet")
     assert found.schema.field("n").type == pa.int8()
-    assert found.to_pylist() == [
-        {"n": 1, "review": "good", **ANSWERS[0]},
-        {"n": 2, "review": "bad", **ANSWERS[1]},
+    rows = found.to_pylist()
+    assert [(row["n"], row["review"], row["label"]) for row in rows] == [(1, "good", "?"), (2, "bad", "?")]
+    assert [row["hardmax_label"] for row in rows] == ["positive", None]
+    assert [row["leaders"] for row in rows] == [["good", "film"], None]
+
+
+def test_rows_keep_a_column_of_the_name_of_ours(tmp_path: Path) -> None:
+    own = "review,label\ngood,5\nbad,1\n"
+    write_rows(str(tmp_path / "out.csv"), read_table(write(tmp_path, "in.csv", own)), ANSWERS)
+    once = (tmp_path / "out.csv").read_text()
+    assert once.splitlines() == [
+        "review,label,hardmax_label,score,undecided,truncated,leaders,hardmax_error",
+        "good,5,positive,0.9,,false,good; film,",
+        "bad,1,,,,,,",
     ]
+
+
+def test_rows_with_half_a_character_are_written(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "in.jsonl", '{"text": "good \\ud83d"}\n{"text": "bad"}\n'))
+    assert table.values("text") == ["good \ud83d", "bad"]
+    for name in ("out.csv", "out.tsv", "out.jsonl", "out.parquet"):
+        write_rows(str(tmp_path / name), table, ANSWERS)
+    assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("good ?,positive")
+    assert read_table(str(tmp_path / "out.jsonl")).values("text") == ["good \ud83d", "bad"]
+    assert parquet.read_table(tmp_path / "out.parquet").column("text").to_pylist() == ["good ?", "bad"]
+
+
+def test_rows_of_a_workbook_are_read(tmp_path: Path) -> None:
+    """A workbook as spreadsheets write it: texts once, in a list of their own, numbers in the cells."""
+    cells = (
+        '<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row>'
+        '<row><c t="s"><v>2</v></c><c><v>5</v></c></row>'
+        '<row><c t="s"><v>3</v></c><c><v>2.5</v></c></row>'
+    )
+    write_workbook(tmp_path / "a.xlsx", cells, ["Review Text", "stars", "a good\nfilm", "bad"])
+    table = read_table(str(tmp_path / "a.xlsx"))
+    assert find_column(table, None) == "Review Text"
+    assert table.rows == [
+        {"Review Text": "a good\nfilm", "stars": 5},
+        {"Review Text": "bad", "stars": 2.5},
+    ]
+
+
+def write_workbook(path: Path, cells: str, texts: list[str]) -> None:
+    spreadsheet = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    sheets = f'<sheets><sheet name="a" sheetId="1" r:id="rId1" xmlns:r="{office}"/></sheets>'
+    shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
+    part = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    types = "".join(
+        f'<Override PartName="/xl/{name}.xml" ContentType="{part}.{kind}+xml"/>'
+        for name, kind in (
+            ("workbook", "sheet.main"),
+            ("sheet", "worksheet"),
+            ("sharedStrings", "sharedStrings"),
+        )
+    )
+    links = "".join(
+        f'<Relationship Id="rId{i}" Type="{office}/{kind}" Target="{name}.xml"/>'
+        for i, (kind, name) in enumerate((("worksheet", "sheet"), ("sharedStrings", "sharedStrings")), 1)
+    )
+    start = f'<Relationship Id="rId1" Type="{office}/officeDocument" Target="xl/workbook.xml"/>'
+    related = f'<Relationships xmlns="{package}/relationships">{{}}</Relationships>'
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("[Content_Types].xml", f'<Types xmlns="{package}/content-types">{types}</Types>')
+        file.writestr(
+            "_rels/.rels", f'<Relationships xmlns="{package}/relationships">{start}</Relationships>'
+        )
+        file.writestr("xl/_rels/workbook.xml.rels", related.format(links))
+        file.writestr("xl/workbook.xml", f'<workbook xmlns="{spreadsheet}">{sheets}</workbook>')
+        file.writestr(
+            "xl/sheet.xml", f'<worksheet xmlns="{spreadsheet}"><sheetData>{cells}</sheetData></worksheet>'
+        )
+        file.writestr("xl/sharedStrings.xml", f'<sst xmlns="{spreadsheet}">{shared}</sst>')
 
 
 def test_rows_that_cannot_all_be_written_leave_the_old_file(tmp_path: Path) -> None:

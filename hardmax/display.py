@@ -1,4 +1,4 @@
-"""How answers look in a notebook: HTML that needs nothing else, with inline styles and SVG.
+"""How answers look: in a line, and in a notebook as HTML that needs nothing else, with inline styles and SVG.
 
 Ink is the page's own (`currentColor`), surfaces are tints with alpha: so one drawing suits light and dark
 pages. All text is escaped, and the HTML is well-formed XML.
@@ -6,14 +6,14 @@ pages. All text is escaped, and the HTML is well-formed XML.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape as escape_markup
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.schemas.clouds import DynamicsResult
-from service.schemas.texts import Classification, Leader, Word, number_of
+from hardmax.documents import Classification, DynamicsResult, Leader, Word, number_of
 
 Floats = NDArray[np.float64]
 
@@ -28,47 +28,48 @@ FRAME = "font:14px/1.5 system-ui,sans-serif;max-width:46em;color:inherit"
 FAINT = "opacity:.65"
 
 
-def classification(text: str, answer: Classification) -> str:
+# What steers a terminal or turns the direction of writing, and halves of characters.
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Text of strangers for a terminal: what would steer it is shown as a replacement character."""
+    return UNPRINTABLE.sub("\ufffd", text)
+
+
+def answer(text: str, verdict: str, shown: Classification) -> str:
     """One text: the verdict, its words in colour, the sum, and the plane where there is one."""
-    parts = [_verdict(answer), _coloured(text, answer), _sum(answer), _plane_of_words(answer)]
+    headline = _tag("div", _tag("b", escape(verdict)))
+    parts = [headline, _coloured(text, shown), _sum(shown), _plane_of_words(shown)]
     return _tag("div", "".join(parts), style=FRAME)
 
 
-def classifications(found: Sequence[tuple[str, Classification]]) -> str:
-    """Texts and their answers: one as itself, several as a table."""
-    if len(found) == 1:
-        return classification(*found[0])
-    rows = []
-    for text, answer in found[:ROWS]:
-        leaders = ", ".join(leader.word for leader in (answer.leaders or [])[:3])
-        cells = [_shortened(text, 80), answer.label, f"{answer.score:.2f}", leaders]
-        rows.append(_row("td", cells))
-    heads = _row("th", ["text", "label", "score", "led by"])
+def answers(shown: Sequence[tuple[str, str, str]], total: int) -> str:
+    """A table of the first texts, their verdicts and reasons, of so many in total."""
+    rows = [_row("td", [shortened(text, 80), verdict, reason]) for text, verdict, reason in shown]
+    heads = _row("th", ["text", "verdict", "because of"])
     table = _tag("table", heads + "".join(rows), style="font:inherit")
-    rest = len(found) - ROWS
+    rest = total - len(shown)
     more = _tag("div", f"and {rest} more; .to_frame() has them all", style=FAINT) if rest > 0 else ""
     return _tag("div", table + more, style=FRAME)
 
 
-def cloud(points: Floats, result: DynamicsResult) -> str:
+def cloud(points: Floats, run: DynamicsResult) -> str:
     """A cloud, its leaders and where every point goes."""
-    leaders = len(result.leaders)
-    told = f"{result.n} points in {counted(result.d, 'dimension')}, {counted(leaders, 'leader')}"
-    state = f"certified at layer {result.certified_layer}" if result.status == "certified" else result.status
-    caption = _tag("div", _tag("b", escape(state.replace("_", " "))) + f" · {told}")
-    return _tag("div", caption + _plane_of_points(points, result), style=FRAME)
+    return _tag("div", _tag("div", escape(summary(run))) + _plane_of_points(points, run), style=FRAME)
 
 
-def _verdict(answer: Classification) -> str:
-    if answer.undecided:
-        return _tag("div", _tag("b", "undecided") + f" · {escape(answer.undecided)}")
-    return _tag("div", _tag("b", escape(answer.label)) + f" · {answer.score:.1%}")
+def summary(run: DynamicsResult) -> str:
+    certified = f"certified at layer {run.certified_layer}"
+    state = certified if run.status == "certified" else run.status.replace("_", " ")
+    size = f"{counted(run.n, 'point')} in {counted(run.d, 'dimension')}"
+    return f"{size}: {state}, {counted(len(run.leaders), 'leader')}"
 
 
-def _coloured(text: str, answer: Classification) -> str:
+def _coloured(text: str, shown: Classification) -> str:
     """The text with a tint behind each word, as strong as what it contributes."""
-    marked: Sequence[Word | Leader] = answer.leaders or [] if answer.words is None else answer.words
-    values = [number_of(each.contribution, answer.label) for each in marked]
+    marked: Sequence[Word | Leader] = shown.words or shown.leaders
+    values = [number_of(each.contribution, shown.label) for each in marked]
     largest = max(map(abs, values), default=0) or 1
     spans = sorted(
         (start, end, value)
@@ -76,31 +77,32 @@ def _coloured(text: str, answer: Classification) -> str:
         for start, end in each.spans
         if end <= LONGEST
     )
-    shown, at = [], 0
+    parts, at = [], 0
     for start, end, value in spans:
         if start < at:
             continue
         word = _tag("span", escape(text[start:end]), style=_tint(value / largest), title=f"{value:+.4g}")
-        shown += [escape(text[at:start]), word]
+        parts += [escape(text[at:start]), word]
         at = end
-    shown.append(escape(_shortened(text, LONGEST)[at:]))
-    return _tag("p", "".join(shown), style="white-space:pre-wrap;margin:.6em 0")
+    parts.append(escape(shortened(text, LONGEST)[at:]))
+    return _tag("p", "".join(parts), style="white-space:pre-wrap;margin:.6em 0")
 
 
-def _sum(answer: Classification) -> str:
+def _sum(shown: Classification) -> str:
     """The bias and the clusters' contributions, which add up to the logit."""
-    found = answer.clusters or []
-    terms = [(", ".join(each.words[:3]), number_of(each.contribution, answer.label)) for each in found]
+    terms = [
+        (", ".join(each.words[:3]), number_of(each.contribution, shown.label)) for each in shown.clusters
+    ]
     terms.sort(key=lambda term: -abs(term[1]))
     if len(terms) > BARS:
         rest = terms[BARS - 1 :]
         terms = [*terms[: BARS - 1], (f"{len(rest)} more clusters", sum(value for _, value in rest))]
     if not terms:
         return ""
-    terms.append(("bias", number_of(answer.bias, answer.label)))
+    terms.append(("bias", number_of(shown.bias, shown.label)))
     largest = max(abs(value) for _, value in terms) or 1
     rows = [_bar(name, value, largest) for name, value in terms]
-    total = _row("td", ["sum", "", _signed(number_of(answer.logit, answer.label))], style="font-weight:bold")
+    total = _row("td", ["sum", "", signed(number_of(shown.logit, shown.label))], style="font-weight:bold")
     return _tag("table", "".join(rows) + total, style="font:inherit;border-collapse:collapse;margin:.4em 0")
 
 
@@ -108,20 +110,20 @@ def _bar(name: str, value: float, largest: float) -> str:
     width = 60 * abs(value) / largest
     bar = _tag("rect", "", x=60 - width * (value < 0), y=4, width=width, height=8, fill=_colour(value))
     axis = _tag("line", "", x1=60, x2=60, y1=0, y2=16, stroke="currentColor", stroke_opacity=0.4)
-    drawn = _tag("svg", bar + axis, width=120, height=16, role="img", aria_label=_signed(value))
-    cells = [_tag("td", escape(_shortened(name, 40))), _tag("td", drawn), _tag("td", _signed(value))]
+    drawn = _tag("svg", bar + axis, width=120, height=16, role="img", aria_label=signed(value))
+    cells = [_tag("td", escape(shortened(name, 40))), _tag("td", drawn), _tag("td", signed(value))]
     return _tag("tr", "".join(cells))
 
 
-def _plane_of_words(answer: Classification) -> str:
+def _plane_of_words(shown: Classification) -> str:
     """Where each word starts and where it ends; nothing where the model's words are in no plane."""
-    words = [word for word in answer.words or [] if len(word.end) == 2]
+    words = [word for word in shown.words if len(word.end) == 2]
     if not words:
         return ""
     start = np.array([word.start for word in words])
     end = np.array([word.end for word in words])
     plane = _Plane(np.concatenate([start, end, np.zeros((1, 2))]))
-    colours = [_colour(number_of(word.contribution, answer.label)) for word in words]
+    colours = [_colour(number_of(word.contribution, shown.label)) for word in words]
     marks = [plane.way(*each) for each in zip(start, end, colours, strict=True)]
     named: dict[str, None] = {}
     for word, place in zip(words, end, strict=True):
@@ -184,7 +186,7 @@ class _Plane:
         x, y = self._at(place)
         ring = _tag("circle", "", cx=x, cy=y, r=5, fill="none", stroke="currentColor", stroke_width=1.5)
         inside = x < SIDE - 60
-        text = _tag("text", escape(_shortened(name, 24)), x=x + 8 if inside else x - 8, y=y - 6, font_size=11,
+        text = _tag("text", escape(shortened(name, 24)), x=x + 8 if inside else x - 8, y=y - 6, font_size=11,
                     text_anchor="start" if inside else "end", fill="currentColor")  # fmt: skip
         return ring + text
 
@@ -204,7 +206,7 @@ class _Plane:
         return _tag("svg", "".join([*axes, *marks]), aria_label=what, **box)
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     return f"{round(value, 3) + 0.0:+.3f}"  # not -0.000
 
 
@@ -222,7 +224,7 @@ def _row(kind: str, cells: Sequence[str], **attributes: object) -> str:
     return _tag("tr", "".join(drawn), **attributes)
 
 
-def _shortened(text: str, length: int) -> str:
+def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
@@ -231,7 +233,13 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def escape(text: str) -> str:
+    return escape_markup(printable(text))
+
+
 def _tag(name: str, content: str, **attributes: object) -> str:
     """An element; its content is markup already. In names of attributes _ stands for -."""
-    told = "".join(f' {key.replace("_", "-")}="{escape(str(value))}"' for key, value in attributes.items())
+    told = "".join(
+        f' {key.replace("_", "-")}="{escape_markup(str(value))}"' for key, value in attributes.items()
+    )
     return f"<{name}{told}>{content}</{name}>"

@@ -1,24 +1,20 @@
 """A corpus that outgrows one machine, as a job of Ray Data: `hardmax classify --ray reviews.parquet answers`.
 
-Ray moves tables; each actor answers its rows as `Local` does.
+Ray moves tables; each actor answers its rows by a client of its own, over HTTP or in its process.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.client.local import Local
-from service.client.rows import Answering, beside, to_row
-from service.engine.registry import settle_default
-from service.errors import ConfigurationError, InvalidInput, needs
-from service.settings import Settings, load_settings
+import pyarrow as pa
+import ray
 
-try:
-    import pyarrow as pa
-    import ray
-except ImportError as missing:
-    raise ConfigurationError(needs("--ray", "Ray", "ray")) from missing
+from hardmax.calls import Calls
+from hardmax.columns import beside
+from hardmax.errors import InvalidInput
 
 ROWS = 4096  # texts that an actor takes at a time
 
@@ -30,14 +26,21 @@ class Summary:
 
 
 def classify_parquet(
-    source: str, destination: str, *, column: str = "text", model: str | None = None
+    source: str,
+    destination: str,
+    open_client: Callable[[], Calls],
+    *,
+    column: str = "text",
+    model: str | None = None,
+    gpus: float = 0,
 ) -> Summary:
     """The rows of `source` with the model's answers as further columns, written as parquet to `destination`.
 
-    A text that cannot be classified has its reason in `hardmax_error`; its neighbours get their answers.
+    A text that cannot be classified has its reason in `hardmax_error`; its neighbours get their answers. Each
+    actor opens its client, and takes one CPU and so many GPUs.
     """
-    settings = settle_default(load_settings(intra_op_threads=1))  # actors, not threads, fill the cluster
-    Local(settings).classify([], model=model)  # a mistake is told now, not by an actor
+    with open_client() as client:
+        client.classify("a text", model=model)  # a mistake is told now, not by an actor
     if "://" not in destination and Path(destination).exists():
         raise InvalidInput(f"{destination} exists already", param="OUT")
     ray.init(ignore_reinit_error=True, log_to_driver=False)
@@ -47,11 +50,11 @@ def classify_parquet(
         raise InvalidInput(f"{source} has no column {column}; it has {names}", param="--column")
     answers = texts.map_batches(
         Actor,
-        fn_constructor_args=(settings, model, column),
+        fn_constructor_args=(open_client, model, column),
         batch_size=ROWS,
         batch_format="pyarrow",
         num_cpus=1,
-        num_gpus=0.25 if settings.provider == "cuda" else 0,
+        num_gpus=gpus,
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(1, int(ray.cluster_resources()["CPU"]))),
     )
     answers.write_parquet(destination, mode=ray.data.SaveMode.CREATE)
@@ -69,14 +72,14 @@ def summarise(destination: str) -> Summary:
 
 
 class Actor:
-    """One actor of the job: a model, and tables of texts in, tables of answers out."""
+    """One actor of the job: a client, and tables of texts in, tables of answers out."""
 
-    def __init__(self, settings: Settings, model: str | None, column: str) -> None:
-        self._local = Local(settings)
+    def __init__(self, open_client: Callable[[], Calls], model: str | None, column: str) -> None:
+        self._client = open_client()
         self._model = model
         self._column = column
 
     def __call__(self, table: pa.Table) -> pa.Table:
         texts = table.column(self._column).to_pylist()
-        rows = map(to_row, Answering(self._local, texts, model=self._model))
-        return beside(table, rows)
+        answers = self._client.classify(texts, model=self._model, errors="keep")
+        return beside(table, (answer.row for answer in answers))

@@ -1,75 +1,59 @@
-"""What the command line shows people: verdicts and tables, from answers shaped like the API's."""
+"""What the command line shows people: verdicts and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.client.display import counted
-from service.schemas.texts import number_of
+from hardmax.answers import Answer
+from hardmax.display import counted
+from hardmax.documents import Cluster, Leader, number_of
 
 SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3
 LEAST_SHOWN = 0.0005  # what three decimals can show
 SHOWN_CLUSTERS = 20
 
-Answer = Mapping[str, Any]
+Document = Mapping[str, Any]
 
 
-def describe_classification(text: str, result: Answer, width: int | None = None) -> Iterator[str]:
+def describe_answer(answer: Answer, width: int | None = None) -> Iterator[str]:
     """The verdict, then the sum that led to it: a line a cluster, the bias, the logit.
 
     With more than two labels the sum is that of the label that won. `width` cuts the text to a terminal's.
     """
-    yield _headed(_verdict(result), text, width)
-    clusters: Sequence[Answer] = result.get("clusters") or ()
-    if not clusters:
+    line = f"{answer.verdict}  {' '.join(answer.text.split())}".rstrip()
+    yield line if width is None or len(line) <= width else f"{line[: max(width - 1, 0)].rstrip()}…"
+    if not answer.clusters:
         return
-    label = result["label"]
-    leaders = {leader["cluster"]: leader for leader in result.get("leaders") or ()}
-    heaviest = sorted(clusters, key=lambda cluster: -abs(number_of(cluster["contribution"], label)))
-    shown = [each for each in heaviest if abs(number_of(each["contribution"], label)) >= LEAST_SHOWN]
-    for cluster in shown[:SHOWN_CLUSTERS_OF_TEXT]:
-        amount = number_of(cluster["contribution"], label)
-        name, detail = _name(cluster, leaders.get(cluster["id"]))
+    leaders = {leader.cluster: leader for leader in answer.leaders}
+    amounts = [(number_of(cluster.contribution, answer.label), cluster) for cluster in answer.clusters]
+    amounts.sort(key=lambda pair: -abs(pair[0]))
+    shown = [pair for pair in amounts if abs(pair[0]) >= LEAST_SHOWN][:SHOWN_CLUSTERS_OF_TEXT]
+    for amount, cluster in shown:
+        name, detail = _name(cluster, leaders.get(cluster.id))
         yield f"  {amount:+8.3f}  {name:<32}  {detail}"
-    if rest := heaviest[len(shown[:SHOWN_CLUSTERS_OF_TEXT]) :]:
-        amount = sum(number_of(cluster["contribution"], label) for cluster in rest)
-        amount = round(amount, 3) + 0.0  # no -0.000
+    if rest := amounts[len(shown) :]:
+        amount = round(sum(amount for amount, _ in rest), 3) + 0.0  # no -0.000
         yield f"  {amount:+8.3f}  {counted(len(rest), 'smaller cluster')}"
-    yield f"  {number_of(result['bias'], label):+8.3f}  bias"
-    whose = f" of {label}" if isinstance(result["logit"], Mapping) else ""
-    yield f"  {number_of(result['logit'], label):+8.3f}  = logit{whose}"
+    yield f"  {number_of(answer.bias, answer.label):+8.3f}  bias"
+    whose = f" of {answer.label}" if isinstance(answer.logit, dict) else ""
+    yield f"  {number_of(answer.logit, answer.label):+8.3f}  = logit{whose}"
 
 
-def describe_refusal(text: Any, reason: str, width: int | None = None) -> Iterator[str]:
-    yield _headed(f"no answer: {reason}", str(text or ""), width)
-
-
-def _verdict(result: Answer) -> str:
-    if result.get("undecided"):
-        return f"undecided: {result['undecided']}"
-    return f"{result['label']} {result['score']:.1%}"
-
-
-def _headed(verdict: str, text: str, width: int | None) -> str:
-    line = f"{verdict}  {' '.join(text.split())}".rstrip()
-    return line if width is None or len(line) <= width else f"{line[: max(width - 1, 0)].rstrip()}…"
-
-
-def _name(cluster: Answer, leader: Answer | None) -> tuple[str, str]:
+def _name(cluster: Cluster, leader: Leader | None) -> tuple[str, str]:
     """A cluster by its heaviest words, and how it came about."""
-    words = list(dict.fromkeys(cluster["words"]))
-    more = " …" if max(len(words), cluster.get("size", 0)) > SHOWN_WORDS else ""
+    words = list(dict.fromkeys(cluster.words))
+    more = " …" if max(len(words), cluster.size) > SHOWN_WORDS else ""
     name = ", ".join(words[:SHOWN_WORDS]) + more
-    if cluster["kind"] == "tie" or leader is None:
-        return name, f"tie of {', '.join(cluster['leaders'])}"
-    who = "leads" if [leader["word"]] == words else f"led by {leader['word']}"
-    alone = "" if leader["followers"] else ", alone"
-    return name, f"{who} since layer {leader['since_layer']}{alone}"
+    if cluster.kind == "tie" or leader is None:
+        return name, f"tie of {', '.join(cluster.leaders)}"
+    who = "leads" if [leader.word] == words else f"led by {leader.word}"
+    alone = "" if leader.followers else ", alone"
+    return name, f"{who} since layer {leader.since_layer}{alone}"
 
 
-def describe_dynamics(result: Answer) -> Iterator[str]:
+def describe_dynamics(result: Document) -> Iterator[str]:
     """What became of a cloud: the status with its proof, then a line a cluster."""
     margin = "" if result.get("margin") is None else f", margin {result['margin']:.3g}"
     end = {
@@ -91,7 +75,7 @@ def describe_dynamics(result: Answer) -> Iterator[str]:
         yield f"… and {len(result['clusters']) - SHOWN_CLUSTERS} smaller ones (--json lists all)"
 
 
-def describe_control(result: Answer) -> Iterator[str]:
+def describe_control(result: Document) -> Iterator[str]:
     """The matrix found with its proof, the pair that stands in the way, or that neither could be proved."""
     if result["feasible"] is None:
         yield "undecided: neither a matrix nor a proof that there is none was found"
@@ -111,7 +95,7 @@ def describe_control(result: Answer) -> Iterator[str]:
         yield from describe_dynamics(result["dynamics"])
 
 
-def describe_sequences(data: Sequence[Answer], expected: Sequence[Any]) -> Iterator[str]:
+def describe_sequences(data: Sequence[Document], expected: Sequence[Any]) -> Iterator[str]:
     """One line a sequence; where the file says the labels, which are otherwise and how many are right."""
     told = any(label is not None for label in expected)
     rows = [("sequence", "label", "margin", "leader", "in the file")[: 5 if told else 4]]
@@ -127,7 +111,7 @@ def describe_sequences(data: Sequence[Answer], expected: Sequence[Any]) -> Itera
         yield f"{right} of {len(expected)} labels are those in the file"
 
 
-def describe_models(cards: Sequence[Answer]) -> Iterator[str]:
+def describe_models(cards: Sequence[Document]) -> Iterator[str]:
     """One line a model, and what it says of itself."""
     if not cards:
         yield "no models here"

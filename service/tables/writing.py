@@ -7,16 +7,16 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from service.cli.rows import READ, Row, Table, import_pyarrow
-from service.client.rows import COLUMNS, beside
+from hardmax.columns import beside, names_beside
 from service.errors import InvalidInput, NotFound
+from service.tables.reading import READ, Row, Table, import_pyarrow
 
-WRITTEN = {suffix: form for suffix, form in READ.items() if form != "json"}
+WRITTEN = {suffix: form for suffix, form in READ.items() if form not in ("json", "xlsx")}
 
 
 def check_writable(path: str) -> None:
@@ -30,7 +30,7 @@ def check_writable(path: str) -> None:
 
 
 def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
-    """Each row of `table` with its answer beside it, in the columns of client/rows.py.
+    """Each row of `table` with its answer beside it, in the columns of `hardmax.columns`.
 
     The file appears when it is whole; until then whatever was there stays.
     """
@@ -48,31 +48,51 @@ def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
 
 
 def _write_separated(delimiter: str, file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
-    columns = [*(name for name in table.columns if name not in COLUMNS), *COLUMNS]
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    text = io.TextIOWrapper(
+        file, encoding="utf-8", errors="replace", newline=""
+    )  # half a character becomes ?
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    columns = list(dict.fromkeys([*table.columns, *names_beside(table.columns).values()]))
     writer.writerow(columns)
-    for row, answer in zip(table.rows, answers, strict=True):
-        whole = row | answer
-        writer.writerow([_cell(whole.get(name)) for name in columns])
+    for row in _whole(table, answers):
+        writer.writerow([_cell(row.get(name)) for name in columns])
     text.detach()
+
+
+def _whole(table: Table, answers: Iterable[Row]) -> Iterator[Row]:
+    names = names_beside(table.columns)
+    for row, answer in zip(table.rows, answers, strict=True):
+        yield row | {names[name]: value for name, value in answer.items()}
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return "; ".join(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
 
 
 def _write_jsonl(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
-    for row, answer in zip(table.rows, answers, strict=True):
-        file.write(json.dumps(row | answer, ensure_ascii=False, default=str).encode() + b"\n")
+    for row in _whole(table, answers):
+        # subtle: backslashreplace writes half a character as JSON does.
+        file.write(
+            json.dumps(row, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
+        )
 
 
 def _write_parquet(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
     pa, parquet = import_pyarrow()
-    whole = table.arrow if table.arrow is not None else pa.Table.from_pylist(table.rows)
+    whole = (
+        table.arrow
+        if table.arrow is not None
+        else pa.Table.from_pylist([_characters(row) for row in table.rows])
+    )
     parquet.write_table(beside(whole, answers), file)
+
+
+def _characters(row: Row) -> Row:
+    """Without halves of characters, which parquet cannot hold."""
+    strings = {name: value for name, value in row.items() if isinstance(value, str)}
+    return row | {name: value.encode("utf-8", "replace").decode() for name, value in strings.items()}
 
 
 _WRITERS: dict[str, Callable[[IO[bytes], Table, Iterable[Row]], None]] = {

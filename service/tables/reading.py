@@ -1,22 +1,20 @@
-"""Files of rows that people keep texts in: csv, tsv, jsonl, json, parquet, plain lines."""
+"""Files of rows that people keep texts in: csv, tsv, jsonl, json, parquet, xlsx, plain lines."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.errors import InvalidInput, MalformedInput, NotFound
+from service.errors import InvalidInput, MalformedInput, NotFound, needs
 
 STDIN = "-"
 TEXT = "text"  # the column of a file of plain lines
-TEXT_NAMES = (TEXT, "review", "sentence", "content", "comment", "message", "tweet", "body", "feedback")
 READ = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -24,6 +22,7 @@ READ = {
     ".ndjson": "jsonl",
     ".json": "json",
     ".parquet": "parquet",
+    ".xlsx": "xlsx",
 }
 SAMPLE = 200  # rows looked at to guess what a column holds
 csv.field_size_limit(2**31 - 1)
@@ -61,43 +60,12 @@ def read_table(path: str, *, column: str | None = None) -> Table:
     source = "standard input" if path == STDIN else path
     if form == "parquet":
         return _read_parquet(path)
+    if form == "xlsx":
+        return _read_xlsx(path)
     text = read_text(path)
     if form is None:
         form = "lines" if column is None else "jsonl" if text.lstrip().startswith("{") else "csv"
     return _READERS[form](text, source)
-
-
-def find_column(table: Table, wanted: str | None) -> str:
-    """The column of texts: the one wanted, one with a usual name, or the one that reads like text."""
-    have = ", ".join(table.columns)
-    if wanted is not None:
-        if wanted not in table.columns:
-            raise InvalidInput(f"{table.source} has no column {wanted!r}; it has {have}")
-        return wanted
-    usual = usual_column(table.columns, TEXT_NAMES)
-    if usual is not None:
-        return usual
-    lengths = {column: _mean_length(table.sample(column)) for column in table.columns}
-    longest = max(table.columns, key=lambda column: lengths[column])
-    others = [length for column, length in lengths.items() if column != longest]
-    if not others or lengths[longest] > 2 * max(others):
-        return longest
-    raise InvalidInput(f"{table.source}: which column holds the texts? Say --column; it has {have}")
-
-
-def usual_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The column that has one of these names; where several have one, that of the earlier name."""
-    found = {normal(column): column for column in reversed(columns)}
-    return next((found[name] for name in names if name in found), None)
-
-
-def normal(name: str) -> str:
-    """A column's name in small letters and digits alone: "Review Text" and "review_text" become the same."""
-    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("text") or "text"
-
-
-def _mean_length(values: Sequence[str]) -> float:
-    return sum(map(len, values)) / len(values) if values else 0.0
 
 
 def read_text(path: str) -> str:
@@ -117,7 +85,9 @@ def read_text(path: str) -> str:
 def parse_json(text: str, place: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as invalid:
+    except RecursionError:
+        raise MalformedInput(f"{place}: is nested too deeply") from None
+    except ValueError as invalid:  # a number of thousands of digits is one, too
         raise MalformedInput(f"{place}: is not JSON: {invalid}") from None
 
 
@@ -145,27 +115,34 @@ def _separated(text: str, source: str, delimiter: str) -> Table:
     except csv.Error as damage:
         raise MalformedInput(f"{source} is damaged: {damage}") from None
     width = len(cells[0]) if cells else 0
-    if width > 1:  # in a file of one column a blank line is an empty text
-        cells = [row for row in cells if row]
-    headed = bool(cells) and _is_header(cells)
-    columns = tuple(cells[0]) if headed else tuple(f"column_{i + 1}" for i in range(width))
-    if len(set(columns)) < len(columns):
-        twice = next(name for i, name in enumerate(columns) if name in columns[:i])
-        raise InvalidInput(f"{source} has two columns {twice!r}")
-    rows = []
-    for number, row in enumerate(cells[1:] if headed else cells, 2 if headed else 1):
-        if width == 1:
-            row = [delimiter.join(row)]  # there is no other column that the rest could belong to
+    if width == 1:  # there is no other column that the rest could belong to
+        cells = [[delimiter.join(row)] for row in cells]
+    for number, row in enumerate(cells, 1):
         if len(row) > width:
             problem = f"{len(row)} cells, the first has {width} (texts with {delimiter!r} need quotes)"
             raise MalformedInput(f"{source}, row {number}: {problem}")
-        rows.append(dict(zip(columns, row + [""] * (width - len(row)), strict=True)))
+    return _table_of_cells(cells, source)
+
+
+def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
+    width = max(map(len, cells), default=0)
+    if width > 1:  # in a file of one column a blank line is an empty text
+        cells = [row for row in cells if any(cell != "" for cell in row)]
+    first = [str(name) for name in cells[0]] if cells else []
+    headed = bool(cells) and _is_header(first, cells[1:SAMPLE])
+    columns = tuple(first if headed else (f"column_{i + 1}" for i in range(width)))
+    if len(set(columns)) < len(columns):
+        twice = next(name for i, name in enumerate(columns) if name in columns[:i])
+        raise InvalidInput(f"{source} has two columns {twice!r}")
+    rows = [
+        dict(zip(columns, [*row, *[""] * (width - len(row))], strict=True))
+        for row in (cells[1:] if headed else cells)
+    ]
     return Table(source, columns, rows)
 
 
-def _is_header(cells: Sequence[Sequence[str]]) -> bool:
+def _is_header(first: Sequence[str], below: Sequence[Sequence[Any]]) -> bool:
     """Names are short, none is a number or comes again below, and a name alone is one word."""
-    first, below = cells[0], cells[1:SAMPLE]
     if any(not name.strip() or len(name) > 64 or _is_number(name) for name in first):
         return False
     if any(name in {row[i] for row in below if i < len(row)} for i, name in enumerate(first)):
@@ -218,6 +195,29 @@ def _read_parquet(path: str) -> Table:
     except (pa.ArrowInvalid, OSError) as damage:
         raise MalformedInput(f"{path} is not a parquet file: {damage}") from None
     return Table(path, tuple(table.column_names), table.to_pylist(), table)
+
+
+def _read_xlsx(path: str) -> Table:
+    """The first sheet of a workbook."""
+    try:
+        from python_calamine import CalamineError, CalamineWorkbook
+    except ImportError:
+        raise NotFound(needs("xlsx", "python-calamine", "excel")) from None
+    try:
+        with open(path, "rb") as file:
+            rows = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
+    except OSError as failure:
+        raise NotFound(f"{path} cannot be read: {failure.strerror or failure}") from None
+    except CalamineError as damage:
+        raise MalformedInput(f"{path} is not an xlsx file: {damage}") from None
+    return _table_of_cells([[_cell(value) for value in row] for row in rows], path)
+
+
+def _cell(value: Any) -> Any:
+    """A number as it is shown, a date as text."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, str | int | float | bool) else str(value)
 
 
 def import_pyarrow() -> tuple[Any, Any]:

@@ -12,10 +12,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
-from service.client import display
-from service.client.answers import Answer, Answers, CloudRun
-from service.client.local import Local
-from service.schemas.texts import Classification, ClassifyResponse
+from hardmax import Answer, Answers, CloudRun, Local, display
 
 TEXT = "A <b>superb</b> film & 😀 a dull end"
 
@@ -42,7 +39,7 @@ def answer(**changes: Any) -> Answer:
         "clusters": [cluster("superb", 2.0), cluster("dull", -1.0, 1)],
         "words": [word("superb", 2.0), word("dull", -1.0, (-1, 1))],
     }  # fmt: skip
-    return Answer.to(TEXT, Classification.model_validate(fields | changes), 0)
+    return Answer.of(fields | changes, TEXT, 0, "m")
 
 
 def parsed(html: str) -> ElementTree.Element:
@@ -62,7 +59,7 @@ def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute(
     assert tinted["superb"]["title"] == "+2"
     assert "rgba(47,134,207,0.550)" in tinted["superb"]["style"]
     assert "rgba(217,105,32,0.275)" in tinted["dull"]["style"]
-    assert html.find(".//b[.='positive']") is not None
+    assert html.find(".//b[.='positive 75.0%']") is not None
     assert html.find(".//script") is None
 
 
@@ -113,18 +110,14 @@ def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
 
 
 def test_answer_says_when_it_is_undecided_and_cuts_a_long_text() -> None:
-    assert "undecided · nothing known" in said(answer(undecided="nothing known")._repr_html_())
-    long = Answer.to("x" * 10_000, answer(words=[]), 0)
+    assert "undecided: nothing known" in said(answer(undecided="nothing known")._repr_html_())
+    long = Answer.of(answer(words=[]).document, "x" * 10_000, 0, "m")
     assert len(said(long._repr_html_())) < display.LONGEST + 200
 
 
 def found(*texts: str) -> Answers:
-    response = ClassifyResponse.model_validate({
-        "id": "1", "model": "m", "usage": {"texts": 1, "tokens": 9},
-        "data": [answer().model_dump() | {"index": i} for i in range(len(texts))],
-    })  # fmt: skip
     answers = Answers()
-    answers.add(response, texts)
+    answers.add({"id": "1", "model": "m", "data": [answer().document for _ in texts]}, texts)
     return answers
 
 
@@ -147,7 +140,7 @@ def test_answers_become_a_frame() -> None:
 
 def test_answers_say_what_a_frame_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="notebook"):
+    with pytest.raises(ImportError, match="pip install pandas"):
         found("one").to_frame()
 
 

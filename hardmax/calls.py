@@ -1,0 +1,345 @@
+"""Every call of the API, written once: what is asked, and what becomes of the answers.
+
+A call is a generator, as httpx's own authentication flows are. It yields each question and is sent the
+document that answers it, or thrown the error. So it does not know how questions travel: `Client` and
+`AsyncClient` send them over HTTP, and `Local` answers them in this process.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.answers import Answer, Answers, CloudRun
+from hardmax.documents import (
+    ControlResponse,
+    Explain,
+    Include,
+    Info,
+    ModelCard,
+    ModelList,
+    SequenceLabel,
+    SequencesResponse,
+    Spans,
+    Stop,
+)
+from hardmax.errors import HardmaxError, InputError, InvalidInput, TooLarge
+from hardmax.reading import read
+
+BATCH = 256  # texts of one question, and
+BATCH_CHARS = (
+    2_000_000  # their characters: far below the 16 MB of JSON that a server reads, however they are written
+)
+
+Errors = Literal["raise", "keep"]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Question:
+    """To a route: with a body, which is posted, or without."""
+
+    path: str
+    body: dict[str, Any] | None = None
+    points: NDArray[Any] | None = None  # a cloud, apart from the body
+
+
+Steps = Generator[Question, Any, T]
+
+
+# ---------------------------------------- texts
+
+
+@overload
+def classify(
+    texts: str,
+    *,
+    model: str | Sequence[str] | None = None,
+    explain: Explain = "leaders",
+    trajectory: bool = False,
+    truncate: bool = True,
+    spans: Spans = "codepoints",
+    without: Sequence[tuple[int, int]] | None = None,
+    flip: bool = False,
+    errors: Errors = "raise",
+    batch_size: int = BATCH,
+) -> Steps[Answer]: ...
+@overload
+def classify(
+    texts: Iterable[Any],
+    *,
+    model: str | Sequence[str] | None = None,
+    explain: Explain = "leaders",
+    trajectory: bool = False,
+    truncate: bool = True,
+    spans: Spans = "codepoints",
+    without: Sequence[tuple[int, int]] | None = None,
+    flip: bool = False,
+    errors: Errors = "raise",
+    batch_size: int = BATCH,
+) -> Steps[Answers]: ...
+def classify(
+    texts: str | Iterable[Any],
+    *,
+    model: str | Sequence[str] | None = None,
+    explain: Explain = "leaders",
+    trajectory: bool = False,
+    truncate: bool = True,
+    spans: Spans = "codepoints",
+    without: Sequence[tuple[int, int]] | None = None,
+    flip: bool = False,
+    errors: Errors = "raise",
+    batch_size: int = BATCH,
+) -> Steps[Answer] | Steps[Answers]:
+    """The label of each text with its exact reason: an Answer to one text, Answers to many.
+
+    Many may be a list, a column of a table or a generator. They travel in batches. One that has no answer
+    raises its error, which says which it is; with errors="keep" its Answer has the error, and the others have
+    their labels. `without` leaves out these spans of one text; `flip` asks for the words without which the
+    label would change.
+    """
+    given: dict[str, Any] = {
+        "model": model if model is None or isinstance(model, str) else list(model),
+        "explain": explain,
+        "trajectory": trajectory or None,
+        "truncate": None if truncate else False,
+        "spans": None if spans == "codepoints" else spans,
+        "without": None if without is None else [list(span) for span in without],
+        "flip": flip or None,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    if isinstance(texts, str):
+        return _one(texts, options, errors == "keep")
+    return _many(_listed(texts), options, errors == "keep", batch_size)
+
+
+def _one(text: str, options: dict[str, Any], keep: bool) -> Steps[Answer]:
+    answers = Answers()
+    try:
+        _check(text, "input")
+        answers.add((yield Question("classify", {"input": text, **options})), [text])
+    except InputError as refused:
+        if not keep:
+            raise
+        return Answer.refused(refused, text, 0)
+    return answers[0]
+
+
+def _many(texts: list[Any], options: dict[str, Any], keep: bool, size: int) -> Steps[Answers]:
+    answers = Answers()
+    for batch in _batches(texts, size):
+        yield from _batch(batch, answers, options, keep)
+    return answers
+
+
+def _batch(texts: list[Any], answers: Answers, options: dict[str, Any], keep: bool) -> Steps[None]:
+    """Ask for these texts. Where one is at fault the others are asked again without it."""
+    if not texts:
+        return
+    at: int | None = None
+    try:
+        for at, text in enumerate(texts):
+            _check(text, f"input[{at}]")
+        document = yield Question("classify", {"input": texts, **options})
+        answers.add(document, texts)
+    except InputError as refused:
+        at = refused.index
+        if at is not None and at < len(texts) and keep:
+            yield from _batch(texts[:at], answers, options, keep)
+            answers.append(Answer.refused(refused, texts[at], len(answers)))
+            yield from _batch(texts[at + 1 :], answers, options, keep)
+        elif at is None and len(texts) > 1 and isinstance(refused, TooLarge):
+            half = len(texts) // 2
+            yield from _batch(texts[:half], answers, options, keep)
+            yield from _batch(texts[half:], answers, options, keep)
+        else:
+            refused.count_from(len(answers))
+            raise
+
+
+def _check(text: Any, place: str) -> None:
+    """Refuse what is no text before it travels: it is common in tables, and not worth a request."""
+    if text is None or (isinstance(text, float) and text != text):
+        raise InvalidInput("there is no text", param=place)
+    if not isinstance(text, str):
+        raise InvalidInput(f"this is no text but {type(text).__name__}", param=place)
+    if not text.strip():
+        raise InvalidInput("the text is empty", param=place)
+    try:
+        text.encode()
+    except UnicodeEncodeError as half:
+        raise InvalidInput(f"half a character at {half.start}", param=place) from None
+
+
+def _listed(texts: Any) -> list[Any]:
+    if isinstance(texts, Mapping | bytes) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
+        kind = type(texts).__name__
+        raise InvalidInput(f"expected a text or many, not {kind}; of a table give one column", param="input")
+    return list(texts)
+
+
+def _batches(texts: list[Any], size: int) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    chars = 0
+    for text in texts:
+        length = len(text) if isinstance(text, str) else 0
+        if batch and (len(batch) >= size or chars + length > BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(text)
+        chars += length
+    if batch:
+        yield batch
+
+
+# ---------------------------------------- clouds and sequences
+
+
+def cloud(
+    points: Any,
+    *,
+    alpha: float = 1.0,
+    A: Any = None,
+    max_layers: int | None = None,
+    stop: Stop = "certified",
+    tolerance: float = 1e-9,
+    tie_tolerance: float = 0.0,
+    include: Sequence[Include] = ("assignment",),
+    trajectory_every: int = 1,
+) -> Question:
+    """A cloud run to its limits. Without A, a symmetric positive definite matrix, it is the identity; without
+    `max_layers` there are 1000, or as many as the server allows.
+    """
+    body = {
+        "alpha": alpha,
+        "A": None if A is None else _numbers(A, "A").tolist(),
+        "max_layers": max_layers,
+        "stop": stop,
+        "tolerance": tolerance,
+        "tie_tolerance": tie_tolerance,
+        "include": list(include),
+        "trajectory_every": trajectory_every,
+    }
+    given = {name: value for name, value in body.items() if value is not None}
+    return Question("dynamics", given, _numbers(points, "points"))
+
+
+def _run(ask: Callable[P, Question]) -> Callable[P, Steps[CloudRun]]:
+    @wraps(ask)
+    def dynamics(*arguments: P.args, **options: P.kwargs) -> Steps[CloudRun]:
+        question = ask(*arguments, **options)
+        return read(CloudRun, (yield question), points=question.points)
+
+    return dynamics
+
+
+dynamics = _run(cloud)
+
+
+def control(
+    points: Any,
+    *,
+    assignment: Mapping[int, int] | None = None,
+    leaders: Sequence[int] | None = None,
+) -> Steps[ControlResponse]:
+    """A matrix A under which the wish comes true, or why none does."""
+    body: dict[str, Any] = {"points": _numbers(points, "points").tolist()}
+    if assignment is not None:
+        body["assignment"] = {str(token): leader for token, leader in assignment.items()}
+    if leaders is not None:
+        body["leaders"] = list(leaders)
+    return read(ControlResponse, (yield Question("control", body)))
+
+
+def classify_sequences(model: str, sequences: Iterable[Any]) -> Steps[list[SequenceLabel]]:
+    """The label, margin and leader of each sequence by an exact model."""
+    listed = [_numbers(each, f"sequences[{i}]").tolist() for i, each in enumerate(sequences)]
+    document = yield Question("sequences/classify", {"model": model, "sequences": listed})
+    return read(SequencesResponse, document).data
+
+
+def _numbers(values: Any, name: str) -> NDArray[Any]:
+    """As an array of the numbers' own kind: 32 bits stay 32."""
+    try:
+        numbers = np.asarray(values)
+        return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
+    except (TypeError, ValueError) as refused:
+        raise InvalidInput(f"{name}: rows of numbers, as many in each: {refused}", param=name) from None
+
+
+# ---------------------------------------- the service
+
+
+def models() -> Steps[list[ModelCard]]:
+    """The cards of the models being served."""
+    return read(ModelList, (yield Question("models"))).models
+
+
+def info() -> Steps[Info]:
+    """Version, providers and limits of the service."""
+    return read(Info, (yield Question("info")))
+
+
+# ---------------------------------------- calls that wait
+
+
+def _waiting(call: Callable[P, Steps[T]]) -> Callable[Concatenate[Calls, P], T]:
+    """The call as a method that waits for its answers."""
+
+    def method(self: Calls, /, *arguments: P.args, **options: P.kwargs) -> T:
+        steps = call(*arguments, **options)
+        try:
+            question = next(steps)
+            while True:
+                try:
+                    document = self.answer(question)
+                except HardmaxError as failure:
+                    question = steps.throw(failure)
+                else:
+                    question = steps.send(document)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    return as_method(call, method)
+
+
+def as_method(call: Callable[..., Any], method: T, doc: str | None = None) -> T:
+    """The method with the call's words and parameters, for `help`."""
+    own = signature(call)
+    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY), *own.parameters.values()]
+    shown = own.replace(parameters=parameters, return_annotation=Signature.empty)
+    vars(method).update(__doc__=doc or call.__doc__, __signature__=shown)
+    return method
+
+
+class Calls(ABC):
+    """Every call, waiting for its answers. A context manager that closes what it holds."""
+
+    classify = _waiting(classify)
+    dynamics = _waiting(dynamics)
+    control = _waiting(control)
+    classify_sequences = _waiting(classify_sequences)
+    models = _waiting(models)
+    info = _waiting(info)
+
+    @abstractmethod
+    def answer(self, question: Question) -> Any:
+        """The document that answers a question; an error is raised."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()

@@ -1,1 +1,0 @@
-"""Clients for programs: over HTTP, or in this process without a server."""

@@ -1,0 +1,506 @@
+"""The client's protocol, over httpx's in-memory transport: what is sent, retried, and read."""
+
+import asyncio
+import inspect
+import io
+import json
+import pydoc
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pandas
+import pytest
+
+import hardmax
+from hardmax import (
+    AsyncClient,
+    Client,
+    ConnectionFailed,
+    DeadlineExceeded,
+    InvalidInput,
+    Overloaded,
+    RemoteError,
+    TooLarge,
+    UnexpectedAnswer,
+    remote,
+)
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def classified(request: httpx.Request) -> httpx.Response:
+    """Answers every text with its own length as the logit, and refuses an empty one as the service does."""
+    texts = json.loads(request.content)["input"]
+    texts = [texts] if isinstance(texts, str) else texts
+    if "" in texts:
+        error = {
+            "type": "invalid_input",
+            "message": "the text is empty",
+            "param": f"input[{texts.index('')}]",
+        }
+        return httpx.Response(422, json={"error": error})
+    data = [
+        {"index": i, "label": "positive", "score": 0.9, "probs": {"negative": 0.1, "positive": 0.9},
+         "logit": float(len(text)), "bias": 0.0, "tokens": 1, "truncated": False}
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+    body = {"id": "r", "model": "m", "usage": {"texts": len(data), "tokens": 1}, "data": data}
+    return httpx.Response(200, json=body)
+
+
+def client(handler: Handler, **options: object) -> Client:
+    return Client("http://test/api", transport=httpx.MockTransport(handler), **options)  # type: ignore[arg-type]
+
+
+def test_client_sends_long_lists_in_batches_and_numbers_the_results() -> None:
+    sizes = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/api/classify"
+        sizes.append(len(json.loads(request.content)["input"]))
+        return classified(request)
+
+    with client(handler) as hardmax:
+        results = hardmax.classify(["a" * n for n in range(1, 8)], batch_size=3)
+    assert sizes == [3, 3, 1]
+    assert [(result.index, result.logit) for result in results] == [(n, n + 1.0) for n in range(7)]
+
+
+def test_client_tells_which_text_of_a_long_list_is_refused() -> None:
+    texts = ["good"] * 300 + [""] + ["bad"]
+    with client(classified) as hardmax, pytest.raises(InvalidInput) as refused:
+        hardmax.classify(texts)
+    assert (refused.value.index, refused.value.param) == (300, "input[300]")
+    assert str(refused.value) == refused.value.message == "input[300]: the text is empty"
+
+
+def test_client_gives_a_list_that_knows_its_model_and_usage() -> None:
+    with client(classified) as hardmax:
+        answers = hardmax.classify(["good", "bad"], batch_size=1)
+    assert (answers.model, answers.usage.texts, answers.usage.tokens) == ("m", 2, 2)
+    assert [answer.label for answer in answers] == ["positive", "positive"]
+
+
+def test_client_has_every_call_of_the_async_client_and_names_its_options() -> None:
+    names = ("classify", "dynamics", "classify_sequences", "control", "models", "info", "stream_dynamics")
+    for name in names:
+        waiting, asynchronous = getattr(Client, name), getattr(AsyncClient, name)
+        assert inspect.signature(waiting) == inspect.signature(asynchronous)
+        assert waiting.__doc__ == asynchronous.__doc__
+        kinds = {each.kind for each in inspect.signature(waiting).parameters.values()}
+        assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    assert inspect.signature(Client.dynamics).parameters["alpha"].default == 1.0
+    assert "alpha: 'float' = 1.0" in pydoc.plain(pydoc.render_doc(Client.dynamics))
+    with client(classified) as hardmax, pytest.raises(TypeError, match="trajectory"):
+        hardmax.dynamics([[1.0]], trajectory=True)  # type: ignore[call-arg]
+
+
+def test_client_sends_only_the_options_that_were_given() -> None:
+    seen: list[dict[str, object]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        return classified(request)
+
+    with client(handler) as hardmax:
+        hardmax.classify("one", model="small", explain="none", truncate=False)
+        hardmax.classify("two")
+    assert seen == [
+        {"input": "one", "model": "small", "explain": "none", "truncate": False},
+        {"input": "two", "explain": "leaders"},
+    ]
+
+
+def test_client_retries_what_passes_and_waits_as_long_as_it_is_told() -> None:
+    answers = [
+        httpx.Response(429, headers={"retry-after": "0.01"}),
+        httpx.Response(503, headers={"retry-after": "0"}),
+    ]
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return answers.pop(0) if answers else classified(request)
+
+    with client(handler) as hardmax:
+        assert hardmax.classify("good").logit == 4.0
+    assert answers == []
+
+
+def test_client_gives_up_after_its_retries_with_the_servers_words() -> None:
+    calls = []
+    error = {"type": "overloaded", "message": "256 requests are being worked on", "request_id": "abc"}
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        calls.append(request)
+        return httpx.Response(429, json={"error": error}, headers={"retry-after": "0"})
+
+    with client(handler, retries=2) as hardmax, pytest.raises(Overloaded) as refused:
+        hardmax.classify("good")
+    assert len(calls) == 3
+    assert (refused.value.status, refused.value.request_id) == (429, "abc")
+    assert refused.value.message == "256 requests are being worked on"
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"error": "text"}', b'{"error": null}'])
+def test_client_reads_errors_that_are_not_ours(body: bytes) -> None:
+    broken = client(lambda request: httpx.Response(502, content=body))
+    with broken as hardmax, pytest.raises(RemoteError) as refused:
+        hardmax.classify("good")
+    assert refused.value.status == 502
+    assert refused.value.message
+
+
+def test_client_failure_to_connect_is_one_line() -> None:
+    with Client("http://127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed, match="no answer"):
+        hardmax.classify("good")
+
+
+def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
+    seen: list[httpx.Request] = []
+    result = {
+        "id": "r", "n": 2, "d": 1, "alpha": 0.5, "status": "certified", "layers": 0, "certified_layer": 0,
+        "margin": None, "leaders": [], "clusters": [],
+    }  # fmt: skip
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json=result)
+
+    with client(handler) as hardmax:
+        hardmax.dynamics([[1.0], [-2.0]], alpha=0.5, include=["limits", "polytope"])
+        hardmax.dynamics(np.ones((2, 1), np.float32), A=np.eye(1))
+        hardmax.dynamics(np.ones((1, 30)), A=np.eye(30))
+    assert seen[0].headers["content-type"] == "application/x-npy"
+    assert np.load(io.BytesIO(seen[0].content)).tolist() == [[1.0], [-2.0]]
+    params = seen[0].url.params
+    assert (params["alpha"], params["include"], "A" in params) == ("0.5", "limits,polytope", False)
+    assert seen[1].url.params["A"] == "[[1.0]]"
+    assert np.load(io.BytesIO(seen[1].content)).dtype == np.float32
+    assert json.loads(seen[2].content)["points"] == [[1.0] * 30]
+    assert json.loads(seen[2].content)["A"] == np.eye(30).tolist()
+
+
+def test_client_streams_a_line_at_a_time() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.headers["accept"] == "application/x-ndjson"
+        return httpx.Response(200, content=b'{"layer": 1}\n{"status": "certified"}\n')
+
+    with client(handler) as hardmax:
+        assert list(hardmax.stream_dynamics([[1.0]])) == [{"layer": 1}, {"status": "certified"}]
+
+
+def test_client_stream_that_is_refused_or_left_is_closed() -> None:
+    streams: list[httpx.Response] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        refused = len(streams) == 0
+        error = {"error": {"type": "overloaded", "message": "later"}}
+        lines = b'{"layer": 1}\n{"layer": 2}\n'
+        answer = httpx.Response(429, json=error) if refused else httpx.Response(200, content=lines)
+        streams.append(answer)
+        return answer
+
+    with client(handler) as hardmax:
+        with pytest.raises(Overloaded, match="later"):
+            next(hardmax.stream_dynamics([[1.0]]))
+        lines = hardmax.stream_dynamics([[1.0]])
+        assert next(lines) == {"layer": 1}
+        lines.close()  # type: ignore[attr-defined]
+    assert [stream.is_closed for stream in streams] == [True, True]
+
+
+def test_client_carries_its_key() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.headers["authorization"] == "Bearer k"
+        return httpx.Response(200, json={"models": []})
+
+    with client(handler, api_key="k") as hardmax:
+        assert hardmax.models() == []
+
+
+def test_async_client_speaks_the_same_protocol() -> None:
+    answers = [httpx.Response(503, headers={"retry-after": "0"})]
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return answers.pop(0) if answers else classified(request)
+
+    async def scenario() -> list[float]:
+        transport = httpx.MockTransport(handler)
+        async with AsyncClient("http://test", transport=transport) as hardmax:
+            return [result.logit for result in await hardmax.classify(["a", "bb", "ccc"], batch_size=2)]
+
+    assert asyncio.run(scenario()) == [1.0, 2.0, 3.0]
+
+
+def test_async_client_streams_a_line_at_a_time() -> None:
+    async def scenario() -> list[dict[str, object]]:
+        content = b'{"layer": 1}\n{"status": "certified"}\n'
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, content=content))
+        async with AsyncClient("http://test", transport=transport) as hardmax:
+            return [line async for line in hardmax.stream_dynamics([[1.0]])]
+
+    assert asyncio.run(scenario()) == [{"layer": 1}, {"status": "certified"}]
+
+
+@pytest.mark.parametrize(
+    "given", [["a", "bb"], ("a", "bb"), (text for text in ["a", "bb"]), {"a": 1, "bb": 2}.keys()]
+)
+def test_client_takes_texts_of_any_kind_of_list(given: Iterable[str]) -> None:
+    with client(classified) as hardmax:
+        assert [answer.logit for answer in hardmax.classify(given)] == [1.0, 2.0]
+
+
+def test_client_takes_a_column_and_refuses_a_table() -> None:
+    frame = pandas.DataFrame({"review": ["good", None, "fine"]}, index=[7, 8, 9])
+    with client(classified) as hardmax:
+        kept = hardmax.classify(frame["review"], errors="keep")
+        assert [answer.verdict for answer in kept] == [
+            "positive 90.0%",
+            "no answer: there is no text",
+            "positive 90.0%",
+        ]
+        with pytest.raises(InvalidInput, match="not DataFrame; of a table give one column"):
+            hardmax.classify(frame)
+        with pytest.raises(InvalidInput, match=r"input\[1\]: there is no text") as refused:
+            hardmax.classify(frame["review"])
+    assert refused.value.index == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["a", 7], "input[1]: this is no text but int"),
+        (["a", "b", b"c"], "input[2]: this is no text but bytes"),
+        (["a", " "], "input[1]: the text is empty"),
+        (["half \ud83d"], "input[0]: half a character at 5"),
+        (None, "expected a text or many, not NoneType; of a table give one column"),
+        (7, "expected a text or many, not int; of a table give one column"),
+        (b"a", "expected a text or many, not bytes; of a table give one column"),
+        ("", "the text is empty"),
+    ],
+)
+def test_client_refuses_by_place_and_type_what_is_no_text(given: Any, message: str) -> None:
+    def never(request: httpx.Request) -> httpx.Response:
+        raise AssertionError("this should not have been sent")
+
+    with client(never) as hardmax, pytest.raises(InvalidInput) as refused:
+        hardmax.classify(given)
+    assert refused.value.message == message
+
+
+def test_client_keeps_every_answer_where_one_has_none() -> None:
+    """Whether the client or the server refuses it, and one text as well as many."""
+
+    def strict(request: httpx.Request) -> httpx.Response:
+        texts = json.loads(request.content)["input"]
+        if "bad" not in texts:
+            return classified(request)
+        param = f"input[{texts.index('bad')}]" if isinstance(texts, list) else "input"
+        error = {"type": "too_large", "message": "the text has too many words", "param": param}
+        return httpx.Response(413, json={"error": error})
+
+    texts: list[Any] = ["a"] * 300 + [""] + ["bb"] * 10 + ["bad"] + ["ccc"] * 300
+    with client(strict) as hardmax:
+        answers = hardmax.classify(texts, errors="keep")
+        assert hardmax.classify("bad", errors="keep").verdict == "no answer: the text has too many words"
+    assert [answer.index for answer in answers] == list(range(612))
+    assert [answer.text for answer in answers] == texts
+    kinds = {answer.index: type(answer.error) for answer in answers if answer.error}
+    assert kinds == {300: InvalidInput, 311: TooLarge}
+    assert [answer.logit for answer in answers if not answer.error] == [1.0] * 300 + [2.0] * 10 + [3.0] * 300
+
+
+def test_client_halves_a_batch_that_a_server_finds_too_large() -> None:
+    def small(request: httpx.Request) -> httpx.Response:
+        if len(json.loads(request.content)["input"]) <= 3:
+            return classified(request)
+        error = {
+            "type": "too_large",
+            "message": "more than 3 texts (MAX_CLIENT_BATCH_SIZE)",
+            "param": "input",
+        }
+        return httpx.Response(413, json={"error": error})
+
+    with client(small) as hardmax:
+        assert [answer.index for answer in hardmax.classify(["a"] * 20)] == list(range(20))
+
+
+def test_client_sends_less_than_a_server_reads_at_once() -> None:
+    """16 MB of JSON, however many bytes a character takes."""
+    sizes = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        sizes.append(len(request.content))
+        return classified(request)
+
+    with client(handler) as hardmax:
+        assert len(hardmax.classify(["\x01" * 200_000 + "a"] * 30)) == 30
+    assert len(sizes) == 4
+    assert max(sizes) < 16_000_000
+
+
+def test_client_passes_what_a_reader_can_be_asked_and_types_what_it_answers() -> None:
+    def entry(index: int, **fields: object) -> dict[str, object]:
+        return {
+            "index": index, "label": "joy", "score": 0.8, "probs": {"joy": 0.8, "fear": 0.6},
+            "labels": ["joy", "fear"],
+            "logit": {"joy": 1, "fear": 0.5}, "bias": {"joy": 0, "fear": 0}, "tokens": 4, "truncated": False,
+            "undecided": None, "later": [1], **fields,
+        }  # fmt: skip
+
+    leader = {
+        "word": "fine", "cluster": 0, "since_layer": 1, "followers": 2,
+        "contribution": {"joy": 1, "fear": 0.5},
+        "spans": [[2, 6]], "read": [{"word": "not", "spans": [[0, 3]], "layer": 1}],
+    }  # fmt: skip
+    flip = {"without": [{"word": "not", "spans": [[0, 3]]}], "label": "fear", "score": 0.7}
+    seen = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        several = isinstance(seen[-1].get("model"), list)
+        asked = entry(0, leaders=[leader], flip=flip)
+        data = (
+            [{"index": 0, "answers": {"moods": asked, "mine@2": entry(0, label="other")}}]
+            if several
+            else [asked]
+        )
+        return httpx.Response(200, json={"id": "r", "model": "moods", "usage": {}, "data": data})
+
+    with client(handler) as hardmax:
+        one = hardmax.classify("not fine", without=[(0, 3)], flip=True, spans="utf16")
+        two = hardmax.classify("not fine", model=["moods", "mine@2"])
+    assert seen[0] == {
+        "input": "not fine", "explain": "leaders", "spans": "utf16", "without": [[0, 3]], "flip": True,
+    }  # fmt: skip
+    assert seen[1]["model"] == ["moods", "mine@2"]
+    assert (one.verdict, one.row["label"]) == ("joy, fear 80.0%", "joy, fear")
+    assert one.leaders[0].read[0].word == "not"
+    assert one.leaders[0].spans == [(2, 6)]
+    assert one.flip is not None
+    assert (one.flip.label, one.flip.without[0].word) == ("fear", "not")
+    assert one.document["later"] == [1]
+    assert {name: answer.label for name, answer in two.answers.items()} == {"moods": "joy", "mine@2": "other"}
+    assert (two.label, two.answers["mine@2"].model, two.document.keys()) == (
+        "joy",
+        "mine@2",
+        {"index", "answers"},
+    )
+
+
+def test_answer_always_has_leaders_a_verdict_and_a_line() -> None:
+    with client(classified) as hardmax:
+        answers = hardmax.classify(["http://x.y/z", "A\x1b[31m film " * 100])
+    for answer in answers:
+        assert (answer.leaders, answer.clusters, answer.reason) == ([], [], "")
+        assert len(repr(answer)) < 150
+        assert "\x1b" not in repr(answer)
+    assert repr(answers) == "<2 answers by m: 2 positive>"
+    with client(classified) as hardmax:
+        assert repr(hardmax.classify(["a"] * 300)) == "<300 answers by m: 300 positive>"
+
+
+def test_package_shows_its_public_names_and_errors() -> None:
+    assert dir(hardmax) == sorted(hardmax.__all__)
+    assert {"Client", "RemoteError", "HardmaxError", "TooLarge"} <= set(dir(hardmax))
+    assert not {"Any", "TYPE_CHECKING", "annotations"} & set(dir(hardmax))
+    for name in dir(hardmax):
+        assert getattr(hardmax, name) is not None
+    assert issubclass(hardmax.RemoteError, hardmax.HardmaxError)
+
+
+# ---------------------------------------- servers that are not ours, or not well
+
+
+ENTRY = {
+    "index": 0,
+    "label": "a",
+    "score": 0.9,
+    "probs": {},
+    "logit": 1,
+    "bias": 0,
+    "tokens": 1,
+    "truncated": False,
+}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>Sign in</html>",
+        b"",
+        b"null",
+        b"[]",
+        b"[" * 100_000,
+        b'{"data": ' + b"1" * 5000 + b"}",
+        b'{"data": []}',
+        b'{"data": {"0": 1}}',
+        b'{"data": [7]}',
+        b'{"data": [{"index": 0, "label": "a"}]}',
+        b'{"data": [{"answers": {"m": 7}}]}',
+        json.dumps({"data": [ENTRY | {"score": "high"}]}).encode(),
+        json.dumps({"data": [ENTRY | {"leaders": [{"word": 1}]}]}).encode(),
+        json.dumps({"data": [ENTRY | {"tokens": True}]}).encode(),
+        json.dumps({"data": [ENTRY, ENTRY]}).encode(),
+    ],
+)
+def test_client_says_when_an_answer_is_not_one_of_hardmax(body: bytes) -> None:
+    with client(lambda request: httpx.Response(200, content=body)) as hardmax:
+        with pytest.raises(UnexpectedAnswer):
+            hardmax.classify("good")
+        with pytest.raises(UnexpectedAnswer):
+            hardmax.dynamics([[1.0]])
+
+
+@pytest.mark.parametrize("header", ["nan", "inf", "-1", "1e400", "soon", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_client_waits_a_moment_where_it_is_not_told_how_long(header: str) -> None:
+    answers = [httpx.Response(429, headers={"retry-after": header})]
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        return answers.pop(0) if answers else classified(request)
+
+    with client(handler) as hardmax:
+        assert hardmax.classify("good").logit == 4.0
+
+
+class Endless(httpx.SyncByteStream):
+    """Never ends, and never breaks its line."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            yield b"1" * 65536
+
+
+def test_client_stops_reading_an_answer_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LONGEST_ANSWER", 10 * 65536)
+    with client(lambda request: httpx.Response(200, stream=Endless())) as hardmax:
+        with pytest.raises(UnexpectedAnswer, match="more than"):
+            hardmax.classify("good")
+        with pytest.raises(UnexpectedAnswer, match="more than"):
+            next(hardmax.stream_dynamics([[1.0]]))
+
+
+def test_client_stream_that_fails_on_its_way_raises_its_error() -> None:
+    error = {"error": {"type": "deadline_exceeded", "message": "it took longer than 60 s"}}
+    content = b'{"progress": {"layer": 1}}\n' + json.dumps(error).encode()
+    with client(lambda request: httpx.Response(200, content=content)) as hardmax:
+        lines = hardmax.stream_dynamics([[1.0]])
+        assert next(lines) == {"progress": {"layer": 1}}
+        with pytest.raises(DeadlineExceeded, match="longer than 60 s"):
+            next(lines)
+
+
+def test_client_error_never_steers_a_terminal() -> None:
+    error = {
+        "type": "\x1b[2J",
+        "message": "\x1b]0;owned\x07 \u202egnp.exe",
+        "param": "\x9b1m",
+        "request_id": "\x1b",
+    }
+    steering = client(lambda request: httpx.Response(500, json={"error": error}))
+    with steering as hardmax, pytest.raises(RemoteError) as refused:
+        hardmax.classify("good")
+    told = f"{refused.value} {refused.value.param} {refused.value.request_id} {refused.value.type}"
+    assert not set(told) & set("\x1b\x07\x9b\u202e")
+    assert "owned" in told
