@@ -149,7 +149,13 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
         settle(reader, plane, last, recipe.settle, seed, say)
 
     step("settled", "", end)
-    write(reader, plane, pieces, lists, sets, recipe, out / "models", say)
+    even, figures = judged(reader, plane, pieces, sets, say)
+    about = {
+        "data": corpora.sizes(sets),
+        "licences": {"encoder": "all-MiniLM-L6-v2, Apache 2.0", "teacher": "all-mpnet-base-v2, Apache 2.0"},
+        "recipe": _digest(asdict(recipe)),
+    }
+    write(reader, plane, lists, out / "models", even=even, about=about, figures=figures)
 
 
 def wanted(sets: Mapping[str, Rows], recipe: Recipe) -> tuple[list[str], list[float | None]]:
@@ -223,34 +229,36 @@ def _digest(content: Any) -> str:
 # ---- what is chosen, what is measured, what is written
 
 
-def write(
-    reader: Reader,
-    plane: Plane,
-    pieces: Pieces,
-    lists: Lists,
-    sets: Mapping[str, Rows],
-    recipe: Recipe,
-    models: Path,
-    say: Say,
-) -> None:
+def judged(
+    reader: Reader, plane: Plane, pieces: Pieces, sets: Mapping[str, Rows], say: Say
+) -> tuple[float, dict[str, Any]]:
+    """Sets the plane's temperature; the band called even, and figures."""
     held = {split: _held(pieces, sets, split) for split in ("choose", "report")}
     chosen = {name: verdicts(reader, plane, lessons)[:, 0] for name, lessons in held["choose"].items()}
     heat = _temperature(chosen, held["choose"])
     with torch.no_grad():
         plane.v *= heat
         plane.b *= heat
-    chosen = {name: logits * heat for name, logits in chosen.items()}
-    even = even_band(chosen, held["choose"])
+    even = even_band({name: heat * logits for name, logits in chosen.items()}, held["choose"])
     say(f"temperature {1 / heat:.2f}, even within {even}")
     figures = {}
     for name, lessons in held["report"].items():
         figures[name] = figures_of(verdicts(reader, plane, lessons)[:, 0], lessons.targets, even)
         say(f"{name}: balanced accuracy {100 * figures[name]['balanced_accuracy']:.1f}")
-    about: dict[str, Any] = {
-        "data": corpora.sizes(sets),
-        "licences": {"encoder": "all-MiniLM-L6-v2, Apache 2.0", "teacher": "all-mpnet-base-v2, Apache 2.0"},
-        "recipe": _digest(asdict(recipe)),
-    }
+    return even, figures
+
+
+def write(
+    reader: Reader,
+    plane: Plane,
+    lists: Lists,
+    models: Path,
+    *,
+    even: float,
+    about: Mapping[str, Any],
+    figures: Mapping[str, Any],
+) -> None:
+    """Two bundles: the reader, and the head that stands on it."""
     shape = reader.shape
     card = {
         "name": "reader",
@@ -268,7 +276,7 @@ def write(
         "description": "Positive, negative or neither, for reviews, sentences and tweets.",
         "labels": ["negative", "positive"], "even": even,
         "reader": {"name": "reader", "sha256": base.card["model_sha256"]},
-        "alpha": recipe.plane.alpha, "layers": recipe.plane.layers, "dimension": recipe.plane.d,
+        "alpha": plane.shape.alpha, "layers": plane.shape.layers, "dimension": plane.shape.d,
         "figures": figures, **about,
     }  # fmt: skip
     write_bundle(models, "sentiment", card, head_graph.to_onnx(head_stored.stored(plane, reader)))

@@ -36,7 +36,7 @@ class Step:
     warm_up: int = 50
     anneal: float = 0.3  # the share of the steps in which softmax becomes argmax
     states: float = 2.0  # what a distance from the soft states weighs
-    follow: float = 0.0  # what following somebody costs
+    follow: float = 0.0  # what following somebody costs in the last layer; in those before it less
     reach: float = 0.3  # what a mean reach of one costs
     skip: float = 0.3
     gain: float = 0.1
@@ -82,9 +82,7 @@ def hard(reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, seed: int,
         )
         target = (says + lessons.answers(rows)) / 2
         value = _against(pooled(ours[-1], there), target, how.sure)
-        return (
-            value + how.states * apart / len(ours) + how.follow * min(1.0, at / how.anneal) * followed.mean()
-        )
+        return value + how.states * apart / len(ours) + min(1.0, at / how.anneal) * price(followed, how)
 
     _fit("hard", lessons, how, seed, [(_weights(reader), 1.0), (list(pooled.parameters()), 10.0)], loss, say)
 
@@ -123,12 +121,17 @@ def settle(reader: Reader, plane: Plane, lessons: Lessons, how: Step, seed: int,
         states, first, followed, _ = reader.whole(batch.pieces)
         logits, reach = plane(reader, states, first, batch, skip=how.skip * (1 - at), gain=how.gain)
         value = _against(logits[:, 0].float(), lessons.answers(rows), how.sure)
-        return value + how.reach * reach.float() + how.follow * followed.mean()
+        return value + how.reach * reach.float() + price(followed, how)
 
     groups = [(_weights(reader), 1.0), (list(plane.parameters()), how.plane_rate / how.rate)]
     plane.train()
     _fit("settle", lessons, how, seed, groups, loss, say)
     plane.eval()
+
+
+def price(followed: Tensor, how: Step) -> Tensor:
+    """Who follows in a late layer takes over all that was read before, so it costs more."""
+    return how.follow * (followed * torch.linspace(1 / len(followed), 1, len(followed))).sum()
 
 
 def _weights(reader: Reader) -> list[nn.Parameter]:
