@@ -23,7 +23,7 @@ from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
 from service.http.bodies import BodyReader
 from service.http.deadline import Deadline
-from service.http.middleware import Envelope, Hosts, Origins
+from service.http.middleware import Hosts, Origins, RequestContext
 from service.http.routes import (
     classify,
     control,
@@ -101,7 +101,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             RequestValidationError: problems.handle,
         },
         middleware=[
-            Middleware(Envelope, service),
+            Middleware(RequestContext, service),
             Middleware(Hosts, settings),
             *_cors(settings),
             Middleware(Origins, settings),

@@ -15,9 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from service.engine.account import ByteBudget, RequestLimit
 from service.engine.batching import Batcher
 from service.engine.bundle import HEAD, READER, Bundle
-from service.engine.capacity import Places, Room
 from service.engine.lane import Lane
 from service.engine.memory import Leftovers
 from service.engine.registry import Entry, Loader, Registry
@@ -51,9 +51,9 @@ class Service:
         self.metrics = Metrics()
         self.keys = Keys(settings.api_keys, settings.api_keys_file)
         self.public_paths = {path.strip() for path in settings.public_paths.split(",")} | {FILES}
-        self.places = Places(settings.max_concurrent_requests)  # for requests with a body, once it is whole
-        self.reading_places = Places(settings.max_concurrent_requests)  # for the others
-        self.room = Room(settings.payload_limit_bytes, settings.payload_total_bytes)
+        self.writing = RequestLimit(settings.max_concurrent_requests)  # with a body, once it is whole
+        self.reading = RequestLimit(settings.max_concurrent_requests)  # the others
+        self.budget = ByteBudget(settings.payload_limit_bytes, settings.payload_total_bytes)
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
         self.draining = False  # it stops: what comes is still answered, then its connection closed
@@ -160,8 +160,8 @@ class Service:
         leftovers = Leftovers()
         while True:
             self.metrics.sample(
-                in_flight=self.places.here,
-                body_bytes=self.room.held,
+                in_flight=self.writing.here,
+                body_bytes=self.budget.held,
                 texts_waiting=self.texts.depth,
                 clouds_waiting=self.clouds.waiting,
                 ready=self.unready() is None,
@@ -174,7 +174,7 @@ class Service:
 
     def _is_quiet(self) -> bool:
         """Nothing that takes much memory is here. A caller who has left may leave work that still runs."""
-        return self.room.held < SMALL and not self.clouds.here and self.texts.idle
+        return self.budget.held < SMALL and not self.clouds.here and self.texts.idle
 
     def count_refusal(self, request_id: str, kind: str, status: int, seconds: float) -> None:
         """A request that was refused before it had a method and a path."""

@@ -330,6 +330,7 @@ class Connection(HttpToolsProtocol):
         self._phase, self._since, self._body_bytes = BODY, self.loop.time(), 0
         super().on_headers_complete()
         self.cycle.transport = self._outlet  # type: ignore[assignment]
+        self.cycle.scope["state"]["abort"] = self.transport.abort
 
     def _check_framing(self) -> None:
         """Refuse what a proxy before us may have read in another way than we do."""
