@@ -25,6 +25,7 @@ from service.http.bodies import BodyReader
 from service.http.deadline import Deadline
 from service.http.middleware import Hosts, Origins, RequestContext
 from service.http.routes import (
+    aliases,
     classify,
     control,
     dynamics,
@@ -43,7 +44,17 @@ from service.schemas.texts import ClassifyRequest
 from service.settings import Settings
 
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
-ROUTERS = (classify, dynamics, sequences, control, operations, open_inference, inference_endpoint, page)
+ROUTERS = (
+    classify,
+    dynamics,
+    sequences,
+    control,
+    operations,
+    aliases,
+    open_inference,
+    inference_endpoint,
+    page,
+)
 BODIES = (
     ClassifyRequest,
     ControlRequest,

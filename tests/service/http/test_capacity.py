@@ -24,7 +24,7 @@ from service.settings import BUNDLED_MODELS
 
 MB = 1_000_000
 HELD = "hardmax_request_body_bytes"
-GIVEN_BACK_S = 1.0  # the patrol that gives memory back goes round twenty times
+GIVEN_BACK_S = 4.5  # memory is given back every two seconds
 
 
 def gauge(client: httpx.Client, name: str) -> float:
