@@ -52,7 +52,7 @@ def test_run_that_never_ends_is_stopped_when_its_time_is_over(tmp_path: Path) ->
     endless(tmp_path / "endless")
     runtime = Runtime("cpu", 1)
     with runtime.limit(0.5), pytest.raises(InferenceError, match="terminate"):
-        runtime.open((tmp_path / "endless" / "model.onnx").read_bytes()).run({"x": np.float32(1)}, ["y"])
+        runtime.open((tmp_path / "endless" / "model.onnx").read_bytes()).run({"x": np.ones((), np.float32)}, ["y"])
 
 
 def damage_inputs(folder: Path) -> None:
