@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bundles import write_models, write_sentiment
+from bundles import write_head, write_models
 from onnx import TensorProto, helper
 
 from service import lifecycle
@@ -52,7 +52,9 @@ def test_run_that_never_ends_is_stopped_when_its_time_is_over(tmp_path: Path) ->
     endless(tmp_path / "endless")
     runtime = Runtime("cpu", 1)
     with runtime.limit(0.5), pytest.raises(InferenceError, match="terminate"):
-        runtime.open((tmp_path / "endless" / "model.onnx").read_bytes()).run({"x": np.ones((), np.float32)}, ["y"])
+        runtime.open((tmp_path / "endless" / "model.onnx").read_bytes()).run(
+            {"x": np.ones((), np.float32)}, ["y"]
+        )
 
 
 def damage_inputs(folder: Path) -> None:
@@ -105,15 +107,15 @@ def test_models_are_followed_by_the_name_of_their_folder(
     first, second, models = (tmp_path / name for name in ("first", "second", "models"))
     for folder in (first, second):
         folder.mkdir()
-        write_sentiment(folder)
-    write_sentiment(second, name="other")
+        write_head(folder)
+    write_head(second, name="other")
     if way == "link":
         models.symlink_to(first)
     else:
         first.rename(models)
 
     async def follow(service: Service) -> None:
-        assert set(service.registry.entries) == {"tiny"}
+        assert set(service.registry.entries) == {"reader", "tiny"}
         if way == "link":
             turned = tmp_path / "turned"
             turned.symlink_to(second)
@@ -121,16 +123,16 @@ def test_models_are_followed_by_the_name_of_their_folder(
         else:
             models.rename(tmp_path / "old")
             second.rename(models)
-        await until(lambda: set(service.registry.entries) == {"other", "tiny"})
-        write_sentiment(models, name="third")  # and what comes later is seen too
+        await until(lambda: set(service.registry.entries) == {"other", "reader", "tiny"})
+        write_head(models, name="third")  # and what comes later is seen too
         await until(lambda: "third" in service.registry.entries)
 
     run(models, follow)
 
 
 def test_reload_says_what_it_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_sentiment(tmp_path)
+    write_head(tmp_path)
     with caplog.at_level(logging.INFO):
         run(tmp_path, Service.reload)
     said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("reload")]
-    assert said == ["reload: 0 API keys", "reload: 1 models, 0 refused"]
+    assert said == ["reload: 0 API keys", "reload: 2 models, 0 refused"]
