@@ -219,7 +219,7 @@ def settle_memory() -> None:
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
     """How each kind of bundle becomes a model."""
-    from service.clouds.dynamics import Dynamics, Limits
+    from service.clouds.dynamics import Dynamics, Limits, Parameters
     from service.sequences.classifier import Sequences
     from service.texts.heads import Head
     from service.texts.reader import Reader
@@ -240,7 +240,7 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
 
     def dynamics(bundle: Bundle) -> Dynamics:
         model = Dynamics.load(bundle, runtime, limits)
-        for _ in model.start(np.eye(2)):
+        for _ in model.start(np.ones((1, 1)), Parameters(max_layers=1)):  # within any limits
             pass
         return model
 

@@ -67,9 +67,10 @@ def damage_inputs(folder: Path) -> None:
     (folder / "card.json").write_text(json.dumps(card))
 
 
-def run(models: Path, use: Callable[[Service], Awaitable[Any]]) -> Any:
+def run(models: Path, use: Callable[[Service], Awaitable[Any]], **limits: Any) -> Any:
     async def live() -> Any:
-        service = Service(Settings(models_dir=models, bundled_models=False, default_model="tiny"))
+        settings = Settings(models_dir=models, bundled_models=False, default_model="tiny", **limits)
+        service = Service(settings)
         await service.start()
         try:
             return await use(service)
@@ -82,11 +83,12 @@ def run(models: Path, use: Callable[[Service], Awaitable[Any]]) -> Any:
 def test_bundle_of_clouds_that_cannot_run_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
     """Row 19: it was taken, and every request failed with 500."""
     write_models(tmp_path)
-    damage_inputs(tmp_path / "dynamics")
 
     async def refused(service: Service) -> dict[str, str]:
         return dict(service.registry.refused)
 
+    assert run(tmp_path, refused, max_points=1, max_dimension=1, max_layers=1) == {}
+    damage_inputs(tmp_path / "dynamics")
     assert set(run(tmp_path, refused)) == {"dynamics"}
 
 

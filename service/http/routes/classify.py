@@ -55,7 +55,7 @@ async def classify(
         await asyncio.gather(*(_tell_flips(service, *each) for each in zip(texts, results, strict=True)))
     request.state.stages = [("queue and inference", began, time.perf_counter())]
     answered = {"id": request.state.request_id, **answer_of(asked, results)}
-    return await reply_document(answered, holding)
+    return await reply_document(answered, reservation)
 
 
 def answer_of(asked: str | list[str], results: Sequence[list[Answer]]) -> Answer:
