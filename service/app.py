@@ -23,8 +23,9 @@ from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
 from service.http.bodies import BodyReader
 from service.http.deadline import Deadline
-from service.http.middleware import Envelope, Hosts, Origins
+from service.http.middleware import Hosts, Origins, RequestContext
 from service.http.routes import (
+    aliases,
     classify,
     control,
     dynamics,
@@ -43,7 +44,17 @@ from service.schemas.texts import ClassifyRequest
 from service.settings import Settings
 
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
-ROUTERS = (classify, dynamics, sequences, control, operations, open_inference, inference_endpoint, page)
+ROUTERS = (
+    classify,
+    dynamics,
+    sequences,
+    control,
+    operations,
+    aliases,
+    open_inference,
+    inference_endpoint,
+    page,
+)
 BODIES = (
     ClassifyRequest,
     ControlRequest,
@@ -101,7 +112,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             RequestValidationError: problems.handle,
         },
         middleware=[
-            Middleware(Envelope, service),
+            Middleware(RequestContext, service),
             Middleware(Hosts, settings),
             *_cors(settings),
             Middleware(Origins, settings),

@@ -31,8 +31,8 @@ class Keys:
                 raise ConfigurationError(f"{self._file} holds no key", param="API_KEYS_FILE")
         self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
 
-    def __bool__(self) -> bool:
-        return bool(self._digests)
+    def __len__(self) -> int:
+        return len(self._digests)
 
     def check(self, given: bytes) -> None:
         """Raise unless this is a key of ours. Takes the same time for every wrong key."""

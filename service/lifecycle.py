@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+import numpy as np
+
+from service.engine.account import ByteBudget, RequestLimit
 from service.engine.batching import Batcher
 from service.engine.bundle import HEAD, READER, Bundle
-from service.engine.capacity import Places, Room
 from service.engine.lane import Lane
-from service.engine.memory import Leftovers
-from service.engine.registry import Entry, Loader, Registry
+from service.engine.memory import release_memory
+from service.engine.registry import Entry, Loader, Registry, fingerprints
 from service.errors import ConfigurationError
 from service.keys import Keys
 from service.observe.logs import AccessLog
@@ -38,6 +41,9 @@ Loaders = Callable[["Runtime", Settings], Mapping[str, Loader]]
 CLOUDS_WAITING = 16
 FILES = "/web/{path:path}"  # the page's files need no key: they are public anyway
 SAMPLE_S = 0.25
+WATCH_S = 0.5  # between two looks at MODELS_DIR
+LOAD_S = 60.0  # that a bundle may take to load and run once
+RELEASE_EVERY = 8  # samples: every two seconds
 SMALL = 1_000_000  # bytes of bodies and answers that do not count
 YOUNG = 10_000  # new objects before the garbage collector looks at them: a batch's answers are gone by then
 STUCK_AFTER_S = 120.0
@@ -51,9 +57,9 @@ class Service:
         self.metrics = Metrics()
         self.keys = Keys(settings.api_keys, settings.api_keys_file)
         self.public_paths = {path.strip() for path in settings.public_paths.split(",")} | {FILES}
-        self.places = Places(settings.max_concurrent_requests)  # for requests with a body, once it is whole
-        self.reading_places = Places(settings.max_concurrent_requests)  # for the others
-        self.room = Room(settings.payload_limit_bytes, settings.payload_total_bytes)
+        self.writing = RequestLimit(settings.max_concurrent_requests)  # with a body, once it is whole
+        self.reading = RequestLimit(settings.max_concurrent_requests)  # the others
+        self.budget = ByteBudget(settings.payload_limit_bytes, settings.payload_total_bytes)
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
         self.draining = False  # it stops: what comes is still answered, then its connection closed
@@ -114,7 +120,10 @@ class Service:
             await asyncio.to_thread(self.keys.reload)
         except ConfigurationError as failure:
             log.error("keys not read again: %s", failure.message)
+        else:
+            log.info("reload: %d API keys", len(self.keys))
         await self._refresh()
+        log.info("reload: %d models, %d refused", len(self.registry.entries), len(self.registry.refused))
 
     async def _refresh(self) -> None:
         async with self._refreshing:
@@ -144,37 +153,37 @@ class Service:
         log.info("model %s %s", name, "added" if old is None else "removed" if new is None else "replaced")
 
     async def _watch_models(self) -> None:
-        """Follow MODELS_DIR. A bundle half written is refused for a moment, and taken when it is whole."""
-        from watchfiles import awatch
-
+        """Follow MODELS_DIR by its path, whatever lies there now. A bundle half written is refused for a
+        moment, and taken when it is whole.
+        """
+        seen = None
         while True:
             try:
-                async for _ in awatch(*self.settings.model_folders, debounce=500, step=100):
+                found = await asyncio.to_thread(fingerprints, self.settings.model_folders)
+                if found != seen:
+                    seen = found
                     await self._refresh()
             except Exception:  # the edge of a worker loop: whatever a bundle did, the next one is still seen
                 log.exception("MODELS_DIR could not be followed; trying again")
-                await asyncio.sleep(1)
+            await asyncio.sleep(WATCH_S)
 
     async def _observe(self) -> None:
-        """A few times a second: the gauges, and memory that can go back to the system."""
-        leftovers = Leftovers()
-        while True:
+        """A few times a second the gauges; every few seconds memory goes back to the system."""
+        for count in itertools.count(1):
             self.metrics.sample(
-                in_flight=self.places.here,
-                body_bytes=self.room.held,
+                in_flight=self.writing.here,
+                body_bytes=self.budget.held,
                 texts_waiting=self.texts.depth,
                 clouds_waiting=self.clouds.waiting,
                 ready=self.unready() is None,
             )
             await asyncio.sleep(SAMPLE_S)
-            if self._is_quiet() and leftovers.there():
-                await asyncio.to_thread(leftovers.give_back)
-                if self._is_quiet():
-                    leftovers.settle()
+            if count % RELEASE_EVERY == 0 and self._is_quiet():
+                await asyncio.to_thread(release_memory)
 
     def _is_quiet(self) -> bool:
         """Nothing that takes much memory is here. A caller who has left may leave work that still runs."""
-        return self.room.held < SMALL and not self.clouds.here and self.texts.idle
+        return self.budget.held < SMALL and not self.clouds.here and self.texts.idle
 
     def count_refusal(self, request_id: str, kind: str, status: int, seconds: float) -> None:
         """A request that was refused before it had a method and a path."""
@@ -210,7 +219,7 @@ def settle_memory() -> None:
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
     """How each kind of bundle becomes a model."""
-    from service.clouds.dynamics import Dynamics, Limits
+    from service.clouds.dynamics import Dynamics, Limits, Parameters
     from service.sequences.classifier import Sequences
     from service.texts.heads import Head
     from service.texts.reader import Reader
@@ -229,9 +238,23 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
         """The registry loads its reader first, and keeps it."""
         return Head.load(bundle, runtime, readers[bundle.card["reader"]["sha256"]])
 
-    return {
+    def dynamics(bundle: Bundle) -> Dynamics:
+        model = Dynamics.load(bundle, runtime, limits)
+        for _ in model.start(np.ones((1, 1)), Parameters(max_layers=1)):  # within any limits
+            pass
+        return model
+
+    def limited(load: Loader) -> Loader:
+        def within(bundle: Bundle) -> Any:
+            with runtime.limit(LOAD_S):
+                return load(bundle)
+
+        return within
+
+    loaders: Mapping[str, Loader] = {
         READER: reader,
         HEAD: head,
-        "dynamics": lambda bundle: Dynamics.load(bundle, runtime, limits),
+        "dynamics": dynamics,
         "sequences": lambda bundle: Sequences.load(bundle, runtime),
     }
+    return {kind: limited(load) for kind, load in loaders.items()}

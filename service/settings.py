@@ -27,7 +27,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
-    host: str = Field("127.0.0.1", description="address to listen on")
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     workers: int = Field(1, ge=1, le=256, description="server processes that share the port")
 
@@ -146,7 +146,9 @@ class Settings(BaseModel):
 
     @property
     def any_host(self) -> bool:
-        return self.allowed_hosts == "*" or (not self.allowed_hosts and self.host not in LOOPBACK)
+        return self.allowed_hosts == "*" or (
+            not self.allowed_hosts and self.host not in LOOPBACK and not self.host.startswith("127.")
+        )
 
     @property
     def cors_origins(self) -> list[str]:

@@ -166,7 +166,7 @@ def _read(path: Path) -> bytes:
             if found.st_size > largest:
                 sizes = f"{found.st_size / 1e6:,.1f} MB; at most {largest / 1e6:,.1f} MB are read"
                 raise BundleError(f"{where} has {sizes}", param=path.name)
-            return file.read(largest)
+            return file.read(found.st_size)
     except OSError as failure:
         raise BundleError(f"{where} cannot be read: {failure.strerror}", param=path.name) from None
 

@@ -166,3 +166,17 @@ def fingerprint(folder: Path) -> Fingerprint:
     except OSError as failure:
         raise BundleError(f"{folder.name} cannot be read: {failure.strerror}", param=folder.name) from None
     return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found)
+
+
+def fingerprints(folders: Sequence[Path]) -> Mapping[str, Fingerprint | str] | None:
+    """Those of all bundles; None where a folder cannot be read at this moment."""
+    found: dict[str, Fingerprint | str] = {}
+    try:
+        for name, folder in find_bundles(folders).items():
+            try:
+                found[name] = fingerprint(folder)
+            except BundleError as broken:
+                found[name] = broken.message
+    except OSError:
+        return None
+    return found

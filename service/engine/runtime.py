@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,8 +44,9 @@ class TensorSpec:
 class Session:
     """A loaded graph. Thread-safe: ONNX Runtime allows concurrent runs of one session."""
 
-    def __init__(self, session: ort.InferenceSession) -> None:
+    def __init__(self, session: ort.InferenceSession, options: ort.RunOptions | None = None) -> None:
         self._session = session
+        self._options = options
         self.inputs = tuple(map(_spec, session.get_inputs()))
         self.outputs = tuple(map(_spec, session.get_outputs()))
         self.provider = "cuda" if CUDA in session.get_providers() else "cpu"
@@ -51,7 +54,7 @@ class Session:
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:
         """The named outputs. subtle: ONNX Runtime computes the others too unless the graph skips them."""
         try:
-            return self._session.run(list(outputs), dict(feeds))  # type: ignore[no-any-return]
+            return self._session.run(list(outputs), dict(feeds), self._options)  # type: ignore[no-any-return]
         except ort_errors() as failure:
             raise InferenceError(f"inference failed: {failure}") from failure
 
@@ -64,6 +67,20 @@ class Runtime:
         ort.set_default_logger_severity(3)
         self.provider = choose_provider(provider)
         self.intra_op_threads = intra_op_threads
+        self._options: ort.RunOptions | None = None
+
+    @contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """Sessions that are opened meanwhile stop running when the time is over: a graph may never end."""
+        self._options = options = ort.RunOptions()
+        timer = threading.Timer(seconds, setattr, (options, "terminate", True))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._options = None
 
     def open(self, model: bytes) -> Session:
         options = ort.SessionOptions()
@@ -74,7 +91,7 @@ class Runtime:
         # Idle threads that spin would take the CPU from the event loop and from other workers.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            return Session(ort.InferenceSession(model, options, providers=self._providers()))
+            return Session(ort.InferenceSession(model, options, providers=self._providers()), self._options)
         except ort_errors() as failure:
             raise BundleError(
                 f"not a graph ONNX Runtime can load: {failure}", param="model.onnx"

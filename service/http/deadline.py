@@ -3,62 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import Cancelled, CapacityError, DeadlineExceeded, NotReady
+from service.errors import Cancelled, DeadlineExceeded, NotReady
 from service.http.middleware import WITH_BODY
 from service.lifecycle import Service
-
-WATCH_AFTER_S = 0.05  # most requests are answered before: a watcher costs more than a timer
-DRAINING = "the service is stopping"
-
-
-class Visit:
-    """A request that is worked on: when its time is over, and whether its caller is still there."""
-
-    def __init__(self, receive: Receive, timeout_s: float) -> None:
-        self.ended_by: CapacityError | None = None  # why it was given up
-        self._receive = receive
-        self._task = asyncio.current_task()
-        self._watcher: asyncio.Task[None] | None = None
-        self._timers = [asyncio.get_running_loop().call_later(timeout_s, self._expire)]
-
-    def watch(self) -> None:
-        """Give up when the client leaves. Called once the body is here: nobody else may receive then."""
-        self._timers.append(asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._watch))
-
-    def _watch(self) -> None:
-        if self._watcher is None:
-            self._watcher = asyncio.get_running_loop().create_task(self._await_departure())
-
-    def _expire(self) -> None:
-        self._end(DeadlineExceeded("the request took longer than it may"))
-
-    async def _await_departure(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._end(Cancelled("the client left"))
-
-    def _end(self, reason: CapacityError) -> None:
-        if self.ended_by is None and self._task is not None:
-            self.ended_by = reason
-            self._task.cancel()
-
-    def resume(self) -> None:
-        """Called where the cancellation arrived: the task may go on and answer."""
-        if self._task is not None:
-            self._task.uncancel()
-
-    async def close(self) -> None:
-        self._task = None
-        for timer in self._timers:
-            timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watcher
 
 
 class Deadline:
@@ -72,22 +22,43 @@ class Deadline:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        visit = scope["state"]["visit"] = Visit(receive, self._service.settings.request_timeout_s)
-        if scope["method"] not in WITH_BODY:
-            visit.watch()
+        loop = asyncio.get_running_loop()
+        watcher: asyncio.Task[None] | None = None
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            left = True
+            timeout.reschedule(loop.time())
 
         async def receive_to_the_end() -> Message:
+            nonlocal watcher
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body"):
-                visit.watch()
+                watcher = loop.create_task(watch())  # nobody else may receive from now on
             return message
 
+        timeout = asyncio.timeout(self._service.settings.request_timeout_s)
+        scope["state"]["timeout"] = timeout
         try:
-            await self.app(scope, receive_to_the_end, send)
-        except asyncio.CancelledError:
-            if visit.ended_by is None and not self._service.draining:
+            async with timeout:
+                if scope["method"] not in WITH_BODY:
+                    watcher = loop.create_task(watch())
+                await self.app(scope, receive_to_the_end, send)
+        except TimeoutError:
+            if not timeout.expired():
                 raise
-            visit.resume()
-            raise (visit.ended_by or NotReady(DRAINING)) from None
+            if left:
+                raise Cancelled("the client left") from None
+            raise DeadlineExceeded("the request took longer than it may") from None
+        except asyncio.CancelledError:
+            if not self._service.draining:
+                raise
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            raise NotReady("the service is stopping") from None
         finally:
-            await visit.close()
+            if watcher is not None:
+                watcher.cancel()

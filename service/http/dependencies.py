@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request
 
-from service.engine.capacity import Holding
+from service.engine.account import Reservation
 from service.lifecycle import Service
 
 
@@ -20,9 +20,9 @@ async def id_of(request: Request) -> str:
     return name
 
 
-async def holding_of(request: Request) -> Holding:
-    holding: Holding = request.state.holding
-    return holding
+async def reservation_of(request: Request) -> Reservation:
+    reservation: Reservation = request.state.reservation
+    return reservation
 
 
 async def neutral_of(
@@ -41,5 +41,5 @@ async def neutral_of(
 
 ServiceOf = Annotated[Service, Depends(service_of)]
 RequestId = Annotated[str, Depends(id_of)]
-HoldingOf = Annotated[Holding, Depends(holding_of)]
 NeutralOf = Annotated[bool, Depends(neutral_of)]
+ReservationOf = Annotated[Reservation, Depends(reservation_of)]

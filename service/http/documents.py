@@ -15,7 +15,7 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.engine.capacity import Holding
+from service.engine.account import Reservation
 from service.http.bodies import JSON
 
 PIECE = 65_536  # bytes, about
@@ -107,32 +107,37 @@ def reply(body: bytes, media_type: str = JSON, headers: Mapping[str, str] = NO_S
     return Response(body, 200, headers, media_type)
 
 
-async def reply_document(document: Mapping[str, Any], holding: Holding) -> Response:
+async def reply_document(document: Mapping[str, Any], reservation: Reservation) -> Response:
     pieces = write_document(document)
     first = next(pieces)
-    holding.add(len(first))
+    reservation.write(len(first))
     if len(first) <= PIECE:
         return reply(first)
-    return await reply_pieces(pieces, holding, first=first)
+    return await reply_pieces(pieces, reservation, first=first)
 
 
 async def reply_pieces(
-    pieces: Iterator[bytes], holding: Holding, media_type: str = JSON, *, first: bytes = b""
+    pieces: Iterator[bytes], reservation: Reservation, media_type: str = JSON, *, first: bytes = b""
 ) -> Response:
+    written = [first, *await written_of(pieces, reservation)]
+    return Pieces(let_go(written), media_type, sum(map(len, written)))
+
+
+async def written_of(pieces: Iterator[bytes], reservation: Reservation) -> list[bytes]:
     """An answer that is written in a thread. More than there is room for is refused."""
 
     def write() -> list[bytes]:
-        written = [first]
+        written = []
         for piece in pieces:
-            holding.add(len(piece))
+            reservation.write(len(piece))
             written.append(piece)
         return written
 
-    written = await asyncio.to_thread(write)
-    return Pieces(_each(written), media_type, sum(map(len, written)))
+    return await asyncio.to_thread(write)
 
 
-async def _each(pieces: list[bytes]) -> AsyncGenerator[bytes]:
+async def let_go(pieces: list[bytes]) -> AsyncGenerator[bytes]:
+    """Each piece, which is gone when the next one is asked for."""
     pieces.reverse()
     while pieces:
         yield pieces.pop()

@@ -1,11 +1,11 @@
 """What every request passes, from the outside in: plain ASGI.
 
-    Envelope   gives the request an id, the caller's if it is a safe one; turns errors into answers; adds the
-               headers of every answer; counts, logs and traces it
-    Hosts      refuses requests for another host name
-    Origins    refuses writes that pages of other sites make
-    Deadline   deadline.py: ends what takes too long, and what nobody waits for any more
-    Admission  admission.py: a place for the request, room for its body and its answer
+    RequestContext  gives the request an id, the caller's if it is a safe one; turns errors into answers; adds
+                    the headers of every answer; counts, logs and traces it
+    Hosts           refuses requests for another host name
+    Origins         refuses writes that pages of other sites make
+    Deadline        deadline.py: ends what takes too long, and what nobody waits for any more
+    Admission       admission.py: a place for the request, bytes for its body and its answer
 
 Middleware that is added to the application later lies around all of these and sees every request.
 """
@@ -30,7 +30,7 @@ CLOSE = (b"connection", b"close")  # while the service stops: a client should go
 WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
 
 
-class Envelope:
+class RequestContext:
     """The edge of a request. Nothing that an exception says about our inside reaches a caller."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:

@@ -55,6 +55,7 @@ TYPES = dict(STATUS.values())
 INTERNAL = (500, "internal_error")
 INTERNAL_MESSAGE = "The service failed on this request; its log has an entry with this request id."
 MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
+NEAR = 0.75  # from 0 to 1: as alike is a path that was probably meant
 NAME_CHARS = 200  # of a name that the caller made up
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -130,7 +131,7 @@ def _suggestion(scope: Scope) -> str:
     path = scope["path"].removeprefix(scope.get("root_path", ""))[:NAME_CHARS]
     routes: Mapping[str, Any] = (scope["app"].openapi_schema or {}).get("paths", {})
     known = [route for route in routes if "{" not in route]
-    near = [path.rstrip("/")] if path.rstrip("/") in known else get_close_matches(path, known, 1)
+    near = [path.rstrip("/")] if path.rstrip("/") in known else get_close_matches(path, known, 1, NEAR)
     return f"; did you mean {near[0]}?" if near else "; GET /docs lists them"
 
 

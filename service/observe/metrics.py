@@ -26,8 +26,10 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.metrics_core import Metric
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
 
 from service.errors import ConfigurationError
 
@@ -132,7 +134,13 @@ class Metrics:
         self._ready.set(ready)
 
     def model_served(self, name: str, kind: str, version: str, served: bool) -> None:
-        self._models.labels(name, kind, version[:12]).set(1 if served else 0)
+        labels = (name, kind, version[:12])
+        if served:
+            self._models.labels(*labels).set(1)
+        elif MULTIPROCESS_DIR not in os.environ:
+            self._models.remove(*labels)
+        else:  # the files of several processes keep every series: `_Served` leaves this one out
+            self._models.labels(*labels).set(0)
 
     def bundle_refused(self) -> None:
         self._refused.inc()
@@ -148,8 +156,18 @@ class Metrics:
 
 def _render_all() -> bytes:
     together = CollectorRegistry()
-    MultiProcessCollector(together)  # type: ignore[no-untyped-call]
+    together.register(_Served())
     return generate_latest(together)
+
+
+class _Served(Collector):
+    """The numbers of all processes, without models that are served no more."""
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in MultiProcessCollector(None).collect():  # type: ignore[no-untyped-call]
+            if metric.name == "hardmax_model_info":
+                metric.samples = [sample for sample in metric.samples if sample.value]
+            yield metric
 
 
 @contextmanager

@@ -4,14 +4,17 @@
     the body                     1 kB a second at least; what comes after an early refusal is discarded
     requests that are queued     8 a connection, then it is not read until some are answered
     an answer                    read at 1 kB a second at least, or the connection is aborted
-    connections                  as many as there are descriptors for; then the longest silent one is closed
+    connections                  as many as there are descriptors for; then the oldest half head is closed, or
+                                 the longest silent one
+    heads that are not whole     32 MB together; then the oldest is closed
 
 An offer to change the protocol (h2c, WebSocket) is ignored. Trailers are never headers. A request that is
 followed by what is not HTTP is answered, then the connection closes. What a proxy may read in another way is
 refused: transfer codings other than chunked, and a target that names another host than Host does. Refusals
 have the service's error shape.
 
-The only module that knows the inside of uvicorn's HTTP protocol.
+An extension of uvicorn, and the only module that knows the inside of its HTTP protocol: a start with another
+minor version of uvicorn than `UVICORN` stops with one line.
 """
 
 from __future__ import annotations
@@ -26,15 +29,20 @@ from collections.abc import Callable
 from typing import Any
 
 import httptools
+import uvicorn
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from service.errors import ConfigurationError
 from service.http.problems import document
 
 log = logging.getLogger(__name__)
 
+UVICORN = "0.54"
 LARGEST_HEAD = 65_536
+LARGEST_HEADS = 32_000_000  # bytes of all heads that are not whole
+SLOW_HEAD_S = 1.0  # after which a head that is not whole gives way to a newcomer
 MOST_FIELDS = 100
 MOST_QUEUED = 8
 HEAD_S = 10.0
@@ -56,6 +64,11 @@ ABSOLUTE = re.compile(rb"[^/?#]*://([^/?#]*)").match  # a target as proxies are 
 CountRefusal = Callable[[str, str, int, float], None]  # request id, kind, status, seconds
 
 
+def check_uvicorn(version: str = uvicorn.__version__) -> None:
+    if version.split(".")[:2] != UVICORN.split("."):
+        raise ConfigurationError(f"uvicorn is {version}; service/serving/connection.py is made for {UVICORN}")
+
+
 class Refusal(Exception):
     """Ends the parsing of a request that goes over a bound, or that others may read in another way."""
 
@@ -71,17 +84,37 @@ class State(ServerState):
         super().__init__()
         self.most = most
         self.waiting: dict[Connection, None] = {}  # those that ask nothing now, the longest silent first
+        self.heads: dict[Connection, int] = {}  # those whose head is not whole, the oldest first: their bytes
+        self._head_bytes = 0
         self.count_refusal: CountRefusal = lambda request_id, kind, status, seconds: None
         self._warned = float("-inf")
 
+    def count_head(self, connection: Connection, size: int) -> None:
+        """So many bytes of a head that is not whole are here; 0: it is whole, or gone."""
+        self._head_bytes += size - self.heads.get(connection, 0)
+        if size:
+            self.heads[connection] = size
+        else:
+            self.heads.pop(connection, None)
+        if self._head_bytes > LARGEST_HEADS:
+            self._close(next(iter(self.heads)))
+
     def make_room(self, newest: Connection, now: float) -> None:
-        """Close the longest silent connection, or the newest where all others are busy."""
+        """Close the oldest half head, the longest silent connection, or the newest where all are busy."""
         if now - self._warned > FULL_LOG_S:
             self._warned = now
             log.warning("%d connections are open, the most there may be: silent ones are closed", self.most)
-        closed = next(iter(self.waiting), newest)
-        self.waiting.pop(closed, None)
-        closed.transport.abort()
+        half = next(iter(self.heads), None)
+        silent = next(iter(self.waiting), None)
+        if half is not None and (silent is None or half.age(now) > SLOW_HEAD_S):
+            self._close(half)
+        else:
+            self._close(silent or newest)
+
+    def _close(self, connection: Connection) -> None:
+        self.waiting.pop(connection, None)
+        self.count_head(connection, 0)
+        connection.transport.abort()
 
 
 class Flow(FlowControl):
@@ -128,6 +161,10 @@ class Connection(HttpToolsProtocol):
         self._active: RequestResponseCycle | None = None  # the request that is answered; `cycle` came last
         self._timer: asyncio.TimerHandle | None = None
 
+    def age(self, now: float) -> float:
+        """For how long this head or this part of a body has been coming."""
+        return now - self._since
+
     def is_silent(self) -> bool:
         """Whether nothing was asked yet."""
         return self.cycle is None
@@ -145,6 +182,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server_state.waiting.pop(self, None)
+        self.server_state.count_head(self, 0)
         if self._timer is not None:
             self._timer.cancel()
         self._backlog = b""
@@ -217,6 +255,8 @@ class Connection(HttpToolsProtocol):
             self._phase, self._since = HEAD, self.loop.time()
         self.server_state.waiting.pop(self, None)
         self._feed(self._backlog + data if self._backlog else data)
+        if not self.transport.is_closing():
+            self.server_state.count_head(self, max(1, self._framing) if self._phase == HEAD else 0)
 
     def _feed(self, data: bytes) -> None:
         """Parse the data, except what has to wait because enough requests are queued."""
@@ -330,6 +370,7 @@ class Connection(HttpToolsProtocol):
         self._phase, self._since, self._body_bytes = BODY, self.loop.time(), 0
         super().on_headers_complete()
         self.cycle.transport = self._outlet  # type: ignore[assignment]
+        self.cycle.scope["state"]["abort"] = self.transport.abort
 
     def _check_framing(self) -> None:
         """Refuse what a proxy before us may have read in another way than we do."""

@@ -23,6 +23,8 @@ except ImportError as missing:
 
 def application(flags: dict[str, Any]) -> serve.Application:
     """The service as a Ray Serve application; `flags` are settings, as `args` of the configuration file."""
+    # Ray's proxies listen, under names of the cluster: ALLOWED_HOSTS says which are ours, if only some are.
+    flags = {"host": "0.0.0.0", **flags}
     load_settings(**flags)  # a mistake is told now, not by a replica
     apps: list[Any] = []
 

@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import uvicorn
 from fastapi import FastAPI
@@ -67,10 +67,23 @@ def begin(settings: Settings) -> None:
     """Logs go where they should; SIGTERM ends the process until the server listens to signals itself."""
     prepare_heap()
     configure(settings.log_format, settings.log_level)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    signal.signal(signal.SIGTERM, _leave)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """At the start a bundle may be loading in a thread, which Python would wait for."""
+    log.info("%s while starting", signal.Signals(number).name)
+    _end_after(KILL_AFTER_S)
+    sys.exit(0)
+
+
+def _end_after(seconds: float) -> None:
+    last = threading.Timer(seconds, _end_at_once)
+    last.daemon = True
+    last.start()
 
 
 def misconfigured(failure: HardmaxError) -> int:
@@ -93,7 +106,7 @@ def descriptors(listener: socket.socket) -> list[socket.socket]:
 class Config(uvicorn.Config):
     """uvicorn's configuration, for our application. Workers get the same object."""
 
-    def __init__(self, settings: Settings, make_app: MakeApp) -> None:
+    def __init__(self, settings: Settings, make_app: MakeApp, why_default: str = "") -> None:
         super().__init__(
             partial(make_app, settings),
             factory=True,
@@ -112,6 +125,7 @@ class Config(uvicorn.Config):
             proxy_headers=False,
         )
         self.settings = settings
+        self.why_default = why_default
         self.greets = True
 
 
@@ -148,7 +162,7 @@ class Server(uvicorn.Server):
         self.server_state.count_refusal = self._service.count_refusal
         async with app.router.lifespan_context(app):
             if self.config.greets:
-                greet(self.config.settings, self._listener.getsockname()[1], self._service)
+                greet(self.config, self._listener.getsockname()[1], self._service)
             await super().serve(sockets)
 
     @contextlib.contextmanager
@@ -174,15 +188,16 @@ class Server(uvicorn.Server):
 
     async def _leave_when_failed(self) -> None:
         await self._service.failed.wait()
+        log.critical("stopping: the inference thread is dead")
         await asyncio.sleep(LAST_WORDS_S)  # callers get their refusals, a probe sees /health fail
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:
+            grace_s = self.config.settings.shutdown_grace_s
+            log.info("stopping on %s, within %g s", signal.Signals(sig).name, grace_s)
             self._service.drain()
-            last = threading.Timer(self.config.settings.shutdown_grace_s + KILL_AFTER_S - 1, _end_at_once)
-            last.daemon = True
-            last.start()
+            _end_after(grace_s + KILL_AFTER_S - 1)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -228,15 +243,19 @@ def _end_at_once() -> None:
     os._exit(0)
 
 
-def greet(settings: Settings, port: int, service: Service) -> None:
+def greet(config: Config, port: int, service: Service) -> None:
     """One screen: where it listens, with which models, and how to stop it."""
+    settings = config.settings
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     entries = sorted(service.registry.entries.values(), key=lambda each: (each.kind, each.name))
     lines = [
-        f"hardmax {__version__} on http://{host}:{port}   (page /, docs /docs, metrics /metrics)",
+        f"hardmax {__version__} on http://{host}:{port}",
+        f"  page      http://{host}:{port}/   (documentation /docs, metrics /metrics)",
         f"  workers   {settings.workers}",
         f"  provider  {service.provider}, {settings.intra_op_threads} threads an inference",
         f"  keys      {'needed' if service.keys else 'none: open to everyone who can reach it'}",
+        f"  default   {settings.default_model}: {config.why_default}",
+        f"  watches   {settings.models_dir or 'no folder: MODELS_DIR names one'}",
         *(f"  {entry.kind:9} {entry.name:16} {entry.card['description']}"[:110] for entry in entries),
         "Stop with Ctrl-C or SIGTERM; SIGHUP reads models and keys again.",
     ]

@@ -109,3 +109,14 @@ def test_cgroup_quota_reads_both_versions(tmp_path: Path, files: dict[str, str],
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert _cgroup_quota(tmp_path) == cpus
+
+
+def test_host_that_is_empty_is_refused() -> None:
+    """Row 16: it listens on every address."""
+    with pytest.raises(ConfigurationError, match="--host"):
+        load_settings({}, host="")
+
+
+@pytest.mark.parametrize(("host", "any_host"), [("127.0.0.2", False), ("::1", False), ("0.0.0.0", True)])
+def test_every_address_of_loopback_answers_to_names_of_this_machine_alone(host: str, any_host: bool) -> None:
+    assert load_settings({}, host=host).any_host is any_host

@@ -94,6 +94,30 @@ def answers_unread(port: int) -> list[bytes]:
     return many(port, 4, request, HANG_UP_S)
 
 
+def streams_unread(port: int) -> list[bytes]:
+    """More than clouds may wait."""
+    body = io.BytesIO()
+    np.save(body, np.random.default_rng(0).normal(size=(2_500, 2)))
+    request = whole(body.getvalue(), "/dynamics?stop=never&max_layers=100&include=trajectory", NPY)
+    stream = request.replace(b"host:", b"accept: application/x-ndjson\r\nhost:", 1)
+    return many(port, 18, stream, HANG_UP_S)
+
+
+def small_bodies_of_many_numbers(port: int) -> list[bytes]:
+    body = io.BytesIO()
+    np.save(body, np.random.default_rng(0).integers(1, 100, (250_000, 2), np.int8))
+    return many(port, 8, whole(body.getvalue(), "/dynamics?max_layers=1", NPY), HANG_UP_S)
+
+
+def half_heads(port: int) -> list[bytes]:
+    return many(port, 300, b"GET /" + b"a" * 60_000, HANG_UP_S)
+
+
+def parts_without_number(port: int) -> list[bytes]:
+    body = b'{"points": [' + b"[0]," * 280_000 + b"[0]]}"
+    return ask(port, whole(body, "/dynamics", JSON), wait_s=10)
+
+
 def nothing_said(port: int) -> list[bytes]:
     return many(port, 300, b"", HANG_UP_S)
 
@@ -192,6 +216,10 @@ ATTACKS: tuple[Attack, ...] = (
     bodies_a_byte_a_second,
     pipelines_unread,
     answers_unread,
+    streams_unread,
+    small_bodies_of_many_numbers,
+    half_heads,
+    parts_without_number,
     nothing_said,
     garbage,
     offers,

@@ -15,7 +15,7 @@ from service.engine.bundle import HEAD
 from service.errors import InvalidInput, TooLarge
 from service.http import examples
 from service.http.bodies import json_body
-from service.http.dependencies import HoldingOf, ServiceOf
+from service.http.dependencies import ReservationOf, ServiceOf
 from service.http.documents import reply_document
 from service.lifecycle import Service
 from service.schemas.texts import ClassifyRequest, ClassifyResponse
@@ -38,7 +38,7 @@ async def classify(
     body: Annotated[ClassifyRequest, json_body(ClassifyRequest)],
     request: Request,
     service: ServiceOf,
-    holding: HoldingOf,
+    reservation: ReservationOf,
 ) -> Response:
     """`logit = bias + sum of cluster contributions = bias + sum of word contributions`: this is how the model
     decides, not an approximation, and the numbers as printed add up. Words count at the place of the leader
@@ -48,14 +48,14 @@ async def classify(
     asked = body.model if body.model is not None else service.settings.default_model
     names = [asked] if isinstance(asked, str) else asked
     texts = texts_to(body, heads_of(service, names), service.settings)
-    holding.expect(texts[0].how.bytes_of([text.source for text in texts]))
+    reservation.expect(texts[0].how.bytes_of([text.source for text in texts]))
     began = time.perf_counter()
     results = await run(service, texts, single=isinstance(body.input, str))
     if body.flip:
         await asyncio.gather(*(_tell_flips(service, *each) for each in zip(texts, results, strict=True)))
     request.state.stages = [("queue and inference", began, time.perf_counter())]
     answered = {"id": request.state.request_id, **answer_of(asked, results)}
-    return await reply_document(answered, holding)
+    return await reply_document(answered, reservation)
 
 
 def answer_of(asked: str | list[str], results: Sequence[list[Answer]]) -> Answer:

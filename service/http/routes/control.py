@@ -15,7 +15,7 @@ from service.errors import InvalidInput
 from service.http import examples
 from service.http.arrays import Array, read_rows
 from service.http.bodies import BodyOf, reader_of
-from service.http.dependencies import HoldingOf, RequestId, ServiceOf
+from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.documents import reply_document
 from service.http.problems import validate
 from service.http.routes import dynamics
@@ -38,7 +38,7 @@ router = APIRouter(tags=["inference"])
     summary="Find the matrix A under which tokens end where they are wanted",
 )
 async def control(
-    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, holding: HoldingOf
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, reservation: ReservationOf
 ) -> Response:
     """`assignment` says for each token which leader it shall end at; `leaders` only which tokens shall lead.
     The answer is a matrix that is proved to do so, with the dynamics run under it; or a certificate that none
@@ -51,7 +51,7 @@ async def control(
     wish = validate(ControlWish, document)
     async with service.clouds.place(large=points.size > LARGE) as place:
         found = await place.follow(_solve(points, wish, service))
-    return await reply_document({"id": request_id, **answer(found)}, holding)
+    return await reply_document({"id": request_id, **answer(found)}, reservation)
 
 
 def _solve(points: Array, wish: ControlWish, service: Service) -> Steps[Control]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,20 +14,28 @@ from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from service.engine.lane import LARGE, Steps
+from service.engine.account import Reservation
+from service.engine.lane import LARGE
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.arrays import Array, as_array, read_npy, read_rows, write_npz
 from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, parse_json, reader_of, wanted
-from service.http.dependencies import HoldingOf, RequestId, ServiceOf
-from service.http.documents import Pieces, Records, reply_document, reply_pieces, write_document
+from service.http.dependencies import RequestId, ReservationOf, ServiceOf
+from service.http.documents import (
+    Pieces,
+    Records,
+    let_go,
+    reply_document,
+    reply_pieces,
+    write_document,
+    written_of,
+)
 from service.http.problems import document, status_of, validate
-from service.lifecycle import Service
 from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResult
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.clouds.dynamics import Dynamics, Parameters, Result
+    from service.clouds.dynamics import Dynamics, Parameters, Progress, Result
 
 MODEL = "dynamics"  # the bundle that runs clouds
 SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
@@ -57,7 +65,7 @@ async def dynamics(
     request: Request,
     service: ServiceOf,
     request_id: RequestId,
-    holding: HoldingOf,
+    reservation: ReservationOf,
 ) -> Response:
     """Send JSON, or the array itself as `application/x-npy` with the parameters in the query. Accept
     `application/x-npz` for arrays, or `application/x-ndjson` for a line a chunk of layers and the result
@@ -67,24 +75,30 @@ async def dynamics(
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     read = partial(_read, body, request.scope["query_string"], model, service.settings)
     points, parameters = await reader_of(request).read(len(body.content), read)
-    if answer_as == NDJSON:
-        return await _stream(_lines(request, service, model, points, parameters))
-
-    def work() -> Steps[Result]:
-        run = model.start(points, parameters)
-        for _ in run:
-            holding.expect(run.kept_bytes)
-            yield
-        return run.result
-
+    kept = 0
     if parameters.stop == "never" and "trajectory" in parameters.include:
-        kept = parameters.max_layers // parameters.trajectory_every + 1
-        holding.expect(NUMBER_BYTES * kept * points.size)
-    async with service.clouds.place(large=points.size > LARGE) as place:
-        result = await place.follow(work())
+        kept = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
+    reservation.check(NUMBER_BYTES * kept)
+    reservation.expect(points.nbytes)
+
+    async def work(tell: Callable[[Progress], None]) -> Result:
+        async with service.clouds.place(large=max(kept, points.size) > LARGE) as place:
+            reservation.expect(NUMBER_BYTES * kept)  # in its turn: large answers wait without their bytes
+            run = await place.step(partial(model.start, points, parameters))
+            while (progress := await place.step(lambda: next(run, None))) is not None:
+                reservation.expect(run.kept_bytes)
+                tell(progress)
+            return run.result
+
+    def form(result: Result) -> dict[str, Any]:
+        return {"id": request_id, **answer(result, parameters.include)}
+
+    if answer_as == NDJSON:
+        return await _stream(_lines(work, form, request, reservation))
+    result = await work(lambda progress: None)
     if answer_as == NPZ:
-        return await reply_pieces(npz(request_id, result, parameters.include), holding, NPZ)
-    return await reply_document({"id": request_id, **answer(result, parameters.include)}, holding)
+        return await reply_pieces(npz(request_id, result, parameters.include), reservation, NPZ)
+    return await reply_document(form(result), reservation)
 
 
 def _read(body: Body, query: bytes, model: Dynamics, settings: Settings) -> tuple[Array, Parameters]:
@@ -112,27 +126,48 @@ async def _stream(lines: AsyncGenerator[bytes]) -> Response:
 
 
 async def _lines(
-    request: Request, service: Service, model: Dynamics, points: Array, parameters: Parameters
+    work: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Result]],
+    form: Callable[[Result], dict[str, Any]],
+    request: Request,
+    reservation: Reservation,
 ) -> AsyncGenerator[bytes]:
-    visit, name, holding = request.state.visit, request.state.request_id, request.state.holding
-    async with service.clouds.place(large=points.size > LARGE) as place:
-        run = await place.step(partial(model.start, points, parameters))
-        try:
-            while (progress := await place.step(lambda: next(run, None))) is not None:
-                holding.expect(run.kept_bytes)
-                yield to_json({"progress": progress}) + b"\n"
-            parts = write_document({"id": name, **answer(run.result, parameters.include)})
-            for part in parts:
-                holding.add(len(part))
-                yield part
-            yield b"\n"
-        except asyncio.CancelledError:
-            if not isinstance(visit.ended_by, DeadlineExceeded):
-                raise
-            visit.resume()
-            yield _last_words(visit.ended_by, name)
-        except HardmaxError as failure:
-            yield _last_words(failure, name)
+    """The latest progress, whenever the reader has taken the line before, and then the result. The work does
+    not wait for its reader.
+    """
+    name, begun = request.state.request_id, False
+    latest: Progress | None = None
+    news = asyncio.Event()
+
+    def tell(progress: Progress) -> None:
+        nonlocal latest
+        latest = progress
+        news.set()
+
+    working = asyncio.create_task(work(tell))
+    working.add_done_callback(lambda task: news.set())
+    try:
+        while latest is not None or not working.done():
+            await news.wait()
+            news.clear()
+            if latest is not None:
+                line, latest = to_json({"progress": latest}) + b"\n", None
+                yield line
+                begun = True
+        parts = await written_of(write_document(form(await working)), reservation)
+        reservation.deliver(sum(map(len, parts)))
+        async for part in let_go(parts):
+            yield part
+        yield b"\n"
+    except asyncio.CancelledError:
+        if not begun or not request.state.timeout.expired():
+            raise
+        yield _last_words(DeadlineExceeded("the request took longer than it may"), name)
+    except HardmaxError as failure:
+        if not begun:
+            raise
+        yield _last_words(failure, name)
+    finally:
+        working.cancel()
 
 
 def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import hashlib
-import json
 import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -45,14 +43,10 @@ async def file(path: str, request: Request) -> Response:
 
 @router.get("/openapi.json")
 async def openapi(request: Request) -> Response:
-    return reply(await asyncio.to_thread(_document, request.app, request.scope.get("root_path", "")))
-
-
-def _document(app: Any, root_path: str) -> bytes:
-    document = app.openapi()
+    root_path, document = request.scope.get("root_path", ""), request.app.openapi()
     if root_path:
         document = {**document, "servers": [{"url": root_path}]}
-    return json.dumps(document).encode()
+    return reply(orjson.dumps(document))
 
 
 def files_of(request: Request) -> PageFiles:

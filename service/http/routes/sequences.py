@@ -12,7 +12,7 @@ from service.engine.lane import LARGE, Steps
 from service.http import examples
 from service.http.arrays import read_arrays
 from service.http.bodies import BodyOf, reader_of
-from service.http.dependencies import HoldingOf, RequestId, ServiceOf
+from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.documents import reply_document
 from service.http.problems import validate
 from service.schemas.sequences import SequencesEnvelope, SequencesRequest, SequencesResponse
@@ -33,7 +33,7 @@ router = APIRouter(tags=["inference"])
     summary="Label sequences of points, exactly",
 )
 async def classify_sequences(
-    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, holding: HoldingOf
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, reservation: ReservationOf
 ) -> Response:
     """With a model that `hardmax-export exact` built from labelled sequences and that lies in MODELS_DIR."""
     settings = service.settings
@@ -51,11 +51,11 @@ async def classify_sequences(
     size = sum(each.size for each in sequences)
 
     def work() -> Steps[list[dict[str, Any]]]:
-        holding.expect(NUMBER_BYTES * model.numbers_of(sequences))
+        reservation.expect(NUMBER_BYTES * model.numbers_of(sequences))
         yield
         return (yield from model.steps(sequences))
 
     async with service.clouds.place(large=size > LARGE) as place:
         results = await place.follow(work())
     data = [{"index": index, **result} for index, result in enumerate(results)]
-    return await reply_document({"id": request_id, "model": name, "data": data}, holding)
+    return await reply_document({"id": request_id, "model": name, "data": data}, reservation)

@@ -1,5 +1,6 @@
 """Reading bundles: a whole one is read whole, a broken one is refused by the name of its field."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,15 @@ def test_settle_default_takes_the_named_or_the_only_own_model(
         write_folder(tmp_path / name, name=name, kind=kind)
     settings = Settings(models_dir=tmp_path, default_model=named)
     assert settle_default(settings).default_model == default
+
+
+def test_bundle_is_read_in_no_more_memory_than_it_has(tmp_path: Path) -> None:
+    """Row 21: two gigabytes were asked for at once, which a limit of address space refuses."""
+    write_folder(tmp_path / "tiny", kind="dynamics")
+    read_bundle(tmp_path / "tiny")
+    tracemalloc.start()
+    try:
+        read_bundle(tmp_path / "tiny")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

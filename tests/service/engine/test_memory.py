@@ -7,6 +7,7 @@ import json
 import platform
 import subprocess
 import sys
+import time
 
 import numpy as np
 import psutil
@@ -48,19 +49,23 @@ def test_long_texts_and_answers_that_nobody_waits_for_leave_nothing_in_memory() 
 
 ONE_HEAP = """
 import threading
+from pathlib import Path
 
-from service.engine.memory import Leftovers, prepare_heap
+from service.engine.memory import prepare_heap, release_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 prepare_heap()
-leftovers = Leftovers()
-leftovers.settle()
-
-thread = threading.Thread(target=lambda: b"a" * 24_000_000)
+before = resident()
+kept = []
+thread = threading.Thread(target=lambda: kept.extend(b"a" * 24_000 for _ in range(1000)))
 thread.start()
 thread.join()
-print(leftovers.there())
-leftovers.give_back()
-print(leftovers.there())
+kept.clear()
+left = resident()
+release_memory()
+print(left - before > 20e6, resident() - before > 5e6)
 """
 
 
@@ -68,3 +73,24 @@ print(leftovers.there())
 def test_memory_that_a_thread_left_free_goes_back() -> None:
     ended = subprocess.run([sys.executable, "-c", ONE_HEAP], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["True", "False"]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries have no heaps to share")
+def test_memory_of_connections_that_are_closed_goes_back() -> None:
+    """Row 23: it is taken while nothing else happens, and freed later."""
+    half = b"GET /" + b"a" * 50_000
+    with serving(log_level="error") as server:
+        process = psutil.Process(server.process.pid)
+        with connect(server.port) as caller:
+            caller.sendall(whole(b'{"input": "superb"}'))
+            read_answer(caller)
+        time.sleep(3)  # memory of the start goes back
+        before = process.memory_info().rss
+        callers = [connect(server.port) for _ in range(600)]
+        for caller in callers:
+            caller.sendall(half)
+        eventually(lambda: process.memory_info().rss > before + BOUND, 20)
+        time.sleep(3)
+        for caller in callers:
+            caller.close()
+        eventually(lambda: process.memory_info().rss < before + BOUND / 2, 20)

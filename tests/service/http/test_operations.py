@@ -92,3 +92,19 @@ def test_page_is_answered_compressed_and_with_an_etag(client: httpx.Client) -> N
     again = client.get("/", headers={"if-none-match": page.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert client.head("/").headers["etag"] == page.headers["etag"]
+
+
+def test_route_is_suggested_only_where_it_is_near(client: httpx.Client) -> None:
+    assert client.get("/nope").json()["error"]["message"] == "there is no such route; GET /docs lists them"
+    assert client.get("/inf").json()["error"]["message"] == "there is no such route; did you mean /info?"
+
+
+def test_models_are_told_in_the_words_of_other_servers(client: httpx.Client) -> None:
+    served = [card["name"] for card in client.get("/models").json()["models"]]
+    openai = client.get("/v1/models").json()
+    assert (openai["object"], [each["id"] for each in openai["data"]]) == ("list", served)
+    assert {each["object"] for each in openai["data"]} == {"model"}
+    stats = client.get("/v2/models/stats").json()["model_stats"]
+    assert [each["name"] for each in stats] == served
+    index = client.post("/v2/repository/index").json()
+    assert [(each["name"], each["state"]) for each in index] == [(name, "READY") for name in served]

@@ -12,7 +12,7 @@ from bundles import write_head
 from server import SERVE, environ, eventually, serving
 
 from service.errors import ConfigurationError
-from service.observe.metrics import MULTIPROCESS_DIR, forget_process, shared_metrics
+from service.observe.metrics import MULTIPROCESS_DIR, Metrics, forget_process, shared_metrics
 
 IMPORT = "from service.observe.metrics import Metrics"
 COUNT = f"""
@@ -123,3 +123,13 @@ def test_service_says_which_folder_it_cannot_write(home: Path) -> None:
     )
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1].startswith(f"hardmax: {MULTIPROCESS_DIR}: {home} cannot be written")
+
+
+def test_models_that_are_served_no_more_have_no_series() -> None:
+    """Row 20: each of ten replacements a second left one."""
+    metrics = Metrics()
+    for version in range(5):
+        metrics.model_served("mine", "sentiment", f"v{version}", True)
+        metrics.model_served("mine", "sentiment", f"v{version}", version == 4)
+    told = [line for line in metrics.render().decode().splitlines() if line.startswith("hardmax_model_info{")]
+    assert told == ['hardmax_model_info{kind="sentiment",model="mine",version="v4"} 1.0']

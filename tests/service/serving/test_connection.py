@@ -21,6 +21,9 @@ from bundles import write_head
 from server import Server, eventually, serving
 from wire import announce, connect, find_fault, read_answer, whole
 
+from service.errors import ConfigurationError
+from service.serving.connection import LARGEST_HEADS, UVICORN, State, check_uvicorn
+
 QUESTION = b'{"input": "superb"}'
 GET = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 
@@ -351,6 +354,51 @@ def test_silent_connections_make_room_for_those_who_ask(models: Path, tmp_path: 
         assert server.output.count("connections are open, the most there may be") == 1
         for each in silent:
             each.close()
+
+
+class Stranger:
+    """What `State` knows of a connection: how long its head has been coming, and how to close it."""
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.closed = False
+        self.transport = self
+
+    def age(self, now: float) -> float:
+        return now - self.since
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+def test_half_heads_give_way_to_newcomers_and_have_a_bound_together() -> None:
+    """Row 11: when all descriptors were taken by half heads, every ordinary request was cut."""
+    state = State(most=3)
+    half, young, newcomer = (Stranger(since) for since in (0.0, 9.5, 10.0))
+    for head in (half, young):
+        state.count_head(head, 60_000)  # type: ignore[arg-type]
+    state.make_room(newcomer, 10.0)  # type: ignore[arg-type]
+    assert [each.closed for each in (half, young, newcomer)] == [True, False, False]
+    silent = Stranger(9.0)
+    state.waiting[silent] = None  # type: ignore[index]
+    state.make_room(newcomer, 10.0)  # type: ignore[arg-type]
+    assert [each.closed for each in (young, silent, newcomer)] == [False, True, False]
+    state.count_head(young, 0)  # type: ignore[arg-type]
+    state.make_room(newcomer, 10.0)  # type: ignore[arg-type]
+    assert newcomer.closed
+    many = [Stranger(0.0) for _ in range(600)]
+    for each in many:
+        state.count_head(each, 60_000)  # type: ignore[arg-type]
+    kept = [each for each in many if not each.closed]
+    assert many[0].closed
+    assert len(kept) * 60_000 <= LARGEST_HEADS < (len(kept) + 1) * 60_000
+
+
+def test_another_minor_version_of_uvicorn_stops_the_start() -> None:
+    check_uvicorn()
+    check_uvicorn(f"{UVICORN}.99")
+    with pytest.raises(ConfigurationError, match=r"uvicorn is 1\.2\.3"):
+        check_uvicorn("1.2.3")
 
 
 def test_soft_limit_of_descriptors_is_raised_to_the_hard_one() -> None:
