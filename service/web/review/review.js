@@ -1,13 +1,13 @@
 /* Room 1: a review, its verdict and the exact reason. Joins the sheet, the ledger, the plane of words and the card. */
 
 import { readAnswer } from "./answer.js";
-import { Latest, inWords } from "./api.js";
-import { announce, byId, el, plural, showProblem } from "./element.js";
+import { Latest, inWords } from "../shared/api.js";
+import { announce, byId, el, plural, showProblem } from "../shared/element.js";
 import { EXAMPLES } from "./examples.js";
 import { Ledger } from "./ledger.js";
-import { Picture, addExport } from "./picture.js";
-import { Player } from "./player.js";
-import { CARD, drawCard } from "./share.js";
+import { Picture, addExport } from "../shared/picture.js";
+import { Player } from "../shared/player.js";
+import { CARD, drawCard } from "./card.js";
 import { Sheet } from "./sheet.js";
 import { Verdict } from "./verdict.js";
 import { Words } from "./words.js";

@@ -1,10 +1,10 @@
 /* Room 3: the loaded models and what is known of them, the server, and the other rooms' requests as programs. */
 
-import { inWords } from "./api.js";
-import { byId, el, showProblem } from "./element.js";
-import { EXAMPLES } from "./examples.js";
-import { PRESETS } from "./presets.js";
-import { cloudSnippets, reviewSnippets, showSnippets } from "./snippets.js";
+import { inWords } from "../shared/api.js";
+import { byId, el, showProblem } from "../shared/element.js";
+import { EXAMPLES } from "../review/examples.js";
+import { PRESETS } from "../cloud/presets.js";
+import { cloudSnippets, reviewSnippets, showSnippets } from "../shared/snippets.js";
 
 const KINDS = { sentiment: "reviews", dynamics: "clouds", sequences: "sequences" };
 const LARGE = 3; // accuracies set large

@@ -1,6 +1,6 @@
 /* A as an ellipse with a tip to drag, and the same as two sliders. Knows the shape of A, not its use. */
 
-import { byId, svg } from "./element.js";
+import { byId, svg } from "../shared/element.js";
 
 const HALF = 64;
 const UNIT = 26; // pixels of the unit circle's radius

@@ -1,7 +1,7 @@
 /* The verdict in words: what, how sure, and when there is none. Knows one answer; asks nothing itself. */
 
 import { percent } from "./answer.js";
-import { announce, byId, el, plural, signed } from "./element.js";
+import { announce, byId, el, plural, signed } from "../shared/element.js";
 
 /** {label, side, score, fine} of an answer: what stands in large, its colour, and the sentences below. */
 export function verdictOf(answer) {

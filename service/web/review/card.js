@@ -2,9 +2,9 @@
    Drawn 1080 by 1350, so that its smallest words can still be read at the width of a phone. Knows one answer. */
 
 import { rowsOf, spanOf } from "./answer.js";
-import { colour, side } from "./colour.js";
-import { SERIF } from "./painter.js";
-import { signed } from "./element.js";
+import { colour, side } from "../shared/colour.js";
+import { SERIF } from "../shared/painter.js";
+import { signed } from "../shared/element.js";
 import { piecesOf } from "./sheet.js";
 import { verdictOf } from "./verdict.js";
 

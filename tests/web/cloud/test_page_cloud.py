@@ -40,7 +40,7 @@ def at(page: Page, i: int) -> tuple[float, float]:
     assert box is not None
     view = page.evaluate(
         """async ([points, width, height]) => {
-            const { Viewport } = await import("/web/viewport.js");
+            const { Viewport } = await import("/web/shared/viewport.js");
             const view = new Viewport();
             view.resize(width, height);
             view.fit(points.flat(), { least: 1 });

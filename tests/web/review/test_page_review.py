@@ -87,8 +87,8 @@ def test_tints_of_a_text_add_up_to_its_logit(visit: Visit) -> None:
     write(page, BLAME)
     total, logit = page.evaluate(
         """async () => {
-            const { piecesOf } = await import("/web/sheet.js");
-            const { readAnswer } = await import("/web/answer.js");
+            const { piecesOf } = await import("/web/review/sheet.js");
+            const { readAnswer } = await import("/web/review/answer.js");
             const text = document.getElementById("review").value;
             const body = JSON.stringify({ input: text, explain: "full" });
             const headers = { "content-type": "application/json" };
@@ -440,7 +440,7 @@ def test_examples_fill_the_sheet(visit: Visit) -> None:
 def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
     places = visit("#model").evaluate(
         """async () => {
-            const { shadow, along } = await import("/web/shadow.js");
+            const { shadow, along } = await import("/web/review/shadow.js");
             const speaks = [[1, 0], [0, 1], [-2, 1], [0.3, -4], [-1, -1, 2], [-3]];
             return speaks.map((vector) => {
                 const layers = [[vector, vector.map((x) => -x), vector.map((x, k) => x * (k + 2))]];

@@ -1,9 +1,9 @@
 /* The API documents: this server's openapi.json with a form for every route, whose example is sent to the models served here.
    Knows OpenAPI 3.1. */
 
-import { Api, KEY, inWords } from "./api.js";
-import { byId, el, showProblem } from "./element.js";
-import { curlOf, copyButton } from "./snippets.js";
+import { Api, KEY, inWords } from "../shared/api.js";
+import { byId, el, showProblem } from "../shared/element.js";
+import { curlOf, copyButton } from "../shared/snippets.js";
 
 const METHODS = ["get", "post", "put", "delete", "patch"];
 const SHOWN_UP_TO = 20_000; // characters of an answer

@@ -1,7 +1,7 @@
 /* The ways points come in: typed, pasted, opened, dropped. Knows where to listen; not what becomes of them. */
 
-import { byId } from "./element.js";
-import { readFile, readText } from "./table.js";
+import { byId } from "../shared/element.js";
+import { readFile, readText } from "./numbers.js";
 
 /** `onRows(read)` hears of every new cloud; `read()` resolves to its rows, or fails with a sentence. */
 export function listenForPoints(onRows) {

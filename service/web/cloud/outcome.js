@@ -1,7 +1,7 @@
 /* What the service found about a cloud, in words and as a table. Knows the answer of /dynamics. */
 
-import { byId, el, plural, setVariables, star } from "./element.js";
-import { HUES } from "./colour.js";
+import { byId, el, plural, setVariables, star } from "../shared/element.js";
+import { HUES } from "../shared/colour.js";
 import { ranksOf } from "./landscape.js";
 
 const ROWS = 40;

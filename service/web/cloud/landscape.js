@@ -1,9 +1,9 @@
 /* The picture of a cloud at one moment: polytope, trails, points by cluster, leaders as stars, ties as rings,
    and why one point goes where it goes. Knows a film and what is marked; nothing of pointers and keys. */
 
-import { HUES, colour, hue } from "./colour.js";
+import { HUES, colour, hue } from "../shared/colour.js";
 import { clip, crossing } from "./halfplane.js";
-import { Viewport, drawGrid, drawNumbers } from "./viewport.js";
+import { Viewport, drawGrid, drawNumbers } from "../shared/viewport.js";
 
 const TRAILS_UP_TO = 2500;
 const NUMBERS_UP_TO = 14;

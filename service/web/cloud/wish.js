@@ -1,7 +1,7 @@
 /* Wishing for leaders: points are marked, and the service looks for an A that makes them leaders. */
 
-import { Latest, inWords } from "./api.js";
-import { announce, byId, plural } from "./element.js";
+import { Latest, inWords } from "../shared/api.js";
+import { announce, byId, plural } from "../shared/element.js";
 
 export class Wish {
   constructor(api, cloud) {

@@ -1,9 +1,9 @@
 /* The words of a review as points that walk through the layers, and the line between the two sides.
    Knows one answer. */
 
-import { colour, side } from "./colour.js";
+import { colour, side } from "../shared/colour.js";
 import { along, shadow } from "./shadow.js";
-import { Viewport, drawGrid } from "./viewport.js";
+import { Viewport, drawGrid } from "../shared/viewport.js";
 
 const NEAR = 18; // pixels
 const NAMES = 40;

@@ -2,7 +2,7 @@
    A table to read and one to listen to. Knows one answer. */
 
 import { rowsOf, spanOf, stepsOf } from "./answer.js";
-import { el, plural, signed, star } from "./element.js";
+import { el, plural, signed, star } from "../shared/element.js";
 
 const SHOWN = 8;
 

@@ -3,7 +3,7 @@
    Knows one answer; nothing of where it came from. */
 
 import { wayOf } from "./arcs.js";
-import { el, plural, signed, star, svg } from "./element.js";
+import { el, plural, signed, star, svg } from "../shared/element.js";
 
 const LINES_UP_TO = 80; // lines to one leader
 const SIGNS = /\p{L}|\p{N}|\p{Extended_Pictographic}/u;

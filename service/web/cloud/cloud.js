@@ -1,16 +1,16 @@
 /* Room 2: a cloud of points, the rules, and what becomes of it. Joins board, landscape, film and outcome. */
 
-import { Latest, inWords } from "./api.js";
+import { Latest, inWords } from "../shared/api.js";
 import { Board } from "./board.js";
 import { Ellipse } from "./ellipse.js";
-import { announce, byId, calm, el, plural, showProblem } from "./element.js";
+import { announce, byId, calm, el, plural, showProblem } from "../shared/element.js";
 import { Film, flat } from "./film.js";
 import { listenForPoints } from "./intake.js";
 import { Landscape } from "./landscape.js";
 import { matrixOf, shapeOf } from "./matrix.js";
 import { showBadge, showOutcome, verdictOf } from "./outcome.js";
-import { Picture, addExport } from "./picture.js";
-import { Player } from "./player.js";
+import { Picture, addExport } from "../shared/picture.js";
+import { Player } from "../shared/player.js";
 import { PRESETS } from "./presets.js";
 import { reasonOf, sentenceOf } from "./why.js";
 import { Wish } from "./wish.js";
