@@ -64,6 +64,20 @@ def test_room_fits_a_phone(visit: Visit, room: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+@pytest.mark.parametrize("room", ["review", "cloud", "model"])
+def test_fingers_find_targets_of_44_pixels(visit: Visit, room: str) -> None:
+    page = visit(f"#{room}", width=390, has_touch=True, is_mobile=True, reduced_motion="reduce")
+    page.wait_for_load_state("networkidle")
+    small = page.evaluate(
+        """() => [...document.querySelectorAll("a, button, select, summary, .tools label, .file")]
+            .filter((node) => node.checkVisibility() && !node.matches(".skip"))
+            .map((node) => [node.id || node.className || node.textContent, node.getBoundingClientRect()])
+            .filter(([, box]) => box.height < 43.5 || box.width < 43.5)
+            .map(([name, box]) => `${name}: ${box.width} x ${box.height}`)"""
+    )
+    assert small == []
+
+
 def test_rooms_are_reached_by_keyboard(visit: Visit) -> None:
     page = visit()
     page.keyboard.press("Tab")

@@ -1,36 +1,20 @@
-/* An answer of /classify as the page uses it: offsets in JavaScript's units, one number a word for the label that is
-   looked at, and clusters with names. Knows the wire; nothing of how it is shown. */
+/* An answer of /classify as the page uses it: offsets in JavaScript's units, words that name each other by their number,
+   one number a word for the label that is looked at. Knows the wire; nothing of how it is shown. */
 
-const NAMED = 3; // a cluster is named by so many of its heaviest words ..
-const TELLING = 0.05; // .. if they add at least this share of what the heaviest adds
 const DIGITS = 2;
 const LEAST = 0.005; // what adds less is printed as 0.00, and stands with the rest
 
 /** `label` is the one whose sum is shown; the answer's own if there are several and none is given. */
 export function readAnswer(text, item, readout = null, label = null) {
   const labels = Object.keys(item.probs);
-  const several = labels.length !== 2;
+  const several = labels.length !== 2 || Boolean(item.labels);
   const shown = several ? (labels.includes(label) ? label : item.label) : labels[1];
   const number = (x) => (x !== null && typeof x === "object" ? x[shown] : x);
-  const unit = unitsOf(text);
-  const span = (range) => range?.map(unit) ?? null;
-  const words = item.words.map((word) => ({
-    name: word.text, // as the answer names it
-    text: text.slice(...span(word.spans[0])) || word.text,
-    spans: word.spans.map(span),
-    cluster: word.cluster,
-    leader: word.leader,
-    contribution: number(word.contribution),
-    context: surroundings(text, word.spans.map(span), span(word.context)),
-    readAs: word.read_as ?? null,
-    start: word.start,
-    end: word.end,
-  }));
-  const since = new Map(item.leaders.map(({ spans, since_layer }) => [unit(spans[0][0]), since_layer]));
-  words.forEach((word) => (word.since = word.leader ? (since.get(word.spans[0][0]) ?? 0) : null));
+  const words = wordsOf(text, item, number);
   return {
     text,
     label: item.label,
+    holding: item.labels ?? null, // of labels that do not exclude each other, those that hold
     labels,
     several,
     shown,
@@ -39,7 +23,6 @@ export function readAnswer(text, item, readout = null, label = null) {
     probs: item.probs,
     undecided: item.undecided ?? null,
     tokens: item.tokens,
-    unknown: item.unknown ?? 0,
     truncated: item.truncated,
     bias: number(item.bias),
     logit: number(item.logit),
@@ -50,6 +33,32 @@ export function readAnswer(text, item, readout = null, label = null) {
   };
 }
 
+/** `spans` count in JavaScript's units, `places` as the service does. `read` numbers the words that a leader has read,
+    first read first; null of others, and where the service does not say. */
+function wordsOf(text, { words, leaders }, number) {
+  const unit = unitsOf(text);
+  const leading = new Map(leaders.flatMap((leader) => leader.spans.map(([start]) => [start, leader])));
+  const numbers = new Map(words.map(({ spans }, token) => [spans[0][0], token]));
+  return words.map((word, token) => {
+    const spans = word.spans.map((span) => span.map(unit));
+    const led = word.leader ? leading.get(word.spans[0][0]) : null;
+    const read = led?.read?.map((other) => numbers.get(other.spans[0][0]));
+    return {
+      name: word.text, // as the answer names it
+      text: text.slice(...spans[0]) || word.text,
+      spans,
+      places: word.spans,
+      cluster: word.cluster,
+      leader: word.leader,
+      since: word.leader ? (led?.since_layer ?? 0) : null,
+      read: read?.filter((other) => other !== undefined && other !== token) ?? null,
+      contribution: number(word.contribution),
+      start: word.start,
+      end: word.end,
+    };
+  });
+}
+
 /** From an offset in code points, which the service counts, to one in UTF-16 units, which JavaScript does. */
 export function unitsOf(text) {
   if (!/[\ud800-\udbff]/.test(text)) return (at) => at;
@@ -58,43 +67,22 @@ export function unitsOf(text) {
   return (at) => starts[Math.min(at, starts.length - 1)];
 }
 
-/** What a word was read together with, when that is more than the word. */
-function surroundings(text, [[start, end]], context) {
-  if (!context || (context[0] >= start && context[1] <= end)) return null;
-  return text
-    .slice(...context)
-    .replace(/\s+/g, " ")
-    .trim();
-}
-
+/** Words are named by their number, members by weight. */
 function clusterOf({ id, kind, leaders: names }, words, contribution) {
   const size = (token) => Math.abs(words[token].contribution);
-  const members = words.map((_, token) => token).filter((token) => words[token].cluster === id);
-  members.sort((a, b) => size(b) - size(a));
-  const leaders = words
-    .map((_, token) => token)
-    .filter(
-      (token) =>
-        words[token].leader &&
-        (kind === "tie" ? names.includes(words[token].name) : words[token].cluster === id),
-    );
-  return { id, kind, members, leaders, contribution, ...nameOf(members, leaders, words) };
+  const tokens = words.map((_, token) => token);
+  const members = tokens.filter((token) => words[token].cluster === id).sort((a, b) => size(b) - size(a));
+  const leads = ({ cluster, name }) => (kind === "tie" ? names.includes(name) : cluster === id);
+  const leaders = tokens.filter((token) => words[token].leader && leads(words[token]));
+  return { id, kind, members, leaders, contribution };
 }
 
-/** The heaviest words, each once, as {text, leads}; and the leaders that are not among them. */
-function nameOf(members, leaders, words) {
-  const heaviest = new Map();
-  const size = (token) => Math.abs(words[token].contribution);
-  for (const token of members) {
-    const key = words[token].text.toLowerCase();
-    const more = heaviest.size < NAMED && size(token) >= TELLING * size(members[0]);
-    if (!heaviest.has(key) && !more) continue;
-    const leads = (heaviest.get(key)?.leads ?? false) || leaders.includes(token);
-    heaviest.set(key, { text: words[token].text, leads });
-  }
-  const others = leaders.map((token) => words[token].text);
-  const ledBy = [...new Set(others)].filter((text) => !heaviest.get(text.toLowerCase())?.leads);
-  return { name: [...heaviest.values()], ledBy };
+/** What a leader has read, in few words: "not, bad and 3 more"; "" where it read nobody, null where nobody knows. */
+export function readBy(token, words, most = 4) {
+  const { read } = words[token];
+  if (!read) return null;
+  const names = read.slice(0, read.length > most + 1 ? most : most + 1).map((other) => words[other].text);
+  return names.join(", ") + (read.length > names.length ? ` and ${read.length - names.length} more` : "");
 }
 
 /** Numbers as they are printed: each running sum is rounded, and a step is what lies between two of them.

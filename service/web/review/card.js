@@ -1,7 +1,7 @@
 /* The card that people post: one picture of a text, its verdict, the sum that is the verdict, and its words in the plane.
    Drawn 1080 by 1350, so that its smallest words can still be read at the width of a phone. Knows one answer. */
 
-import { rowsOf, spanOf } from "./answer.js";
+import { readBy, rowsOf, spanOf } from "./answer.js";
 import { colour, side } from "../shared/colour.js";
 import { SERIF } from "../shared/painter.js";
 import { signed } from "../shared/element.js";
@@ -120,18 +120,19 @@ function drawSum(painter, answer, top) {
   return top + shown.length * ROW;
 }
 
-function nameOf({ kind, cluster, count }, { shown, several }) {
-  if (cluster) return cluster.name.map(({ text }) => text);
-  return [{ bias: "bias", rest: `${count} more`, total: several ? shown : "sum" }[kind]];
+/** A leader with what it has read: "bad (not, at, all)". */
+function nameOf({ kind, cluster, count }, { shown, several, words }) {
+  if (!cluster) return { bias: "bias", rest: `${count} more`, total: several ? shown : "sum" }[kind];
+  const names = cluster.leaders.map((token) => words[token].text);
+  const read = kind === "leader" && names.length ? readBy(cluster.leaders[0], words, 3) : null;
+  return [...new Set(names)].join(" and ") + (read ? ` (${read})` : "");
 }
 
-/** As many of the words as fit, and of a single one as much. */
-function fitted(painter, words, width, font) {
-  const fits = (text) => painter.measure(text, font) <= width;
-  const most = words.findLastIndex((_, k) => fits(words.slice(0, k + 1).join(", ")));
-  if (most >= 0) return words.slice(0, most + 1).join(", ");
-  let cut = words[0];
-  while (cut.length > 1 && !fits(cut)) cut = `${cut.slice(0, -2)}\u2026`;
+/** As much of a text as fits. */
+function fitted(painter, text, width, font) {
+  let cut = text;
+  while (cut.length > 1 && painter.measure(cut, font) > width)
+    cut = `${cut.replace(/\u2026$/, "").slice(0, -1)}\u2026`;
   return cut;
 }
 

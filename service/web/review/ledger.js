@@ -1,7 +1,7 @@
-/* The sum that is the decision: the bias, then cluster after cluster, up to the logit.
+/* The sum that is the decision: the bias, then leader after leader, up to the logit.
    A table to read and one to listen to. Knows one answer. */
 
-import { rowsOf, spanOf, stepsOf } from "./answer.js";
+import { readBy, rowsOf, spanOf, stepsOf } from "./answer.js";
 import { el, plural, signed, star } from "../shared/element.js";
 
 const SHOWN = 8;
@@ -39,7 +39,7 @@ export class Ledger {
     const many = answer !== null && rowsOf(answer, SHOWN).some(({ kind }) => kind === "rest");
     this.more.hidden = !many;
     this.more.setAttribute("aria-expanded", String(this.all));
-    this.more.textContent = this.all ? "Only the largest" : `Show all ${answer?.clusters.length} clusters`;
+    this.more.textContent = this.all ? "Only the largest" : `Show all ${answer?.clusters.length} rows`;
   }
 
   rowNodes(row, span) {
@@ -60,7 +60,7 @@ export class Ledger {
 
   nameNode(row, id) {
     if (row.kind === "bias") return "bias";
-    if (!row.cluster) return `${plural(row.count, "smaller cluster")}`;
+    if (!row.cluster) return `${plural(row.count, "smaller row")}`;
     const toggle = () => {
       this.open = this.open === id ? null : id;
       this.render();
@@ -72,8 +72,8 @@ export class Ledger {
     return el(
       "button",
       { type: "button", class: "name", ...state, ...look },
-      el("span", { class: "who" }, clusterName(row.cluster)),
-      el("small", {}, ledByOf(row.cluster)),
+      el("span", { class: "who" }, whoLeads(row.cluster, this.answer.words)),
+      el("small", {}, madeOf(row.cluster, this.answer.words)),
     );
   }
 
@@ -106,22 +106,16 @@ export class Ledger {
   }
 }
 
-/** "boils, 100, water", with a star before the word that leads. */
-function clusterName({ name, kind }) {
-  return name.flatMap(({ text, leads }, k) => [
-    k ? ", " : null,
-    leads ? (kind === "tie" ? tie() : star()) : null,
-    text,
-  ]);
+/** "\u2605 bad", or "\u25c7 good and film" where followers stay between leaders. */
+function whoLeads({ kind, leaders }, words) {
+  const names = [...new Set(leaders.map((token) => words[token].text))];
+  return [kind === "tie" ? el("i", { class: "tie", "aria-hidden": "true" }) : star(), names.join(" and ")];
 }
 
-const tie = () => el("i", { class: "tie", "aria-hidden": "true" });
-
-/** Who leads, when the name does not tell, and how many follow. */
-function ledByOf({ kind, ledBy, members }) {
-  const count = plural(members.length, "word");
-  if (kind === "tie") return [`between ${ledBy.join(" and ") || "leaders"}, ${count}`];
-  return ledBy.length ? ["led by ", star(), `${ledBy[0]}, ${count}`] : [count];
+/** "having read not, at, all \u00b7 5 words" */
+function madeOf({ kind, leaders, members }, words) {
+  const read = kind === "leader" && leaders.length ? readBy(leaders[0], words, 2) : null;
+  return [read && `having read ${read} \u00b7 `, plural(members.length, "word")];
 }
 
 function barNode({ from, to, adds }, { low, size }) {

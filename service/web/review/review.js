@@ -8,8 +8,10 @@ import { Ledger } from "./ledger.js";
 import { Picture, addExport } from "../shared/picture.js";
 import { Player } from "../shared/player.js";
 import { CARD, drawCard } from "./card.js";
+import { Rows } from "./rows.js";
 import { Sheet } from "./sheet.js";
 import { Verdict } from "./verdict.js";
+import { Without } from "./without.js";
 import { Words } from "./words.js";
 
 const TYPING_MS = 90;
@@ -34,6 +36,11 @@ export class Review {
       onWord: (token) => this.sheet.pointToken(token),
     });
     this.verdict = new Verdict((label) => this.useLabel(label));
+    this.without = new Without(
+      async (request, signal) => (await api.post("/classify", request, signal)).data[0],
+      (tokens) => this.sheet.strike(tokens),
+    );
+    this.rows = new Rows(api, () => this.card?.name);
     this.words = new Words();
     this.picture = new Picture(byId("words"), (painter) => this.words.draw(painter));
     this.preview = new Picture(byId("card"), (painter) => this.drawPreview(painter));
@@ -54,8 +61,12 @@ export class Review {
       );
     canvas.addEventListener("pointerleave", () => this.lookAt(null, this.words));
     byId("examples").append(
-      ...EXAMPLES.map(({ name, text }) =>
-        el("button", { type: "button", class: "chip", onclick: () => this.write(text) }, name),
+      ...EXAMPLES.map(({ name, text, wrong }) =>
+        el(
+          "button",
+          { type: "button", class: `chip${wrong ? " wrong" : ""}`, onclick: () => this.write(text) },
+          name,
+        ),
       ),
     );
     addExport(
@@ -95,7 +106,9 @@ export class Review {
     this.models = models;
     const known = models.find(({ name }) => name === wanted);
     this.card = known ?? models.find((card) => card.default) ?? models[0] ?? null;
-    byId("review-model").replaceChildren(...models.map(({ name }) => el("option", { value: name }, name)));
+    byId("review-model").replaceChildren(
+      ...models.map(({ name, labels }) => el("option", { value: name, title: labels?.join(", ") }, name)),
+    );
     byId("model-pick").hidden = models.length < 2;
     if (this.card) byId("review-model").value = this.card.name;
   }
@@ -109,6 +122,12 @@ export class Review {
   useLabel(label) {
     this.label = label;
     this.showAnswer(readAnswer(this.answer.text, this.item, this.card.readout, label));
+  }
+
+  /** The label that a person gives an example which the model gets wrong, in words. */
+  get confession() {
+    const example = EXAMPLES.find(({ text, wrong }) => wrong && text === this.answer.text);
+    return example && this.card.default && `The model gets this one wrong: a person says ${example.label}.`;
   }
 
   write(text) {
@@ -150,7 +169,7 @@ export class Review {
     this.answer = answer;
     this.lookAt(null, null);
     this.sheet.show(answer.text, answer);
-    this.verdict.show(answer);
+    this.verdict.show(answer, this.confession);
     const known = answer.undecided !== "nothing known";
     this.ledger.show(known ? answer : null);
     this.words.show(answer);
@@ -159,16 +178,17 @@ export class Review {
     byId("for").textContent = answer.shown;
     const { layers } = this.words;
     this.player.load(layers, { at: fresh ? layers : Math.min(this.player.t, layers) });
+    this.without.show(answer, this.request, this.card.readout);
     this.preview.redraw();
     this.onChange();
   }
 
   /** `nothing` says why there is no reason to show; null when there is one. */
   showCaptions(nothing) {
-    byId("room-review").classList.toggle("without", nothing !== null);
+    byId("room-review").classList.toggle("nothing", nothing !== null);
     byId("ledger-caption").textContent =
       nothing ??
-      "Each row is a cluster: a leader \u2605 and the words that follow it. The last bar ends where the logit is.";
+      "A row a leader \u2605: its place, times the share of the words that follow it. The last bar ends where the logit is.";
     byId("words-caption").textContent = nothing ? "No word stands in the plane." : this.captionOfWords();
     const leaders = this.answer?.words.filter(({ leader }) => leader).map(({ text }) => text) ?? [];
     const named = leaders.length ? `; leaders: ${leaders.slice(0, 5).join(", ")}` : "";
@@ -224,6 +244,7 @@ export class Review {
     this.words.show(null);
     this.player.load(0);
     this.verdict.show(null);
+    this.without.show(null, null);
     showProblem(byId("review-problem"), null);
     this.showCaptions("Nothing is written yet.");
   }

@@ -1,11 +1,12 @@
-/* The sheet one writes on, with the reason shown in place: words tinted by what they add, leaders starred,
-   a line from each word to the one it follows. The tint lies under an ordinary textarea, whose text stays as it is.
-   Knows one answer; nothing of where it came from. */
+/* The sheet one writes on, with the reason shown in place: words tinted by what they add, leaders starred, a line from
+   a word to the one it follows, and from a leader to the words it has read. The tint lies under an ordinary textarea,
+   whose text stays as it is. Knows one answer; nothing of where it came from. */
 
+import { readBy } from "./answer.js";
 import { wayOf } from "./arcs.js";
-import { el, plural, signed, star, svg } from "../shared/element.js";
+import { el, plural, setVariables, signed, star, svg } from "../shared/element.js";
 
-const LINES_UP_TO = 80; // lines to one leader
+const LINES_UP_TO = 80; // lines to or from one leader
 const SIGNS = /\p{L}|\p{N}|\p{Extended_Pictographic}/u;
 
 /** The pieces of a text between the ends of its words' spans: {start, end, text, tokens, share, leads}, with the words that
@@ -65,6 +66,7 @@ export class Sheet {
       nodes: [],
       answer: null,
       pointed: null,
+      lines: [],
     });
     area.addEventListener(
       "pointermove",
@@ -84,7 +86,7 @@ export class Sheet {
   show(text, answer) {
     this.point(null);
     const found = answer ? piecesOf(answer) : kept(this.found, this.text ?? "", text);
-    Object.assign(this, { text, answer, found });
+    Object.assign(this, { text, answer, found, lines: [] });
     const most = Math.max(0.05, ...found.map(({ share }) => Math.abs(share)));
     this.nodes = found.map((piece) => this.pieceNode(piece, piece.share / most));
     // The last line of a textarea may be empty; an element's is not drawn unless something stands in it.
@@ -95,9 +97,7 @@ export class Sheet {
   pieceNode(piece, strength) {
     if (!piece.tokens.length) return el("span", {}, piece.text);
     const tint = strength ? Math.round(5 + 63 * Math.abs(strength) ** 0.7) : 0;
-    const strange =
-      this.answer && piece.tokens.every((token) => this.answer.words[token].readAs === "<unknown>");
-    const name = `word ${strength >= 0 ? "pos" : "neg"}${piece.leads ? " leader" : ""}${strange ? " strange" : ""}`;
+    const name = `word ${strength >= 0 ? "pos" : "neg"}${piece.leads ? " leader" : ""}`;
     const node = el("span", { class: name, vars: { "--tint": `${tint}%` } }, piece.text);
     if (piece.leads) node.prepend(star());
     return node;
@@ -168,34 +168,63 @@ export class Sheet {
     this.point(start === null ? null : this.found.findIndex((piece) => piece.start === start));
   }
 
-  /** Shows a cluster in the text: its words stay, the rest fades; lines go to the leader. */
+  /** Shows a cluster in the text, or with `token` one word of it: its words and what its leaders have read stay, the
+      rest fades. */
   lookAt(cluster, token = null) {
-    this.looked = cluster === null ? null : { cluster, token };
+    const group = this.answer?.clusters.find(({ id }) => id === cluster);
+    this.lines = group ? this.linesOf(group, token) : [];
+    const read = new Set(this.lines.filter(({ rank }) => rank !== null).map(({ to }) => to));
     this.ink.classList.toggle("choosing", cluster !== null);
     this.nodes.forEach((node, k) => {
-      const member = this.found[k].tokens.some((t) => this.answer?.words[t].cluster === cluster);
+      const { tokens } = this.found[k];
+      const member = tokens.some((t) => this.answer?.words[t].cluster === cluster);
       node.classList.toggle("chosen", cluster !== null && member);
+      node.classList.toggle(
+        "read",
+        tokens.some((t) => read.has(t)),
+      );
     });
     this.drawArcs();
   }
 
-  drawArcs() {
-    this.arcs.replaceChildren();
-    const group = this.looked && this.answer?.clusters.find(({ id }) => id === this.looked.cluster);
-    if (!group) return;
-    const { leaders, members } = group;
-    const only = this.looked.token;
-    const followers = only !== null && !leaders.includes(only) ? [only] : members;
-    const box = this.sheet.getBoundingClientRect();
-    for (const follower of followers.slice(0, LINES_UP_TO))
-      for (const leader of leaders) if (leader !== follower) this.drawArc(follower, leader, box);
+  /** Strikes words out that are left out elsewhere; they stay in the text. */
+  strike(tokens) {
+    this.nodes.forEach((node, k) =>
+      node.classList.toggle(
+        "struck",
+        this.found[k].tokens.some((token) => tokens.has(token)),
+      ),
+    );
   }
 
-  drawArc(follower, leader, box) {
-    const [from, to] = [follower, leader].map((token) => this.placeOf(token, box));
-    if (!from || !to) return;
-    const side = this.answer.words[follower].contribution >= 0 ? "pos" : "neg";
-    this.arcs.append(svg("path", { d: wayOf(from, to, box), class: side, pathLength: 1 }));
+  /** Lines {from, to, rank}: from a follower to those it follows (rank null); from a leader to what it has read, the
+      first read first. A leader that does not say what it has read shows who follows it. */
+  linesOf({ leaders, members }, token) {
+    const { words } = this.answer;
+    const follow = (from) => leaders.filter((to) => to !== from).map((to) => ({ from, to, rank: null }));
+    if (token !== null && !leaders.includes(token)) return follow(token);
+    const shown = token === null ? leaders : [token];
+    if (shown.every((leader) => words[leader].read === null)) return members.flatMap(follow);
+    return shown.flatMap((from) => (words[from].read ?? []).map((to, rank) => ({ from, to, rank })));
+  }
+
+  drawArcs() {
+    const box = this.sheet.getBoundingClientRect();
+    const paths = this.lines.slice(0, LINES_UP_TO).map((line) => this.arcNode(line, box));
+    this.arcs.replaceChildren(...paths.filter(Boolean));
+  }
+
+  arcNode({ from, to, rank }, box) {
+    const [start, end] = [from, to].map((token) => this.placeOf(token, box));
+    if (!start || !end) return null;
+    const side = this.answer.words[from].contribution >= 0 ? "pos" : "neg";
+    const path = svg("path", {
+      d: wayOf(start, end, box),
+      class: rank === null ? side : "reading",
+      pathLength: 1,
+    });
+    setVariables(path, { "--rank": Math.min(rank ?? 0, 5) });
+    return path;
   }
 
   /** Where a word's first place stands on the sheet: the middle of its upper edge. */
@@ -227,41 +256,31 @@ function strongest(tokens, words) {
   return tokens.length ? tokens.reduce((a, b) => (size(b) > size(a) ? b : a)) : null;
 }
 
-/** How a word was read, and whom it follows since when: short sentences. */
-export function sentencesOf(answer, token) {
-  const word = answer.words[token];
-  return [readingOf(word), followingOf(answer, token)].filter(Boolean);
-}
-
-function readingOf({ readAs, context }) {
-  if (readAs === "<unknown>") return "the model does not know this word";
-  const like = readAs ? `read as \u201c${readAs}\u201d` : null;
-  return [like, context && `read together with \u201c${context}\u201d`].filter(Boolean).join(", ");
-}
-
-function followingOf({ words, clusters }, token) {
+/** Whom a word follows since when, and what a leader has read: short sentences. */
+export function sentencesOf({ words, clusters }, token) {
   const group = clusters.find(({ id }) => id === words[token].cluster);
-  if (!group) return "";
-  const names = group.leaders.map((leader) => words[leader].text);
+  if (!group) return [];
+  const names = [...new Set(group.leaders.map((leader) => words[leader].text))];
   const since = (leader) => (words[leader].since ? `from layer ${words[leader].since} on` : "from the start");
-  if (group.leaders.includes(token))
-    return `a leader ${since(token)}, followed by ${plural(group.members.length - 1, "word")}`;
-  if (group.kind === "tie") return `stays between ${list(names)}`;
-  return `follows \u2605 ${names[0]}, a leader ${since(group.leaders[0])}`;
+  if (!group.leaders.includes(token)) {
+    if (group.kind === "tie") return [`stays between ${list(names)}`];
+    return [`follows \u2605 ${names[0]}, a leader ${since(group.leaders[0])}`];
+  }
+  const read = readBy(token, words, 8);
+  const made = read === null ? null : read ? `made of itself and of ${read}` : "has read no other word";
+  return [`a leader ${since(token)}, followed by ${plural(group.members.length - 1, "word")}`, made].filter(
+    Boolean,
+  );
 }
 
 const list = (names) =>
   names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join();
 
+/** A leader is shown with what its whole cluster adds: the verdict is read at its place. */
 function tipLine(answer, token) {
   const word = answer.words[token];
-  const adds = el("b", {}, signed(word.contribution));
-  return el(
-    "p",
-    {},
-    el("strong", {}, word.text),
-    " ",
-    adds,
-    sentencesOf(answer, token).map((text) => el("span", {}, text)),
-  );
+  const group = answer.clusters.find(({ id }) => id === word.cluster);
+  const adds = word.leader && group?.kind === "leader" ? group.contribution : word.contribution;
+  const said = sentencesOf(answer, token).map((text) => el("span", {}, text));
+  return el("p", {}, el("strong", {}, word.text), " ", el("b", {}, signed(adds)), said);
 }

@@ -85,9 +85,14 @@ export class Latest {
     this.controller = null;
   }
 
+  /** Whatever runs is no longer awaited. */
+  stop() {
+    this.controller?.abort();
+  }
+
   /** Resolves to the task's result, or to undefined when a later task took its place. */
   async run(task) {
-    this.controller?.abort();
+    this.stop();
     const controller = (this.controller = new AbortController());
     if (this.wait_ms) await new Promise((resume) => setTimeout(resume, this.wait_ms));
     if (controller.signal.aborted) return undefined;

@@ -71,7 +71,8 @@ export function pngOf({ width, height }, draw) {
   return new Promise((resolve) => canvas.toBlob(resolve));
 }
 
-function download(filename, blob) {
+/** Gives a file to the person. */
+export function download(filename, blob) {
   const href = URL.createObjectURL(blob);
   const anchor = el("a", { href, download: filename });
   document.body.append(anchor);
