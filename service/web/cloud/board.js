@@ -1,14 +1,16 @@
-/* Hands on the cloud: pointer, wheel and keys become placed, moved, removed and marked points.
+/* Hands on the cloud: pointer, wheel and keys become placed, moved, removed and marked points, and turns in space.
    Knows where points stand on the picture; not what happens to them afterwards. */
 
 const NEAR = 14; // pixels
 const NEAR_FINGER = 24;
+const TURN = 0.008; // radians a pixel
+const KEY_TURN = Math.PI / 36;
 
 export class Board {
-  /** `acts`: place(x, y), move(i, x, y), remove(i), mark(i), select(i), look(i or null), play(), zoom(), undo();
-      `tool()` is the present one. */
+  /** `acts`: place(x, y), move(i, x, y), remove(i), mark(i), select(i), look(i or null), turn(yaw, pitch),
+      play(), zoom(); `tool()` is the present one. */
   constructor(canvas, landscape, acts) {
-    Object.assign(this, { canvas, landscape, acts, held: null, tap: null });
+    Object.assign(this, { canvas, landscape, acts, held: null, tap: null, turning: null });
     canvas.addEventListener("pointerdown", (event) => this.down(event));
     canvas.addEventListener("pointermove", (event) => this.hover(event));
     canvas.addEventListener("pointerup", (event) => this.up(event));
@@ -19,6 +21,11 @@ export class Board {
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     canvas.addEventListener("contextmenu", (event) => this.menu(event));
+  }
+
+  /** A cloud of more than two coordinates is turned; its points stay where they are. */
+  get inSpace() {
+    return this.landscape.film.stride === 3;
   }
 
   place(event) {
@@ -46,7 +53,8 @@ export class Board {
   touch(event) {
     const box = this.canvas.getBoundingClientRect();
     const { clientX, clientY } = event.touches[0];
-    const onPoint = this.nearest(clientX - box.left, clientY - box.top, NEAR_FINGER) !== null;
+    const onPoint =
+      !this.inSpace && this.nearest(clientX - box.left, clientY - box.top, NEAR_FINGER) !== null;
     if (onPoint && this.acts.tool() === "place") event.preventDefault();
   }
 
@@ -58,6 +66,12 @@ export class Board {
     const tool = this.acts.tool();
     if (tool === "remove") return void (i !== null && this.acts.remove(i));
     if (tool === "wish") return void (i !== null && this.acts.mark(i));
+    if (this.inSpace) {
+      if (i !== null) this.acts.select(i);
+      this.turning = [px, py];
+      this.canvas.setPointerCapture(event.pointerId);
+      return void this.canvas.classList.add("held");
+    }
     if (finger && i === null) return void (this.tap = [px, py]); // placed when the finger leaves, unless it scrolls
     this.canvas.setPointerCapture(event.pointerId);
     this.held = i ?? this.acts.place(...this.world(px, py));
@@ -67,6 +81,11 @@ export class Board {
 
   hover(event) {
     const [px, py] = this.place(event);
+    if (this.turning) {
+      const [x, y] = this.turning;
+      this.turning = [px, py];
+      return this.acts.turn((x - px) * TURN, (py - y) * TURN);
+    }
     if (this.held !== null) return this.acts.move(this.held, ...this.world(px, py));
     if (event.pointerType === "touch") return undefined;
     const i = this.nearest(px, py);
@@ -80,7 +99,7 @@ export class Board {
   }
 
   drop() {
-    Object.assign(this, { held: null, tap: null });
+    Object.assign(this, { held: null, tap: null, turning: null });
     this.canvas.classList.remove("held");
   }
 
@@ -112,7 +131,9 @@ export class Board {
     const chosen = landscape.selected;
     const has = (act) => () => chosen !== null && act();
     const step = landscape.view.step / (shiftKey ? 2 : 10);
-    const by = (dx, dy) => has(() => acts.nudge(chosen, dx * step, dy * step));
+    const by = this.inSpace
+      ? (dx, dy) => () => acts.turn(-dx * KEY_TURN, -dy * KEY_TURN)
+      : (dx, dy) => has(() => acts.nudge(chosen, dx * step, dy * step));
     const add = () =>
       acts.select(acts.place(...landscape.view.centre.map((x) => Number(x.toFixed(2)) + 0.25)));
     const remove = has(() => acts.remove(chosen));

@@ -4,22 +4,23 @@ import { Latest, inWords } from "../shared/api.js";
 import { Board } from "./board.js";
 import { Ellipse } from "./ellipse.js";
 import { announce, byId, calm, el, plural, showProblem } from "../shared/element.js";
-import { Film, flat } from "./film.js";
+import { Film, packed } from "./film.js";
 import { listenForPoints } from "./intake.js";
 import { Landscape } from "./landscape.js";
 import { matrixOf, shapeOf } from "./matrix.js";
 import { showBadge, showOutcome, verdictOf } from "./outcome.js";
+import { Past } from "./past.js";
 import { Picture, addExport } from "../shared/picture.js";
 import { Player } from "../shared/player.js";
 import { PRESETS } from "./presets.js";
+import { Camera } from "./space.js";
 import { reasonOf, sentenceOf } from "./why.js";
 import { Wish } from "./wish.js";
 
 const EDIT_MS = 40;
-const ONE_ACT_MS = 800; // changes of one kind that follow each other faster are undone together
-const UNDONE_UP_TO = 100;
 const LINKED_UP_TO = 300;
 const LISTED_UP_TO = 2000;
+const REACH = 1.2; // of the cube around a cloud in space: its far corners may be cut
 const FAR = 400; // layers; a certificate comes long before, ties of the limit would go on
 
 export class Cloud {
@@ -34,11 +35,13 @@ export class Cloud {
       preset: null,
       seed: 1,
       told: 0,
-      past: [],
+      past: new Past(byId("undo")),
       hovered: null,
+      camera: new Camera(),
     });
     this.landscape = new Landscape();
-    this.film = new Film([], null);
+    this.landscape.camera = this.camera;
+    this.film = new Film([], null, this.camera);
     this.landscape.show(this.film);
     this.picture = new Picture(byId("cloud"), (painter) => this.landscape.draw(painter));
     this.player = new Player(byId("cloud-player"), "the cloud", {
@@ -103,23 +106,22 @@ export class Cloud {
         ),
       play: () => this.player.toggle(),
       zoom: () => this.picture.redraw(),
+      turn: (yaw, pitch) => this.turn(yaw, pitch),
     };
   }
 
   /** Changes the points by hand: back to layer 0, which is where they are put. */
   edit(kind, change) {
-    if (this.points.some((row) => row.length !== 2)) {
-      showProblem(
-        byId("cloud-problem"),
-        "Points of other than two numbers are shown by their first two, and cannot be moved here.",
-      );
+    if (kind !== "remove" && this.points.some((row) => row.length !== 2)) {
+      showProblem(byId("cloud-problem"), "Only points of the plane are placed and moved by hand.");
       return null;
     }
     this.remember(kind);
     this.points = [...this.points]; // films and undo hold the array they were made of
     const result = change(this.points);
     this.preset = null;
-    this.show(new Film(this.points, this.points.length >= this.film.n ? stale(this.film.answer) : null), 0);
+    const kept = this.points.length >= this.film.n ? stale(this.film.answer) : null;
+    this.show(new Film(this.points, kept, this.camera), 0);
     this.change();
     return result;
   }
@@ -127,7 +129,7 @@ export class Cloud {
   /** Dragging a point that was just placed belongs to placing it. */
   addPoint(x, y) {
     const i = this.edit("place", (points) => points.push([x, y]) - 1);
-    this.lastKind = `move ${i}`;
+    this.past.continueAs(`move ${i}`);
     return i;
   }
 
@@ -138,25 +140,15 @@ export class Cloud {
     announce(`Point ${i} removed, ${this.points.length} left`);
   }
 
-  /** Keeps the present state for undo, once for a run of changes of the same kind. */
   remember(kind) {
-    const now = performance.now();
-    const goesOn = kind !== "place" && kind === this.lastKind && now - this.lastTime < ONE_ACT_MS;
-    Object.assign(this, { lastKind: kind, lastTime: now });
-    if (goesOn) return;
     const { points, preset, seed, alpha } = this;
     const { stretch, turn } = this.ellipse;
     const { centre, reach } = this.landscape.view;
-    this.past = [...this.past, { points, preset, seed, alpha, stretch, turn, centre, reach }].slice(
-      -UNDONE_UP_TO,
-    );
-    byId("undo").disabled = false;
+    this.past.keep(kind, { points, preset, seed, alpha, stretch, turn, centre, reach });
   }
 
   undo() {
     const state = this.past.pop();
-    byId("undo").disabled = this.past.length === 0;
-    this.lastKind = null;
     if (!state) return undefined;
     const { points, preset, seed, alpha, stretch, turn, centre, reach } = state;
     Object.assign(this, { points, preset, seed });
@@ -165,7 +157,7 @@ export class Cloud {
     this.wish.clear();
     this.showAlpha(alpha);
     this.ellipse.show({ stretch, turn });
-    this.show(new Film(points, null), 0);
+    this.show(new Film(points, null, this.camera), 0);
     announce("Undone");
     return this.change();
   }
@@ -174,6 +166,14 @@ export class Cloud {
     this.landscape.selected = i;
     this.explain();
     if (aloud) announce(`Point ${i} at ${this.points[i].slice(0, 2).join(", ")}. ${byId("why").textContent}`);
+  }
+
+  /** Turns a cloud in space; what is under the pointer is looked for again when it rests. */
+  turn(yaw, pitch) {
+    this.camera.turn(yaw, pitch);
+    this.film.look(this.camera);
+    this.picture.redraw();
+    this.onChange();
   }
 
   look(i) {
@@ -216,9 +216,14 @@ export class Cloud {
     this.preset = preset;
     this.landscape.selected = this.hovered = null;
     this.wish.clear();
-    this.landscape.view.fit(flat(points), { least: 1 });
-    this.show(new Film(points, null), 0);
+    this.show(new Film(points, null, this.camera), 0);
+    const reach = this.landscape.extent * REACH;
+    this.landscape.view.fit(this.inSpace ? [reach, reach, -reach, -reach] : packed(points, 2), { least: 1 });
     return this.change(true);
+  }
+
+  get inSpace() {
+    return this.film.stride === 3;
   }
 
   async read(rows) {
@@ -263,7 +268,7 @@ export class Cloud {
     this.showPoints();
     this.onChange();
     showProblem(byId("cloud-problem"), null);
-    if (!this.points.length) return this.show(new Film([], null), 0);
+    if (!this.points.length) return this.show(new Film([], null, this.camera), 0);
     const points = this.points;
     try {
       const answer = await this.latest.run((signal) => this.api.post("/dynamics", this.request(), signal));
@@ -274,7 +279,7 @@ export class Cloud {
   }
 
   answered(points, answer, rewind) {
-    this.show(new Film(points, answer), rewind ? 0 : Math.min(this.player.t, this.film.layers));
+    this.show(new Film(points, answer, this.camera), rewind ? 0 : Math.min(this.player.t, this.film.layers));
     announce(verdictOf(answer).short);
     if (rewind && !calm()) this.player.play();
     return answer;
@@ -284,6 +289,7 @@ export class Cloud {
     this.film = film;
     this.landscape.show(film);
     const { answer } = film;
+    byId("room-cloud").classList.toggle("space", this.inSpace);
     const marks =
       film.certified === null
         ? []
@@ -332,7 +338,7 @@ export class Cloud {
 
   fail(error) {
     showBadge(byId("cloud-badge"), null);
-    showOutcome(null, new Film([], null));
+    showOutcome(null, new Film([], null, this.camera));
     byId("outcome").textContent = "What is shown has not been run.";
     showProblem(byId("cloud-problem"), inWords(error));
   }
@@ -344,21 +350,24 @@ export class Cloud {
     const listed =
       this.points.length <= LINKED_UP_TO ? { points: this.points.map((row) => row.join(",")).join(";") } : {};
     const A = stretch === 1 ? {} : { stretch: stretch.toFixed(3), turn: Math.round(turn) };
-    return { ...(named || listed), alpha: this.alpha, ...A };
+    const look = [this.camera.yaw, this.camera.pitch].map((x) => x.toFixed(2)).join(",");
+    return { ...(named || listed), alpha: this.alpha, ...A, look: this.inSpace ? look : null };
   }
 
   /** Opens the room with what a link says. */
   open(values) {
-    const preset = values.get("preset") ?? (values.has("points") ? null : "triangle");
-    const points = (values.get("points") ?? "")
-      .split(";")
-      .filter(Boolean)
-      .map((row) => row.split(",").map(Number));
-    const known = preset in PRESETS;
+    const wanted = values.get("preset");
+    const preset = Object.hasOwn(PRESETS, wanted) ? wanted : values.has("points") ? null : "triangle";
+    const rows = (values.get("points") ?? "").split(";").filter(Boolean);
+    const [yaw, pitch] = (values.get("look") ?? "").split(",").map(Number);
+    if (Number.isFinite(yaw + pitch)) Object.assign(this.camera, { yaw, pitch });
     this.seed = Number(values.get("seed")) || 1;
-    this.showAlpha(Number(values.get("alpha")) || (known ? PRESETS[preset].alpha : 0.5));
+    this.showAlpha(Number(values.get("alpha")) || (preset ? PRESETS[preset].alpha : 0.5));
     this.ellipse.show({ stretch: Number(values.get("stretch")) || 1, turn: Number(values.get("turn")) || 0 });
-    return this.load(known ? PRESETS[preset].points(this.seed) : points, known ? preset : null);
+    return this.load(
+      preset ? PRESETS[preset].points(this.seed) : rows.map((row) => row.split(",").map(Number)),
+      preset,
+    );
   }
 
   repaint() {

@@ -1,38 +1,61 @@
 /* A cloud through time: the layers the service computed and, once the outcome is certified, the ones after it,
    which are known in closed form: z + (1 - (1 + alpha)^-m) (limit - z). Knows the answer of /dynamics. */
 
+import { projected } from "./space.js";
+
 const ENOUGH = 0.02; // what may remain of the way when the film ends
 const LONGEST_TAIL = 14;
 
 export class Film {
-  constructor(points, answer) {
+  /** `camera` looks at points of three coordinates or more, and may turn later. */
+  constructor(points, answer, camera) {
     this.n = points.length;
+    this.stride = points[0]?.length > 2 ? 3 : 2;
     this.points = points;
     this.answer = answer;
     this.certified = answer?.certified_layer ?? null;
-    this.frames = (answer?.trajectory?.points ?? [points]).map(flat);
-    if (this.certified !== null && answer.limits) this.appendTail(flat(answer.limits), answer.alpha);
+    this.solid = (answer?.trajectory?.points ?? [points]).map((rows) => packed(rows, this.stride));
+    if (this.certified !== null && answer.limits)
+      this.appendTail(packed(answer.limits, this.stride), answer.alpha);
+    this.look(camera);
     this.since = new Map((answer?.leaders ?? []).map((leader) => [leader.index, leader.since_layer]));
   }
 
+  /** Where everything lies on the picture, as x, y after x, y; in space also how near to the eye. */
+  look(camera) {
+    if (this.stride === 2) return void (this.frames = this.solid);
+    const [right, up, near] = camera.axes;
+    this.frames = this.solid.map((frame) => projected(frame, [right, up]));
+    this.depths = this.solid.map((frame) => projected(frame, [near]));
+  }
+
   appendTail(limits, alpha) {
-    const last = this.frames.at(-1);
+    const last = this.solid.at(-1);
     if (last.every((x, k) => Math.abs(x - limits[k]) < 1e-9)) return;
     const length = Math.min(LONGEST_TAIL, Math.max(1, Math.ceil(Math.log(ENOUGH) / -Math.log1p(alpha))));
     for (let m = 1; m <= length; m += 1) {
       const left = (1 + alpha) ** -m;
-      this.frames.push(last.map((x, k) => limits[k] + left * (x - limits[k])));
+      this.solid.push(last.map((x, k) => limits[k] + left * (x - limits[k])));
     }
   }
 
   get layers() {
-    return this.frames.length - 1;
+    return this.solid.length - 1;
   }
 
-  /** All positions at the moment t, as x, y after x, y. */
+  /** All positions on the picture at the moment t, as x, y after x, y. */
   at(t) {
+    return this.between(this.frames, t);
+  }
+
+  /** How near to the eye each point is at the moment t; null in the plane. */
+  depthsAt(t) {
+    return this.stride === 3 ? this.between(this.depths, t) : null;
+  }
+
+  between(frames, t) {
     const k = Math.min(Math.floor(t), Math.max(0, this.layers - 1));
-    const [a, b, s] = [this.frames[k], this.frames[Math.min(k + 1, this.layers)], t - k];
+    const [a, b, s] = [frames[k], frames[Math.min(k + 1, this.layers)], t - k];
     return s === 0 ? a : a.map((x, i) => x + s * (b[i] - x));
   }
 
@@ -68,12 +91,11 @@ export class Film {
   }
 }
 
-/** x, y after x, y of rows of any length: of more than two coordinates the first two are shown. */
-export function flat(rows) {
-  const out = new Float64Array(2 * rows.length);
+/** The first `stride` numbers of each row, one row after the other. */
+export function packed(rows, stride) {
+  const out = new Float64Array(stride * rows.length);
   rows.forEach((row, i) => {
-    out[2 * i] = row[0];
-    out[2 * i + 1] = row[1] ?? 0;
+    for (let k = 0; k < stride; k += 1) out[stride * i + k] = row[k] ?? 0;
   });
   return out;
 }

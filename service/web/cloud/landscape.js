@@ -3,10 +3,13 @@
 
 import { HUES, colour, hue } from "../shared/colour.js";
 import { clip, crossing } from "./halfplane.js";
+import { edgesOf, projected } from "./space.js";
 import { Viewport, drawGrid, drawNumbers } from "../shared/viewport.js";
 
 const TRAILS_UP_TO = 2500;
 const NUMBERS_UP_TO = 14;
+const BANDS = 4; // by nearness: what is farther is smaller and paler
+const FLOOR = 4; // lines of the floor on each side of its middle
 
 export class Landscape {
   constructor() {
@@ -20,6 +23,15 @@ export class Landscape {
     const { clusters = [] } = film.answer ?? {};
     this.tied = new Set(clusters.filter(({ kind }) => kind === "tie").map(({ id }) => id));
     this.groups = this.groupPoints();
+    const corners = film.answer?.polytope?.vertices ?? [];
+    const limits = corners.map((i) => film.solid[film.certified ?? film.layers].slice(3 * i, 3 * i + 3));
+    this.edges =
+      film.stride === 3 ? edgesOf(limits.map((z) => [...z])).map((e) => e.map((k) => corners[k])) : [];
+  }
+
+  /** Half the side of the cube that holds a cloud in space. */
+  get extent() {
+    return this.film.solid[0].reduce((most, x) => Math.max(most, Math.abs(x)), 1e-9);
   }
 
   /** Indices of the followers by the name of their look: colour, and ring or disc. */
@@ -44,8 +56,11 @@ export class Landscape {
 
   draw(painter) {
     this.view.resize(painter.width, painter.height);
-    drawGrid(painter, this.view);
-    drawNumbers(painter, this.view);
+    if (this.camera && this.film?.stride === 3) this.drawFloor(painter);
+    else {
+      drawGrid(painter, this.view);
+      drawNumbers(painter, this.view);
+    }
     if (!this.film?.n) return this.drawInvitation(painter);
     const places = this.film.at(this.t);
     this.drawPolytope(painter);
@@ -56,6 +71,31 @@ export class Landscape {
     this.drawArrow(painter, places);
     this.drawMarks(painter, places);
     return undefined;
+  }
+
+  /** The floor of the cube that holds the cloud, and the three axes through the origin. */
+  drawFloor(painter) {
+    const { view, camera, extent } = this;
+    const [right, up] = camera.axes;
+    const onPicture = (...ends) => {
+      const flat = projected(Float64Array.from(ends.flat()), [right, up]);
+      return [view.x(flat[0]), view.y(flat[1]), view.x(flat[2]), view.y(flat[3])];
+    };
+    const steps = Array.from({ length: 2 * FLOOR + 1 }, (_, k) => (extent * (k - FLOOR)) / FLOOR);
+    const floor = steps.flatMap((s) => [
+      ...onPicture([s, -extent, -extent], [s, extent, -extent]),
+      ...onPicture([-extent, s, -extent], [extent, s, -extent]),
+    ]);
+    painter.segments(floor, { stroke: colour("line"), width: 1, alpha: 0.6 });
+    ["x", "y", "z"].forEach((name, k) => {
+      const end = [0, 1, 2].map((c) => (c === k ? extent : 0));
+      const line = onPicture(
+        end.map((x) => -x),
+        end,
+      );
+      painter.segments(line, { stroke: colour("soft"), width: 1, alpha: 0.6 });
+      painter.text(line[2] + 6, line[3], name, { fill: colour("soft"), italic: true, halo: colour("card") });
+    });
   }
 
   /** A point looks in the direction A z. Whom it follows lies farthest that way: beyond the line there is nobody. */
@@ -123,7 +163,10 @@ export class Landscape {
     const { view, film } = this;
     const corners = film.answer?.polytope?.vertices ?? [];
     const places = film.frames[film.certified ?? film.layers];
-    const hull = around(corners.map((i) => [view.x(places[2 * i]), view.y(places[2 * i + 1])]));
+    const onPicture = (i) => [view.x(places[2 * i]), view.y(places[2 * i + 1])];
+    const hull = hullOf(corners.map(onPicture));
+    const inside = this.edges.flatMap((edge) => edge.flatMap(onPicture));
+    painter.segments(inside, { stroke: colour("accent"), width: 1, alpha: 0.3 });
     if (hull.length > 2) painter.polygon(hull, { fill: colour("accent"), alpha: 0.07 });
     if (hull.length > 1)
       painter.polygon(hull, { stroke: colour("accent"), width: 1.25, alpha: 0.45, dash: [2, 4] });
@@ -146,26 +189,44 @@ export class Landscape {
     }
   }
 
+  /** Points by nearness, the farthest first: {members, near} with near from 0 to 1. In the plane all are alike. */
+  bandsOf(members, depths) {
+    if (!depths) return [{ members, near: 0.75 }];
+    const bandOf = (i) => Math.floor((BANDS * (depths[i] / (1.74 * this.extent) + 1)) / 2);
+    return Array.from({ length: BANDS }, (_, band) => ({
+      members: members.filter((i) => Math.min(BANDS - 1, Math.max(0, bandOf(i))) === band),
+      near: band / (BANDS - 1),
+    }));
+  }
+
   drawFollowers(painter, places) {
-    const { view, film } = this;
-    const r = film.n > 3000 ? 1.1 : film.n > 400 ? 2.4 : 4.5;
-    for (const { rank, tie, members } of this.groups) {
+    const { view, film, groups } = this;
+    const usual = film.n > 3000 ? 1.1 : film.n > 400 ? 2.4 : 4.5;
+    const depths = film.depthsAt(this.t);
+    const bands = groups.flatMap(({ rank, tie, members }) =>
+      this.bandsOf(members, depths).map((band) => ({ rank, tie, ...band })),
+    );
+    for (const { rank, tie, members, near } of bands.sort((a, b) => a.near - b.near)) {
       const centres = new Float64Array(2 * members.length);
       members.forEach((i, k) => {
         centres[2 * k] = view.x(places[2 * i]);
         centres[2 * k + 1] = view.y(places[2 * i + 1]);
       });
-      const ring = { fill: colour("card"), stroke: hue(rank), width: Math.min(2, r / 2) };
-      painter.dots(centres, r, tie ? ring : { fill: hue(rank), alpha: film.n > 3000 ? 0.75 : 0.92 });
+      const r = usual * (0.55 + 0.6 * near);
+      const alpha = (film.n > 3000 ? 0.75 : 0.92) * (depths ? 0.45 + 0.55 * near : 1);
+      const ring = { fill: colour("card"), stroke: hue(rank), width: Math.min(2, r / 2), alpha };
+      if (members.length) painter.dots(centres, r, tie ? ring : { fill: hue(rank), alpha });
     }
   }
 
   drawLeaders(painter, places) {
     const { view, film, t } = this;
-    const leaders = film.leadersAt(t);
-    const r = leaders.length > 60 ? 6 : 10;
+    const depths = film.depthsAt(t);
+    const leaders = film.leadersAt(t).sort((a, b) => (depths ? depths[a] - depths[b] : 0));
+    const usual = leaders.length > 60 ? 6 : 10;
     for (const i of leaders) {
       const [x, y] = [view.x(places[2 * i]), view.y(places[2 * i + 1])];
+      const r = usual * (depths ? 1 + 0.2 * (depths[i] / this.extent) : 1);
       const born = film.since.get(i);
       const age = t - born;
       if (born > 0 && age < 1)
@@ -196,8 +257,15 @@ export function ranksOf(answer) {
   return new Map(bySize.map(({ id }, rank) => [id, rank]));
 }
 
-/** Corners of a convex polygon in order, whatever order they came in. */
-function around(corners) {
-  const [x, y] = [0, 1].map((c) => corners.reduce((sum, p) => sum + p[c], 0) / corners.length);
-  return [...corners].sort((p, q) => Math.atan2(p[1] - y, p[0] - x) - Math.atan2(q[1] - y, q[0] - x));
+/** The convex hull of points of the picture, in order (Andrew's monotone chain). */
+function hullOf(points) {
+  const sorted = [...points].sort((p, q) => p[0] - q[0] || p[1] - q[1]);
+  const turn = (o, p, q) => (p[0] - o[0]) * (q[1] - o[1]) - (p[1] - o[1]) * (q[0] - o[0]);
+  const half = (way) =>
+    way.reduce((chain, p) => {
+      while (chain.length > 1 && turn(chain.at(-2), chain.at(-1), p) <= 0) chain.pop();
+      return [...chain, p];
+    }, []);
+  if (sorted.length < 3) return sorted;
+  return [...half(sorted).slice(0, -1), ...half(sorted.reverse()).slice(0, -1)];
 }

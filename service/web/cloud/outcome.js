@@ -94,7 +94,7 @@ function clusterRows(answer) {
         "td",
         { class: "number" },
         cluster.limit
-          .slice(0, 2)
+          .slice(0, 3)
           .map((x) => x.toFixed(2).replace("-", "\u2212"))
           .join(", "),
       ),

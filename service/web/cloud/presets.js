@@ -42,6 +42,7 @@ export const PRESETS = {
   grid: { title: "Grid", alpha: 0.5, points: () => grid(9) },
   circle: { title: "Circle", alpha: 0.5, points: () => circle(24) },
   ties: { title: "Square with ties", alpha: 0.5, points: () => TIES },
+  space: { title: "In space", alpha: 0.5, points: (seed) => gaussian(60, seed, 3), again: true },
   many: { title: "10,000 points", alpha: 0.5, points: (seed) => gaussian(10_000, seed), again: true },
 };
 
@@ -58,13 +59,18 @@ function random(seed) {
   };
 }
 
-function gaussian(n, seed) {
+function gaussian(n, seed, d = 2) {
   const next = random(seed);
-  return Array.from({ length: n }, () => {
+  const pair = () => {
     const radius = 0.5 * Math.sqrt(-2 * Math.log(1 - next()));
     const angle = 2 * Math.PI * next();
     return [round(radius * Math.cos(angle)), round(radius * Math.sin(angle))];
-  });
+  };
+  return Array.from({ length: n }, () =>
+    Array.from({ length: Math.ceil(d / 2) }, pair)
+      .flat()
+      .slice(0, d),
+  );
 }
 
 /** Off the origin by a little: a token at zero agrees with everybody alike. */
