@@ -3,7 +3,7 @@
 
 import { Api, KEY, inWords } from "../shared/api.js";
 import { byId, el, showProblem } from "../shared/element.js";
-import { curlOf, copyButton } from "../shared/snippets.js";
+import { curlOf, copyButton } from "../shared/curl.js";
 
 const METHODS = ["get", "post", "put", "delete", "patch"];
 const SHOWN_UP_TO = 20_000; // characters of an answer

@@ -2,11 +2,18 @@
 
 import { inWords } from "../shared/api.js";
 import { byId, el, showProblem } from "../shared/element.js";
+import { link } from "../shared/state.js";
 import { EXAMPLES } from "../review/examples.js";
 import { PRESETS } from "../cloud/presets.js";
-import { cloudSnippets, reviewSnippets, showSnippets } from "../shared/snippets.js";
+import { cloudPrograms, reviewPrograms, showPrograms } from "./programs.js";
 
-const KINDS = { sentiment: "reviews", dynamics: "clouds", sequences: "sequences" };
+const KINDS = {
+  reader: "reads for the others",
+  sentiment: "texts",
+  dynamics: "clouds",
+  sequences: "sequences",
+};
+const LISTED = 12; // labels
 const LARGE = 3; // accuracies set large
 const COLUMNS = 4; // of a table of figures
 
@@ -44,10 +51,10 @@ export class Model {
   showPrograms() {
     const { review, cloud } = this.rooms;
     const asked = review.request ?? { input: EXAMPLES[0].text, model: "sentiment" };
-    showSnippets(byId("snippet-review"), reviewSnippets(asked));
+    showPrograms(byId("snippet-review"), reviewPrograms(asked));
     const { points } = PRESETS.triangle;
     const run = cloud.points.length ? cloud.request() : { points: points(), alpha: 0.5, A: null };
-    showSnippets(byId("snippet-cloud"), cloudSnippets(run));
+    showPrograms(byId("snippet-cloud"), cloudPrograms(run));
   }
 }
 
@@ -62,7 +69,9 @@ function cardNode(card) {
     ["Layers", card.layers],
     ["\u03b1", card.alpha],
     ["Vocabulary", card.vocabulary?.toLocaleString("en")],
-    ["Labels", card.labels?.join(", ")],
+    ["Version", card.version],
+    ["Reader", card.reader?.name],
+    ["Labels", listed(card.labels)],
     ["Licence", card.licence],
     ["Made", card.created?.slice?.(0, 10)],
     ...scalarsOf(data).map(([name, value]) => [wordsOf(name), figure(name, value)]),
@@ -72,12 +81,18 @@ function cardNode(card) {
     { class: "card model-card", "data-model": card.name },
     el("h2", {}, card.name, el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
     el("p", {}, card.description),
+    card.kind === "sentiment" &&
+      el("a", { class: "chip", href: link("review", { model: card.name }) }, "Try it"),
     listOf("figures", largeOf(figures)),
     listOf("facts", facts),
     fold("What it was measured on", figures),
     fold("What it was trained on", data),
   );
 }
+
+const listed = (labels) =>
+  labels &&
+  labels.slice(0, LISTED).join(", ") + (labels.length > LISTED ? ` and ${labels.length - LISTED} more` : "");
 
 const isGroup = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 const scalarsOf = (record) =>

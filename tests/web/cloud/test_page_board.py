@@ -69,7 +69,7 @@ def test_step_size_and_matrix_change_the_outcome_and_the_link(visit: Visit) -> N
     before = page.locator("#clusters").inner_text()
     page.get_by_label("Stretch").fill("3")
     page.wait_for_function("before => document.getElementById('clusters').innerText !== before", arg=before)
-    page.get_by_label("Turn", exact=True).fill("40")
+    page.locator("#turn").fill("40")
     page.locator("#alpha").fill("1")
     page.wait_for_function("() => location.hash.includes('turn=40') && location.hash.includes('alpha=2')")
     expect(page.locator("#alpha-value")).to_have_text("2: 67 % of the way")
