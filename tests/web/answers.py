@@ -115,7 +115,7 @@ def _probabilities(logit: Number, labels: list[str]) -> dict[str, float]:
 def _leader(
     w: dict[str, object], placed: list[dict[str, object]], everything: list[dict[str, object]]
 ) -> dict[str, object]:
-    """A leader adds what its whole cluster adds. What it has read is in front of it, the nearest first."""
+    """A leader adds what its whole cluster adds. Of equal words it has read the one of its cluster."""
     members = [other for other in placed if other["cluster"] == w["cluster"]]
     found = {
         "word": w["text"], "cluster": w["cluster"], "since_layer": 0, "followers": len(members) - 1,
@@ -123,7 +123,7 @@ def _leader(
     }  # fmt: skip
     if w["read"] is None:
         return found
-    near = {other["text"]: other for other in everything if other["cluster"] == w["cluster"]}
+    near = {other["text"]: other for other in sorted(everything, key=lambda o: o["cluster"] == w["cluster"])}
     present = {other["text"] for other in placed}
     read = [near[name] for name in w["read"] if name in present]  # type: ignore[attr-defined]
     entries = [

@@ -69,7 +69,7 @@ function cardNode(card) {
     ["Layers", card.layers],
     ["\u03b1", card.alpha],
     ["Vocabulary", card.vocabulary?.toLocaleString("en")],
-    ["Version", card.version],
+    ["Version", /^\d+$/.test(card.version) ? card.version : null],
     ["Reader", card.reader?.name],
     ["Labels", listed(card.labels)],
     ["Licence", card.licence],

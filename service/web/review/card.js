@@ -142,10 +142,10 @@ const SCALE = 2.7; // the plane is drawn as on the page, and enlarged so that it
 function drawPlane(painter, words, top) {
   const height = CARD.height - top - 40;
   if (!words.answer || height < 160) return;
-  const { t, cluster, view } = words;
+  const { t, cluster, token, view } = words;
   const [w, h] = [view.width, view.height];
-  Object.assign(words, { t: words.layers, cluster: null });
+  Object.assign(words, { t: words.layers, cluster: null, token: null });
   painter.inset({ x: EDGE, y: top, width: INNER, height, scale: SCALE }, () => words.draw(painter));
-  Object.assign(words, { t, cluster });
+  Object.assign(words, { t, cluster, token });
   view.resize(w, h);
 }

@@ -112,10 +112,10 @@ function whoLeads({ kind, leaders }, words) {
   return [kind === "tie" ? el("i", { class: "tie", "aria-hidden": "true" }) : star(), names.join(" and ")];
 }
 
-/** "having read not, at, all \u00b7 5 words" */
+/** "read not, at, all \u00b7 5 words" */
 function madeOf({ kind, leaders, members }, words) {
   const read = kind === "leader" && leaders.length ? readBy(leaders[0], words, 2) : null;
-  return [read && `having read ${read} \u00b7 `, plural(members.length, "word")];
+  return [read && `read ${read} \u00b7 `, plural(members.length, "word")];
 }
 
 function barNode({ from, to, adds }, { low, size }) {

@@ -28,8 +28,8 @@ export class Review {
     Object.assign(this, { card: null, answer: null, request: null, label: null });
     this.area = byId("review");
     const parts = { ink: byId("ink"), arcs: byId("arcs"), tip: byId("tip") };
-    this.sheet = new Sheet({ sheet: this.area.parentElement, area: this.area, ...parts }, (cluster) =>
-      this.lookAt(cluster, this.sheet),
+    this.sheet = new Sheet({ sheet: this.area.parentElement, area: this.area, ...parts }, (cluster, token) =>
+      this.lookAt(cluster, this.sheet, token),
     );
     this.ledger = new Ledger(byId("ledger"), byId("ledger-more"), {
       onPoint: (cluster) => this.lookAt(cluster, this.ledger),
@@ -57,7 +57,7 @@ export class Review {
     const canvas = byId("words");
     for (const name of ["pointermove", "pointerdown"])
       canvas.addEventListener(name, ({ offsetX, offsetY }) =>
-        this.lookAt(this.words.clusterAt(offsetX, offsetY), this.words),
+        this.lookAtWord(this.words.wordAt(offsetX, offsetY)),
       );
     canvas.addEventListener("pointerleave", () => this.lookAt(null, this.words));
     byId("examples").append(
@@ -188,7 +188,7 @@ export class Review {
     byId("room-review").classList.toggle("nothing", nothing !== null);
     byId("ledger-caption").textContent =
       nothing ??
-      "A row a leader \u2605: its place, times the share of the words that follow it. The last bar ends where the logit is.";
+      "One row for each leader \u2605: where it stands, times the share of the words that follow it. The last bar ends where the logit is.";
     byId("words-caption").textContent = nothing ? "No word stands in the plane." : this.captionOfWords();
     const leaders = this.answer?.words.filter(({ leader }) => leader).map(({ text }) => text) ?? [];
     const named = leaders.length ? `; leaders: ${leaders.slice(0, 5).join(", ")}` : "";
@@ -228,13 +228,17 @@ export class Review {
     );
   }
 
-  /** One cluster is looked at, in whichever of the pictures; the others follow. */
-  lookAt(cluster, origin) {
-    if (cluster === this.words.cluster) return;
-    this.words.cluster = cluster;
+  lookAtWord(token) {
+    this.lookAt(token === null ? null : this.answer.words[token].cluster, this.words, token);
+  }
+
+  /** One cluster is looked at, or one word of it, in whichever of the pictures; the others follow. */
+  lookAt(cluster, origin, token = null) {
+    if (cluster === this.words.cluster && token === this.words.token) return;
+    Object.assign(this.words, { cluster, token });
     this.picture.redraw();
     if (origin !== this.ledger) this.ledger.lookAt(cluster);
-    if (origin !== this.sheet) this.sheet.lookAt(cluster);
+    if (origin !== this.sheet) this.sheet.lookAt(cluster, token);
   }
 
   clear() {

@@ -53,7 +53,7 @@ function kept(found, old, text) {
 }
 
 export class Sheet {
-  /** `onPoint(cluster or null)` hears which cluster is being looked at. */
+  /** `onPoint(cluster, token)` hears which word of which cluster is being looked at; both may be null. */
   constructor({ sheet, ink, arcs, area, tip }, onPoint) {
     Object.assign(this, {
       sheet,
@@ -159,7 +159,7 @@ export class Sheet {
       this.tip.replaceChildren(tipLine(this.answer, token));
       this.placeTip();
     }
-    this.onPoint(cluster);
+    this.onPoint(cluster, token);
   }
 
   /** Looks at one word, named by the ledger. */

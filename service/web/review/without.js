@@ -2,7 +2,7 @@
    hand. Knows the answer that is shown and asks for those without some of its words; a service that does not say what
    its leaders have read is asked nothing. */
 
-import { readAnswer } from "./answer.js";
+import { percent, readAnswer } from "./answer.js";
 import { Latest, inWords } from "../shared/api.js";
 import { byId, el, plural } from "../shared/element.js";
 import { verdictOf } from "./verdict.js";
@@ -64,7 +64,7 @@ export class Without {
     const starts = new Set(flip.without.map(({ spans }) => spans[0][0]));
     const tokens = [...this.answer.words.keys()].filter((k) => starts.has(this.answer.words[k].places[0][0]));
     const names = flip.without.flatMap(({ word }, k) => [k ? ", " : "", el("s", {}, word)]);
-    const verdict = el("b", {}, `${flip.label}, ${(100 * flip.score).toFixed(1)} %`);
+    const verdict = el("b", {}, `${flip.label}, ${percent(flip.score)}`);
     const use = { type: "button", class: "link", onclick: () => this.strike(tokens) };
     return ["Without ", ...names, " it would be ", verdict, ". ", el("button", use, "Strike them out")];
   }

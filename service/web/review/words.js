@@ -12,7 +12,7 @@ const [SMALL, LARGE] = [2.2, 7]; // radii of what says nothing and of what says 
 
 export class Words {
   constructor() {
-    Object.assign(this, { view: new Viewport(), answer: null, t: 0, cluster: null });
+    Object.assign(this, { view: new Viewport(), answer: null, t: 0, cluster: null, token: null });
   }
 
   /** Without a trajectory, which is not asked for of a long text, words go straight from start to end. */
@@ -53,6 +53,7 @@ export class Words {
     if (this.answer.vector) this.drawSides(painter);
     this.drawTrails(painter);
     this.drawPoints(painter);
+    this.drawFollowing(painter);
     return this.drawNames(painter);
   }
 
@@ -96,6 +97,16 @@ export class Words {
     }
   }
 
+  /** From the word that is looked at to the one it follows. */
+  drawFollowing(painter) {
+    const { view, answer, t, token } = this;
+    const group =
+      token === null ? null : answer.clusters.find(({ id }) => id === answer.words[token].cluster);
+    const ways = (group?.leaders ?? []).filter((leader) => leader !== token).map((leader) => [token, leader]);
+    const onPicture = (i) => [view.x(this.at(i, t)[0]), view.y(this.at(i, t)[1])];
+    painter.segments(ways.flat().flatMap(onPicture), { stroke: colour("ink"), width: 2 });
+  }
+
   drawPoints(painter) {
     const { view, answer, t } = this;
     answer.words.forEach((word, i) => {
@@ -131,13 +142,13 @@ export class Words {
     });
   }
 
-  /** The cluster of the word nearest to a place on the picture, or null. */
-  clusterAt(px, py) {
+  /** The word nearest to a place on the picture, or null. */
+  wordAt(px, py) {
     let [best, found] = [NEAR ** 2, null];
-    this.answer?.words.forEach((word, i) => {
+    this.answer?.words.forEach((_, i) => {
       const [x, y] = this.at(i, this.t);
       const away = (this.view.x(x) - px) ** 2 + (this.view.y(y) - py) ** 2;
-      if (away < best) [best, found] = [away, word.cluster];
+      if (away < best) [best, found] = [away, i];
     });
     return found;
   }

@@ -18,8 +18,8 @@ BLAME = "An awful film. The worst acting, a waste of time."
 def test_row_is_a_leader_with_what_it_has_read(visit: Visit, width: int) -> None:
     names = settle(visit(f"#review?text={READ}", width=width, before=reading)).locator("#ledger .name")
     expect(names.locator(".who")).to_have_text(["charming", "slow", "funny", "bad"])
-    expect(names.nth(0).locator("small")).to_have_text("having read ending, is \u00b7 5 words")
-    expect(names.nth(3).locator("small")).to_have_text("having read Not, all, at \u00b7 5 words")
+    expect(names.nth(0).locator("small")).to_have_text("read ending, is \u00b7 5 words")
+    expect(names.nth(3).locator("small")).to_have_text("read Not, all, at \u00b7 5 words")
 
 
 def test_row_of_a_service_that_does_not_say_what_was_read_counts_its_words(visit: Visit) -> None:
