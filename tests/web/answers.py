@@ -45,7 +45,7 @@ def explained(
     label = max(probs, key=probs.__getitem__)
     item = {
         "index": 0, "label": label, "score": probs[label], "probs": probs, "logit": logit, "bias": bias,
-        "undecided": None, "tokens": len(placed), "truncated": False,
+        "undecided": None, "tokens": len(placed), "unknown": 0, "truncated": False,
         "leaders": [_leader(w, placed, everything) for w in placed if w["leader"]],
         "clusters": [_cluster(id, placed) for id in ids],
         "words": placed,
@@ -87,7 +87,7 @@ def _place(text: str, words: Sequence[dict[str, object]]) -> list[dict[str, obje
             "text": surface, "spans": [[start, at]], "cluster": given["cluster"],
             "leader": given.get("leader", False), "contribution": given["contribution"],
             "read": given.get("read"), "reversed_by": given.get("reversed_by"),
-            "start": place, "end": [lean[c] + (place[c] - lean[c]) / 4 for c in (0, 1)],
+            "read_as": given.get("read_as"), "start": place, "end": [lean[c] + (place[c] - lean[c]) / 4 for c in (0, 1)],
         })  # fmt: skip
     return placed
 

@@ -10,7 +10,7 @@ import { columnOf, csvOf, readTable } from "./table.js";
 const BATCH = 64; // rows a request
 const SHOWN = 100;
 const PAUSE_S = 2; // before a busy server is asked again
-const ADDED = ["label", "score", "undecided", "truncated", "leaders", "error"]; // as the command line names them
+const ADDED = ["label", "score", "undecided", "truncated", "leaders", "hardmax_error"]; // as the command line writes
 
 export class Rows {
   /** `model()` is the name of the model to ask. */
@@ -82,7 +82,7 @@ export class Rows {
         const found = await this.ask(batch.filter(isSaid), signal);
         if (signal.aborted) break;
         this.answers.push(
-          ...batch.map((text) => (isSaid(text) ? found.shift() : { error: "the text is empty" })),
+          ...batch.map((text) => (isSaid(text) ? found.shift() : { hardmax_error: "the text is empty" })),
         );
       }
     } catch (error) {
@@ -94,8 +94,8 @@ export class Rows {
     announce(byId("rows-state").textContent);
   }
 
-  /** An answer a text, or {error: why there is none}. Of texts that are refused together each is asked in halves of halves, until
-      the one that is refused stands alone. */
+  /** An answer a text, or {hardmax_error: why there is none}. Texts that are refused together are asked in halves, and
+      these in halves, until the one that is refused stands alone. */
   async ask(texts, signal) {
     if (!texts.length) return [];
     try {
@@ -107,7 +107,7 @@ export class Rows {
         return signal.aborted ? [] : this.ask(texts, signal);
       }
       if (![400, 413, 422].includes(error.status)) throw error;
-      if (texts.length === 1) return [{ error: error.message }];
+      if (texts.length === 1) return [{ hardmax_error: error.message }];
       const half = texts.length >> 1;
       return [
         ...(await this.ask(texts.slice(0, half), signal)),
@@ -132,9 +132,14 @@ export class Rows {
   }
 
   save() {
-    const named = (answer) => Object.fromEntries(ADDED.map((name) => [`hardmax_${name}`, answer[name]]));
-    const rows = this.answers.map((answer, k) => ({ ...this.table.rows[k], ...named(answer) }));
-    const columns = [...new Set([...this.table.columns, ...Object.keys(named({}))])];
+    const own = this.table.columns;
+    const called = (name) => (own.includes(name) ? `hardmax_${name.replace(/^hardmax_/, "")}` : name);
+    const named = (answer) => ADDED.map((name) => [called(name), answer[name]]);
+    const rows = this.answers.map((answer, k) => ({
+      ...this.table.rows[k],
+      ...Object.fromEntries(named(answer)),
+    }));
+    const columns = [...new Set([...own, ...ADDED.map(called)])];
     const name = this.name.replace(/\.\w+$/, "");
     download(`${name}-classified.csv`, new Blob([csvOf(columns, rows)], { type: "text/csv" }));
   }
@@ -153,7 +158,7 @@ const rowOf = ({ label, labels, score, undecided, truncated, leaders }) => ({
 /** "612 positive, 301 negative, 14 undecided, 2 not answered" */
 function countsOf(answers) {
   const counts = new Map();
-  for (const { label, undecided, error } of answers) {
+  for (const { label, undecided, hardmax_error: error } of answers) {
     const kind = error ? "not answered" : undecided ? "undecided" : label;
     counts.set(kind, (counts.get(kind) ?? 0) + 1);
   }
@@ -161,7 +166,7 @@ function countsOf(answers) {
   return often.map(([kind, count]) => `${count.toLocaleString("en")} ${kind}`).join(", ");
 }
 
-function rowNode(text, { label, score, undecided, leaders, error }) {
+function rowNode(text, { label, score, undecided, leaders, hardmax_error: error }) {
   const verdict =
     error ?? (undecided ? [el("span", { class: "badge" }, undecided), ` nearest: ${label}`] : label);
   return el(

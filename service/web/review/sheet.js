@@ -256,8 +256,15 @@ function strongest(tokens, words) {
   return tokens.length ? tokens.reduce((a, b) => (size(b) > size(a) ? b : a)) : null;
 }
 
-/** Whom a word follows since when, and what a leader has read: short sentences. */
-export function sentencesOf({ words, clusters }, token) {
+/** What a word was read as, whom it follows since when, and what a leader has read: short sentences. */
+function sentencesOf({ words, clusters }, token) {
+  const { readAs } = words[token];
+  const strange =
+    readAs === "<unknown>" ? "the model does not know this word" : readAs && `read as ${readAs}`;
+  return [strange, ...followingOf({ words, clusters }, token)].filter(Boolean);
+}
+
+function followingOf({ words, clusters }, token) {
   const group = clusters.find(({ id }) => id === words[token].cluster);
   if (!group) return [];
   const names = [...new Set(group.leaders.map((leader) => words[leader].text))];

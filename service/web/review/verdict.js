@@ -41,10 +41,12 @@ function nothingKnown({ text, tokens }) {
   return WHY["nothing known"];
 }
 
-function countsOf({ tokens, clusters, truncated }) {
+function countsOf({ tokens, unknown, clusters, truncated }) {
   const led = `${plural(tokens, "word")} ${tokens === 1 ? "follows" : "follow"} ${plural(clusters.length, "leader")}.`;
+  const strange =
+    unknown && `${plural(unknown, "word")} ${unknown === 1 ? "is" : "are"} unknown to the model.`;
   const cut = truncated ? `Only the first ${tokens.toLocaleString("en")} words were read.` : null;
-  return [led, cut].filter(Boolean);
+  return [led, strange, cut].filter(Boolean);
 }
 
 const NOTHING = {

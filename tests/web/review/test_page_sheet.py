@@ -205,3 +205,20 @@ def test_arcs_do_not_cross_words(visit: Visit, width: int, read: bool) -> None:
     expect(page.locator("#arcs path")).to_have_count(len(others))
     expect(page.locator("#arcs path.reading")).to_have_count(len(others) if read else 0)
     assert page.evaluate(CROSSED) == []
+
+
+def test_word_that_was_read_as_something_else_says_so(visit: Visit) -> None:
+    words = [
+        word("Bergman", 0.0, read_as="<name>"), word("qwertz", 0.0, read_as="<unknown>"),
+        word("fine", 1.0, leader=True, read=[]),
+    ]  # fmt: skip
+    made = explained("Bergman qwertz fine", words, unknown=1)
+    before = {"before": lambda page: answering(page, lambda _: made)}
+    page = settle(visit("#review?text=Bergman qwertz fine", **before))
+    point(page, "Bergman")
+    expect(page.locator("#tip")).to_contain_text("read as <name>")
+    point(page, "qwertz")
+    expect(page.locator("#tip")).to_contain_text("the model does not know this word")
+    point(page, "fine")
+    expect(page.locator("#tip")).to_contain_text("has read no other word")
+    expect(page.locator("#verdict-fine")).to_contain_text("1 word is unknown to the model.")
