@@ -87,7 +87,8 @@ def _place(text: str, words: Sequence[dict[str, object]]) -> list[dict[str, obje
             "text": surface, "spans": [[start, at]], "cluster": given["cluster"],
             "leader": given.get("leader", False), "contribution": given["contribution"],
             "read": given.get("read"), "reversed_by": given.get("reversed_by"),
-            "read_as": given.get("read_as"), "start": place, "end": [lean[c] + (place[c] - lean[c]) / 4 for c in (0, 1)],
+            "read_as": given.get("read_as"), "start": place,
+            "end": [lean[c] + (place[c] - lean[c]) / 4 for c in (0, 1)],
         })  # fmt: skip
     return placed
 
