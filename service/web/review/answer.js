@@ -43,7 +43,8 @@ function wordsOf(text, { words, leaders }, number) {
   return words.map((word, token) => {
     const spans = word.spans.map((span) => span.map(unit));
     const led = word.leader ? leading.get(word.spans[0][0]) : null;
-    const read = led?.read?.map((other) => numbers.get(other.spans[0][0]));
+    const speaks = led?.spans[0][0] === word.spans[0][0]; // its twins may have read other words
+    const read = speaks ? led.read?.map((other) => numbers.get(other.spans[0][0])) : null;
     return {
       name: word.text, // as the answer names it
       text: text.slice(...spans[0]) || word.text,

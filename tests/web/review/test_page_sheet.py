@@ -222,3 +222,20 @@ def test_word_that_was_read_as_something_else_says_so(visit: Visit) -> None:
     point(page, "fine")
     expect(page.locator("#tip")).to_contain_text("has read no other word")
     expect(page.locator("#verdict-fine")).to_contain_text("1 word is unknown to the model.")
+
+
+def test_twin_of_a_leader_is_not_said_to_have_read_what_it_has(visit: Visit) -> None:
+    """Words at the very same place are one leader with several spans; what was read is that of the first."""
+    text = "so fine very fine"
+    made = explained(text, [word(w, 1.0, leader=w == "fine", read=["so"]) for w in text.split()])
+    item = made["data"][0]  # type: ignore[index]
+    first = item["leaders"][0]
+    item["leaders"] = [{**first, "spans": [[3, 7], [13, 17]]}]
+    read = visit("#model").evaluate(
+        """async ([text, item]) => {
+            const { readAnswer } = await import("/web/review/answer.js");
+            return readAnswer(text, item).words.map(({ read }) => read);
+        }""",
+        [text, item],
+    )
+    assert read == [None, [0], None, None]
