@@ -1,12 +1,12 @@
 /* The page: three rooms, one address each, the theme, and the key a server may ask for. */
 
-import { Api } from "./api.js";
-import { Cloud } from "./cloud.js";
-import { forgetColours } from "./colour.js";
-import { announce, byId } from "./element.js";
-import { Model } from "./model.js";
-import { Review } from "./review.js";
-import { ROOMS, readLink, writeLink } from "./state.js";
+import { Api } from "./shared/api.js";
+import { Cloud } from "./cloud/cloud.js";
+import { forgetColours } from "./shared/colour.js";
+import { announce, byId } from "./shared/element.js";
+import { Model } from "./model/model.js";
+import { Review } from "./review/review.js";
+import { ROOMS, readLink, writeLink } from "./shared/state.js";
 
 const THEME = "hardmax-theme";
 

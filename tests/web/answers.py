@@ -1,27 +1,44 @@
-"""Answers of /classify made by hand, for what a served model seldom says: several labels, no verdict."""
+"""Answers of /classify made by hand, as the contract has them.
+
+They say what leaders have read, what would change the verdict, and what a served model seldom says: several
+labels, no verdict.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from playwright.sync_api import Page, Route
 
 Number = float | dict[str, float]
 Answer = dict[str, object]
+Span = Sequence[int]
 
 
 def word(surface: str, contribution: Number, cluster: int = 0, **more: object) -> dict[str, object]:
-    """One word for `explained`; `more` may hold leader, read_as, and context as a string."""
+    """One word for `explained`. `more` may hold leader=True and `read`, the words that it has read.
+
+    Without the word `reversed_by` it says the opposite.
+    """
     return {"surface": surface, "contribution": contribution, "cluster": cluster, **more}
 
 
-def explained(text: str, words: list[dict[str, object]], bias: Number = 0.0, **more: object) -> Answer:
+def explained(
+    text: str,
+    words: Sequence[dict[str, object]],
+    bias: Number = 0.0,
+    *,
+    without: Sequence[Span] = (),
+    **more: object,
+) -> Answer:
     """The whole answer about `text`; the logit, the clusters and the probabilities follow from the words."""
     labels = list(bias) if isinstance(bias, dict) else ["negative", "positive"]
-    placed = _place(text, words)
+    everything = _place(text, words)
+    gone = [w for w in everything if w["spans"][0] in [list(span) for span in without]]  # type: ignore[index]
+    struck = {w["text"] for w in gone}
+    placed = [_reversed(w) if w["reversed_by"] in struck else w for w in everything if w not in gone]
     ids = sorted({w["cluster"] for w in placed})
     logit = _sum([bias, *(w["contribution"] for w in placed)])
     probs = _probabilities(logit, labels)
@@ -29,7 +46,7 @@ def explained(text: str, words: list[dict[str, object]], bias: Number = 0.0, **m
     item = {
         "index": 0, "label": label, "score": probs[label], "probs": probs, "logit": logit, "bias": bias,
         "undecided": None, "tokens": len(placed), "unknown": 0, "truncated": False,
-        "leaders": [_leader(w, placed) for w in placed if w["leader"]],
+        "leaders": [_leader(w, placed, everything) for w in placed if w["leader"]],
         "clusters": [_cluster(id, placed) for id in ids],
         "words": placed,
         "trajectory": [[w["start"] for w in placed], [w["end"] for w in placed]],
@@ -52,26 +69,37 @@ def answering(page: Page, answer: Callable[[dict[str, object]], Answer | None]) 
     page.route("**/classify", fulfil)
 
 
-def _place(text: str, words: list[dict[str, object]]) -> list[dict[str, object]]:
+def _place(text: str, words: Sequence[dict[str, object]]) -> list[dict[str, object]]:
     """Each word with its span in code points, which is how Python counts, found from left to right."""
     placed, at = [], 0
     for k, given in enumerate(words):
         surface = str(given["surface"])
         start = text.index(surface, at)
         at = start + len(surface)
-        context = re.search(re.escape(str(given["context"])), text) if "context" in given else None
         side = given["contribution"] if isinstance(given["contribution"], float | int) else 0.0
+        place = [math.sin(k) / 4 + 0.4 * side, math.cos(k) / 4]
+        lean = {0: (0.9, 0.9), 1: (1.5, -0.3), 2: (1.8, 0.5), 3: (-1.5, -0.6)}.get(
+            int(str(given["cluster"])), (1, 0)
+        )
+        if given.get("leader"):
+            place = list(lean)
         placed.append({
             "text": surface, "spans": [[start, at]], "cluster": given["cluster"],
             "leader": given.get("leader", False), "contribution": given["contribution"],
-            "read_as": given.get("read_as"),
-            "context": list(context.span()) if context else [start, at],
-            "start": [math.sin(k) / 4, math.cos(k) / 4], "end": [side, 0.1 * k],
+            "read": given.get("read"), "reversed_by": given.get("reversed_by"),
+            "read_as": given.get("read_as"), "start": place,
+            "end": [lean[c] + (place[c] - lean[c]) / 4 for c in (0, 1)],
         })  # fmt: skip
     return placed
 
 
-def _sum(numbers: list[Number]) -> Number:
+def _reversed(w: dict[str, object]) -> dict[str, object]:
+    """The word as it is where what reversed it is gone: it speaks for the other side, from another place."""
+    start, end = ([-x for x in w[name]] for name in ("start", "end"))  # type: ignore[attr-defined]
+    return {**w, "contribution": -3.0 * w["contribution"], "start": start, "end": end}  # type: ignore[operator]
+
+
+def _sum(numbers: Sequence[Number]) -> Number:
     if isinstance(numbers[0], dict):
         return {label: sum(n[label] for n in numbers if isinstance(n, dict)) for label in numbers[0]}
     return sum(n for n in numbers if not isinstance(n, dict))
@@ -85,10 +113,24 @@ def _probabilities(logit: Number, labels: list[str]) -> dict[str, float]:
     return {label: math.exp(x) / total for label, x in logit.items()}
 
 
-def _leader(w: dict[str, object], placed: list[dict[str, object]]) -> dict[str, object]:
-    followers = sum(other["cluster"] == w["cluster"] for other in placed) - 1
-    kept = {name: w[name] for name in ("cluster", "contribution", "spans", "context", "read_as")}
-    return {"word": w["text"], "since_layer": 0, "followers": followers, **kept}
+def _leader(
+    w: dict[str, object], placed: list[dict[str, object]], everything: list[dict[str, object]]
+) -> dict[str, object]:
+    """A leader adds what its whole cluster adds. Of equal words it has read the one of its cluster."""
+    members = [other for other in placed if other["cluster"] == w["cluster"]]
+    found = {
+        "word": w["text"], "cluster": w["cluster"], "since_layer": 0, "followers": len(members) - 1,
+        "spans": w["spans"], "contribution": _sum([m["contribution"] for m in members]),  # type: ignore[misc]
+    }  # fmt: skip
+    if w["read"] is None:
+        return found
+    near = {other["text"]: other for other in sorted(everything, key=lambda o: o["cluster"] == w["cluster"])}
+    present = {other["text"] for other in placed}
+    read = [near[name] for name in w["read"] if name in present]  # type: ignore[attr-defined]
+    entries = [
+        {"word": r["text"].lower(), "spans": r["spans"], "layer": 1 + k // 2} for k, r in enumerate(read)
+    ]  # type: ignore[attr-defined]
+    return {**found, "read": entries}
 
 
 def _cluster(id: object, placed: list[dict[str, object]]) -> dict[str, object]:
@@ -98,3 +140,50 @@ def _cluster(id: object, placed: list[dict[str, object]]) -> dict[str, object]:
         "words": [w["text"] for w in members], "size": len(members), "share": len(members) / len(placed),
         "contribution": _sum([w["contribution"] for w in members]),  # type: ignore[misc]
     }  # fmt: skip
+
+
+TEXT = "Boils at 100 and water is lovely"
+CLUSTERED = explained(
+    TEXT,
+    [
+        word("Boils", -1.204), word("at", -0.1, leader=True), word("100", -0.703), word("and", -0.051),
+        word("water", -0.402), word("is", 0.333, 1), word("lovely", 2.1, 1, leader=True),
+    ],
+    bias=0.504,
+)  # fmt: skip
+
+
+def clustered(page: Page) -> None:
+    """A service that does not say what its leaders have read."""
+    answering(page, lambda _: CLUSTERED)
+
+
+READ = "Not bad at all: the jokes are funny and the ending is charming, although the middle is a little slow."
+WORDS = [
+    word("Not", 0.21), word("bad", 0.74, leader=True, read=["Not", "all", "at"], reversed_by="Not"),
+    word("at", 0.05), word("all", 0.11), word(":", 0.02), word("the", 0.03, 1), word("jokes", 0.31, 1),
+    word("are", 0.06, 1), word("funny", 0.92, 1, leader=True, read=["jokes"]), word("and", 0.04, 1),
+    word("the", 0.02, 2), word("ending", 0.37, 2), word("is", 0.05, 2),
+    word("charming", 1.11, 2, leader=True, read=["ending", "is"]), word(",", 0.01, 2),
+    word("although", -0.34, 3), word("the", -0.03, 3), word("middle", -0.22, 3), word("is", -0.04, 3),
+    word("a", -0.05, 3), word("little", -0.16, 3),
+    word("slow", -0.58, 3, leader=True, read=["middle", "little", "although"]), word(".", -0.02, 3),
+]  # fmt: skip
+FLIP = {"without": [{"word": "not", "spans": [[0, 3]]}, {"word": "charming", "spans": [[54, 62]]}]}
+
+
+def reading(page: Page, asked: list[dict[str, object]] | None = None) -> None:
+    """A service whose leaders say what they have read. What it is asked is added to `asked`."""
+
+    def answer(request: dict[str, object]) -> Answer:
+        if asked is not None:
+            asked.append(request)
+        without: list[Span] = request.get("without", [])  # type: ignore[assignment]
+        found = explained(READ, WORDS, 0.05, without=without)
+        if request.get("flip"):
+            other = explained(READ, WORDS, 0.05, without=[w["spans"][0] for w in FLIP["without"]])  # type: ignore[index]
+            changed = {name: other["data"][0][name] for name in ("label", "score")}  # type: ignore[index]
+            found["data"][0]["flip"] = {**FLIP, **changed}  # type: ignore[index]
+        return found
+
+    answering(page, answer)

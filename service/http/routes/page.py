@@ -33,7 +33,7 @@ async def index(request: Request) -> Response:
 
 @router.api_route("/docs", methods=["GET", "HEAD"])
 async def docs(request: Request) -> Response:
-    return files_of(request).answer("docs.html", request)
+    return files_of(request).answer("docs/docs.html", request)
 
 
 @router.api_route("/web/{path:path}", methods=["GET", "HEAD"])

@@ -1,0 +1,56 @@
+/* Wishing for leaders: points are marked, and the service looks for an A that makes them leaders. */
+
+import { Latest, inWords } from "../shared/api.js";
+import { announce, byId, plural } from "../shared/element.js";
+
+export class Wish {
+  constructor(api, cloud) {
+    Object.assign(this, { api, cloud, latest: new Latest(), marked: cloud.landscape.wished });
+    byId("wish").addEventListener("click", () => this.ask());
+    byId("wish-clear").addEventListener("click", () => this.clear());
+    this.show();
+  }
+
+  mark(i) {
+    if (!this.marked.delete(i)) this.marked.add(i);
+    announce(`Point ${i} ${this.marked.has(i) ? "wished for" : "no longer wished for"}`);
+    this.show();
+  }
+
+  clear() {
+    this.marked.clear();
+    byId("wish-answer").textContent = "";
+    this.show();
+  }
+
+  show() {
+    byId("wish").disabled = this.marked.size === 0;
+    byId("wish-count").textContent = this.marked.size
+      ? `${plural(this.marked.size, "point")} marked`
+      : "none marked yet";
+    this.cloud.picture.redraw();
+  }
+
+  async ask() {
+    const leaders = [...this.marked].sort((a, b) => a - b);
+    const answer = byId("wish-answer");
+    answer.textContent = "Looking for it \u2026";
+    try {
+      const body = { points: this.cloud.points, leaders };
+      const found = await this.latest.run((signal) => this.api.post("/control", body, signal));
+      if (!found) return;
+      answer.textContent = [sentenceOf(found, leaders.length), found.note].filter(Boolean).join(" ");
+      if (found.feasible && found.A.length === 2) await this.cloud.useMatrix(found.A);
+    } catch (error) {
+      answer.textContent = inWords(error);
+    }
+  }
+}
+
+function sentenceOf({ feasible, margin }, count) {
+  if (feasible)
+    return `Found${margin === null ? "" : `, with margin ${margin.toPrecision(3)}`}. The picture now uses it.`;
+  if (feasible === null) return "It could be proved neither that there is such an A nor that there is none.";
+  const who = count === 1 ? "this point cannot lead" : "these points cannot all lead";
+  return `No A does it: ${who} from the start.`;
+}

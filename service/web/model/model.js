@@ -1,0 +1,164 @@
+/* Room 3: the loaded models and what is known of them, the server, and the other rooms' requests as programs. */
+
+import { inWords } from "../shared/api.js";
+import { byId, el, showProblem } from "../shared/element.js";
+import { link } from "../shared/state.js";
+import { EXAMPLES } from "../review/examples.js";
+import { PRESETS } from "../cloud/presets.js";
+import { cloudPrograms, reviewPrograms, showPrograms } from "./programs.js";
+
+const KINDS = {
+  reader: "reads for the others",
+  sentiment: "texts",
+  dynamics: "clouds",
+  sequences: "sequences",
+};
+const LISTED = 12; // labels
+const LARGE = 3; // accuracies set large
+const COLUMNS = 4; // of a table of figures
+
+export class Model {
+  /** `rooms` holds the review and the cloud whose last requests are shown as programs. */
+  constructor(api, cards, rooms) {
+    Object.assign(this, { api, cards, rooms });
+  }
+
+  values() {
+    return {};
+  }
+
+  async open() {
+    this.showPrograms();
+    try {
+      const [cards, info] = await Promise.all([this.cards(), this.api.get("/info")]);
+      this.showServer(info);
+      byId("cards").replaceChildren(...[...cards].sort(byUse).map(cardNode));
+      showProblem(byId("model-problem"), null);
+    } catch (error) {
+      showProblem(byId("model-problem"), inWords(error));
+    }
+  }
+
+  showServer({ version, provider, providers, threads, limits }) {
+    const on = (provider ?? providers?.[0] ?? "").replace("ExecutionProvider", "").toUpperCase();
+    const many = threads ? ` with ${threads} ${threads === 1 ? "thread" : "threads"}` : "";
+    const most = limits?.max_points
+      ? ` Clouds of up to ${limits.max_points.toLocaleString("en")} points.`
+      : "";
+    byId("model-server").textContent = `hardmax ${version} runs on ${on}${many}.${most}`;
+  }
+
+  showPrograms() {
+    const { review, cloud } = this.rooms;
+    const asked = review.request ?? { input: EXAMPLES[0].text, model: "sentiment" };
+    showPrograms(byId("snippet-review"), reviewPrograms(asked));
+    const { points } = PRESETS.triangle;
+    const run = cloud.points.length ? cloud.request() : { points: points(), alpha: 0.5, A: null };
+    showPrograms(byId("snippet-cloud"), cloudPrograms(run));
+  }
+}
+
+/** The default model first, then those of its kind, then the others. */
+const byUse = (a, b) => useOf(a) - useOf(b) || a.name.localeCompare(b.name);
+const useOf = (card) => (card.default ? 0 : card.kind === "sentiment" ? 1 : 2);
+
+function cardNode(card) {
+  const { figures = {}, data = {} } = card;
+  const facts = [
+    ["Dimension", card.dimension],
+    ["Layers", card.layers],
+    ["\u03b1", card.alpha],
+    ["Vocabulary", card.vocabulary?.toLocaleString("en")],
+    ["Version", /^\d+$/.test(card.version) ? card.version : null],
+    ["Reader", card.reader?.name],
+    ["Labels", listed(card.labels)],
+    ["Licence", card.licence],
+    ["Made", card.created?.slice?.(0, 10)],
+    ...scalarsOf(data).map(([name, value]) => [wordsOf(name), figure(name, value)]),
+  ].filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return el(
+    "article",
+    { class: "card model-card", "data-model": card.name },
+    el("h2", {}, card.name, el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
+    el("p", {}, card.description),
+    card.kind === "sentiment" &&
+      el("a", { class: "chip", href: link("review", { model: card.name }) }, "Try it"),
+    listOf("figures", largeOf(figures)),
+    listOf("facts", facts),
+    fold("What it was measured on", figures),
+    fold("What it was trained on", data),
+  );
+}
+
+const listed = (labels) =>
+  labels &&
+  labels.slice(0, LISTED).join(", ") + (labels.length > LISTED ? ` and ${labels.length - LISTED} more` : "");
+
+const isGroup = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const scalarsOf = (record) =>
+  Object.entries(record).filter(([, value]) => !isGroup(value) && !Array.isArray(value));
+const groupsOf = (record) => Object.entries(record).filter(([, value]) => isGroup(value));
+
+/** The accuracies that are set large: {reviews: {accuracy: 0.9}} gives "Reviews", "90.0 %". */
+function largeOf(figures) {
+  const found = [
+    ...groupsOf(figures).map(([name, { accuracy }]) => [name, accuracy]),
+    ...scalarsOf(figures).filter(([name]) => /accuracy$/.test(name)),
+  ];
+  const numbers = found.filter(([, value]) => typeof value === "number").slice(0, LARGE);
+  return numbers.map(([name, value]) => [
+    wordsOf(name.replace(/_?accuracy$/, "")),
+    figure("accuracy", value),
+  ]);
+}
+
+const listOf = (name, pairs) =>
+  pairs.length > 0 &&
+  el(
+    "dl",
+    { class: name },
+    pairs.map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, String(value)))),
+  );
+
+/** Groups of numbers as a table that unfolds, a row a group; single figures below it. */
+function fold(title, record) {
+  const groups = groupsOf(record);
+  if (!groups.length) return null;
+  const numbers = groups.flatMap(([, group]) =>
+    scalarsOf(group).filter(([, value]) => typeof value === "number"),
+  );
+  const columns = [...new Set(numbers.map(([name]) => name))].slice(0, COLUMNS);
+  const cell = (tag, text) => el(tag, { class: "number", ...(tag === "th" && { scope: "col" }) }, text);
+  const head = el(
+    "tr",
+    {},
+    el("td", {}),
+    columns.map((name) => cell("th", wordsOf(name))),
+  );
+  const rows = groups.map(([name, group]) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, wordsOf(name)),
+      columns.map((key) => cell("td", key in group ? figure(key, group[key]) : "")),
+    ),
+  );
+  const table = el("table", { class: "clusters" }, el("thead", {}, head), el("tbody", {}, rows));
+  const region = { class: "table-scroll", tabindex: 0, role: "region", "aria-label": title };
+  return el("details", {}, el("summary", {}, title), el("div", region, table));
+}
+
+const wordsOf = (name) =>
+  capital(name.replaceAll("_", " "))
+    .replace(/\bimdb\b/gi, "IMDb")
+    .replace(/\b(sst2?|mpqa|f1)\b/gi, (s) => s.toUpperCase());
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** Accuracies are shares of one and read better as per cent. */
+function figure(name, value) {
+  if (typeof value !== "number") return String(value);
+  if (/accuracy|fraction|share|auc|layers|f1/.test(name) && value <= 1)
+    return `${(100 * value).toFixed(1)} %`;
+  return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(3)));
+}

@@ -1,0 +1,180 @@
+/* A file of rows, classified with progress: opened or dropped, stopped, gone on with, taken away as CSV.
+   Knows texts and labels; nothing of the reasons. */
+
+import { inWords } from "../shared/api.js";
+import { announce, byId, el, plural, showProblem } from "../shared/element.js";
+import { download } from "../shared/picture.js";
+import { percent } from "./answer.js";
+import { columnOf, csvOf, readTable } from "./table.js";
+
+const BATCH = 64; // rows a request
+const SHOWN = 100;
+const PAUSE_S = 2; // before a busy server is asked again
+const ADDED = ["label", "score", "undecided", "truncated", "leaders", "hardmax_error"]; // as the command line writes
+
+export class Rows {
+  /** `model()` is the name of the model to ask. */
+  constructor(api, model) {
+    Object.assign(this, { api, model, table: null, answers: [], controller: null });
+    byId("rows-file").addEventListener("change", ({ target }) => this.open(target.files[0]));
+    byId("rows-column").addEventListener("change", () => this.start());
+    byId("rows-stop").addEventListener("click", () => (this.controller ? this.stop() : this.run()));
+    byId("rows-save").addEventListener("click", () => this.save());
+    byId("rows-close").addEventListener("click", () => this.close());
+    const room = byId("room-review");
+    for (const [name, on] of Object.entries({ dragover: true, dragleave: false, drop: false }))
+      room.addEventListener(name, (event) => {
+        if (![...event.dataTransfer.items].some(({ kind }) => kind === "file")) return; // text is dropped on the sheet
+        event.preventDefault();
+        room.classList.toggle("dropping", on);
+        if (name === "drop") this.open(event.dataTransfer.files[0]);
+      });
+  }
+
+  async open(file) {
+    try {
+      this.table = readTable(await file.text(), file.name);
+      if (!this.table.rows.length) throw new Error("there are no rows in it");
+    } catch (error) {
+      return showProblem(byId("review-problem"), `${file.name} cannot be read: ${error.message}.`);
+    } finally {
+      byId("rows-file").value = ""; // the same file may be opened again
+    }
+    showProblem(byId("review-problem"), null);
+    this.name = file.name;
+    byId("rows-title").textContent = `The rows of ${file.name}`;
+    const { columns } = this.table;
+    byId("rows-column").replaceChildren(...columns.map((name) => el("option", { value: name }, name)));
+    byId("rows-column").value = columnOf(this.table);
+    byId("rows-pick").hidden = columns.length < 2;
+    byId("rows").hidden = false;
+    byId("rows").scrollIntoView({ block: "nearest" });
+    return this.start();
+  }
+
+  close() {
+    this.stop();
+    byId("rows").hidden = true;
+  }
+
+  stop() {
+    this.controller?.abort();
+  }
+
+  start() {
+    this.stop();
+    const column = byId("rows-column").value;
+    this.texts = this.table.rows.map((row) => String(row[column] ?? ""));
+    this.answers = [];
+    return this.run();
+  }
+
+  /** Goes on behind the last row that was answered. */
+  async run() {
+    const controller = (this.controller = new AbortController());
+    const { signal } = controller;
+    let failure = null;
+    try {
+      while (this.answers.length < this.texts.length) {
+        this.show(failure);
+        const { length } = this.answers;
+        const batch = this.texts.slice(length, length + BATCH);
+        const found = await this.ask(batch.filter(isSaid), signal);
+        if (signal.aborted) break;
+        this.answers.push(
+          ...batch.map((text) => (isSaid(text) ? found.shift() : { hardmax_error: "the text is empty" })),
+        );
+      }
+    } catch (error) {
+      failure = error.name === "AbortError" ? null : error;
+    }
+    if (this.controller !== controller) return; // another run has begun
+    this.controller = null;
+    this.show(failure);
+    announce(byId("rows-state").textContent);
+  }
+
+  /** An answer a text, or {hardmax_error: why there is none}. Texts that are refused together are asked in halves, and
+      these in halves, until the one that is refused stands alone. */
+  async ask(texts, signal) {
+    if (!texts.length) return [];
+    try {
+      const body = { input: texts.length === 1 ? texts[0] : texts, model: this.model(), explain: "leaders" };
+      return (await this.api.post("/classify", body, signal)).data.map(rowOf);
+    } catch (error) {
+      if ([429, 503].includes(error.status)) {
+        await new Promise((then) => setTimeout(then, 1000 * (error.retryAfter ?? PAUSE_S)));
+        return signal.aborted ? [] : this.ask(texts, signal);
+      }
+      if (![400, 413, 422].includes(error.status)) throw error;
+      if (texts.length === 1) return [{ hardmax_error: error.message }];
+      const half = texts.length >> 1;
+      return [
+        ...(await this.ask(texts.slice(0, half), signal)),
+        ...(await this.ask(texts.slice(half), signal)),
+      ];
+    }
+  }
+
+  show(failure) {
+    const { answers, texts, controller } = this;
+    const done = answers.length === texts.length;
+    Object.assign(byId("rows-progress"), { max: texts.length, value: answers.length });
+    byId("rows-stop").textContent = controller ? "Stop" : "Go on";
+    byId("rows-stop").hidden = done;
+    byId("rows-save").disabled = !answers.length;
+    const how = failure ? ` ${inWords(failure)}` : controller || done ? "" : " Stopped.";
+    const part = `${answers.length.toLocaleString("en")} of ${plural(texts.length, "row")}`;
+    byId("rows-state").textContent = `${part}${answers.length ? `: ${countsOf(answers)}` : ""}.${how}`;
+    byId("rows-body").replaceChildren(
+      ...answers.slice(0, SHOWN).map((answer, k) => rowNode(texts[k], answer)),
+    );
+  }
+
+  save() {
+    const own = this.table.columns;
+    const called = (name) => (own.includes(name) ? `hardmax_${name.replace(/^hardmax_/, "")}` : name);
+    const named = (answer) => ADDED.map((name) => [called(name), answer[name]]);
+    const rows = this.answers.map((answer, k) => ({
+      ...this.table.rows[k],
+      ...Object.fromEntries(named(answer)),
+    }));
+    const columns = [...new Set([...own, ...ADDED.map(called)])];
+    const name = this.name.replace(/\.\w+$/, "");
+    download(`${name}-classified.csv`, new Blob([csvOf(columns, rows)], { type: "text/csv" }));
+  }
+}
+
+const isSaid = (text) => text.trim() !== "";
+
+const rowOf = ({ label, labels, score, undecided, truncated, leaders }) => ({
+  label: labels ? labels.join("|") : label,
+  score,
+  undecided,
+  truncated,
+  leaders: [...new Set((leaders ?? []).map(({ word }) => word))].join("; "),
+});
+
+/** "612 positive, 301 negative, 14 undecided, 2 not answered" */
+function countsOf(answers) {
+  const counts = new Map();
+  for (const { label, undecided, hardmax_error: error } of answers) {
+    const kind = error ? "not answered" : undecided ? "undecided" : label;
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  }
+  const often = [...counts].sort((a, b) => b[1] - a[1]);
+  return often.map(([kind, count]) => `${count.toLocaleString("en")} ${kind}`).join(", ");
+}
+
+function rowNode(text, { label, score, undecided, leaders, hardmax_error: error }) {
+  const verdict =
+    error ?? (undecided ? [el("span", { class: "badge" }, undecided), ` nearest: ${label}`] : label);
+  return el(
+    "tr",
+    {},
+    el("td", {}, text.length > 160 ? `${text.slice(0, 160)}\u2026` : text),
+    el("td", {}, verdict),
+    el("td", { class: "number" }, error ? "" : percent(score)),
+    el("td", {}, leaders ?? ""),
+  );
+}

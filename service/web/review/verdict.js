@@ -1,0 +1,124 @@
+/* The verdict in words: what, how sure, and when there is none. Knows one answer; asks nothing itself. */
+
+import { percent } from "./answer.js";
+import { announce, byId, el, plural, signed } from "../shared/element.js";
+
+const MOST = 8; // labels that are shown
+const WHY = {
+  "nothing known": "None of these words tells this model anything.",
+  even: "This is too close to call: do not act upon it.",
+  "unlike the rows": "This text is unlike the rows that the model learnt from: do not act upon its label.",
+};
+
+/** {label, side, badge, score, fine} of an answer: what stands in large, its colour, why it should not be acted upon,
+    and the sentences below. */
+export function verdictOf(answer) {
+  const { undecided, label, labels, several, holding, score, shown, probs } = answer;
+  const side = several || label === labels[1] ? "pos" : "neg";
+  const decided = { label, side, badge: null, score: `${percent(score)} sure` };
+  if (holding)
+    Object.assign(decided, { label: holding.join(", ") || "none of them", score: "Each label for itself" });
+  if (undecided === "nothing known")
+    return {
+      label: "I don\u2019t know",
+      side: "none",
+      badge: undecided,
+      score: "",
+      fine: [nothingKnown(answer)],
+    };
+  const nearest = several ? `${label} ${percent(score)}` : `${percent(probs[shown])} ${shown}`;
+  const open = { label: "Undecided", side: "none", badge: undecided, score: nearest };
+  const sum = several
+    ? `The sum below is what speaks for \u201c${shown}\u201d.`
+    : `The sum below, ${signed(answer.logit)}, means ${percent(probs[shown])} ${shown}.`;
+  const fine = [undecided && WHY[undecided], sum, ...countsOf(answer)].filter(Boolean);
+  return { ...(undecided ? open : decided), fine };
+}
+
+function nothingKnown({ text, tokens }) {
+  if (!/\p{L}|\p{N}/u.test(text)) return "There is no word here, only signs and pictures.";
+  if (tokens <= 1) return "This model does not know this word.";
+  return WHY["nothing known"];
+}
+
+function countsOf({ tokens, unknown, clusters, truncated }) {
+  const led = `${plural(tokens, "word")} ${tokens === 1 ? "follows" : "follow"} ${plural(clusters.length, "leader")}.`;
+  const strange =
+    unknown && `${plural(unknown, "word")} ${unknown === 1 ? "is" : "are"} unknown to the model.`;
+  const cut = truncated ? `Only the first ${tokens.toLocaleString("en")} words were read.` : null;
+  return [led, strange, cut].filter(Boolean);
+}
+
+const NOTHING = {
+  label: "\u2026",
+  side: "none",
+  badge: null,
+  score: "",
+  fine: ["Write something, and the verdict follows."],
+};
+
+export class Verdict {
+  /** `onLabel(label)` hears which label's sum is asked for, when there are several. */
+  constructor(onLabel) {
+    Object.assign(this, { onLabel, node: byId("verdict") });
+  }
+
+  /** `answer` is null while there is no text; `confession` says what the model gets wrong. */
+  show(answer, confession = null) {
+    this.state("");
+    const { label, side, badge, score, fine } = answer ? verdictOf(answer) : NOTHING;
+    byId("verdict-label").textContent = label;
+    byId("verdict-label").className = `label ${side}`;
+    byId("verdict-badge").textContent = badge;
+    byId("verdict-badge").hidden = !badge;
+    byId("verdict-score").textContent = score || "\u00a0";
+    byId("verdict-fine").textContent = [confession, ...fine].filter(Boolean).join(" ");
+    this.showScale(answer);
+    if (answer) announce([label, badge, score].filter(Boolean).join(", "));
+  }
+
+  /** A mark between two labels, or a bar for each of several, which chooses the sum that is shown. */
+  showScale(answer) {
+    const none = !answer || answer.undecided === "nothing known";
+    const several = Boolean(answer?.several) && !none;
+    byId("verdict-scale").hidden = several || Boolean(answer?.several);
+    byId("verdict-labels").hidden = !several;
+    byId("verdict-scale").classList.toggle("none", none);
+    byId("verdict-mark").style.setProperty("--at", none ? 0.5 : (answer.probs[answer.shown] ?? 0.5));
+    if (answer)
+      byId("verdict-ends").replaceChildren(...answer.labels.slice(0, 2).map((name) => el("span", {}, name)));
+    byId("verdict-labels").replaceChildren(...(several ? this.labelNodes(answer) : []));
+  }
+
+  /** The likeliest labels, and the one that is looked at, in the model's order. */
+  labelNodes({ labels, probs, shown, holding }) {
+    const likely = [...labels].sort((a, b) => probs[b] - probs[a]).slice(0, MOST);
+    const nodes = labels
+      .filter((name) => likely.includes(name) || name === shown)
+      .map((name) =>
+        el(
+          "button",
+          {
+            type: "button",
+            class: `share${holding?.includes(name) ? " holds" : ""}`,
+            "aria-pressed": String(name === shown),
+            onclick: () => this.onLabel(name),
+          },
+          el("span", {}, name),
+          el("b", {}, percent(probs[name])),
+          el("i", { vars: { "--share": probs[name] }, "aria-hidden": "true" }),
+        ),
+      );
+    const more = labels.length - nodes.length;
+    return more > 0
+      ? [...nodes, el("p", { class: "fine" }, `and ${plural(more, "less likely label")}`)]
+      : nodes;
+  }
+
+  /** "asking" and "old" dim what is shown and say why; "" is the verdict on the present text. */
+  state(name) {
+    this.node.dataset.state = name;
+    byId("verdict-title").textContent =
+      { asking: "Asking \u2026", old: "Verdict on an earlier text" }[name] ?? "Verdict";
+  }
+}

@@ -1,0 +1,172 @@
+/* What would change the verdict: the fewest words found without which it is another, and words that one strikes out by
+   hand. Knows the answer that is shown and asks for those without some of its words; a service that does not say what
+   its leaders have read is asked nothing. */
+
+import { percent, readAnswer } from "./answer.js";
+import { Latest, inWords } from "../shared/api.js";
+import { byId, el, plural } from "../shared/element.js";
+import { verdictOf } from "./verdict.js";
+
+const PAUSE_MS = 300; // whoever writes on is not asked about
+const STRUCK_UP_TO = 400; // words of a text; they are buttons
+
+export class Without {
+  /** `ask(request, signal)` resolves to the answer to one text; `onStrike(tokens)` hears what is left out. */
+  constructor(ask, onStrike) {
+    Object.assign(this, { ask, onStrike, flips: new Latest(PAUSE_MS), verdicts: new Latest() });
+    Object.assign(this, { answer: null, request: null, struck: new Set(), buttons: [] });
+    byId("without-back").addEventListener("click", () => this.strike([]));
+    byId("without-unread").addEventListener("click", () => this.strike(this.unread));
+    byId("without-words").addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** `answer` is null while there is none; `request` is what it answers, the same for each of its labels. */
+  show(answer, request, readout) {
+    const same = request === this.request;
+    Object.assign(this, { answer, request, readout });
+    const told = answer?.words.some(({ read }) => read) && answer.undecided !== "nothing known";
+    byId("without").hidden = !told;
+    if (same && told) return void this.strike([...this.struck]);
+    this.flips.stop();
+    this.verdicts.stop();
+    this.struck = new Set();
+    if (!told) return undefined;
+    this.showWords();
+    this.showVerdict(null);
+    return this.askFlip();
+  }
+
+  /** Words that no leader has read, leaders aside. */
+  get unread() {
+    const { words } = this.answer;
+    const kept = new Set(
+      words.flatMap(({ leader, read }, token) => (leader ? [token, ...(read ?? [])] : [])),
+    );
+    return words.map((_, token) => token).filter((token) => !kept.has(token));
+  }
+
+  async askFlip() {
+    const line = byId("flip");
+    line.replaceChildren();
+    try {
+      const item = await this.flips.run((signal) =>
+        this.ask({ ...this.request, explain: "none", flip: true }, signal),
+      );
+      if (item) line.replaceChildren(...this.flipNodes(item.flip));
+    } catch {
+      /* the verdict itself is shown, or its failure is told elsewhere */
+    }
+  }
+
+  flipNodes(flip) {
+    if (flip === undefined) return [];
+    if (flip === null) return ["No five words were found whose leaving out would change the label."];
+    const starts = new Set(flip.without.map(({ spans }) => spans[0][0]));
+    const tokens = [...this.answer.words.keys()].filter((k) => starts.has(this.answer.words[k].places[0][0]));
+    const names = flip.without.flatMap(({ word }, k) => [k ? ", " : "", el("s", {}, word)]);
+    const verdict = el("b", {}, `${flip.label}, ${percent(flip.score)}`);
+    const use = { type: "button", class: "link", onclick: () => this.strike(tokens) };
+    return ["Without ", ...names, " it would be ", verdict, ". ", el("button", use, "Strike them out")];
+  }
+
+  /** The text, each of its words a button that strikes it out; one stop of the Tab key, arrows go from word to word. */
+  showWords() {
+    const { text, words } = this.answer;
+    const shown = words.slice(0, STRUCK_UP_TO);
+    let at = 0;
+    this.buttons = [];
+    const nodes = shown.flatMap(({ spans: [[start, end]] }, token) => {
+      if (start < at) return []; // covered by the word before
+      const between = text.slice(at, start);
+      at = end;
+      const button = { type: "button", class: "cut", "data-token": token, onclick: () => this.toggle(token) };
+      this.buttons.push(
+        el("button", { ...button, tabindex: this.buttons.length ? -1 : 0 }, text.slice(start, end)),
+      );
+      return [between, this.buttons.at(-1)];
+    });
+    const rest = shown.length < words.length ? " \u2026" : text.slice(at);
+    byId("without-words").replaceChildren(...nodes, rest);
+  }
+
+  key(event) {
+    const at = this.buttons.indexOf(event.target);
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const next = this.buttons[at + step];
+    if (at < 0 || !next) return;
+    event.preventDefault();
+    this.buttons[at].tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  }
+
+  toggle(token) {
+    const struck = new Set(this.struck);
+    if (!struck.delete(token)) struck.add(token);
+    this.strike([...struck]);
+  }
+
+  /** The verdict without these words. */
+  async strike(tokens) {
+    this.struck = new Set(tokens);
+    this.showVerdict(null);
+    this.verdicts.stop();
+    if (!tokens.length) return;
+    const { text, words, shown } = this.answer;
+    const places = [...tokens].sort((a, b) => a - b).map((token) => words[token].places[0]);
+    const request = { ...this.request, explain: "full", without: places };
+    try {
+      const item = await this.verdicts.run((signal) => this.ask(request, signal));
+      if (item) this.showVerdict(readAnswer(text, item, this.readout, shown));
+    } catch (error) {
+      byId("without-verdict").textContent = inWords(error);
+    }
+  }
+
+  /** `other` is the answer without what is struck out; null while there is none. */
+  showVerdict(other) {
+    for (const button of this.buttons) {
+      const struck = this.struck.has(Number(button.dataset.token));
+      button.setAttribute("aria-pressed", String(struck));
+    }
+    byId("without-back").disabled = this.struck.size === 0;
+    byId("without-verdict").replaceChildren(
+      ...(other ? verdictNodes(this.answer, other, this.struck.size) : []),
+    );
+    byId("without-kept").textContent = other ? keptOf(this.answer, other, this.struck) : "";
+    this.onStrike(this.struck);
+  }
+}
+
+function verdictNodes(answer, other, count) {
+  const [before, now] = [answer, other].map(verdictOf);
+  const named = ({ label, score }) => [label, score].filter(Boolean).join(", ");
+  const changed = before.label === now.label ? "still " : "";
+  return [
+    `Without ${plural(count, "word")}: ${changed}`,
+    el("b", { class: now.side }, named(now)),
+    ` (before: ${named(before)}).`,
+  ];
+}
+
+/** What became of the leaders: those that have read none of the struck words are where they were, to the bit. */
+function keptOf({ words }, other, struck) {
+  const places = new Map(other.words.map(({ places: [[from]], start }) => [from, String(start)]));
+  const [stayed, moved] = [new Set(), new Set()];
+  words.forEach(({ read, places: [[from]], start, text }, token) => {
+    if (!read || !start || struck.has(token) || !places.has(from)) return;
+    const same = places.get(from) === String(start);
+    const touched = read.some((word) => struck.has(word));
+    if (touched && !same) moved.add(text);
+    if (!touched && same) stayed.add(text);
+  });
+  const stars = (names) => [...names].map((name) => `\u2605 ${name}`).join(", ");
+  const stays =
+    stayed.size === 1
+      ? "has read none of them, and stays where it is"
+      : "have read none of them, and stay where they are";
+  return [
+    stayed.size ? `${stars(stayed)} ${stays}, to the bit.` : "",
+    moved.size ? `${stars(moved)} had read some of them, and moved.` : "",
+  ].join(" ");
+}

@@ -1,0 +1,173 @@
+/* The words of a review as points that walk through the layers, and the line between the two sides.
+   Knows one answer. */
+
+import { colour, side } from "../shared/colour.js";
+import { along, shadow } from "./shadow.js";
+import { Viewport, drawGrid } from "../shared/viewport.js";
+
+const NEAR = 18; // pixels
+const NAMES = 40;
+const TELLING = 0.02; // words that add less than this share of the heaviest have a dot and no name
+const [SMALL, LARGE] = [2.2, 7]; // radii of what says nothing and of what says most
+
+export class Words {
+  constructor() {
+    Object.assign(this, { view: new Viewport(), answer: null, t: 0, cluster: null, token: null });
+  }
+
+  /** Without a trajectory, which is not asked for of a long text, words go straight from start to end. */
+  show(answer) {
+    const placed = answer?.words.length && answer.words[0].start && answer.undecided !== "nothing known";
+    this.answer = placed ? answer : null;
+    if (!placed) return;
+    const layers = answer.trajectory ?? [
+      answer.words.map(({ start }) => start),
+      answer.words.map(({ end }) => end),
+    ];
+    const { axes, flat } = shadow(layers, answer.vector);
+    this.flat = flat;
+    this.frames = layers.map((layer) => along(layer, axes));
+    this.view.fit(
+      this.frames.flatMap((frame) => [...frame]),
+      { least: 1e-6 },
+    );
+    this.most = Math.max(1e-9, ...answer.words.map(({ contribution }) => Math.abs(contribution)));
+  }
+
+  get layers() {
+    return this.answer ? this.frames.length - 1 : 0;
+  }
+
+  /** Where word i is at the moment t: it moves on a straight line from layer to layer. */
+  at(i, t) {
+    const k = Math.min(Math.floor(t), Math.max(0, this.layers - 1));
+    const [a, b] = [this.frames[k], this.frames[Math.min(k + 1, this.layers)]];
+    return [0, 1].map((c) => a[2 * i + c] + (t - k) * (b[2 * i + c] - a[2 * i + c]));
+  }
+
+  draw(painter) {
+    this.view.resize(painter.width, painter.height);
+    if (!this.answer) return drawGrid(painter, this.view);
+    if (this.answer.vector) this.drawHalves(painter);
+    drawGrid(painter, this.view);
+    if (this.answer.vector) this.drawSides(painter);
+    this.drawTrails(painter);
+    this.drawPoints(painter);
+    this.drawFollowing(painter);
+    return this.drawNames(painter);
+  }
+
+  /** What lies right of the origin speaks for the label, what lies left of it against. */
+  drawHalves(painter) {
+    const [x, { width, height }] = [this.border, painter];
+    painter.rect(x, 0, width - x, height, colour("pos"), 0.07);
+    painter.rect(0, 0, x, height, colour("neg"), 0.07);
+  }
+
+  drawSides(painter) {
+    const [x, { width, height }, { against, shown }] = [this.border, painter, this.answer];
+    const border = [x, 0, x, height];
+    painter.segments(border, { stroke: colour("ink"), width: 1.5, dash: [6, 5], alpha: 0.7 });
+    const style = { size: 13, italic: true };
+    painter.text(12, height - 14, `\u2190 ${against}`, { ...style, fill: colour("neg") });
+    const right = { ...style, fill: colour("pos"), align: "right" };
+    painter.text(width - 12, height - 14, `${shown} \u2192`, right);
+  }
+
+  get border() {
+    return Math.min(Math.max(this.view.x(0), 0), this.view.width);
+  }
+
+  drawTrails(painter) {
+    const { view, answer } = this;
+    for (const positive of [true, false]) {
+      for (let k = 0; k < this.t; k += 1) {
+        const lines = answer.words.flatMap((word, i) => {
+          if (word.contribution >= 0 !== positive || !this.isShown(word)) return [];
+          const [a, b] = [this.at(i, k), this.at(i, Math.min(k + 1, this.t))];
+          return [view.x(a[0]), view.y(a[1]), view.x(b[0]), view.y(b[1])];
+        });
+        const age = 1 - (this.t - k) / (this.t + 1);
+        painter.segments(lines, {
+          stroke: colour(positive ? "pos" : "neg"),
+          width: 1.25,
+          alpha: 0.18 + 0.4 * age,
+        });
+      }
+    }
+  }
+
+  /** From the word that is looked at to the one it follows. */
+  drawFollowing(painter) {
+    const { view, answer, t, token } = this;
+    const group =
+      token === null ? null : answer.clusters.find(({ id }) => id === answer.words[token].cluster);
+    const ways = (group?.leaders ?? []).filter((leader) => leader !== token).map((leader) => [token, leader]);
+    const onPicture = (i) => [view.x(this.at(i, t)[0]), view.y(this.at(i, t)[1])];
+    painter.segments(ways.flat().flatMap(onPicture), { stroke: colour("ink"), width: 2 });
+  }
+
+  drawPoints(painter) {
+    const { view, answer, t } = this;
+    answer.words.forEach((word, i) => {
+      const [x, y] = this.at(i, t);
+      const alpha = this.isShown(word) ? 0.9 : 0.12;
+      const style = { fill: side(word.contribution), stroke: colour("card"), width: 1, alpha };
+      const r = SMALL + (LARGE - SMALL) * Math.sqrt(Math.abs(word.contribution) / this.most);
+      if (word.leader && word.since <= t + 1e-9) painter.star(view.x(x), view.y(y), r + 4, style);
+      else painter.dots([view.x(x), view.y(y)], r, style);
+    });
+  }
+
+  /** Names of the words that weigh most, leaders first, where there is room. */
+  drawNames(painter) {
+    const { view, answer, t } = this;
+    const weight = (word) => Math.abs(word.contribution) + (word.leader ? this.most : 0);
+    const order = answer.words
+      .map((word, i) => ({ word, i }))
+      .sort((a, b) => weight(b.word) - weight(a.word));
+    const named = ({ word }) => this.isShown(word) && weight(word) >= TELLING * this.most;
+    const shown = order.filter(named).slice(0, NAMES);
+    const places = shown.map(({ i }) => this.at(i, t));
+    const stars = places.filter((_, k) => shown[k].word.leader);
+    const taken = stars.map(([x, y]) => [view.x(x) - 7, view.y(y) - 7, view.x(x) + 7, view.y(y) + 7]);
+    shown.forEach(({ word }, k) => {
+      const [x, y] = [view.x(places[k][0]), view.y(places[k][1])];
+      const font = { size: 12, weight: word.leader ? 600 : 400 };
+      const box = roomFor(x, y, painter.measure(word.text, font), painter, taken);
+      if (!box) return;
+      taken.push(box);
+      const style = { ...font, fill: colour(word.leader ? "ink" : "soft"), halo: colour("card") };
+      painter.text(box[0], (box[1] + box[3]) / 2, word.text, style);
+    });
+  }
+
+  /** The word nearest to a place on the picture, or null. */
+  wordAt(px, py) {
+    let [best, found] = [NEAR ** 2, null];
+    this.answer?.words.forEach((_, i) => {
+      const [x, y] = this.at(i, this.t);
+      const away = (this.view.x(x) - px) ** 2 + (this.view.y(y) - py) ** 2;
+      if (away < best) [best, found] = [away, i];
+    });
+    return found;
+  }
+
+  isShown(word) {
+    return this.cluster === null || word.cluster === this.cluster;
+  }
+}
+
+/** Room for a name beside a point: right of it or left, a little higher or lower, within the picture, over nothing else. */
+function roomFor(x, y, width, painter, taken) {
+  for (const lift of [0, -17, 17]) {
+    for (const left of [x + 10, x - 10 - width]) {
+      const box = [left, y + lift - 8, left + width, y + lift + 8];
+      const inside = box[0] >= 2 && box[2] <= painter.width - 2 && box[1] >= 0 && box[3] <= painter.height;
+      const apart = (other) =>
+        box[2] < other[0] || box[0] > other[2] || box[3] < other[1] || box[1] > other[3];
+      if (inside && taken.every(apart)) return box;
+    }
+  }
+  return null;
+}

@@ -1,0 +1,31 @@
+/* Requests as curl commands, and a button that copies code. */
+
+import { KEY } from "./api.js";
+import { announce, el } from "./element.js";
+
+const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+/** Whether this tab uses a key; commands name a variable in its place. */
+export const keyed = () => sessionStorage.getItem(KEY) !== null;
+
+/** A request as a curl command; `body` is JSON text, or null. */
+export function curlOf(method, path, body, origin = location.origin) {
+  const plain = method === "get" || (method === "post" && body !== null);
+  const lines = [`curl ${plain ? "" : `-X ${method.toUpperCase()} `}${origin}${path}`];
+  if (keyed()) lines.push('-H "Authorization: Bearer $HARDMAX_KEY"');
+  if (body !== null) lines.push("-H 'content-type: application/json'", `-d ${shell(body)}`);
+  return lines.join(" \\\n  ");
+}
+
+/** A button that copies what `text()` gives. */
+export function copyButton(name, text) {
+  const copy = async () => {
+    await navigator.clipboard.writeText(text());
+    announce(`${name} copied`);
+  };
+  return el(
+    "button",
+    { type: "button", class: "quiet small", "aria-label": `Copy the ${name} lines`, onclick: copy },
+    name === "curl" ? "Copy curl" : "Copy",
+  );
+}

@@ -1,0 +1,82 @@
+/* Pictures: a canvas that stays sharp and in step with its size, and buttons that save it as PNG or SVG.
+   Knows that something can draw itself with a painter; not what. */
+
+import { colour } from "./colour.js";
+import { el } from "./element.js";
+import { CanvasPainter, SvgPainter } from "./painter.js";
+
+const SHARPNESS = 2;
+
+/** A canvas whose `draw(painter)` is called, once a frame at most, after `redraw()` or a change of size. */
+export class Picture {
+  constructor(canvas, draw) {
+    Object.assign(this, { canvas, draw, pending: false });
+    new ResizeObserver(() => this.redraw()).observe(canvas);
+  }
+
+  get width() {
+    return this.canvas.clientWidth;
+  }
+
+  get height() {
+    return this.canvas.clientHeight;
+  }
+
+  redraw() {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => {
+      this.pending = false;
+      this.paint();
+    });
+  }
+
+  paint() {
+    const { canvas, width, height } = this;
+    if (!width || !height) return;
+    const ratio = devicePixelRatio || 1;
+    const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
+    const context = canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    this.draw(new CanvasPainter(context, width, height));
+  }
+}
+
+/** Two buttons into `group` that save what `draw(painter)` draws; `size()` says how large it is. */
+export function addExport(group, name, size, draw) {
+  const button = (kind, save) =>
+    el("button", { type: "button", class: "quiet small", title: `Save as ${kind}`, onclick: save }, kind);
+  group.append(
+    button("PNG", async () => download(`${name}.png`, await pngOf(size(), draw))),
+    button("SVG", () => download(`${name}.svg`, svgOf(size(), draw))),
+  );
+}
+
+function svgOf({ width, height }, draw) {
+  const painter = new SvgPainter(width, height);
+  painter.rect(0, 0, width, height, colour("card"));
+  draw(painter);
+  return new Blob([painter.toString()], { type: "image/svg+xml" });
+}
+
+export function pngOf({ width, height }, draw) {
+  const canvas = el("canvas", { width: width * SHARPNESS, height: height * SHARPNESS });
+  const context = canvas.getContext("2d");
+  context.scale(SHARPNESS, SHARPNESS);
+  const painter = new CanvasPainter(context, width, height);
+  painter.rect(0, 0, width, height, colour("card"));
+  draw(painter);
+  return new Promise((resolve) => canvas.toBlob(resolve));
+}
+
+/** Gives a file to the person. */
+export function download(filename, blob) {
+  const href = URL.createObjectURL(blob);
+  const anchor = el("a", { href, download: filename });
+  document.body.append(anchor);
+  anchor.click();
+  anchor.remove();
+  setTimeout(() => URL.revokeObjectURL(href), 10_000);
+}

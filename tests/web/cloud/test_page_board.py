@@ -1,0 +1,141 @@
+"""Hands on the cloud: pointer, keys, fingers, dials, and undoing what they did."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from looking import STILL, at, expect_count, points, settle
+from playwright.sync_api import expect
+from visiting import Visit
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_click_places_points_and_the_service_answers(visit: Visit, width: int) -> None:
+    page = visit("#cloud", width=width, **STILL)
+    settle(page)
+    page.get_by_role("button", name="Empty the plane").click()
+    expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+    for n, (x, y) in enumerate([(90, 80), (240, 200), (120, 230)], start=1):
+        page.locator("#cloud").click(position={"x": x, "y": y})
+        expect_count(page, n)
+    expect(page.locator("#cloud-badge")).to_contain_text("Settled")
+
+
+def test_drag_moves_a_point(visit: Visit) -> None:
+    page = settle(visit("#cloud", **STILL))
+    before = points(page)
+    x, y = at(page, 1)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 30, y + 20, steps=4)
+    page.mouse.up()
+    page.wait_for_function("() => !document.getElementById('points').value.includes('0.5, -0.5')")
+    after = points(page)
+    assert after[1][0] > before[1][0]
+    assert after[1][1] < before[1][1]
+    assert after[:1] + after[2:] == before[:1] + before[2:]
+
+
+def test_remove_tool_and_keyboard_take_points_away(visit: Visit) -> None:
+    page = settle(visit("#cloud", **STILL))
+    page.get_by_text("Remove", exact=True).click()
+    page.mouse.click(*at(page, 0))
+    expect_count(page, 8)
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    page.keyboard.press("Delete")
+    expect_count(page, 7)
+
+
+def test_keyboard_alone_builds_and_moves_a_cloud(visit: Visit) -> None:
+    page = settle(visit("#cloud", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press("n")
+    expect_count(page, 10)
+    start = points(page)[-1]
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    moved = "start => !document.getElementById('points').value.endsWith(start)"
+    page.wait_for_function(moved, arg=f"{start[0]:g}, {start[1]:g}")
+    assert points(page)[-1][0] > start[0]
+    page.wait_for_load_state("networkidle")  # the moved cloud has been run, and its end announced
+    page.keyboard.press(",")
+    expect(page.locator("#live")).to_have_text(re.compile(r"Point 8 at "))
+
+
+def test_step_size_and_matrix_change_the_outcome_and_the_link(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=random"))
+    before = page.locator("#clusters").inner_text()
+    page.get_by_label("Stretch").fill("3")
+    page.wait_for_function("before => document.getElementById('clusters').innerText !== before", arg=before)
+    page.locator("#turn").fill("40")
+    page.locator("#alpha").fill("1")
+    page.wait_for_function("() => location.hash.includes('turn=40') && location.hash.includes('alpha=2')")
+    expect(page.locator("#alpha-value")).to_have_text("2: 67 % of the way")
+    again = settle(visit(page.evaluate("location.hash"))).locator("#clusters").inner_text()
+    expect(page.locator("#clusters")).to_have_text(again, use_inner_text=True)
+
+
+def test_ellipse_is_dragged_by_its_tip(visit: Visit) -> None:
+    page = settle(visit("#cloud", **STILL))
+    page.locator("#ellipse").scroll_into_view_if_needed()
+    box = page.locator("#ellipse .grip").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 8, box["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 8, box["y"] - 40, steps=5)
+    page.mouse.up()
+    expect(page.locator("#stretch-value")).to_have_text(re.compile(r"\d+\.\d to 1"))
+    assert 30 < float(page.locator("#turn").input_value()) < 80
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_undo_takes_back_one_change_after_the_other(visit: Visit, width: int) -> None:
+    page = settle(visit("#cloud?preset=triangle", width=width, **STILL))
+    undo = page.get_by_role("button", name="Undo")
+    start = points(page)
+    expect(undo).to_be_disabled()
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    page.keyboard.press("Delete")
+    page.locator("#alpha").fill("2")
+    page.get_by_role("button", name="Random").click()
+    expect_count(page, 80)
+    undo.click()
+    expect_count(page, 8)
+    expect(page.locator("#alpha-value")).to_contain_text("4: 80 %")
+    undo.click()
+    expect(page.locator("#alpha-value")).to_contain_text("0.5: 33 %")
+    page.keyboard.press("Control+z")
+    expect_count(page, 9)
+    assert points(page) == start
+    expect(undo).to_be_disabled()
+
+
+def test_a_drag_is_undone_as_one(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    start = points(page)
+    x, y = at(page, 1)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 40, y + 30, steps=8)
+    page.mouse.up()
+    page.wait_for_function("() => !document.getElementById('points').value.includes('0.5, -0.5')")
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_function("() => document.getElementById('points').value.includes('0.5, -0.5')")
+    assert points(page) == start
+
+
+def test_finger_places_and_explains_and_the_page_still_scrolls(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", width=390, has_touch=True, is_mobile=True, **STILL))
+    assert page.evaluate("getComputedStyle(document.getElementById('cloud')).touchAction") == "pan-y"
+    page.touchscreen.tap(*at(page, 3))
+    expect(page.locator("#why")).to_contain_text("Point 3 agrees")
+    expect_count(page, 9)
+    box = page.locator("#cloud").bounding_box()
+    assert box is not None
+    page.touchscreen.tap(box["x"] + 40, box["y"] + 60)
+    expect_count(page, 10)
+    for hint in page.locator(".keys").all():
+        expect(hint).to_be_hidden()  # no keys are named where there are none

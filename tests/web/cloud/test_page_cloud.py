@@ -1,0 +1,200 @@
+"""What becomes of a cloud, as the picture, the film and the words show it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from looking import STILL, at, settle
+from playwright.sync_api import expect
+from visiting import Visit, drawn
+
+EMERGING = "#cloud?preset=emerging"
+
+
+def test_golden_cloud_has_the_leaders_of_the_paper(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle"))
+    names = page.locator("#clusters td:first-child").all_inner_texts()
+    assert sorted(name.strip() for name in names) == ["leader 0", "leader 1", "leader 2"]
+
+
+def test_emerging_leader_is_listed_and_announced_as_it_appears(visit: Visit) -> None:
+    page = settle(visit(EMERGING, **STILL))
+    expect(page.locator("#emerging")).to_have_text("Point 1 becomes a leader at layer 1.")
+    page.get_by_role("slider", name="Layer of the cloud").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#live")).to_have_text("Point 1 becomes a leader at layer 1")
+
+
+def test_play_moves_the_pixels_until_the_end(visit: Visit) -> None:
+    page = settle(visit(EMERGING))
+    at_its_end = """() => {
+        const { value, max } = document.querySelector("#cloud-player input");
+        return max > 0 && value === max;
+    }"""
+    page.wait_for_function(at_its_end)  # it has played once by itself
+    canvas = page.locator("#cloud")
+    before = canvas.screenshot()
+    page.get_by_role("button", name="Play the cloud").click()
+    page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 1.2")
+    page.get_by_role("button", name="Pause the cloud").click()
+    assert canvas.screenshot() != before
+    expect(page.locator("#cloud-player output")).to_contain_text("closed form")
+
+
+def test_reduced_motion_steps_from_layer_to_layer(visit: Visit) -> None:
+    page = settle(visit(EMERGING, reduced_motion="reduce"))
+    page.get_by_role("button", name="Play the cloud").click()
+    assert float(page.locator("#cloud-player input").input_value()) == 1
+
+
+def test_badge_and_margin_are_those_of_the_service(visit: Visit, server: str) -> None:
+    page = settle(visit(EMERGING))
+    cloud = [[1, 1 / 3], [-1 / 12, 1 / 12], [-1, -1], [0, 0.25], [-0.3, -0.7], [-0.6, -0.9], [0.8, 0.1]]
+    answer = httpx.post(f"{server}/dynamics", json={"points": [*cloud, [0.6, 0.15]], "alpha": 0.5}).json()
+    layer = answer["certified_layer"]
+    expect(page.locator("#cloud-badge")).to_have_text(
+        f"\u2713 Settled after {layer} layer{'s' * (layer != 1)}"
+    )
+    expect(page.locator("#outcome-exact")).to_contain_text(f"Certified at layer {layer}, margin")
+    shown = re.search(r"margin ([\d.]+\d)", page.locator("#outcome-exact").inner_text())
+    assert shown is not None
+    assert float(shown[1]) == pytest.approx(answer["margin"], rel=1e-2)
+
+
+def test_ties_are_marked(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=ties"))
+    expect(page.locator("#outcome")).to_contain_text("between leaders")
+    assert page.locator("#clusters .tie").count() >= 2
+
+
+def test_wish_finds_a_matrix_that_makes_the_marked_lead(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4", **STILL))
+    expect(page.locator("#clusters td:first-child").filter(has_text="leader 0")).to_have_count(0)
+    page.locator("#cloud").focus()
+    for key in (".", "w", ".", "w"):
+        page.keyboard.press(key)
+    expect(page.locator("#wish-count")).to_have_text("2 points marked")
+    page.get_by_role("button", name="Find A").click()
+    expect(page.locator("#wish-answer")).to_contain_text("Found, with margin")
+    names = page.locator("#clusters td:first-child")
+    expect(names.filter(has_text=re.compile(r"leader [01]$"))).to_have_count(2)
+
+
+def test_impossible_wish_is_called_impossible(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,0;0.5,0;-1,0.1", **STILL))
+    page.get_by_text("Wish", exact=True).first.click()
+    page.mouse.click(*at(page, 1))
+    page.get_by_role("button", name="Find A").click()
+    expect(page.locator("#wish-answer")).to_have_text("No A does it: this point cannot lead from the start.")
+
+
+def test_wish_that_nobody_could_decide_says_so(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    undecided = {
+        "feasible": None,
+        "A": None,
+        "margin": None,
+        "note": "The search ended before either was proved.",
+    }
+    page.route("**/control", lambda route: route.fulfill(json=undecided))
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    page.keyboard.press("w")
+    page.get_by_role("button", name="Find A").click()
+    expect(page.locator("#wish-answer")).to_contain_text(
+        "neither that there is such an A nor that there is none"
+    )
+    expect(page.locator("#wish-answer")).to_contain_text("The search ended")
+
+
+def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
+    """What makes a frame slow is filling and stroking paths; their number no busy machine changes."""
+    page = visit("#cloud?preset=many")
+    page.locator("#clusters tr").first.wait_for(timeout=90_000)
+    expect(page.locator("#outcome")).to_contain_text("10,000 points")
+    paths = page.evaluate(
+        """async () => {
+            let count = 0;
+            const paper = CanvasRenderingContext2D.prototype;
+            for (const name of ["fill", "stroke", "fillText", "strokeText"]) {
+                const original = paper[name];
+                paper[name] = function (...given) { count += 1; return original.apply(this, given); };
+            }
+            const slider = document.querySelector("#cloud-player input");
+            slider.value = 1.5;
+            slider.dispatchEvent(new Event("input"));
+            for (let k = 0; k < 3; k += 1) await new Promise((resume) => requestAnimationFrame(resume));
+            return count;
+        }"""
+    )
+    assert 9 < paths < 150
+
+
+def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,1;-1,-1;0.3,0.3", **STILL))
+    x, y = at(page, 0)
+    drawn(page)
+    box = page.locator("#cloud").bounding_box()
+    assert box is not None
+    pixel = page.evaluate(
+        """([x, y]) => {
+            const context = document.getElementById("cloud").getContext("2d");
+            return [...context.getImageData(x, y, 1, 1).data];
+        }""",
+        [x - box["x"], y - box["y"]],
+    )
+    assert pixel[:3] == [0x17, 0x65, 0xA8]
+
+
+def test_picture_of_the_cloud_is_saved(visit: Visit) -> None:
+    page = settle(visit("#cloud", **STILL))
+    with page.expect_download() as download:
+        page.locator("#cloud-export").get_by_role("button", name="SVG").click()
+    drawing = Path(download.value.path()).read_text()
+    assert drawing.count("<polygon") >= 4  # the polytope and three stars
+    assert drawing.count("<circle") == 9
+    assert download.value.suggested_filename == "cloud.svg"
+
+
+def test_cloud_plays_once_by_itself_and_stops_at_its_end(visit: Visit) -> None:
+    page = settle(visit(EMERGING))
+    slider = page.locator("#cloud-player input")
+    page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 0.5")
+    end = slider.get_attribute("max")
+    page.wait_for_function("end => document.querySelector('#cloud-player input').value === end", arg=end)
+    page.wait_for_timeout(300)
+    assert slider.input_value() == end
+    expect(page.get_by_role("button", name="Play the cloud")).to_be_visible()
+
+
+def test_axes_have_numbers(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    with page.expect_download() as download:
+        page.locator("#cloud-export").get_by_role("button", name="SVG").click()
+    drawing = Path(download.value.path()).read_text()
+    numbers = set(re.findall(r">(\u2212?\d\.\d)<", drawing))
+    assert {"0.5", "1.0", "\u22120.5", "\u22121.0"} <= numbers
+
+
+def test_what_happens_comes_before_its_proof(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    expect(page.locator("#outcome")).to_have_text(
+        re.compile("^9 points end with 3 leaders. From layer 1 on nobody changes")
+    )
+    expect(page.locator("#outcome-exact")).to_have_text(re.compile("^Certified at layer 1, margin 0.0201"))
+    page.locator("#points").fill("1, 1")
+    page.get_by_role("button", name="Use these").click()
+    expect(page.locator("#outcome")).to_contain_text("1 point ends with 1 leader.")
+
+
+def test_cloud_that_was_not_run_is_not_called_settled(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    page.route("**/dynamics", lambda route: route.abort())
+    page.locator("#points").fill("1, 2\n3, 4")
+    page.get_by_role("button", name="Use these").click()
+    expect(page.locator("#cloud-problem")).to_have_text("The server does not answer. Is it still running?")
+    expect(page.locator("#outcome")).to_have_text("What is shown has not been run.")
+    expect(page.locator("#cloud-badge")).to_be_hidden()

@@ -1,0 +1,125 @@
+"""Clouds in space: looked at, turned, explained; their points stay where they are."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from looking import STILL, expect_count, points, settle
+from playwright.sync_api import Page, expect
+from visiting import Visit, drawn, serious_findings
+
+SPACE = "#cloud?preset=space"
+
+
+def look(page: Page) -> list[float]:
+    """The two turns that the link carries."""
+    page.wait_for_function("() => location.hash.includes('look=')")
+    said = page.evaluate("new URLSearchParams(location.hash.split('?')[1]).get('look')")
+    return [float(x) for x in said.split(",")]
+
+
+@pytest.mark.parametrize("width", [1440, 820, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_drag_turns_the_cloud_and_moves_no_point(visit: Visit, width: int, scheme: str) -> None:
+    page = settle(visit(SPACE, width=width, scheme=scheme, **STILL))
+    canvas = page.locator("#cloud")
+    canvas.scroll_into_view_if_needed()
+    before, start = drawn(page).locator("#cloud").screenshot(), points(page)
+    [yaw, pitch] = look(page)
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 60, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 160, box["y"] + 110, steps=4)
+    page.mouse.up()
+    assert look(page) == pytest.approx([yaw - 0.8, pitch + 0.4], abs=0.011)
+    assert drawn(page).locator("#cloud").screenshot() != before
+    assert points(page) == start
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert serious_findings(Axe().run(page).response) == []
+
+
+def test_keys_turn_and_choose_and_the_link_keeps_the_look(visit: Visit) -> None:
+    page = settle(visit(SPACE, **STILL))
+    [yaw, pitch] = look(page)
+    page.locator("#cloud").focus()
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowUp", "."):
+        page.keyboard.press(key)
+    turned = look(page)
+    assert turned == pytest.approx([yaw + np.pi / 18, pitch - np.pi / 36], abs=0.011)
+    expect(page.locator("#why")).to_contain_text("Point 0 agrees")
+    again = settle(visit(page.evaluate("location.hash"), **STILL))
+    assert look(again) == turned
+
+
+def test_points_of_space_are_removed_but_not_placed_by_hand(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,1,1;-1,0,0.5;0.3,-1,-1", **STILL))
+    expect_count(page, 3)
+    page.locator("#cloud").click(position={"x": 20, "y": 100})
+    page.locator("#cloud").focus()
+    page.keyboard.press("n")
+    expect(page.locator("#cloud-problem")).to_have_text(
+        "Only points of the plane are placed and moved by hand."
+    )
+    page.keyboard.press(".")
+    page.keyboard.press("Delete")
+    expect_count(page, 2)
+    expect(page.locator("#cloud-problem")).to_be_hidden()
+
+
+def test_what_is_for_the_plane_alone_is_hidden_in_space(visit: Visit) -> None:
+    page = settle(visit(SPACE, **STILL))
+    for name in ("#ellipse", "#tools .plane-only", "#cloud-keys .plane-only"):
+        expect(page.locator(name)).to_be_hidden()
+    expect(page.locator("#cloud-keys")).to_contain_text("arrows turn")
+    page.get_by_role("button", name="Three leaders").click()
+    expect(page.locator("#ellipse")).to_be_visible()
+    expect(page.locator("#cloud-keys .space-only")).to_be_hidden()
+
+
+def test_picture_of_space_is_saved_with_every_point(visit: Visit) -> None:
+    page = settle(visit(SPACE, **STILL))
+    with page.expect_download() as download:
+        page.locator("#cloud-export").get_by_role("button", name="SVG").click()
+    drawing = Path(download.value.path()).read_text()
+    assert drawing.count("<circle") == 60
+    assert all(f">{axis}</text>" in drawing for axis in "xyz")
+
+
+def test_eye_sees_three_directions_at_right_angles(visit: Visit) -> None:
+    axes = visit("#model").evaluate(
+        """async () => {
+            const { Camera } = await import("/web/cloud/space.js");
+            return [[0, 0], [0.7, 0.3], [-2, 1.5], [3, -0.9]].map((look) => new Camera(...look).axes);
+        }"""
+    )
+    for right, up, near in np.array(axes):
+        assert np.array([right, up, near]) @ np.array([right, up, near]).T == pytest.approx(np.eye(3))
+        assert np.cross(right, up) == pytest.approx(near)  # what is nearer is not drawn behind
+    assert axes[0][1] == pytest.approx([0, 0, 1])  # z upwards
+
+
+def test_edges_are_those_of_the_hull(visit: Visit) -> None:
+    octahedron = [[s * (k == c) for c in range(3)] for k in range(3) for s in (1, -1)]
+    cube = [list(corner) for corner in product((-1, 1), repeat=3)]
+    found = visit("#model").evaluate(
+        """async (clouds) => {
+            const { edgesOf } = await import("/web/cloud/space.js");
+            return clouds.map(edgesOf);
+        }""",
+        [octahedron, cube, cube[:2]],
+    )
+    apart = [
+        [np.linalg.norm(np.subtract(body[a], body[b])) for a, b in edges]
+        for body, edges in zip([octahedron, cube, cube], found, strict=True)
+    ]
+    assert sorted(apart[0]) == pytest.approx([2**0.5] * 12)
+    assert (
+        sum(x == pytest.approx(2) for x in apart[1]) == 12
+    )  # and diagonals of its sides, none through its middle
+    assert max(apart[1]) == pytest.approx(8**0.5)
+    assert apart[2] == []

@@ -1,0 +1,66 @@
+"""Why a point goes where it goes, in words."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from looking import STILL, at, points, settle, spoken
+from playwright.sync_api import expect
+from visiting import Visit, drawn
+
+
+def products(cloud: list[list[float]], i: int) -> list[tuple[float, int]]:
+    """What point i compares, largest first."""
+    return sorted(((float(np.dot(cloud[i], z)), j) for j, z in enumerate(cloud)), reverse=True)
+
+
+def test_point_that_is_pointed_at_says_what_it_compared(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    page.locator("#cloud").scroll_into_view_if_needed()
+    before = page.locator("#cloud").screenshot()
+    page.mouse.move(*at(page, 3))
+    expect(page.locator("#why")).to_contain_text("Point 3 agrees")
+    said = [(float(x), int(j)) for x, j in re.findall(r"(-?[\d.]+) with (\d+)", spoken(page))]
+    expected = [(float(f"{x:.3g}"), j) for x, j in products(points(page), 3)[:4] if j != 3]
+    assert said[: len(expected)] == expected
+    assert f"it follows {expected[0][1]}, 33 % of the way" in spoken(page)
+    assert drawn(page).locator("#cloud").screenshot() != before  # its arrow and its half-plane
+    page.mouse.move(5, 5)
+    expect(page.locator("#why")).to_have_text("")
+
+
+def test_leader_says_that_it_stays(visit: Visit) -> None:
+    page = settle(visit("#cloud?preset=triangle", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    expect(page.locator("#why")).to_contain_text("Point 0 agrees 2 with itself")
+    expect(page.locator("#why")).to_contain_text("so it stays")
+    expect(page.locator("#live")).to_contain_text("Point 0 at 1, 1. Point 0 agrees 2 with itself")
+
+
+def test_point_between_equals_names_them(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,1;1,-1;0.5,0", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press(",")
+    expect(page.locator("#why")).to_contain_text(
+        "Point 2 agrees 0.5 with each of 0 and 1, 0.25 with itself: it goes to the middle"
+    )
+
+
+def test_what_only_looks_equal_is_told_as_the_service_decided_it(visit: Visit) -> None:
+    """0.1 + 0.2 is more than 0.3, so point 2 follows point 0 although both products print alike."""
+    page = settle(visit(f"#cloud?points=1,{0.1 + 0.2!r};-1,0.3;0,0.05", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press(",")
+    expect(page.locator("#why")).to_contain_text("Point 2 agrees 0.015 with 0, 0.015 with 1")
+    expect(page.locator("#why")).to_contain_text("it follows 0, 33 % of the way")
+
+
+def test_products_are_those_of_the_matrix(visit: Visit) -> None:
+    page = settle(visit("#cloud?points=1,0.2;0.4,0.9;-0.8,-0.3&stretch=4&turn=90", **STILL))
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    z = np.array([[1, 0.2], [0.4, 0.9], [-0.8, -0.3]])
+    expected = f"{z[0] @ np.diag([4, 0.25]) @ z[0]:.3g}"
+    expect(page.locator("#why")).to_contain_text(f"Point 0 agrees {expected} with itself")

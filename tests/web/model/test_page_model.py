@@ -1,0 +1,107 @@
+"""Room 3: the cards are those of the service, and the programs it offers run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import httpx
+import pytest
+from playwright.sync_api import Page, Route, expect
+from server import serving
+from visiting import Visit
+
+KEYED = "sessionStorage.setItem('hardmax-key', 'sesame')"
+
+
+def code(page: Page, snippet: str, language: str) -> str:
+    heading = page.get_by_role("heading", name=language)
+    block = page.locator(f"#snippet-{snippet} .snippet").filter(has=heading)
+    return block.locator("pre").inner_text()
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_cards_are_those_of_the_service(visit: Visit, server: str) -> None:
+    page = visit("#model")
+    cards = httpx.get(f"{server}/models").json()["models"]
+    expect(page.locator("#cards article")).to_have_count(len(cards))
+    for card in cards:
+        article = page.locator(f'[data-model="{card["name"]}"]')
+        expect(article).to_contain_text(card["description"])
+        expect(article).to_contain_text(card["licence"])
+        if card["kind"] == "sentiment":
+            expect(article.locator("dl.facts").first).to_contain_text(f"Dimension{card['dimension']}")
+
+
+def test_server_line_names_version_and_provider(visit: Visit, server: str) -> None:
+    info = httpx.get(f"{server}/info").json()
+    page = visit("#model")
+    sentence = f"hardmax {info['version']} runs on {info['provider'].upper()}"
+    expect(page.locator("#model-server")).to_contain_text(sentence)
+
+
+@pytest.mark.parametrize("snippet", ["review", "cloud"])
+def test_programs_of_what_was_done_run(visit: Visit, snippet: str) -> None:
+    page = visit('#review?text=It\'s+a+"superb"+film')
+    page.locator("#ledger tr.total").wait_for()
+    page.get_by_role("link", name="A cloud").click()
+    page.locator("#clusters tr").first.wait_for()
+    page.get_by_role("link", name="The model").click()
+    page.locator("#snippet-cloud pre").first.wait_for()
+    answer = json.loads(run("bash", "-c", f"{code(page, snippet, 'curl')} -sS"))
+    printed = run(sys.executable, "-c", code(page, snippet, "Python"))
+    if snippet == "review":
+        assert answer["usage"]["texts"] == 1
+        assert printed.startswith(f"{answer['data'][0]['label']} {answer['data'][0]['score']}")
+    else:
+        assert answer["n"] == 9
+        assert printed.startswith("certified 1\n")
+
+
+def test_programs_take_the_key_from_the_environment(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARDMAX_KEY", "sesame")
+    with serving(api_keys="sesame") as running:
+        page = visit("#model", url=running.url, before=lambda page: page.add_init_script(KEYED))
+        page.locator("#snippet-cloud pre").first.wait_for()
+        programs = [code(page, snippet, "Python") for snippet in ("review", "cloud")]
+        assert all("sesame" not in program for program in programs)
+        assert run(sys.executable, "-c", programs[0]).startswith("negative ")
+        assert run(sys.executable, "-c", programs[1]).startswith("certified 1\n")
+
+
+def own_models(page: Page) -> None:
+    """A model of thirty labels beside the served ones, with the reader that it stands on."""
+
+    def add(route: Route) -> None:
+        cards = route.fetch().json()["models"]
+        labels = [f"subject {k}" for k in range(30)]
+        mine = {"name": "mine", "kind": "sentiment", "labels": labels, "reader": {"name": "english"}}
+        reader = {"name": "english", "kind": "reader", "description": "Reads."}
+        route.fulfill(json={"models": [*cards, mine, reader]})
+
+    page.route("**/models", add)
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_models_of_ones_own_are_listed_with_their_labels_and_tried(visit: Visit, width: int) -> None:
+    page = visit("#model", width=width, before=own_models)
+    mine = page.locator('[data-model="mine"]')
+    expect(mine).to_contain_text("subject 11 and 18 more")
+    expect(mine).to_contain_text("Readerenglish")
+    expect(page.locator('[data-model="english"] small')).to_have_text("reads for the others")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.route("**/classify", lambda route: route.abort())
+    mine.get_by_role("link", name="Try it").click()
+    expect(page.locator("#review-model")).to_have_value("mine")
+    expect(page.locator("#review-model option")).to_have_count(2)  # a reader alone says nothing
+
+
+def test_program_is_copied(visit: Visit) -> None:
+    page = visit("#model")
+    page.locator("#snippet-cloud").get_by_role("button", name="Copy the curl lines").click()
+    expect(page.locator("#live")).to_have_text("curl copied")
+    assert page.evaluate("navigator.clipboard.readText()") == code(page, "cloud", "curl")

@@ -1,0 +1,158 @@
+"""The words in the plane, their way through the layers, and the card that people post."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from answers import CLUSTERED, READ, TEXT, clustered, reading
+from playwright.sync_api import expect
+from visiting import Visit, drawn, number, point, settle
+
+
+def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
+    places = visit("#model").evaluate(
+        """async () => {
+            const { shadow, along } = await import("/web/review/shadow.js");
+            const speaks = [[1, 0], [0, 1], [-2, 1], [0.3, -4], [-1, -1, 2], [-3]];
+            return speaks.map((vector) => {
+                const layers = [[vector, vector.map((x) => -x), vector.map((x, k) => x * (k + 2))]];
+                return [...along(layers[0], shadow(layers, vector).axes)].filter((_, k) => k % 2 === 0);
+            });
+        }"""
+    )
+    assert all(ahead > 0 > behind for ahead, behind, _ in places)
+
+
+def test_plane_is_warm_left_and_cold_right(visit: Visit) -> None:
+    page = drawn(settle(visit(f"#review?text={TEXT}", before=clustered, reduced_motion="reduce")))
+    shares = page.evaluate(
+        """() => {
+            const canvas = document.getElementById("words");
+            const half = (left) => {
+                const { width, height } = canvas;
+                const { data } = canvas.getContext("2d").getImageData(left, 0, width * 0.2, height);
+                let warmth = 0;
+                for (let k = 0; k < data.length; k += 4) warmth += Math.sign(data[k] - data[k + 2]);
+                return warmth / (data.length / 4);
+            };
+            return [half(0), half(canvas.width * 0.8)];
+        }"""
+    )
+    assert shares[0] > 0.5
+    assert shares[1] < -0.5
+
+
+def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None:
+    """Also after the card has been drawn, which draws the same plane in another size."""
+    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+    canvas = page.locator("#words")
+    canvas.scroll_into_view_if_needed()
+    drawn(page)
+    places = page.evaluate(
+        """() => new Promise((resolve) => {
+            const original = CanvasRenderingContext2D.prototype.fillText;
+            const seen = {};
+            CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+                if (this.canvas.id === "words") seen[text] = [x, y];
+                return original.call(this, text, x, y);
+            };
+            const slider = document.querySelector("#words-player input");
+            slider.dispatchEvent(new Event("input"));
+            requestAnimationFrame(() => requestAnimationFrame(() => resolve(seen)));
+        })"""
+    )
+    box = canvas.bounding_box()
+    assert box is not None
+    x, y = places["lovely"]
+    page.mouse.move(box["x"] + x - 10, box["y"] + y)  # its name stands right of it
+    expect(page.locator("#ink .word.chosen")).to_have_text(["is", "lovely"])
+
+
+def test_plane_shows_whom_the_word_follows_that_is_pointed_at(visit: Visit) -> None:
+    """Words of one cluster, which differ only in the line from the one to its leader."""
+    page = settle(visit(f"#review?text={READ}", before=reading, reduced_motion="reduce"))
+    pictures = []
+    for surface in ("jokes", "are", "funny"):
+        point(page, surface)
+        expect(page.locator("#tip strong")).to_have_text(surface)
+        pictures.append(drawn(page).evaluate("document.getElementById('words').toDataURL()"))
+    assert len(set(pictures)) == 3
+
+
+def test_words_move_on_the_plane_as_the_slider_does(visit: Visit) -> None:
+    page = settle(visit("#review?text=A+superb+film+and+a+great+cast"))
+    canvas = page.locator("#words")
+    slider = page.get_by_role("slider", name="Layer of the words")
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    drawn(page)
+    before = canvas.screenshot()
+    page.keyboard.press("ArrowLeft")
+    drawn(page)
+    assert canvas.screenshot() != before
+    expect(slider).to_have_attribute("aria-valuetext", re.compile(r"layer 0 of \d"))
+
+
+def test_play_runs_through_the_layers(visit: Visit) -> None:
+    page = settle(visit("#review"))
+    slider = page.get_by_role("slider", name="Layer of the words")
+    slider.fill("0")
+    name = page.evaluate(  # in one go: on a busy machine the film would end before a second click
+        """async () => {
+            const [button, slider] = document.querySelectorAll("#words-player :is(button, input)");
+            button.click();
+            while (slider.value < 0.3) await new Promise((resume) => requestAnimationFrame(resume));
+            const name = button.getAttribute("aria-label");
+            button.click();
+            return name;
+        }"""
+    )
+    paused = float(slider.input_value())
+    page.wait_for_timeout(120)
+    assert float(slider.input_value()) == paused >= 0.3
+    assert name == "Pause the words"
+    expect(page.get_by_role("button", name="Play the words")).to_be_visible()
+
+
+def test_reasons_leave_no_void(visit: Visit) -> None:
+    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+    ends = page.evaluate(
+        """() => [".posting", ".plane"]
+            .map((name) => document.querySelector(name).getBoundingClientRect().bottom)"""
+    )
+    assert abs(ends[0] - ends[1]) < 2
+
+
+def test_card_to_post_is_one_picture_readable_on_a_phone(visit: Visit) -> None:
+    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+    card = page.locator("#card-export")
+    with page.expect_download() as download:
+        card.get_by_role("button", name="PNG").click()
+    png = download.value.path().read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert [int.from_bytes(png[k : k + 4]) for k in (16, 20)] == [2160, 2700]
+    with page.expect_download() as download:
+        card.get_by_role("button", name="SVG").click()
+    drawing = download.value.path().read_text()
+    said = re.findall(r">([^<>]+)</text>", drawing)
+    for part in (
+        "hardmax",
+        "lovely",
+        "Positive",
+        "61.7 % sure",
+        "at",
+        "+2.44",
+        "bias",
+        "sum",
+        "positive \u2192",
+    ):
+        assert part in said, part
+    assert number(said[said.index("sum") + 1]) == pytest.approx(CLUSTERED["data"][0]["logit"], abs=0.006)  # type: ignore[index]
+    outer, inner = drawing.split("<svg ")[1:3]
+    enlarged = float(re.search(r'width="([\d.]+)"', inner)[1]) / float(
+        re.search(r'viewBox="0 0 ([\d.]+)', inner)[1]
+    )  # type: ignore[index]
+    sizes = [float(x) for x in re.findall(r'font-size="([\d.]+)"', outer)]
+    sizes += [enlarged * float(x) for x in re.findall(r'font-size="([\d.]+)"', inner)]
+    assert min(sizes) * 390 / 1080 > 10

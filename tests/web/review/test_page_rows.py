@@ -1,0 +1,185 @@
+"""A file of rows: opened or dropped, classified with progress, stopped, taken away as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import httpx
+import pytest
+from answers import explained, word
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, Route, expect
+from visiting import Visit, serious_findings, settle
+
+ROWS = ["A superb film.", 'He said "awful", twice.', "", "A mess,\nin two lines"]
+
+
+def give(page: Page, name: str, content: str) -> None:
+    file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+    page.locator("#rows-file").set_input_files(file)  # type: ignore[arg-type]
+
+
+def separated(rows: list[list[str]], mark: str = ",") -> str:
+    text = io.StringIO()
+    csv.writer(text, delimiter=mark).writerows(rows)
+    return text.getvalue()
+
+
+def saved(page: Page) -> list[dict[str, str]]:
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Take away as CSV").click()
+    assert download.value.suggested_filename == "reviews-classified.csv"
+    return list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+
+
+@pytest.mark.parametrize("width", [1440, 820, 390])
+def test_rows_get_the_labels_of_the_service(visit: Visit, server: str, width: int) -> None:
+    page = settle(visit("#review", width=width))
+    table = [["stars", "review", "label"], *([str(k), text, "mine"] for k, text in enumerate(ROWS))]
+    give(page, "reviews.csv", separated(table))
+    expect(page.locator("#rows-state")).to_contain_text("4 of 4 rows: ")
+    expect(page.locator("#rows-state")).to_contain_text("1 not answered")
+    expect(page.locator("#rows-column")).to_have_value("review")
+    expect(page.locator("#rows-stop")).to_be_hidden()
+    texts = [text for text in ROWS if text]
+    answers = httpx.post(f"{server}/classify", json={"input": texts}).json()["data"]
+    found = saved(page)
+    assert [row["review"] for row in found] == ROWS
+    assert [row["label"] for row in found] == ["mine"] * 4  # a column of one's own stays
+    told = [row for row in found if not row["hardmax_error"]]
+    assert [row["hardmax_label"] for row in told] == [a["label"] for a in answers]
+    assert [float(row["score"]) for row in told] == [a["score"] for a in answers]
+    assert [row["undecided"] for row in told] == [a["undecided"] or "" for a in answers]
+    leaders = [list(dict.fromkeys(leader["word"] for leader in a["leaders"])) for a in answers]
+    assert [row["leaders"].split("; ") for row in told] == leaders
+    assert found[2]["hardmax_error"] == "the text is empty"
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert serious_findings(Axe().run(page).response) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("reviews.csv", separated([["text"], *([text] for text in ROWS)])),
+        ("reviews.csv", separated([["a", "body"], *(["x", text] for text in ROWS)], ";")),
+        ("reviews.tsv", separated([["1", text] for text in ROWS], "\t")),
+        ("reviews.jsonl", "\n".join(json.dumps({"id": 1, "Review": text}) for text in ROWS)),
+        ("reviews.jsonl", "\n".join(json.dumps(text) for text in ROWS) + "\n"),
+        ("reviews.txt", "\r\n".join(text.replace("\n", " ") for text in ROWS)),
+    ],
+)
+def test_texts_are_found_in_any_file(visit: Visit, name: str, content: str) -> None:
+    found = visit("#model").evaluate(
+        """async ([name, content]) => {
+            const { readTable, columnOf } = await import("/web/review/table.js");
+            const table = readTable(content, name);
+            return table.rows.map((row) => row[columnOf(table)]);
+        }""",
+        [name, content],
+    )
+    assert [text.replace("\n", " ") for text in found] == [text.replace("\n", " ") for text in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.csv", 'a,b\n1,"open', "row 2 has a quote that does not end"),
+        ("a.csv", "a,b\n1,2,3", "row 2 has 3 cells, the first has 2"),
+        ("a.jsonl", '"fine"\n{oops', "line 2 is not JSON: {oops"),
+        ("a.txt", "", "there are no rows in it"),
+    ],
+)
+def test_file_that_cannot_be_read_is_refused_with_its_line(
+    visit: Visit, name: str, content: str, problem: str
+) -> None:
+    page = settle(visit("#review"))
+    give(page, name, content)
+    expect(page.locator("#review-problem")).to_contain_text(f"{name} cannot be read: {problem}")
+    expect(page.locator("#rows")).to_be_hidden()
+
+
+def test_dropped_file_is_stopped_and_gone_on_with(visit: Visit) -> None:
+    """One request at a time; the second is held until somebody stops."""
+    held: list[Route] = []
+    sizes: list[int] = []
+    holding = [False]
+
+    def fulfil(route: Route) -> None:
+        texts = json.loads(route.request.post_data or "{}")["input"]
+        sizes.append(len(texts))
+        if holding[0] and len(sizes) == 2:
+            held.append(route)
+            return
+        one = explained("fine", [word("fine", 1.0, leader=True)])
+        route.fulfill(json={**one, "data": one["data"] * len(texts)})  # type: ignore[operator]
+
+    page = settle(visit("#review"))
+    holding[0] = True
+    page.route("**/classify", fulfil)
+    page.evaluate(
+        """() => {
+            const data = new DataTransfer();
+            const rows = Array.from({ length: 150 }, (_, k) => `fine ${k}`);
+            data.items.add(new File([rows.join("\\n")], "reviews.txt"));
+            const drop = new DragEvent("drop", { dataTransfer: data, cancelable: true, bubbles: true });
+            document.getElementById("review").dispatchEvent(drop);
+        }"""
+    )
+    expect(page.locator("#rows-state")).to_have_text("64 of 150 rows: 64 positive.")
+    assert page.locator("#rows-progress").evaluate("bar => bar.value / bar.max") == pytest.approx(64 / 150)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#rows-state")).to_have_text("64 of 150 rows: 64 positive. Stopped.")
+    assert len(saved(page)) == 64
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#rows-state")).to_have_text("150 of 150 rows: 150 positive.")
+    assert sizes == [64, 64, 64, 22]
+    expect(page.locator("#rows-body tr")).to_have_count(100)
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("#rows")).to_be_hidden()
+
+
+def test_busy_server_is_asked_again_and_a_refused_row_stands_alone(visit: Visit) -> None:
+    busy = [True]
+
+    def fulfil(route: Route) -> None:
+        texts = json.loads(route.request.post_data or "{}")["input"]
+        texts = [texts] if isinstance(texts, str) else texts
+        if busy[0]:
+            busy[0] = False
+            refusal = {"error": {"message": "too many requests"}}
+            route.fulfill(status=429, headers={"retry-after": "1"}, json=refusal)
+        elif "bad row" in texts:
+            route.fulfill(status=413, json={"error": {"message": "this text is too long"}})
+        else:
+            one = explained("fine", [word("fine", 1.0, leader=True)])
+            route.fulfill(json={**one, "data": one["data"] * len(texts)})  # type: ignore[operator]
+
+    page = settle(visit("#review"))
+    page.route("**/classify", fulfil)
+    give(page, "reviews.txt", "\n".join(["fine"] * 5 + ["bad row"] + ["fine"] * 3))
+    expect(page.locator("#rows-state")).to_have_text("9 of 9 rows: 8 positive, 1 not answered.")
+    assert [row["hardmax_error"] for row in saved(page)] == [""] * 5 + ["this text is too long"] + [""] * 3
+
+
+def test_undecided_row_does_not_look_decided(visit: Visit) -> None:
+    unlike = explained("fine", [word("fine", 1.0, leader=True)], undecided="unlike the rows")
+    page = settle(visit("#review"))
+    page.route("**/classify", lambda route: route.fulfill(json=unlike))
+    give(page, "reviews.txt", "fine")
+    expect(page.locator("#rows-body td").nth(1)).to_have_text("unlike the rows nearest: positive")
+    expect(page.locator("#rows-state")).to_have_text("1 of 1 row: 1 undecided.")
+    assert saved(page)[0]["undecided"] == "unlike the rows"
+
+
+def test_server_that_is_gone_leaves_what_was_answered(visit: Visit) -> None:
+    page = settle(visit("#review"))
+    page.route("**/classify", lambda route: route.abort())
+    give(page, "reviews.txt", "fine\nwell")
+    expect(page.locator("#rows-state")).to_have_text(
+        "0 of 2 rows. The server does not answer. Is it still running?"
+    )
+    page.unroute("**/classify")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("#rows-state")).to_contain_text("2 of 2 rows: ")

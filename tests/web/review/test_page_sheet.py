@@ -1,0 +1,241 @@
+"""The sheet one writes on: its tints lie under the text, its words explain themselves."""
+
+from __future__ import annotations
+
+import pytest
+from answers import READ, TEXT, answering, clustered, explained, reading, word
+from playwright.sync_api import expect
+from visiting import Visit, classify, point, settle, write
+
+BLAME = "An awful film. The worst acting, a waste of time."
+PRAISE = "A wonderful film with superb acting. I loved it."
+EMOJI = "\U0001f389\U0001f389 A lovely film \U0001f44d\U0001f3fd and a na\u00efve \U0001f600 end"
+CROSSED = """() => {
+    const sheet = document.querySelector(".sheet").getBoundingClientRect();
+    const words = [...document.querySelectorAll("#ink .word")]
+        .map((node) => [node.textContent, node.getBoundingClientRect()]);
+    const crossed = new Set();
+    for (const path of document.querySelectorAll("#arcs path")) {
+        const length = path.getTotalLength();
+        for (let at = 4; at < length - 4; at += 2) {
+            const p = path.getPointAtLength(at);
+            for (const [name, box] of words) {
+                const [x, y] = [p.x + sheet.left, p.y + sheet.top];
+                const across = x > box.left && x < box.right;
+                if (across && y > box.top + 3 && y < box.bottom - 3) crossed.add(name);
+            }
+        }
+    }
+    return [...crossed];
+}"""
+NOVEL = "It was a lovely day and then the awful rain fell on us all. " * 420  # 5,460 words
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_tint_lies_exactly_under_the_text(visit: Visit, width: int) -> None:
+    page = visit("#review", width=width)
+    write(page, BLAME * 8)
+    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == BLAME * 8
+    style = """(id) => {
+        const { font, padding, width } = getComputedStyle(document.getElementById(id));
+        return [font, padding, width];
+    }"""
+    assert page.evaluate(style, "ink") == page.evaluate(style, "review")
+    height = "(id) => document.getElementById(id).scrollHeight"
+    assert page.evaluate(height, "ink") == page.evaluate(height, "review") > 200
+
+
+def test_tints_of_a_text_add_up_to_its_logit(visit: Visit) -> None:
+    page = visit("#review")
+    write(page, BLAME)
+    total, logit = page.evaluate(
+        """async () => {
+            const { piecesOf } = await import("/web/review/sheet.js");
+            const { readAnswer } = await import("/web/review/answer.js");
+            const text = document.getElementById("review").value;
+            const body = JSON.stringify({ input: text, explain: "full" });
+            const headers = { "content-type": "application/json" };
+            const item = (await (await fetch("/classify", { method: "POST", headers, body })).json()).data[0];
+            const pieces = piecesOf(readAnswer(text, item));
+            return [pieces.reduce((sum, { share }) => sum + share, item.bias), item.logit];
+        }"""
+    )
+    assert total == pytest.approx(logit, abs=1e-4)
+
+
+def test_leaders_of_the_service_are_starred(visit: Visit, server: str) -> None:
+    page = visit("#review")
+    write(page, BLAME)
+    leaders = classify(page, server, BLAME)["leaders"]
+    starts = {start for leader in leaders for start, _ in leader["spans"]}
+    expect(page.locator("#ink .word.leader")).to_have_count(len(starts))
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(visit: Visit, width: int) -> None:
+    page = settle(visit(f"#review?text={READ}", width=width, before=reading))
+    tip, lines = page.locator("#tip"), page.locator("#arcs path")
+    point(page, "bad")
+    expect(tip).to_contain_text("bad +1.13")  # with those that follow it
+    expect(tip).to_contain_text("a leader from the start, followed by 4 words")
+    expect(tip).to_contain_text("made of itself and of Not, all, at")
+    expect(page.locator("#ink .read")).to_have_text(["Not", "at", "all"])
+    expect(lines).to_have_count(3)
+    widths = lines.evaluate_all(
+        "lines => lines.map((line) => parseFloat(getComputedStyle(line).strokeWidth))"
+    )
+    assert widths == sorted(widths, reverse=True)  # the first read is the strongest
+    assert widths[0] > widths[2]
+    point(page, "jokes")
+    expect(tip).to_contain_text("follows \u2605 funny, a leader from the start")
+    expect(lines).to_have_count(1)
+    expect(page.locator("#ink .read")).to_have_count(0)
+    page.mouse.move(5, 5)
+    expect(tip).to_be_hidden()
+    expect(lines).to_have_count(0)
+
+
+def test_what_a_leader_has_read_is_shown_by_keyboard(visit: Visit) -> None:
+    page = settle(visit(f"#review?text={READ}", before=reading))
+    page.locator("#ledger button.name").first.focus()
+    expect(page.locator("#ink .read")).to_have_text(["ending", "is"])
+    page.get_by_label("Write a review, or take one").focus()
+    page.keyboard.press("Control+Home")
+    for _ in "Not b":
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#ink .read")).to_have_text(["Not", "at", "all"])
+    expect(page.locator("#tip")).to_contain_text("made of itself and of Not, all, at")
+
+
+def test_word_at_the_caret_explains_itself(visit: Visit) -> None:
+    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+    page.get_by_label("Write a review, or take one").focus()
+    page.keyboard.press("Control+Home")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#tip strong")).to_have_text("Boils")
+    page.keyboard.press("Control+End")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#tip strong")).to_have_text("lovely")
+
+
+def test_tapped_word_explains_itself_and_a_second_tap_writes(visit: Visit) -> None:
+    page = settle(visit(f"#review?text={TEXT}", width=390, before=clustered, has_touch=True, is_mobile=True))
+    shown = page.locator("#ink .word").filter(has_text="water").first
+    shown.scroll_into_view_if_needed()
+    box = shown.bounding_box()
+    assert box is not None
+    place = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.touchscreen.tap(*place)
+    expect(page.locator("#tip strong")).to_have_text("water")
+    focused = "document.activeElement.id"
+    assert page.evaluate(focused) != "review"  # no keyboard rises over what is explained
+    page.touchscreen.tap(*place)
+    page.wait_for_function(f"() => {focused} === 'review'")
+
+
+def test_emoji_do_not_shift_the_words(visit: Visit) -> None:
+    surfaces = ["A", "lovely", "film", "\U0001f44d\U0001f3fd", "and", "na\u00efve", "end"]
+    words = [word(s, 0.1 + k / 10, leader=k == 1) for k, s in enumerate(surfaces)]
+    page = visit("#review", before=lambda page: answering(page, lambda _: explained(EMOJI, words)))
+    write(page, EMOJI)
+    expect(page.locator("#ink .word")).to_have_text(surfaces)
+    expect(page.locator("#ink .word.leader")).to_have_text("lovely")
+
+
+def test_real_text_with_emoji_is_tinted_at_its_words(visit: Visit, server: str) -> None:
+    page = visit("#review")
+    write(page, EMOJI)
+    answer = classify(page, server, EMOJI)
+    expected = {EMOJI[start:end] for w in answer["words"] for start, end in w["spans"]}
+    shown = page.locator("#ink .word").all_inner_texts()
+    assert "lovely" in shown
+    assert {x for x in shown if x.isalpha()} <= {part for x in expected for part in x.split()}
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_novel_scrolls_in_a_box_coloured_with_a_short_link(visit: Visit, width: int) -> None:
+    page = visit("#review", width=width)
+    write(page, NOVEL)
+    box = page.locator("#review").bounding_box()
+    assert box is not None
+    assert box["height"] < 620
+    assert page.locator("#ink .word").count() > 2_000
+    page.locator("#review").evaluate("area => { area.scrollTop = area.scrollHeight / 3; }")
+    page.wait_for_function(
+        "() => document.getElementById('ink').scrollTop === document.getElementById('review').scrollTop"
+    )
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 200)
+    page.mouse.move(box["x"] + box["width"] / 2 + 12, box["y"] + 206)
+    assert len(page.evaluate("location.hash")) < 200
+    page.get_by_role("button", name="Copy a link to this view").click()
+    expect(page.locator("#share")).to_have_text("Copied, without the text, which is too long for a link")
+    expect(page.locator("#words-caption")).not_to_contain_text("not asked")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_writing_on_keeps_the_tints_of_what_stands(visit: Visit) -> None:
+    page = visit("#review")
+    write(page, PRAISE)
+    tinted = page.locator("#ink .word").count()
+    page.route("**/classify", lambda route: None)  # the answer never comes
+    page.get_by_label("Write a review, or take one").press("Control+End")
+    page.keyboard.type(" Really")
+    assert page.locator("#ink .word").count() >= tinted - 1
+    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == PRAISE + " Really"
+    page.get_by_label("Write a review, or take one").press("Control+Home")
+    page.keyboard.type("So, ")
+    assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == "So, " + PRAISE + " Really"
+    assert page.locator("#ink .word").count() >= tinted - 2
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("read", [True, False])
+def test_arcs_do_not_cross_words(visit: Visit, width: int, read: bool) -> None:
+    text = "One two three four five six seven eight nine ten eleven twelve thirteen lovely fourteen fifteen"
+    others = text.replace("lovely ", "").split()
+    words = [
+        word(w, 0.1, leader=w == "lovely", read=others if read and w == "lovely" else None)
+        for w in text.split()
+    ]
+    page = visit(
+        "#review", width=width, before=lambda page: answering(page, lambda _: explained(text, words))
+    )
+    write(page, text)
+    page.locator("#ledger button.name").first.focus()
+    expect(page.locator("#arcs path")).to_have_count(len(others))
+    expect(page.locator("#arcs path.reading")).to_have_count(len(others) if read else 0)
+    assert page.evaluate(CROSSED) == []
+
+
+def test_word_that_was_read_as_something_else_says_so(visit: Visit) -> None:
+    words = [
+        word("Bergman", 0.0, read_as="<name>"), word("qwertz", 0.0, read_as="<unknown>"),
+        word("fine", 1.0, leader=True, read=[]),
+    ]  # fmt: skip
+    made = explained("Bergman qwertz fine", words, unknown=1)
+    before = {"before": lambda page: answering(page, lambda _: made)}
+    page = settle(visit("#review?text=Bergman qwertz fine", **before))
+    point(page, "Bergman")
+    expect(page.locator("#tip")).to_contain_text("read as <name>")
+    point(page, "qwertz")
+    expect(page.locator("#tip")).to_contain_text("the model does not know this word")
+    point(page, "fine")
+    expect(page.locator("#tip")).to_contain_text("has read no other word")
+    expect(page.locator("#verdict-fine")).to_contain_text("1 word is unknown to the model.")
+
+
+def test_twin_of_a_leader_is_not_said_to_have_read_what_it_has(visit: Visit) -> None:
+    """Words at the very same place are one leader with several spans; what was read is that of the first."""
+    text = "so fine very fine"
+    made = explained(text, [word(w, 1.0, leader=w == "fine", read=["so"]) for w in text.split()])
+    item = made["data"][0]  # type: ignore[index]
+    first = item["leaders"][0]
+    item["leaders"] = [{**first, "spans": [[3, 7], [13, 17]]}]
+    read = visit("#model").evaluate(
+        """async ([text, item]) => {
+            const { readAnswer } = await import("/web/review/answer.js");
+            return readAnswer(text, item).words.map(({ read }) => read);
+        }""",
+        [text, item],
+    )
+    assert read == [None, [0], None, None]

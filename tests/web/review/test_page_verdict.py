@@ -1,0 +1,247 @@
+"""The verdict: that of the service, also where there is none, or several labels, or another model."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+from answers import CLUSTERED, TEXT, answering, explained, word
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, Route, expect
+from visiting import Visit, classify, serious_findings, settle, write
+
+PRAISE = "A wonderful film with superb acting. I loved it."
+BLAME = "An awful film. The worst acting, a waste of time."
+STARS = {"awful": -0.2, "middling": 0.1, "great": 0.0}
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_writing_shows_the_verdict_of_the_service(visit: Visit, server: str, width: int) -> None:
+    page = visit("#review", width=width)
+    for text in (PRAISE, BLAME):
+        write(page, text)
+        answer = classify(page, server, text)
+        expect(page.locator("#verdict-label")).to_have_text(answer["label"])
+        shown = page.locator("#verdict-score").inner_text()
+        score = 100 * answer["score"]
+        assert shown == ("over 99.9 % sure" if score > 99.95 else f"{score:.1f} % sure")
+    expect(page.locator("#verdict-label")).to_have_class(re.compile("neg"))
+
+
+def test_fast_writing_ends_with_the_verdict_of_the_last_text(visit: Visit, server: str) -> None:
+    page = visit("#review")
+    page.locator("#ledger tr.total").wait_for()
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if "/classify" in request.url else None)
+    box = page.get_by_label("Write a review, or take one")
+    box.fill("")
+    box.press_sequentially(BLAME, delay=5)
+    page.wait_for_function("() => document.querySelector('#ink .word')")
+    logit = classify(page, server, BLAME)["logit"]
+    expect(page.locator("#ledger-logit")).to_have_text(f"{logit:.2f}".replace("-", "\u2212"))
+    expect(page.locator("#verdict-label")).to_have_text("negative")
+    assert len(sent) < len(BLAME) / 3
+
+
+def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
+    def nothing(request: dict[str, object]) -> dict[str, object]:
+        text = str(request["input"])
+        words = [word(w, 0.0, k, leader=True, read=[]) for k, w in enumerate(text.split())]
+        return explained(text, words, 0.09, undecided="nothing known")
+
+    page = visit("#review?text=qwertz", before=lambda page: answering(page, nothing))
+    label, fine = page.locator("#verdict-label"), page.locator("#verdict-fine")
+    expect(label).to_have_text("I don\u2019t know")
+    expect(label).to_have_class("label none")
+    expect(page.locator("#verdict-badge")).to_have_text("nothing known")
+    expect(page.locator("#verdict-score")).not_to_contain_text("sure")
+    expect(fine).to_have_text("This model does not know this word.")
+    expect(page.locator("#ledger")).to_be_hidden()
+    expect(page.locator("#without")).to_be_hidden()
+    expect(page.locator("#ledger-caption")).to_contain_text("nothing to add up")
+    expect(page.locator("#ink .star")).to_have_count(0)
+    for text, sentence in (
+        ("asdf qwertz", "None of these words tells this model anything."),
+        ("\U0001f389 \U0001f389", "There is no word here, only signs and pictures."),
+    ):
+        page.get_by_label("Write a review, or take one").fill(text)
+        expect(fine).to_have_text(sentence)
+    page.get_by_label("Write a review, or take one").fill("  ")
+    expect(fine).to_have_text("Write something, and the verdict follows.")
+
+
+@pytest.mark.parametrize(
+    ("undecided", "why"),
+    [("even", "too close to call"), ("unlike the rows", "unlike the rows that the model learnt")],
+)
+@pytest.mark.parametrize("width", [1440, 390])
+def test_verdict_not_to_act_upon_does_not_look_like_one(
+    visit: Visit, undecided: str, why: str, width: int
+) -> None:
+    made = explained("a film", [word("a", 0.1, leader=True), word("film", -0.05)], undecided=undecided)
+    page = settle(
+        visit("#review?text=a film", width=width, before=lambda page: answering(page, lambda _: made))
+    )
+    expect(page.locator("#verdict-label")).to_have_text("Undecided")
+    expect(page.locator("#verdict-label")).to_have_class("label none")
+    expect(page.locator("#verdict-badge")).to_have_text(undecided)
+    expect(page.locator("#verdict-score")).to_have_text("51.2 % positive")
+    expect(page.locator("#verdict-fine")).to_contain_text(why)
+    expect(page.locator("#verdict-fine")).to_contain_text("2 words follow 1 leader.")
+    page.get_by_label("Write a review, or take one").fill(" ")
+    expect(page.locator("#verdict-badge")).to_be_hidden()
+
+
+def test_two_labels_of_a_model_of_ones_own_stand_at_the_ends(visit: Visit) -> None:
+    made = explained("win money", [word("win", 2.0, leader=True), word("money", 0.5)])
+    probs = made["data"][0]["probs"]  # type: ignore[index]
+    made["data"][0].update(label="spam", probs={"ham": probs["negative"], "spam": probs["positive"]})  # type: ignore[index]
+    page = settle(visit("#review?text=win money", before=lambda page: answering(page, lambda _: made)))
+    expect(page.locator("#verdict-label")).to_have_text("spam")
+    expect(page.locator("#verdict-label")).to_have_class("label pos")
+    expect(page.locator("#verdict-ends span")).to_have_text(["ham", "spam"])
+    expect(page.locator("#against")).to_have_text("ham")
+
+
+def test_labels_that_do_not_exclude_each_other_stand_side_by_side(visit: Visit) -> None:
+    bias = {"food": 2.0, "service": 1.5, "price": -3.0}
+    none = dict.fromkeys(bias, 0.0)
+    held: list[str] = ["food", "service"]
+
+    def several(_: dict[str, object]) -> dict[str, object]:
+        words = [word("cold", none, leader=True, read=[]), word("soup", none)]
+        return explained(
+            "cold soup", words, bias, labels=held, probs={"food": 0.88, "service": 0.82, "price": 0.05}
+        )
+
+    page = settle(visit("#review?text=cold soup", before=lambda page: answering(page, several)))
+    expect(page.locator("#verdict-label")).to_have_text("food, service")
+    expect(page.locator("#verdict-score")).to_have_text("Each label for itself")
+    buttons = page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
+    expect(buttons).to_have_text(["food88.0 %", "service82.0 %", "price5.0 %"])
+    expect(page.locator(".share.holds span")).to_have_text(["food", "service"])
+    held.clear()
+    write(page, "cold soup ")
+    expect(page.locator("#verdict-label")).to_have_text("none of them")
+
+
+def test_of_many_labels_the_likeliest_are_shown(visit: Visit) -> None:
+    bias = {f"subject {k}": 0.1 * k for k in range(30)}
+    made = explained("a text", [word("a", dict.fromkeys(bias, 0.0), leader=True), word("text", bias)], bias)
+    page = settle(visit("#review?text=a text", before=lambda page: answering(page, lambda _: made)))
+    buttons = page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
+    expect(buttons).to_have_text([re.compile(f"subject {k}") for k in range(22, 30)])
+    expect(page.locator("#verdict-labels")).to_contain_text("and 22 less likely labels")
+
+
+def test_several_labels_each_have_their_own_sum(visit: Visit) -> None:
+    parts = {"awful": -1.5, "middling": 0.25, "great": 2.5}, {"awful": 0.5, "middling": 0.5, "great": -0.75}
+    words = [word("lovely", parts[0], leader=True), word("mess", parts[1], 1, leader=True)]
+    made = explained("lovely mess", words, STARS)
+    page = settle(visit("#review?text=lovely mess", before=lambda page: answering(page, lambda _: made)))
+    expect(page.locator("#verdict-label")).to_have_text("great")
+    buttons = page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
+    expect(buttons).to_have_text([re.compile(name) for name in STARS])
+    expect(buttons.nth(2)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#ledger-logit")).to_have_text("+1.75")
+    buttons.nth(0).click()
+    expect(page.locator("#ledger-logit")).to_have_text("\u22121.20")
+    expect(page.locator("#ledger tr.total th")).to_have_text("logit of awful")
+    expect(page.locator("#verdict-label")).to_have_text("great")
+    expect(page.locator("#against")).to_have_text("not awful")
+    assert serious_findings(Axe().run(page).response) == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(visit: Visit, width: int) -> None:
+    page = settle(visit(f"#review?text={TEXT}", width=width))
+    held = []
+    page.route("**/classify", lambda route: held.append(route))
+    with page.expect_request("**/classify"):
+        page.get_by_label("Write a review, or take one").fill("A mess")
+    verdict, title = page.locator("#verdict"), page.locator("#verdict-title")
+    expect(title).to_have_text("Asking \u2026")
+    expect(page.locator("#verdict-label")).to_have_css("opacity", "0.4")
+    held.pop().abort()
+    expect(title).to_have_text("Verdict on an earlier text")
+    expect(verdict).to_have_attribute("data-state", "old")
+    expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")
+    page.unroute("**/classify")
+    page.get_by_label("Write a review, or take one").fill("A lovely mess")
+    expect(title).to_have_text("Verdict")
+    expect(page.locator("#verdict-label")).to_have_css("opacity", "1")
+    expect(page.locator("#review-problem")).to_be_hidden()
+
+
+def test_examples_are_what_they_are_called(visit: Visit, server: str) -> None:
+    page = settle(visit("#review"))
+    examples = page.evaluate("import('/web/review/examples.js').then(({ EXAMPLES }) => EXAMPLES)")
+    assert [e.get("wrong", False) for e in examples].count(True) == 1
+    for example in examples:
+        page.get_by_role("button", name=example["name"]).click()
+        expect(page.locator("#review")).to_have_value(example["text"])
+        said = classify(page, server, example["text"])["label"]
+        assert (said != example["label"]) == example.get("wrong", False), example
+        expect(page.locator("#verdict-label")).to_have_text(said)
+        confession = f"The model gets this one wrong: a person says {example['label']}."
+        assert (confession in page.locator("#verdict-fine").inner_text()) == example.get("wrong", False)
+
+
+def test_link_restores_the_text(visit: Visit) -> None:
+    page = visit("#review")
+    write(page, BLAME)
+    page.wait_for_function("() => location.hash.includes('awful')")
+    again = settle(visit(page.evaluate("location.hash")))
+    assert again.get_by_label("Write a review, or take one").input_value() == BLAME
+
+
+def two_models(page: Page) -> None:
+    """The served models and one of a user's own, which answers as `CLUSTERED` does."""
+
+    def add(route: Route) -> None:
+        cards = route.fetch().json()["models"]
+        mine = {**next(card for card in cards if card.get("default")), "name": "mine", "default": False}
+        route.fulfill(json={"models": [*cards, mine]})
+
+    page.route("**/models", add)
+    answering(page, lambda request: CLUSTERED if request["model"] == "mine" else None)
+
+
+def test_another_model_is_chosen_and_kept_in_the_link(visit: Visit) -> None:
+    page = settle(visit(f"#review?text={TEXT}", before=two_models))
+    page.get_by_label("Model").select_option("mine")
+    expect(page.locator("#ledger-logit")).to_have_text("+0.48")
+    page.wait_for_function("() => location.hash.includes('model=mine')")
+    again = settle(visit(page.evaluate("location.hash"), before=two_models))
+    expect(again.get_by_label("Model")).to_have_value("mine")
+    expect(again.locator("#ledger-logit")).to_have_text("+0.48")
+
+
+def test_model_that_is_gone_gives_way_to_the_default(visit: Visit) -> None:
+    page = settle(visit(f"#review?text={TEXT}&model=gone"))
+    expect(page.locator("#review-problem")).to_be_hidden()
+    expect(page.locator("#verdict-title")).to_have_text("Verdict")
+
+
+def test_back_and_forward_keep_what_was_written(visit: Visit) -> None:
+    page = visit("#review")
+    write(page, BLAME)
+    expect(page.locator("#verdict-label")).to_have_text("negative")
+    page.get_by_role("link", name="A cloud").click()
+    page.locator("#clusters tr").first.wait_for()
+    page.get_by_role("link", name="The model").click()
+    page.go_back()
+    page.go_back()
+    expect(page.locator("#review")).to_have_value(BLAME)
+    expect(page.locator("#verdict-label")).to_have_text("negative")
+    page.go_forward()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Points that follow the leader.")
+
+
+def test_refusal_of_the_service_is_shown_in_its_words(visit: Visit, server: str) -> None:
+    page = settle(visit("#review"))
+    limit = httpx.get(f"{server}/info").json()["limits"]["max_text_chars"]
+    page.get_by_label("Write a review, or take one").fill("long " * (limit // 5 + 1))
+    expect(page.locator("#review-problem")).to_contain_text(re.compile(rf"{limit}|{limit:,}"))
+    expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")

@@ -1,0 +1,167 @@
+"""What would change the verdict: words found or struck out, and leaders that stay where they are."""
+
+from __future__ import annotations
+
+import pytest
+from answers import FLIP, READ, TEXT, WORDS, answering, clustered, explained, reading, word
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from visiting import Visit, serious_findings, settle, write
+
+Asked = list[dict[str, object]]
+
+
+def opened(visit: Visit, asked: Asked | None = None, **how: object) -> Page:
+    page = settle(visit(f"#review?text={READ}", before=lambda page: reading(page, asked), **how))
+    expect(page.locator("#flip")).to_contain_text("it would be")
+    return page
+
+
+def cut(page: Page, surface: str) -> None:
+    page.locator("#without-words").get_by_role("button", name=surface, exact=True).first.click()
+
+
+@pytest.mark.parametrize("width", [1440, 820, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_that_would_change_it_are_struck_through(visit: Visit, width: int, scheme: str) -> None:
+    asked: Asked = []
+    page = opened(visit, asked, width=width, scheme=scheme)
+    expect(page.locator("#flip")).to_have_text(
+        "Without not, charming it would be negative, 83.5 %. Strike them out"
+    )
+    expect(page.locator("#flip s")).to_have_text(["not", "charming"])
+    page.get_by_role("button", name="Strike them out").click()
+    expect(page.locator("#without-verdict")).to_have_text(
+        "Without 2 words: negative, 83.5 % sure (before: positive, 93.5 % sure)."
+    )
+    assert asked[-1]["without"] == [entry["spans"][0] for entry in FLIP["without"]]  # type: ignore[index]
+    expect(page.locator("#ink .struck")).to_have_text(["Not", "charming"])
+    expect(page.locator("#verdict-label")).to_have_text("positive")  # of the text as it is written
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert serious_findings(Axe().run(page).response) == []
+
+
+def test_leaders_that_have_not_read_what_is_struck_out_stay(visit: Visit) -> None:
+    page = opened(visit)
+    kept = page.locator("#without-kept")
+    cut(page, "Not")
+    expect(kept).to_have_text(
+        "\u2605 funny, \u2605 charming, \u2605 slow have read none of them, and stay where they are, "
+        "to the bit. "
+        "\u2605 bad had read some of them, and moved."
+    )
+    cut(page, "Not")
+    expect(kept).to_have_text("")
+    cut(page, "jokes")
+    expect(kept).to_contain_text("\u2605 bad, \u2605 charming, \u2605 slow have read none of them")
+    page.get_by_role("button", name="Put all back").click()
+    expect(page.locator("#without-verdict")).to_have_text("")
+    expect(page.locator("#ink .struck")).to_have_count(0)
+
+
+def test_leader_that_is_elsewhere_is_not_said_to_stay(visit: Visit) -> None:
+    """A service that breaks its promise is not believed: places are compared, digit by digit."""
+
+    def moved(request: dict[str, object]) -> dict[str, object]:
+        found = explained(READ, WORDS, 0.05, without=request.get("without", []))  # type: ignore[arg-type]
+        if "without" in request:
+            next(w for w in found["data"][0]["words"] if w["text"] == "slow")["start"][0] += 1e-15  # type: ignore[index]
+        return found
+
+    page = settle(visit(f"#review?text={READ}", before=lambda page: answering(page, moved)))
+    cut(page, "Not")
+    expect(page.locator("#without-kept")).to_contain_text(
+        "\u2605 funny, \u2605 charming have read none of them"
+    )
+    expect(page.locator("#without-kept")).not_to_contain_text("slow")
+
+
+def test_all_that_no_leader_has_read_is_struck_out_at_once(visit: Visit) -> None:
+    asked: Asked = []
+    page = opened(visit, asked)
+    page.get_by_role("button", name="Strike out all that no leader has read").click()
+    expect(page.locator("#without-kept")).to_have_text(
+        "\u2605 bad, \u2605 funny, \u2605 charming, \u2605 slow have read none of them, "
+        "and stay where they are, to the bit."
+    )
+    left = page.locator("#ink .word:not(.struck)").all_inner_texts()
+    assert left == "Not bad at all jokes funny ending is charming although middle little slow".split()
+    assert len(asked[-1]["without"]) == len(WORDS) - len(left)  # type: ignore[arg-type]
+
+
+def test_words_are_struck_out_by_keyboard(visit: Visit) -> None:
+    page = opened(visit)
+    words = page.locator("#without-words button")
+    page.get_by_role("button", name="Strike them out").focus()
+    page.keyboard.press("Tab")
+    expect(words.nth(0)).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(words.nth(2)).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Space")
+    expect(words.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#without-verdict")).to_contain_text("Without 1 word: still positive")
+    page.keyboard.press("Tab")
+    expect(page.locator("#without-words button:focus")).to_have_count(0)  # one stop, not one a word
+
+
+def test_places_are_sent_in_the_units_of_the_service(visit: Visit) -> None:
+    asked: Asked = []
+    text = "\U0001f389 A lovely mess"
+
+    def answer(request: dict[str, object]) -> dict[str, object]:
+        asked.append(request)
+        words = [word("A", 0.1), word("lovely", 1.0, leader=True, read=["A"]), word("mess", -0.1)]
+        return explained(text, words, without=request.get("without", []))  # type: ignore[arg-type]
+
+    page = visit("#review", before=lambda page: answering(page, answer))
+    write(page, text)
+    cut(page, "mess")
+    expect(page.locator("#without-verdict")).to_contain_text("Without 1 word")
+    assert asked[-1]["without"] == [[11, 15]]
+
+
+def test_another_text_begins_anew(visit: Visit) -> None:
+    page = opened(visit)
+    cut(page, "Not")
+    expect(page.locator("#ink .struck")).to_have_text(["Not"])
+    write(page, READ + " ")
+    expect(page.locator("#without-verdict")).to_have_text("")
+    expect(page.locator("#ink .struck")).to_have_count(0)
+    expect(page.locator("#without-back")).to_be_disabled()
+
+
+@pytest.mark.parametrize(("flip", "said"), [({"flip": None}, "No five words were found"), ({}, "")])
+def test_no_words_found_is_said(visit: Visit, flip: dict[str, object], said: str) -> None:
+    asked: Asked = []
+
+    def answer(request: dict[str, object]) -> dict[str, object]:
+        asked.append(request)
+        return explained(READ, WORDS, **flip if "flip" in request else {})  # type: ignore[arg-type]
+
+    page = settle(visit(f"#review?text={READ}", before=lambda page: answering(page, answer)))
+    page.wait_for_load_state("networkidle")
+    assert "flip" in asked[-1]
+    assert page.locator("#flip").inner_text().startswith(said)
+    assert bool(page.locator("#flip").inner_text()) == bool(said)
+
+
+def test_service_that_does_not_say_what_was_read_is_asked_nothing_more(visit: Visit) -> None:
+    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    write(page, TEXT + " ")
+    page.wait_for_timeout(700)  # longer than the page waits before it asks what would change the verdict
+    assert len([url for url in asked if url.endswith("/classify")]) == 1
+    expect(page.locator("#without")).to_be_hidden()
+
+
+def test_refusal_is_told_where_words_are_struck_out(visit: Visit) -> None:
+    page = opened(visit)
+    page.unroute("**/classify")
+    page.route(
+        "**/classify", lambda route: route.fulfill(status=413, json={"error": {"message": "too many spans"}})
+    )
+    cut(page, "Not")
+    expect(page.locator("#without-verdict")).to_have_text("Too many spans.")
