@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.clouds.decision import spans
-from service.clouds.points import Cloud, Floats, Ints
+from service.clouds.points import Cloud, Floats, Ints, to_one
 
 
 class Ragged(Sequence[Ints]):
@@ -138,6 +138,7 @@ def polytope_vertices(leaders: Leaders) -> Ints:
     _, one = np.unique(leaders.cluster, return_index=True)
     one = np.sort(one)
     if leaders.point.shape[1] == 2 and len(one) > 2:
-        x, y = (leaders.point[one] - leaders.point[one].mean(axis=0)).T
+        points = to_one(leaders.point[one])
+        x, y = (points - points.mean(axis=0)).T
         one = one[np.argsort(np.arctan2(y, x))]
     return leaders.index[one]

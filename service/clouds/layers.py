@@ -13,10 +13,10 @@ from collections.abc import Generator, Iterator
 import numpy as np
 
 from service.clouds.candidates import candidates
-from service.clouds.coordinates import UNIT, Frame, Vectors, lengths_of, slack_of
+from service.clouds.coordinates import Frame, Vectors, lengths_of, slack_of
 from service.clouds.decision import Exactly, Sets, decide
 from service.clouds.margin import Gaps
-from service.clouds.points import Bools, Cloud, Floats, Ints
+from service.clouds.points import UNIT, Bools, Cloud, Floats, Ints
 from service.clouds.rational import Rational
 from service.clouds.sets import Found, Passed, Ties, members_of, starts
 from service.engine.runtime import Session

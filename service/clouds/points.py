@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-EPS = float(np.finfo(np.float64).eps) / 2
+UNIT = 2.0**-53  # rounding errs by so much of a number
 FARTHEST = 400  # clouds are scaled where their largest entry is not within 2^-400 .. 2^400
 
 
@@ -62,6 +62,12 @@ def _scaled(points: Floats, exponent: int) -> Floats:
     return scaled
 
 
+def to_one(x: Floats) -> Floats:
+    """Times the power of two that brings the largest to about 1."""
+    scaled: Floats = np.ldexp(x, -int(np.frexp(np.abs(x).max())[1]))
+    return scaled
+
+
 def check_points(points: Floats) -> Floats:
     """Finite, nonzero rows of equal length; -0.0 becomes 0.0, for the two are one number with two codes."""
     if points.ndim != 2:
@@ -98,7 +104,7 @@ def check_form(form: Floats, d: int) -> Floats:
         raise InvalidInput(f"A is not symmetric: A[{i}][{j}] differs from A[{j}][{i}]", param="A")
     A = (A + A.T) / 2
     least, largest = np.linalg.eigvalsh(A)[[0, -1]]
-    if least <= 4 * d * EPS * largest:
+    if least <= 4 * d * UNIT * largest:
         raise InvalidInput(f"A is not positive definite: its smallest eigenvalue is {least / largest:.3g} "
                            "times its largest", param="A")  # fmt: skip
     return A
