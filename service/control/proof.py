@@ -220,9 +220,7 @@ def is_semidefinite(M: list[Row], account: Account, *, definite: bool = False) -
         if pivot < 0 or (pivot == 0 and (definite or any(M[k][k:]))):
             return False
         for i in range(k + 1, n) if pivot else ():
-            factor = M[k][i]
-            yield from account.pay(3 * (n - i), longest((pivot, factor)), longest(M[i][i:]))
-            M[i][i:] = [(x * pivot - factor * y) // last for x, y in zip(M[i][i:], M[k][i:], strict=True)]
+            M[i][i:] = yield from _eliminate(M[i][i:], M[k][i], M[k][i:], pivot, last, account)
         last = pivot or last
         yield
     return True
@@ -233,19 +231,27 @@ def solve(work: list[Row], account: Account) -> Steps[tuple[list[Row], int]]:
     n, last = len(work), 1
     work = [row[:] for row in work]
     for k in range(n):
-        pivot = next((row for row in range(k, n) if work[row][k]), None)
-        if pivot is None:
+        other = next((row for row in range(k, n) if work[row][k]), None)
+        if other is None:
             return [[0 for _ in row[n:]] for row in work], 0
-        work[k], work[pivot] = work[pivot], work[k]
-        head, tail = work[k][k], work[k][k:]
+        work[k], work[other] = work[other], work[k]
+        pivot = work[k][k]
         for i in range(n):
             if i != k:
-                factor, own = work[i][k], work[i][k:]
-                yield from account.pay(3 * len(own), longest((head, factor)), longest(own))
-                work[i][k:] = [(x * head - factor * y) // last for x, y in zip(own, tail, strict=True)]
-        last = head
+                own = work[i][k:]
+                work[i][k:] = yield from _eliminate(own, own[0], work[k][k:], pivot, last, account)
+        last = pivot
         yield
     return [row[n:] for row in work], last
+
+
+def _eliminate(row: Row, factor: int, by: Row, pivot: int, last: int, account: Account) -> Steps[Row]:
+    """(row * pivot - factor * by) / last, which has no remainder (Bareiss)."""
+    bits, left = longest((pivot, factor)), []
+    for x, y in zip(row, by, strict=True):
+        yield from account.pay(3, bits, x.bit_length() + 1)
+        left.append((x * pivot - factor * y) // last)
+    return left
 
 
 def integers(x: Floats) -> list[Row]:
