@@ -19,10 +19,10 @@ from itertools import product
 import numpy as np
 
 from service.clouds.coordinates import Vectors, largest, lengths_of
-from service.clouds.decision import Pairs, spans
+from service.clouds.decision import Pairs
 from service.clouds.points import Floats, Ints
+from service.clouds.sets import pieces, spans
 from service.engine.runtime import Session
-from service.errors import TooLarge
 
 FEW = 2**22  # pairs of a query and a key that are all looked at
 ROWS = 4096  # queries, and
@@ -30,12 +30,12 @@ BLOCK = 1024  # keys that are screened together
 RUN = 32  # keys the graph looks at as one (model_export/attention/screen.py)
 UNIT32 = 2.0**-24
 CHUNK = 2**12  # keys that are seen from some cones together
+CROWD = 2**23  # keys in the lists of all cones: past it none is cut any more
 LONG = 2**11  # a list of keys that is cut by itself
 CLOSE = 0.01  # windows are tried for queries as near to the longest key as this, and
 WINDOW = 32  # used where they hold so few keys
 ROUGH = 100.0  # queries this much less exact than others are not put into cones
-CROWD = 2**25  # pairs at a time that memory is spent on
-PIECE = 2**21  # pairs that are handed over together
+PIECE = 2**20  # pairs that are handed over together
 
 Piece = tuple[Ints, Pairs] | None  # queries (positions among those asked for), their pairs; None: still at it
 
@@ -70,14 +70,21 @@ def by_length(session: Session, rows: Ints, x: Floats, y: Floats, slack: Floats)
     reach = lengths_of(x)
     rounding = (2.1 * (d + 3) * UNIT32 * scale * float(lengths.max())) * reach
     wanted = (slack * scale + rounding).astype(np.float32) * np.float32(1.0001)
-    for start in range(0, len(x), ROWS):
-        part = slice(start, start + ROWS)
+    parts = [slice(start, min(start + ROWS, len(x))) for start in range(0, len(x), ROWS)]
+    while parts:
+        part = parts.pop()
         tile = Tile(x[part], wanted[part])
         for block in range(0, len(keys), BLOCK):
             ahead = lengths[order[block]] * scale
-            if not tile.screen(session, keys[block : block + BLOCK], block, ahead * reach[part]):
+            if tile.crowded or not tile.screen(
+                session, keys[block : block + BLOCK], block, ahead * reach[part]
+            ):
                 break
             yield None
+        if tile.crowded:  # by half as many queries at a time
+            middle = (part.start + part.stop) // 2
+            parts += [slice(middle, part.stop), slice(part.start, middle)]
+            continue
         query, place = tile.pairs(len(y))
         yield rows[part], Pairs(query, order[place])
 
@@ -90,6 +97,7 @@ class Tile:
         self._slack = slack
         self._best = np.full(len(x), -np.inf, np.float32)
         self._pairs = 0
+        self.crowded = False  # more pairs are near than should be in memory at once
         self._query: list[Ints] = []
         self._place: list[Ints] = []
         self._score: list[Floats] = []
@@ -109,13 +117,13 @@ class Tile:
             ("best_out", "runs", "scores"),
         )
         self._best[open_] = best
-        check_crowd(self._pairs + scores.size)
         query, run = np.divmod(runs, len(keys) // RUN)
         near, slot = np.nonzero(scores >= (best - self._slack[open_])[query, None])
         self._query.append(open_[query[near]])
         self._place.append(block + run[near] * RUN + slot)
         self._score.append(scores[near, slot])
         self._pairs += len(near)
+        self.crowded = self._pairs > PIECE and len(self._x) > 1
         return True
 
     def pairs(self, count: int) -> tuple[Ints, Ints]:
@@ -166,7 +174,7 @@ def by_direction(rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Pi
     cone, low, high = _occupied(np.arange(2 * d * children**level), code, (depth - level) * (d - 1))
     key, count = yield from _choose(cone, level, y, np.arange(len(y)), loose)
     while len(cone):
-        done = (count <= 1) | (high - low <= 2) | (level == depth)
+        done = (count <= 1) | (high - low <= 2) | (level == depth) | (children * int(count.sum()) > CROWD)
         start = np.cumsum(count) - count
         for part in (done & (count == 1), done & (count > 1)):  # most queries have one candidate: no question
             many = (high - low)[part]
@@ -321,21 +329,6 @@ def _hand_over(rows: Ints, key: Ints, start: Ints, size: Ints) -> Iterator[Piece
     if len(rows) and size.max() == 1:
         yield rows, Pairs(np.arange(len(rows)), key[start])
         return
-    ends = np.cumsum(size)
-    cut = 0
-    while cut < len(rows):
-        done = int(ends[cut - 1]) if cut else 0
-        end = max(cut + 1, int(np.searchsorted(ends, done + PIECE, side="right")))
-        part = slice(cut, end)
-        check_crowd(int(size[part].sum()))
-        query = np.repeat(np.arange(end - cut), size[part])
+    for part in pieces(size, PIECE):
+        query = np.repeat(np.arange(part.stop - part.start), size[part])
         yield rows[part], Pairs(query, key[spans(start[part], size[part])])
-        cut = end
-
-
-def check_crowd(pairs: int) -> None:
-    """Refuse to look at more pairs at a time than there is memory for."""
-    if pairs > CROWD:
-        raise TooLarge(
-            "too many points tie, or nearly: choose a smaller tie_tolerance, or fewer points", param="points"
-        )

@@ -81,6 +81,7 @@ class Result:
     points: Floats  # [n,d] the state at layer `layers`
     vertices: Ints  # of the limit polytope
     trajectory: Trajectory | None
+    note: str | None  # why nothing is certified, where exact arithmetic would have cost too much
 
 
 class Dynamics:
@@ -137,18 +138,18 @@ class Run(Iterator[Progress]):
         self._parameters = parameters
         self._recorder = recorder
         self._chunk_s = chunk_s
-        self._layers = Layers(session, cloud, parameters.alpha, parameters.tie_tolerance)
+        self.layers = Layers(session, cloud, parameters.alpha, parameters.tie_tolerance)
         self._reached = 0
         self._result: Result | None = None
-        self._work = self._steps()
+        self.work = self._steps()
 
     def __next__(self) -> Progress:
         until = time.perf_counter() + self._chunk_s
-        next(self._work)
+        next(self.work)
         while self._result is None and time.perf_counter() < until:
-            next(self._work)
-        leaders = int((self._layers.since >= 0).sum())
-        distance = self._layers.distance
+            next(self.work)
+        leaders = int((self.layers.since >= 0).sum())
+        distance = self.layers.distance
         return Progress(self._reached, leaders, distance if math.isfinite(distance) else None)
 
     @property
@@ -165,7 +166,7 @@ class Run(Iterator[Progress]):
 
     def _steps(self) -> Iterator[None]:
         """All work there is, in small pieces."""
-        layers, parameters = self._layers, self._parameters
+        layers, parameters = self.layers, self._parameters
         while True:
             yield from layers.attend()
             self._reached = layers.layer
@@ -187,11 +188,11 @@ class Run(Iterator[Progress]):
         yield
 
     def _converged(self) -> bool:
-        return self._parameters.stop != "never" and self._layers.distance <= self._parameters.tolerance
+        return self._parameters.stop != "never" and self.layers.distance <= self._parameters.tolerance
 
     def _layers_left(self) -> int:
         """Layers from the certificate to where this run is to stop: they need not be run."""
-        layers, parameters = self._layers, self._parameters
+        layers, parameters = self.layers, self._parameters
         rest = parameters.max_layers - layers.layer
         if not layers.certified or parameters.stop == "certified":
             return 0
@@ -204,7 +205,7 @@ class Run(Iterator[Progress]):
 
     def _read(self, last: int, margin: float | None) -> Result:
         """Leaders and clusters from the argmax sets, and the points at layer `last`."""
-        cloud, layers = self._cloud, self._layers
+        cloud, layers = self._cloud, self.layers
         points = layers.points(last)
         clusters, assignment = read_clusters(
             cloud, layers.first, layers.ties.row, layers.ties.size, layers.ties.member, layers.targets
@@ -225,6 +226,9 @@ class Run(Iterator[Progress]):
             points=cloud.restore(points)[cloud.place],
             vertices=polytope_vertices(leaders),
             trajectory=self._recorder.trajectory if self._recorder else None,
+            note=f"not certified: {layers.account.excess}"
+            if layers.account.excess and not layers.exact
+            else None,
         )
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from service.clouds.candidates import candidates
 from service.clouds.coordinates import Vectors, slack_of
-from service.clouds.decision import spans
 from service.clouds.points import Bools, Floats, Ints
-from service.clouds.sets import Ties, members_of, starts
+from service.clouds.sets import Ties, members_of, spans, starts
 from service.engine.runtime import Session
 
 SAMPLE, FEWEST = 64, 8  # queries that give a first bound

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from service.clouds import rational
 from service.clouds.account import Account, longest
 from service.clouds.points import UNIT, Floats, Ints, to_one
 from service.engine.lane import Steps
@@ -256,10 +257,8 @@ def _eliminate(row: Row, factor: int, by: Row, pivot: int, last: int, account: A
 
 def integers(x: Floats) -> list[Row]:
     """The numbers of each row exactly, times one power of two."""
-    mantissa, exponent = np.frexp(x)
-    whole = np.ldexp(mantissa, 53).astype(np.int64).tolist()
-    shift = np.where(mantissa == 0, 0, exponent - exponent[mantissa != 0].min(initial=2000)).tolist()
-    return [[w << s for w, s in zip(*row, strict=True)] for row in zip(whole, shift, strict=True)]
+    finest = rational.finest(x)
+    return [rational.integers(row, finest) for row in x]
 
 
 def groups(leader: Ints, n: int) -> Iterator[tuple[int, Ints]]:

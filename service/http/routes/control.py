@@ -23,8 +23,8 @@ from service.lifecycle import Service
 from service.schemas.clouds import ControlRequest, ControlResponse, ControlWish
 
 if TYPE_CHECKING:
-    from service.control.control import Control
     from service.clouds.dynamics import Run
+    from service.control.control import Control
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer
 router = APIRouter(tags=["inference"])

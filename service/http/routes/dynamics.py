@@ -165,6 +165,8 @@ def answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[s
             size=clusters.size,
         ),
     }
+    if result.note:
+        document["note"] = result.note
     if "assignment" in include:
         document["assignment"] = result.assignment
     if "limits" in include:
