@@ -18,6 +18,7 @@ from typing import Literal
 from service.clouds.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
 from service.clouds.layers import Layers
 from service.clouds.points import Cloud, Floats, Ints, check_size, prepare
+from service.clouds.temperature import Gap, Temperature
 from service.clouds.trajectory import Recorder, Trajectory, check_trajectory
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
@@ -81,6 +82,7 @@ class Result:
     points: Floats  # [n,d] the state at layer `layers`
     vertices: Ints  # of the limit polytope
     trajectory: Trajectory | None
+    temperature: Temperature | None  # None: not asked for, not certified, or gaps as small as their rounding
     note: str | None  # why nothing is certified, where exact arithmetic would have cost too much
 
 
@@ -167,8 +169,11 @@ class Run(Iterator[Progress]):
     def _steps(self) -> Iterator[None]:
         """All work there is, in small pieces."""
         layers, parameters = self.layers, self._parameters
+        gaps: list[Gap] | None = [] if "temperature" in parameters.include else None
         while True:
             yield from layers.attend()
+            if gaps is not None and not (layers.certified and gaps):
+                gaps.append((yield from layers.gap()))
             self._reached = layers.layer
             if self._recorder:
                 self._recorder.keep(layers.layer, layers.points(layers.layer))
@@ -184,7 +189,9 @@ class Run(Iterator[Progress]):
             for layer in self._recorder.write(last, layers.points):
                 self._reached = max(self._reached, layer)
                 yield
-        self._result = self._read(last, margin)
+        exact = layers.certified and parameters.tie_tolerance == 0
+        temperature = layers.temperature(gaps) if gaps and exact else None
+        self._result = self._read(last, margin, temperature)
         yield
 
     def _converged(self) -> bool:
@@ -203,7 +210,7 @@ class Run(Iterator[Progress]):
         shrinkings = math.log(layers.distance / parameters.tolerance) / math.log1p(parameters.alpha)
         return math.ceil(min(rest, shrinkings))  # the least alpha makes them infinite
 
-    def _read(self, last: int, margin: float | None) -> Result:
+    def _read(self, last: int, margin: float | None, temperature: Temperature | None) -> Result:
         """Leaders and clusters from the argmax sets, and the points at layer `last`."""
         cloud, layers = self._cloud, self.layers
         points = layers.points(last)
@@ -226,6 +233,7 @@ class Run(Iterator[Progress]):
             points=cloud.restore(points)[cloud.place],
             vertices=polytope_vertices(leaders),
             trajectory=self._recorder.trajectory if self._recorder else None,
+            temperature=temperature,
             note=f"not certified: {layers.account.excess}"
             if layers.account.excess and not layers.exact
             else None,

@@ -20,6 +20,7 @@ from service.clouds.margin import Gaps
 from service.clouds.points import UNIT, Bools, Cloud, Floats, Ints
 from service.clouds.rational import Rational
 from service.clouds.sets import Found, Passed, Ragged, Sets, Ties, members_of, pieces, starts
+from service.clouds.temperature import NEAR, Gap, Temperature, largest
 from service.engine.lane import Steps
 from service.engine.runtime import Session
 
@@ -311,15 +312,35 @@ class Layers:
         centred = np.concatenate([self._now, self.ties.mean])
         moved = np.concatenate([self._now_moved, self.ties.moved])
         queries = self._frame.queries(centred, moved)
-        gaps = Gaps(
-            queries,
-            keys=self._frame.keys(self._now, self._now_moved),
-            token=np.concatenate([np.arange(len(self._now)), self.ties.row]),
-            lengths=lengths_of(queries.x) * self._longest,
-            first=self.first,
-            ties=self.ties,
-        )
-        return (yield from gaps.smallest(self._session))
+        token = np.concatenate([np.arange(len(self._now)), self.ties.row])
+        return (yield from self._gaps(queries, token, lengths_of(queries.x) * self._longest).smallest())
+
+    def gap(self) -> Steps[Gap]:
+        """A lower bound on the smallest gap of a token, relative to max |z|^2; and whether sets tie."""
+        queries = self._frame.queries(self._now, self._now_moved)
+        lengths = self._frame.lengths(self._now + self._frame.middle)
+        lengths = lengths_of(queries.x) / lengths * self._longest**2  # queries are scaled by powers of two
+        gaps = self._gaps(queries, np.arange(len(self._now)), lengths)
+        smallest = yield from gaps.smallest()
+        rounding = float((slack_of(queries, gaps.keys) / lengths).max())
+        return Gap(math.inf if smallest is None else smallest - rounding, len(self.ties.row) > 0)
+
+    def _gaps(self, queries: Vectors, token: Ints, lengths: Floats) -> Gaps:
+        keys = self._frame.keys(self._now, self._now_moved)
+        return Gaps(self._session, queries, keys, token, lengths, self.first, self.ties)
+
+    def temperature(self, gaps: list[Gap]) -> Temperature | None:
+        """What these first layers say of softmax, in the units that points and A were given in."""
+        relative = largest(gaps, self._alpha, len(self.cloud.place))
+        if relative is None:
+            return None
+        unit = self._longest * 2.0 ** (self.cloud.form_exponent / 2)
+        with np.errstate(over="ignore", under="ignore"):
+            distance = float(np.ldexp(NEAR * unit, self.cloud.exponent))
+            t = float(np.ldexp(relative * unit * unit, 2 * self.cloud.exponent))
+        if math.isinf(relative):
+            return Temperature(None, distance, len(gaps))
+        return Temperature(t, distance, len(gaps)) if 0 < t < math.inf else None
 
 
 def _distance_to_way(start: Floats, end: Floats) -> Floats:

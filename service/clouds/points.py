@@ -29,6 +29,7 @@ class Cloud:
     place: Ints  # [n] where each given point went
     exponent: int  # points were multiplied by 2^-exponent, exactly
     form: Floats | None  # [d,d] A, multiplied by a power of two; None: the identity
+    form_exponent: int = 0  # A was multiplied by 2^-form_exponent
 
     def restore(self, points: Floats) -> Floats:
         """Points of this cloud in the units they were given in."""
@@ -46,7 +47,8 @@ def prepare(points: Floats, form: Floats | None) -> Cloud:
         points = _scaled(points, exponent)
     first, place = merge(points)
     distinct = points if len(first) == len(points) else points[first]
-    return Cloud(distinct, np.bincount(place), place, exponent, A)
+    form_exponent = 0 if form is None else int(np.frexp(np.abs(form).max())[1])
+    return Cloud(distinct, np.bincount(place), place, exponent, A, form_exponent)
 
 
 def _scaled(points: Floats, exponent: int) -> Floats:

@@ -173,6 +173,8 @@ def answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[s
         document["limits"] = result.limits
     if "polytope" in include:
         document["polytope"] = {"vertices": result.vertices}
+    if "temperature" in include:
+        document["temperature"] = result.temperature and vars(result.temperature)
     if "trajectory" in include:
         assert result.trajectory is not None
         kept = result.trajectory
@@ -196,6 +198,8 @@ def npz(request_id: str, result: Result, include: Collection[str]) -> Iterator[b
         arrays["limits"] = result.limits
     if "polytope" in include:
         arrays["vertices"] = result.vertices
+    if result.temperature is not None:
+        arrays["temperature"] = np.array([result.temperature.t or np.inf, result.temperature.distance])
     if result.trajectory is not None:
         arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
     return write_npz(arrays)
