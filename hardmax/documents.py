@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 Explain = Literal["none", "leaders", "full"]
 Spans = Literal["codepoints", "utf16"]
 Stop = Literal["certified", "converged", "never"]
-Include = Literal["assignment", "limits", "trajectory", "polytope"]
+Include = Literal["assignment", "limits", "trajectory", "polytope", "temperature"]
 Vector = list[float]
 Span = tuple[int, int]
 Undecided = Literal["nothing known", "even", "unlike the rows"]
@@ -242,6 +242,16 @@ class Trajectory(Document):
     """The cloud at each of them."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Temperature(Document):
+    t: float | None
+    """The largest temperature that is proved, with all lower ones; null: any."""
+    distance: float
+    """What is kept, in the A-norm: a hundredth of the longest point."""
+    layers: int
+    """Layers for which it holds: up to the certified one, at least the first."""
+
+
 def _without_d(schema: dict[str, Any]) -> None:
     """subtle: openapi-python-client writes wrong code for a field of the name d."""
     del schema["properties"]["d"]
@@ -283,6 +293,11 @@ class DynamicsResult(Document):
     """The hull of the limits; if asked for."""
     trajectory: Trajectory | None = None
     """The cloud layer by layer; if asked for."""
+    temperature: Temperature | None = None
+    """At which temperatures softmax attention keeps every point near this run; if asked for.
+    null: nothing is certified, or gaps are as small as their rounding."""
+    note: str | None = None
+    """Why it is not certified, where the proof costs too much."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.calls import Calls, Question
-from service.clouds.control import control
 from service.clouds.dynamics import Dynamics, Parameters, Run
+from service.control.control import control
 from service.engine.bundle import HEAD, READER, Bundle, find_bundles, kind_of, newest, read_bundle
 from service.engine.lane import result_of
 from service.engine.registry import settle_default

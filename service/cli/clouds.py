@@ -37,7 +37,9 @@ def add_commands(commands: Commands) -> None:
 def _add_cloud(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="points: csv, npy or json; - reads csv from a pipe")
     parser.add_argument("--alpha", type=float, default=1.0, help="step size, default 1")
-    parser.add_argument("--plot", metavar="FILE", help="draw how a cloud of the plane moves: png, svg, pdf")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw how points of two or three numbers move: png, svg"
+    )
     add_where(parser)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of plane clouds for `--plot`: the ways of the points, coloured by the cluster they end in.
+"""Pictures of clouds in the plane and in space for `--plot`: the ways of points, coloured by where they end.
 
 The colours are those of the page (service/web/page.css). It draws answers shaped like the API's, with
 assignment, trajectory, limits and polytope. Needs the extra `plot`.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from hardmax.documents import DynamicsResult
 from service.errors import InvalidInput, NotFound, needs
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 HUES = 8  # clusters beyond these share one grey, as on the page
@@ -31,16 +30,14 @@ MOST_NAMES = 24  # leaders that are named
 
 def plot_dynamics(result: DynamicsResult, path: str) -> None:
     """Draw one cloud's way to its limits."""
-    _require_plane(result)
-    figure = _figure(1)
+    figure = _figure(1, result.d)
     _draw(figure.axes[0], result, _title(result))
     _save(figure, path)
 
 
 def plot_control(before: DynamicsResult, after: DynamicsResult, leaders: Sequence[int], path: str) -> None:
     """Draw the dynamics with A = I beside those with the matrix that was found; wanted leaders are ringed."""
-    _require_plane(before)
-    figure = _figure(2)
+    figure = _figure(2, before.d)
     for axes, result, name in zip(figure.axes, (before, after), ("A = I", "A found"), strict=True):
         _draw(axes, result, f"{name}: {_title(result)}", wanted=leaders)
     _save(figure, path)
@@ -53,27 +50,30 @@ def palette() -> dict[str, str]:
     return dict(re.findall(r"--([a-z0-9-]+): light-dark\((#[0-9a-f]{6}),", css))
 
 
-def _draw(axes: Axes, result: DynamicsResult, title: str, wanted: Sequence[int] = ()) -> None:
+def _draw(axes: Any, result: DynamicsResult, title: str, wanted: Sequence[int] = ()) -> None:
     layers, limits = np.array(result.trajectory.points if result.trajectory else []), np.array(result.limits)
     colours = _colours(result)[np.array(result.assignment)]
     _draw_polytope(axes, limits, result.polytope.vertices if result.polytope else [])
     _draw_ways(axes, np.concatenate([layers, limits[None]]), colours)
-    axes.scatter(layers[0, :, 0], layers[0, :, 1], s=14, c=colours, linewidths=0, zorder=3, label="point")
+    axes.scatter(*layers[0].T, s=14, c=colours, linewidths=0, zorder=3, label="point")
     _draw_ties(axes, result)
     _draw_leaders(axes, result, layers[0])
     if len(wanted):
         ringed = layers[0][list(wanted)]
         axes.scatter(
-            ringed[:, 0], ringed[:, 1], s=240, facecolors="none", edgecolors=palette()["accent"], zorder=6,
+            *ringed.T, s=240, facecolors="none", edgecolors=palette()["accent"], zorder=6,
             linewidths=1.4, label="wanted leader",
         )  # fmt: skip
     axes.set_title(title, fontsize=10, color=palette()["ink"], loc="left")
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.margins(0.12)
     axes.set_facecolor(palette()["card"])
     axes.tick_params(colors=palette()["soft"], labelsize=8)
-    for spine in axes.spines.values():
-        spine.set_color(palette()["line"])
+    if result.d == 2:
+        axes.set_aspect("equal", adjustable="datalim")
+        axes.margins(0.12)
+        for spine in axes.spines.values():
+            spine.set_color(palette()["line"])
+    else:
+        axes.set_aspect("equal")
     axes.legend(frameon=False, fontsize=8, labelcolor=palette()["soft"], loc="best")
 
 
@@ -86,9 +86,9 @@ def _colours(result: DynamicsResult) -> NDArray[np.str_]:
     return np.array(colours)
 
 
-def _draw_polytope(axes: Axes, limits: NDArray[np.float64], vertices: Sequence[int]) -> None:
+def _draw_polytope(axes: Any, limits: NDArray[np.float64], vertices: Sequence[int]) -> None:
     hull = limits[list(vertices)]
-    if len(hull) >= 2:
+    if len(hull) >= 2 and limits.shape[1] == 2:  # in space its vertices are the stars
         closed = np.vstack([hull, hull[:1]])
         axes.fill(closed[:, 0], closed[:, 1], color=palette()["well"], zorder=0)
         axes.plot(
@@ -101,16 +101,16 @@ def _draw_polytope(axes: Axes, limits: NDArray[np.float64], vertices: Sequence[i
         )
 
 
-def _draw_ways(axes: Axes, ways: NDArray[np.float64], colours: NDArray[np.str_]) -> None:
+def _draw_ways(axes: Any, ways: NDArray[np.float64], colours: NDArray[np.str_]) -> None:
     if ways.shape[1] > MOST_WAYS:
         return
     axes.plot([], [], color=palette()["soft"], linewidth=0.8, label="way, in its cluster's colour")
     for colour in np.unique(colours):
-        some = ways[:, colours == colour]
-        axes.plot(some[:, :, 0], some[:, :, 1], color=colour, linewidth=0.8, alpha=0.45, zorder=2)
+        for way in ways[:, colours == colour].transpose(1, 2, 0):
+            axes.plot(*way, color=colour, linewidth=0.8, alpha=0.45, zorder=2)
 
 
-def _draw_ties(axes: Axes, result: DynamicsResult) -> None:
+def _draw_ties(axes: Any, result: DynamicsResult) -> None:
     """What follows several at once ends where no leader stands: a ring shows where."""
     colours = _colours(result)
     ties = [cluster for cluster in result.clusters if cluster.kind == "tie"]
@@ -118,12 +118,12 @@ def _draw_ties(axes: Axes, result: DynamicsResult) -> None:
         ends = np.array([cluster.limit for cluster in ties])
         own = [colours[cluster.id] for cluster in ties]
         axes.scatter(
-            ends[:, 0], ends[:, 1], s=52, facecolors=palette()["card"], edgecolors=own, zorder=4,
+            *ends.T, s=52, facecolors=palette()["card"], edgecolors=own, zorder=4,
             label="limit of a tie",
         )  # fmt: skip
 
 
-def _draw_leaders(axes: Axes, result: DynamicsResult, start: NDArray[np.float64]) -> None:
+def _draw_leaders(axes: Any, result: DynamicsResult, start: NDArray[np.float64]) -> None:
     """Leaders as stars with their indices; only so many are named that names can be read."""
     if not result.leaders:
         return
@@ -131,15 +131,12 @@ def _draw_leaders(axes: Axes, result: DynamicsResult, start: NDArray[np.float64]
     places = start[[leader.index for leader in result.leaders]]
     own = [colours[leader.cluster] for leader in result.leaders]
     axes.scatter(
-        places[:, 0], places[:, 1], s=150, marker="*", c=own, edgecolors=palette()["card"], zorder=5,
+        *places.T, s=150, marker="*", c=own, edgecolors=palette()["card"], zorder=5,
         linewidths=0.8, label="leader",
     )  # fmt: skip
     named = sorted(zip(result.leaders, places, strict=True), key=lambda pair: -pair[0].followers)
-    for leader, (x, y) in named[:MOST_NAMES]:
-        axes.annotate(
-            str(leader.index), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=8, zorder=7,
-            color=palette()["ink"],
-        )  # fmt: skip
+    for leader, place in named[:MOST_NAMES]:
+        axes.text(*place, f"  {leader.index}", fontsize=8, zorder=7, color=palette()["ink"], va="bottom")
 
 
 def _title(result: DynamicsResult) -> str:
@@ -148,18 +145,15 @@ def _title(result: DynamicsResult) -> str:
     return f"{counted(result.n, 'point')}, alpha {result.alpha:g}: {leaders}, {end}"
 
 
-def _require_plane(result: DynamicsResult) -> None:
-    if result.d != 2:
-        raise InvalidInput(f"--plot draws points of the plane; these have {result.d} numbers", param="--plot")
-
-
-def _figure(columns: int) -> Figure:
+def _figure(columns: int, d: int) -> Figure:
+    if d not in (2, 3):
+        raise InvalidInput(f"--plot draws points of two or three numbers; these have {d}", param="--plot")
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise NotFound(needs("--plot", "matplotlib", "plot"), param="--plot") from None
     figure = Figure(figsize=(6.4 * columns, 5.6), layout="constrained", facecolor=palette()["paper"])
-    figure.subplots(1, columns)
+    figure.subplots(1, columns, subplot_kw={"projection": "3d" if d == 3 else "rectilinear"})
     return figure
 
 

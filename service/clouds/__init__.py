@@ -1,1 +1,1 @@
-"""Clouds of points run to their limits, and the matrix that chooses their leaders."""
+"""Clouds of points run to their limits."""

@@ -4,7 +4,8 @@ A key may be left out for a query only where an inequality of docs/theory.md, se
 is below the best by more than `slack`, which covers the rounding of scores and whatever else a caller wants
 to see.
 
-    by length     d > 3, and small clouds: a key shorter than the best score of a unit query cannot win
+    at once       a thousand points or so: all scores are computed
+    by length     d > 3: a key shorter than the best score of a unit query cannot win
     by direction  d <= 3: for all queries in a cone of directions another key is proved better
     by window     any d: a query nearly as long as the longest key is beaten by its neighbours only
 
@@ -17,26 +18,30 @@ from collections.abc import Generator, Iterator
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 
 from service.clouds.coordinates import Vectors, largest, lengths_of
-from service.clouds.decision import Pairs, spans
+from service.clouds.decision import Pairs
 from service.clouds.points import Floats, Ints
+from service.clouds.sets import pieces, spans
 from service.engine.runtime import Session
-from service.errors import TooLarge
 
+SMALL = 2**21  # pairs of a query and a key that are all scored,
+CACHED = 2**18  # so many at a time
 FEW = 2**22  # pairs of a query and a key that are all looked at
 ROWS = 4096  # queries, and
 BLOCK = 1024  # keys that are screened together
 RUN = 32  # keys the graph looks at as one (model_export/attention/screen.py)
 UNIT32 = 2.0**-24
 CHUNK = 2**12  # keys that are seen from some cones together
+CROWD = 2**23  # keys in the lists of all cones: past it none is cut any more
 LONG = 2**11  # a list of keys that is cut by itself
 CLOSE = 0.01  # windows are tried for queries as near to the longest key as this, and
 WINDOW = 32  # used where they hold so few keys
 ROUGH = 100.0  # queries this much less exact than others are not put into cones
-CROWD = 2**25  # pairs at a time that memory is spent on
-PIECE = 2**21  # pairs that are handed over together
+PIECE = 2**20  # pairs that are handed over together
 
+Floats32 = npt.NDArray[np.float32]
 Piece = tuple[Ints, Pairs] | None  # queries (positions among those asked for), their pairs; None: still at it
 
 
@@ -45,6 +50,9 @@ def candidates(
 ) -> Iterator[Piece]:
     """Candidates of all queries, in pieces. own [q]: the keys that they are themselves, if they are."""
     rows = np.arange(len(queries.x))
+    if len(rows) * len(keys.x) <= SMALL:
+        yield from at_once(queries.x, keys.x, slack)
+        return
     if own is not None and len(rows) * len(keys.x) > FEW:
         rows = yield from by_window(queries, keys, slack, own)
     if keys.x.shape[1] <= 3 and len(rows) * len(keys.x) > FEW:
@@ -58,38 +66,66 @@ def candidates(
         yield from by_length(session, rows, queries.x[rows], keys.x, slack[rows])
 
 
+def at_once(x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
+    """All scores, so many at a time as stay in a processor's cache; what is within the slack of the best."""
+    queries, keys, slack, _ = in_float32(x, y, slack)
+    turned = np.ascontiguousarray(keys.T)
+    many = max(1, CACHED // len(y))
+    for start in range(0, len(x), many):
+        score = queries[start : start + many] @ turned
+        row, best = np.arange(len(score)), score.argmax(axis=1)
+        floor = score[row, best] - slack[start : start + many]
+        score[row, best] = -np.inf
+        if (score.max(axis=1) < floor).all():
+            yield start + row, Pairs(row, best)
+            continue
+        score[row, best] = np.inf
+        yield start + row, Pairs(*np.nonzero(score >= floor[:, None]))
+
+
 def by_length(session: Session, rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
     """Keys in decreasing length, block by block, for the queries whose best score is not longer."""
-    d = x.shape[1]
-    lengths = lengths_of(y)
+    queries, scaled, wanted, lengths = in_float32(x, y, slack)
     order = np.argsort(-lengths) if len(y) > BLOCK else np.arange(len(y))
-    scale = 2.0 ** -float(np.frexp(lengths.max())[1])
-    missing = -len(y) % RUN
-    filled = np.concatenate([order, np.full(missing, order[-1])])
-    keys = (y[filled] * scale).astype(np.float32)
+    keys = scaled[np.concatenate([order, np.full(-len(y) % RUN, order[-1])])]
     reach = lengths_of(x)
-    rounding = (2.1 * (d + 3) * UNIT32 * scale * float(lengths.max())) * reach
-    wanted = (slack * scale + rounding).astype(np.float32) * np.float32(1.0001)
-    for start in range(0, len(x), ROWS):
-        part = slice(start, start + ROWS)
-        tile = Tile(x[part], wanted[part])
+    parts = [slice(start, min(start + ROWS, len(x))) for start in range(0, len(x), ROWS)]
+    while parts:
+        part = parts.pop()
+        tile = Tile(queries[part], wanted[part])
         for block in range(0, len(keys), BLOCK):
-            ahead = lengths[order[block]] * scale
-            if not tile.screen(session, keys[block : block + BLOCK], block, ahead * reach[part]):
+            ahead = lengths[order[block]]
+            if tile.crowded or not tile.screen(
+                session, keys[block : block + BLOCK], block, ahead * reach[part]
+            ):
                 break
             yield None
+        if tile.crowded:  # by half as many queries at a time
+            middle = (part.start + part.stop) // 2
+            parts += [slice(middle, part.stop), slice(part.start, middle)]
+            continue
         query, place = tile.pairs(len(y))
         yield rows[part], Pairs(query, order[place])
+
+
+def in_float32(x: Floats, y: Floats, slack: Floats) -> tuple[Floats32, Floats32, Floats32, Floats]:
+    """Queries, keys scaled to a length of 1 at most, the slack of their scores, and the keys' lengths."""
+    lengths = lengths_of(y)
+    scale = 2.0 ** -float(np.frexp(lengths.max())[1])
+    rounding = (2.1 * (x.shape[1] + 3) * UNIT32 * scale * float(lengths.max())) * lengths_of(x)
+    wanted = ((slack * scale + rounding) * 1.0001).astype(np.float32)
+    return x.astype(np.float32), (y * scale).astype(np.float32), wanted, lengths * scale
 
 
 class Tile:
     """Some queries on their way through the blocks of keys."""
 
-    def __init__(self, x: Floats, slack: Floats) -> None:
-        self._x = x.astype(np.float32)
+    def __init__(self, x: Floats32, slack: Floats32) -> None:
+        self._x = x
         self._slack = slack
         self._best = np.full(len(x), -np.inf, np.float32)
         self._pairs = 0
+        self.crowded = False  # more pairs are near than should be in memory at once
         self._query: list[Ints] = []
         self._place: list[Ints] = []
         self._score: list[Floats] = []
@@ -109,13 +145,13 @@ class Tile:
             ("best_out", "runs", "scores"),
         )
         self._best[open_] = best
-        check_crowd(self._pairs + scores.size)
         query, run = np.divmod(runs, len(keys) // RUN)
         near, slot = np.nonzero(scores >= (best - self._slack[open_])[query, None])
         self._query.append(open_[query[near]])
         self._place.append(block + run[near] * RUN + slot)
         self._score.append(scores[near, slot])
         self._pairs += len(near)
+        self.crowded = self._pairs > PIECE and len(self._x) > 1
         return True
 
     def pairs(self, count: int) -> tuple[Ints, Ints]:
@@ -166,7 +202,7 @@ def by_direction(rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Pi
     cone, low, high = _occupied(np.arange(2 * d * children**level), code, (depth - level) * (d - 1))
     key, count = yield from _choose(cone, level, y, np.arange(len(y)), loose)
     while len(cone):
-        done = (count <= 1) | (high - low <= 2) | (level == depth)
+        done = (count <= 1) | (high - low <= 2) | (level == depth) | (children * int(count.sum()) > CROWD)
         start = np.cumsum(count) - count
         for part in (done & (count == 1), done & (count > 1)):  # most queries have one candidate: no question
             many = (high - low)[part]
@@ -321,21 +357,6 @@ def _hand_over(rows: Ints, key: Ints, start: Ints, size: Ints) -> Iterator[Piece
     if len(rows) and size.max() == 1:
         yield rows, Pairs(np.arange(len(rows)), key[start])
         return
-    ends = np.cumsum(size)
-    cut = 0
-    while cut < len(rows):
-        done = int(ends[cut - 1]) if cut else 0
-        end = max(cut + 1, int(np.searchsorted(ends, done + PIECE, side="right")))
-        part = slice(cut, end)
-        check_crowd(int(size[part].sum()))
-        query = np.repeat(np.arange(end - cut), size[part])
+    for part in pieces(size, PIECE):
+        query = np.repeat(np.arange(part.stop - part.start), size[part])
         yield rows[part], Pairs(query, key[spans(start[part], size[part])])
-        cut = end
-
-
-def check_crowd(pairs: int) -> None:
-    """Refuse to look at more pairs at a time than there is memory for."""
-    if pairs > CROWD:
-        raise TooLarge(
-            "too many points tie, or nearly: choose a smaller tie_tolerance, or fewer points", param="points"
-        )

@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-from service.clouds.decision import spans
-from service.clouds.points import Cloud, Floats, Ints
-
-
-class Ragged(Sequence[Ints]):
-    """Rows of different lengths in one array: a million small ones would take long to make, and to free."""
-
-    def __init__(self, flat: Ints, lengths: Ints) -> None:
-        self.flat = flat
-        self._ends = np.cumsum(lengths)
-        self.lengths = lengths
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    @overload
-    def __getitem__(self, index: int) -> Ints: ...
-    @overload
-    def __getitem__(self, index: slice) -> Ragged: ...
-    def __getitem__(self, index: int | slice) -> Ints | Ragged:
-        if isinstance(index, slice):
-            return self.take(np.arange(len(self))[index])
-        end = self._ends[index]
-        return self.flat[end - self.lengths[index] : end]
-
-    def __iter__(self) -> Iterator[Ints]:
-        return map(self.__getitem__, range(len(self)))
-
-    def take(self, rows: Ints) -> Ragged:
-        """These rows, in this order."""
-        lengths = self.lengths[rows]
-        return Ragged(self.flat[spans((self._ends - self.lengths)[rows], lengths)], lengths)
+from service.clouds.points import Cloud, Floats, Ints, to_one
+from service.clouds.sets import Ragged
 
 
 @dataclass(frozen=True)
@@ -112,11 +81,10 @@ def read_clusters(
 
 def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, Ints]:
     """The different argmax sets; a distinct token that has each, and which of them each token has."""
-    known: dict[bytes, int] = {}
     key = first.copy()  # a single member names the set; sets of several are numbered after all tokens
-    for i, members in zip(row.tolist(), several, strict=True):
-        key[i] = len(first) + known.setdefault(members.tobytes(), len(known))
-    there = np.zeros(len(first) + len(known), np.int64)
+    one, group = several.alike()
+    key[row] = len(first) + group
+    there = np.zeros(len(first) + len(one), np.int64)
     there[key] = 1
     keys = np.flatnonzero(there)
     someone = np.empty(len(there), np.int64)
@@ -138,6 +106,7 @@ def polytope_vertices(leaders: Leaders) -> Ints:
     _, one = np.unique(leaders.cluster, return_index=True)
     one = np.sort(one)
     if leaders.point.shape[1] == 2 and len(one) > 2:
-        x, y = (leaders.point[one] - leaders.point[one].mean(axis=0)).T
+        points = to_one(leaders.point[one])
+        x, y = (points - points.mean(axis=0)).T
         one = one[np.argsort(np.arctan2(y, x))]
     return leaders.index[one]

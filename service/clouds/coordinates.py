@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.points import Floats, Ints
+from service.clouds.points import UNIT, Floats, Ints
 
-UNIT = 2.0**-53
 LEAST = 2.0**-500  # a shorter vector counts as one so long: squares of its entries may underflow
 
 

@@ -14,8 +14,11 @@ import numpy as np
 
 from service.clouds.coordinates import Vectors, lengths_of
 from service.clouds.points import Bools, Floats, Ints
+from service.clouds.sets import Sets
+from service.engine.lane import Steps
 
-Exactly = Callable[[int, Ints], Ints | None]  # (query, keys in doubt) -> the members; None: too much to ask
+Exactly = Callable[[int, Ints], Steps[Ints | None]]  # (query, keys in doubt) -> the members; None: not known
+NUMBERS = 2**22  # coordinates of pairs that are gathered at once
 
 
 @dataclass(frozen=True)
@@ -31,112 +34,63 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Sets:
-    """The argmax set of every query."""
+class Decision:
+    """Decides the argmax sets of queries."""
 
-    first: Ints  # [q] the first member
-    size: Ints  # [q]
-    row: Ints  # [m] the pairs (query, member) of all sets with several members
-    member: Ints  # [m]
-    sure: Bools  # [q] whether the set is proved
-    gap: Floats  # [q] with a tie tolerance: best score of a unit query to best outside; inf: not seen
+    queries: Vectors
+    keys: Vectors
+    slack: Floats  # [q] twice a bound on the error of each one's scores, whatever the key
+    allowed: Floats | None  # [q] the tie tolerance at each one's scale, if there is one
+    exactly: Exactly
 
-
-def decide(
-    rows: Ints,
-    pairs: Pairs,
-    queries: Vectors,
-    keys: Vectors,
-    slack: Floats,
-    allowed: Floats | None,
-    exactly: Exactly,
-) -> Sets:
-    """The argmax sets of the queries `rows`.
-
-    slack [q] is twice a bound on the error of each one's scores, whatever the key; `allowed` [q] the tie
-    tolerance at its scale, if there is one.
-    """
-    if len(pairs.key) == len(rows):
-        one = np.ones(len(rows), np.int64)
-        return Sets(pairs.key, one, one[:0], one[:0], one > 0, np.full(len(rows), np.inf))
-    start = np.searchsorted(pairs.query, np.arange(len(rows)))
-    if allowed is None:
-        return _compare(rows, pairs, start, queries, keys, slack, exactly)
-    score = _scores(rows, pairs, queries, keys)
-    best = np.maximum.reduceat(score, start)
-    behind = score - (best - allowed)[pairs.query]
-    member = behind >= 0
-    sure = np.ones(len(rows), np.bool_)
-    sure[pairs.query[np.abs(behind) <= slack[pairs.query]]] = False
-    gap = best - np.maximum.reduceat(np.where(member, -np.inf, score), start)
-    return _sets(pairs, start, member, sure, gap / lengths_of(queries.x[rows]))
-
-
-def _compare(
-    rows: Ints,
-    pairs: Pairs,
-    start: Ints,
-    queries: Vectors,
-    keys: Vectors,
-    slack: Floats,
-    exactly: Exactly,
-) -> Sets:
-    """Without a tolerance: the members are those with the largest rational scores."""
-    member, sure = np.ones(len(pairs.key), np.bool_), np.ones(len(rows), np.bool_)
-    several = np.diff(start, append=len(member)) > 1
-    if several.any():
-        open_ = several[pairs.query]
-        some = Pairs(pairs.query[open_], pairs.key[open_])
-        score = _scores(rows, some, queries, keys)
-        best = np.maximum.reduceat(score, np.searchsorted(some.query, np.flatnonzero(several)))
-        floor = best - slack[several]
-        member[open_] = score >= np.repeat(floor, np.diff(start, append=len(member))[several])
-        _settle_doubts(rows, pairs, start, queries, keys, member, sure, exactly)
-    return _sets(pairs, start, member, sure, np.full(len(rows), np.inf))
-
-
-def _settle_doubts(
-    rows: Ints,
-    pairs: Pairs,
-    start: Ints,
-    queries: Vectors,
-    keys: Vectors,
-    member: Bools,
-    sure: Bools,
-    exactly: Exactly,
-) -> None:
-    """Take out of `member`, in place, what is none: by each score's own error, then in exact arithmetic."""
-    size = np.add.reduceat(member.astype(np.int64), start)
-    end = np.append(start[1:], len(member))
-    for i in np.flatnonzero(size > 1).tolist():
-        part, row = slice(start[i], end[i]), int(rows[i])
-        near = pairs.key[part][member[part]]
-        score = keys.x[near] @ queries.x[row]
-        error = queries.error[row] * keys.size[near] + queries.size[row] * keys.error[near]
-        near = near[score + error >= (score - error).max()]
-        found = near if len(near) == 1 else exactly(row, near)
-        if found is None:
-            sure[i] = False
+    def sets(self, rows: Ints, pairs: Pairs) -> Steps[Sets]:
+        """The argmax sets of the queries `rows`, from their candidates."""
+        if len(pairs.key) == len(rows):
+            one = np.ones(len(rows), np.int64)
+            return Sets(pairs.key, one, one[:0], one[:0], one > 0, np.full(len(rows), np.inf))
+        start = np.searchsorted(pairs.query, np.arange(len(rows)))
+        sure, gap = np.ones(len(rows), np.bool_), np.full(len(rows), np.inf)
+        score = yield from self._scores(rows, pairs)
+        if self.allowed is None:
+            query = rows[pairs.query]
+            error = self.queries.error[query] * self.keys.size[pairs.key]
+            error += self.queries.size[query] * self.keys.error[pairs.key]
+            member = score + error >= np.maximum.reduceat(score - error, start)[pairs.query]
+            yield from self._settle_doubts(rows, pairs, start, member, sure)
         else:
-            member[part] = np.isin(pairs.key[part], found)
+            best = np.maximum.reduceat(score, start)
+            behind = score - (best - self.allowed[rows])[pairs.query]
+            member = behind >= 0
+            sure[pairs.query[np.abs(behind) <= self.slack[rows][pairs.query]]] = False
+            gap = best - np.maximum.reduceat(np.where(member, -np.inf, score), start)
+            gap /= lengths_of(self.queries.x[rows])
+        size = np.add.reduceat(member.astype(np.int64), start)
+        row, key = pairs.query[member], pairs.key[member]
+        first = np.minimum.reduceat(key, np.cumsum(size) - size)
+        several = size[row] > 1
+        return Sets(first, size, row[several], key[several], sure, gap)
 
+    def _settle_doubts(
+        self, rows: Ints, pairs: Pairs, start: Ints, member: Bools, sure: Bools
+    ) -> Steps[None]:
+        """Take out of `member`, in place, what exact arithmetic says is none."""
+        size = np.add.reduceat(member.astype(np.int64), start)
+        end = np.append(start[1:], len(member))
+        for i in np.flatnonzero(size > 1).tolist():
+            part = slice(start[i], end[i])
+            found = yield from self.exactly(int(rows[i]), pairs.key[part][member[part]])
+            if found is None:
+                sure[i] = False
+            else:
+                kept = set(found.tolist())
+                member[part] = [key in kept for key in pairs.key[part].tolist()]
+            yield
 
-def _scores(rows: Ints, pairs: Pairs, queries: Vectors, keys: Vectors) -> Floats:
-    scores: Floats = np.einsum("ij,ij->i", queries.x[rows[pairs.query]], keys.x[pairs.key])
-    return scores
-
-
-def _sets(pairs: Pairs, start: Ints, member: Bools, sure: Bools, gap: Floats) -> Sets:
-    size = np.add.reduceat(member.astype(np.int64), start)
-    row, key = pairs.query[member], pairs.key[member]
-    first = np.minimum.reduceat(key, np.cumsum(size) - size)
-    several = size[row] > 1
-    return Sets(first, size, row[several], key[several], sure, gap)
-
-
-def spans(start: Ints, size: Ints) -> Ints:
-    """start, start + 1, .. of every span, one span after the other."""
-    ends = np.cumsum(size)
-    whole: Ints = np.arange(int(ends[-1]) if len(ends) else 0)
-    whole += np.repeat(start - (ends - size), size)
-    return whole
+    def _scores(self, rows: Ints, pairs: Pairs) -> Steps[Floats]:
+        scores, many = np.empty(len(pairs.key)), max(1, NUMBERS // self.keys.x.shape[1])
+        for start in range(0, len(scores), many):
+            part = slice(start, start + many)
+            queries, keys = self.queries.x[rows[pairs.query[part]]], self.keys.x[pairs.key[part]]
+            scores[part] = np.einsum("ij,ij->i", queries, keys)
+            yield
+        return scores

@@ -18,6 +18,7 @@ from typing import Literal
 from service.clouds.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
 from service.clouds.layers import Layers
 from service.clouds.points import Cloud, Floats, Ints, check_size, prepare
+from service.clouds.temperature import Gap, Temperature
 from service.clouds.trajectory import Recorder, Trajectory, check_trajectory
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
@@ -81,6 +82,8 @@ class Result:
     points: Floats  # [n,d] the state at layer `layers`
     vertices: Ints  # of the limit polytope
     trajectory: Trajectory | None
+    temperature: Temperature | None  # None: not asked for, not certified, or gaps as small as their rounding
+    note: str | None  # why nothing is certified, where exact arithmetic would have cost too much
 
 
 class Dynamics:
@@ -137,18 +140,18 @@ class Run(Iterator[Progress]):
         self._parameters = parameters
         self._recorder = recorder
         self._chunk_s = chunk_s
-        self._layers = Layers(session, cloud, parameters.alpha, parameters.tie_tolerance)
+        self.layers = Layers(session, cloud, parameters.alpha, parameters.tie_tolerance)
         self._reached = 0
         self._result: Result | None = None
-        self._work = self._steps()
+        self.work = self._steps()
 
     def __next__(self) -> Progress:
         until = time.perf_counter() + self._chunk_s
-        next(self._work)
+        next(self.work)
         while self._result is None and time.perf_counter() < until:
-            next(self._work)
-        leaders = int((self._layers.since >= 0).sum())
-        distance = self._layers.distance
+            next(self.work)
+        leaders = int((self.layers.since >= 0).sum())
+        distance = self.layers.distance
         return Progress(self._reached, leaders, distance if math.isfinite(distance) else None)
 
     @property
@@ -165,9 +168,12 @@ class Run(Iterator[Progress]):
 
     def _steps(self) -> Iterator[None]:
         """All work there is, in small pieces."""
-        layers, parameters = self._layers, self._parameters
+        layers, parameters = self.layers, self._parameters
+        gaps: list[Gap] | None = [] if "temperature" in parameters.include else None
         while True:
             yield from layers.attend()
+            if gaps is not None and not (layers.certified and gaps):
+                gaps.append((yield from layers.gap()))
             self._reached = layers.layer
             if self._recorder:
                 self._recorder.keep(layers.layer, layers.points(layers.layer))
@@ -183,15 +189,17 @@ class Run(Iterator[Progress]):
             for layer in self._recorder.write(last, layers.points):
                 self._reached = max(self._reached, layer)
                 yield
-        self._result = self._read(last, margin)
+        exact = layers.certified and parameters.tie_tolerance == 0
+        temperature = layers.temperature(gaps) if gaps and exact else None
+        self._result = self._read(last, margin, temperature)
         yield
 
     def _converged(self) -> bool:
-        return self._parameters.stop != "never" and self._layers.distance <= self._parameters.tolerance
+        return self._parameters.stop != "never" and self.layers.distance <= self._parameters.tolerance
 
     def _layers_left(self) -> int:
         """Layers from the certificate to where this run is to stop: they need not be run."""
-        layers, parameters = self._layers, self._parameters
+        layers, parameters = self.layers, self._parameters
         rest = parameters.max_layers - layers.layer
         if not layers.certified or parameters.stop == "certified":
             return 0
@@ -202,9 +210,9 @@ class Run(Iterator[Progress]):
         shrinkings = math.log(layers.distance / parameters.tolerance) / math.log1p(parameters.alpha)
         return math.ceil(min(rest, shrinkings))  # the least alpha makes them infinite
 
-    def _read(self, last: int, margin: float | None) -> Result:
+    def _read(self, last: int, margin: float | None, temperature: Temperature | None) -> Result:
         """Leaders and clusters from the argmax sets, and the points at layer `last`."""
-        cloud, layers = self._cloud, self._layers
+        cloud, layers = self._cloud, self.layers
         points = layers.points(last)
         clusters, assignment = read_clusters(
             cloud, layers.first, layers.ties.row, layers.ties.size, layers.ties.member, layers.targets
@@ -225,6 +233,10 @@ class Run(Iterator[Progress]):
             points=cloud.restore(points)[cloud.place],
             vertices=polytope_vertices(leaders),
             trajectory=self._recorder.trajectory if self._recorder else None,
+            temperature=temperature,
+            note=f"not certified: {layers.account.excess}"
+            if layers.account.excess and not layers.exact
+            else None,
         )
 
 

@@ -8,20 +8,23 @@ later layer is known. The cloud is certified when all its tokens are settled.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
+from service.clouds.account import Account, Exhausted
 from service.clouds.candidates import candidates
-from service.clouds.coordinates import UNIT, Frame, Vectors, lengths_of, slack_of
-from service.clouds.decision import Exactly, Sets, decide
+from service.clouds.coordinates import Frame, Vectors, lengths_of, slack_of
+from service.clouds.decision import NUMBERS, Decision, Exactly
 from service.clouds.margin import Gaps
-from service.clouds.points import Bools, Cloud, Floats, Ints
+from service.clouds.points import UNIT, Bools, Cloud, Floats, Ints
 from service.clouds.rational import Rational
-from service.clouds.sets import Found, Passed, Ties, members_of, starts
+from service.clouds.sets import Found, Passed, Ragged, Sets, Ties, members_of, pieces, starts
+from service.clouds.temperature import NEAR, Gap, Temperature, largest
+from service.engine.lane import Steps
 from service.engine.runtime import Session
 
-DOUBTS = 2**18  # scores that exact arithmetic may be asked for in a layer; past it nothing is certified
+KEPT = 2**28  # bytes of sets of earlier layers, which exact arithmetic asks for
 
 
 class Layers:
@@ -45,10 +48,11 @@ class Layers:
         # Where tokens are, or were when they settled, and how far off rounding may have moved them.
         self._position, self._moved = self._frame.centred(cloud.points)
         self._now, self._now_moved = self._position, self._moved  # the same, with settled ones on their way
-        self._passed: list[Passed] = []  # the sets of the layers that are over, and
+        self._passed: list[Passed] = []  # the sets of the layers that are over, of so many bytes, and
+        self._kept = 0
         self._weights: list[list[int]] = []  # the weights of those with several members
-        self._rational: Rational | None = None
-        self._doubts = 0
+        self.account = Account()  # of exact arithmetic: once it is spent nothing is certified any more
+        self.rational: Rational | None = None
         self._aim = self._now, self._now_moved  # the means that tokens which are not settled move to
         self._far = 0.0  # the greatest distance of a settled token from its limit
 
@@ -60,14 +64,13 @@ class Layers:
     def attend(self) -> Iterator[None]:
         """Find the argmax sets of this layer, its leaders, and who is settled."""
         rows = np.flatnonzero(self.settled < 0)
-        self._doubts = 0
         keys = self._frame.keys(self._now, self._now_moved)
         queries = self._frame.queries(self._now[rows], self._now_moved[rows])
         sets = yield from self._find(queries, keys, rows, lambda i, near: self._of_token(int(rows[i]), near))
         self.exact &= self._tie_tolerance > 0 or bool(sets.sure.all())
         self.first[rows] = sets.first
         self.since[rows[sets.sure & (sets.size == 1) & (sets.first == rows)]] = self.layer
-        ties = self._mean_of_ties(rows, sets)
+        ties = yield from self._mean_of_ties(rows, sets)
         settled = (sets.size == 1) & (self.since[sets.first] >= 0) & sets.sure
         if len(ties.row):
             settled[sets.size > 1] = sets.sure[sets.size > 1]
@@ -136,19 +139,22 @@ class Layers:
             target[tied], moved[tied] = self.ties.mean[place[tied]], self.ties.moved[place[tied]]
         return target, moved
 
-    def _mean_of_ties(self, rows: Ints, sets: Sets) -> Ties:
+    def _mean_of_ties(self, rows: Ints, sets: Sets) -> Steps[Ties]:
         several = np.flatnonzero(sets.size > 1)
-        if not len(several):
-            return Ties.none(self._now.shape[1])
-        size = sets.size[several]
-        start = starts(size)
-        weight = self.cloud.counts[sets.member].astype(np.float64)
-        share = weight / np.repeat(np.add.reduceat(weight, start), size)
-        members = self._now[sets.member]
-        mean = np.add.reduceat(share[:, None] * members, start)
-        sizes = np.add.reduceat(share * self._frame.sizes(members), start)
-        moved = np.maximum.reduceat(self._now_moved[sets.member], start) + (size + 4) * UNIT * sizes
-        return Ties(rows[several], size, sets.member, mean, moved)
+        all_sizes, first = sets.size[several], starts(sets.size[several])
+        mean, moved = np.empty((len(several), self._now.shape[1])), np.empty(len(several))
+        for part in pieces(all_sizes, NUMBERS // self._now.shape[1]):
+            size = all_sizes[part]
+            start, begin = starts(size), int(first[part.start])
+            member = sets.member[begin : begin + int(size.sum())]
+            weight = self.cloud.counts[member].astype(np.float64)
+            share = weight / np.repeat(np.add.reduceat(weight, start), size)
+            members = self._now[member]
+            mean[part] = np.add.reduceat(share[:, None] * members, start)
+            sizes = np.add.reduceat(share * self._frame.sizes(members), start)
+            moved[part] = np.maximum.reduceat(self._now_moved[member], start) + (size + 4) * UNIT * sizes
+            yield
+        return Ties(rows[several], all_sizes, sets.member, mean, moved)
 
     def _measure(self, rows: Ints, settled: Bools) -> None:
         """How far the farthest token is from the mean over its set."""
@@ -171,15 +177,14 @@ class Layers:
         if live is not None or self._frame.middle.any():
             own = None
         seen = keys if live is None else keys.take(live)
+        decision = Decision(queries, keys, slack, tie if self._tie_tolerance else None, exactly)
         for piece in candidates(self._session, queries, seen, slack + 2 * tie, own):
             if piece is None:
                 yield
                 continue
             rows, pairs = piece
-            if live is not None:
-                pairs = pairs.of(live)
-            allowed = tie[rows] if self._tie_tolerance else None
-            found.put(rows, decide(rows, pairs, queries, keys, slack[rows], allowed, exactly))
+            sets = yield from decision.sets(rows, pairs if live is None else pairs.of(live))
+            found.put(rows, sets)
         return found.sets()
 
     def _live(self) -> Ints | None:
@@ -198,20 +203,18 @@ class Layers:
         leading = ties.take(leads)
         if not leads.any():
             return leads
-        members = [part.tobytes() for part in np.split(leading.member, np.cumsum(leading.size)[:-1])]
-        # Many tokens may have one set: `one` is a tie of each set, and `group` the set of each tie.
-        _, one, group = np.unique(members, return_index=True, return_inverse=True)
+        one, group = leading.sets.alike()  # many tokens may have one set
         queries = self._frame.queries(leading.mean[one], leading.moved[one])
 
-        def exactly(i: int, near: Ints) -> Ints | None:
-            return self._of_mean(leading.members(int(leading.row[one[i]])), near)
+        def exactly(i: int, near: Ints) -> Steps[Ints | None]:
+            return self._of_mean(leading.sets[one[i]], near)
 
         of_means = yield from self._find(queries, keys, None, exactly)
         same = of_means.sure & (of_means.size == leading.size[one])
-        found = np.split(of_means.member, np.cumsum(of_means.size[of_means.size > 1])[:-1])
+        found = Ragged(of_means.member, of_means.size[of_means.size > 1])
         place = np.cumsum(of_means.size > 1) - 1  # of a set in `found`
         for i in np.flatnonzero(same):
-            same[i] = found[place[i]].tobytes() == members[one[i]]
+            same[i] = np.array_equal(found[place[i]], leading.sets[one[i]])
         stable = leads.copy()
         stable[leads] = same[group]
         if self._tie_tolerance:
@@ -242,14 +245,26 @@ class Layers:
 
     # --- exact arithmetic
 
-    def _of_token(self, token: int, near: Ints) -> Ints | None:
+    def _of_token(self, token: int, near: Ints) -> Steps[Ints | None]:
         near = near[~self._behind(token, near)]
-        rational = self._arithmetic(len(near))
-        return rational.best(token, near) if rational else None
+        return (yield from self._exactly(lambda rational: rational.best(token, near)))
 
-    def _of_mean(self, members: Ints, near: Ints) -> Ints | None:
-        rational = self._arithmetic(len(near))
-        return rational.best_of_mean(members, near) if rational else None
+    def _of_mean(self, members: Ints, near: Ints) -> Steps[Ints | None]:
+        return (yield from self._exactly(lambda rational: rational.best_of_mean(members, near)))
+
+    def _exactly(self, ask: Callable[[Rational], Steps[Ints]]) -> Steps[Ints | None]:
+        """What exact arithmetic says; None: that is too much, or an earlier set is not proved."""
+        if not self.exact or self.account.excess:
+            return None
+        cloud = self.cloud
+        self.rational = self.rational or Rational(
+            cloud.points, cloud.form, self._alpha, cloud.counts, self._members, self._weights, self.account
+        )
+        try:
+            return (yield from ask(self.rational))
+        except Exhausted:
+            self.rational, self._passed = None, []
+            return None
 
     def _behind(self, token: int, keys: Ints) -> Bools:
         """Settled followers that cannot be in a token's set, however near their limits they are.
@@ -271,18 +286,6 @@ class Layers:
         behind[behind] = offset.x @ query.x[0] < -error
         return behind
 
-    def _arithmetic(self, scores: int) -> Rational | None:
-        """Exact arithmetic for so many scores; None: these are too many, or an earlier set is not proved."""
-        self._doubts += scores
-        if self._doubts > DOUBTS or not self.exact:
-            return None
-        if self._rational is None:
-            cloud = self.cloud
-            self._rational = Rational(
-                cloud.points, cloud.form, self._alpha, cloud.counts, self._members, self._weights
-            )
-        return self._rational
-
     def _members(self, token: int, layer: int) -> Ints:
         """The argmax set of a token at a layer that is over."""
         if not 0 <= self.settled[token] <= layer:
@@ -290,33 +293,54 @@ class Layers:
         return members_of(token, self.first, self.ties)
 
     def _remember(self, rows: Ints, ties: Ties) -> None:
-        if self._tie_tolerance == 0 and self.exact:
-            first = self.first[rows].copy()
-            first[np.searchsorted(rows, ties.row)] = -1
-            last = self._passed[-1] if self._passed else None
-            if (
-                last is None
-                or len(last.row) != len(rows)
-                or len(ties.row)
-                or not np.array_equal(last.first, first)
-            ):
-                last = Passed(rows, first, ties)
-            self._passed.append(last)
+        if self._tie_tolerance or not self.exact or self.account.excess:
+            return
+        first = self.first[rows].copy()
+        first[np.searchsorted(rows, ties.row)] = -1
+        now = Passed(rows, first, ties)
+        if self._passed and self._passed[-1].equals(now):
+            now = self._passed[-1]
+        else:
+            self._kept += rows.nbytes + first.nbytes + ties.member.nbytes + ties.mean.nbytes
+        self._passed.append(now)
+        if self._kept > KEPT:
+            self.rational, self._passed = None, []
+            self.account.close(f"the sets of earlier layers would take more than {KEPT >> 20} MiB")
 
     def margin(self) -> Generator[None, None, float | None]:
         """The smallest gap between a best score and the best outside its set, relative to |z_i| max |z|."""
         centred = np.concatenate([self._now, self.ties.mean])
         moved = np.concatenate([self._now_moved, self.ties.moved])
         queries = self._frame.queries(centred, moved)
-        gaps = Gaps(
-            queries,
-            keys=self._frame.keys(self._now, self._now_moved),
-            token=np.concatenate([np.arange(len(self._now)), self.ties.row]),
-            lengths=lengths_of(queries.x) * self._longest,
-            first=self.first,
-            ties=self.ties,
-        )
-        return (yield from gaps.smallest(self._session))
+        token = np.concatenate([np.arange(len(self._now)), self.ties.row])
+        return (yield from self._gaps(queries, token, lengths_of(queries.x) * self._longest).smallest())
+
+    def gap(self) -> Steps[Gap]:
+        """A lower bound on the smallest gap of a token, relative to max |z|^2; and whether sets tie."""
+        queries = self._frame.queries(self._now, self._now_moved)
+        lengths = self._frame.lengths(self._now + self._frame.middle)
+        lengths = lengths_of(queries.x) / lengths * self._longest**2  # queries are scaled by powers of two
+        gaps = self._gaps(queries, np.arange(len(self._now)), lengths)
+        smallest = yield from gaps.smallest()
+        rounding = float((slack_of(queries, gaps.keys) / lengths).max())
+        return Gap(math.inf if smallest is None else smallest - rounding, len(self.ties.row) > 0)
+
+    def _gaps(self, queries: Vectors, token: Ints, lengths: Floats) -> Gaps:
+        keys = self._frame.keys(self._now, self._now_moved)
+        return Gaps(self._session, queries, keys, token, lengths, self.first, self.ties)
+
+    def temperature(self, gaps: list[Gap]) -> Temperature | None:
+        """What these first layers say of softmax, in the units that points and A were given in."""
+        relative = largest(gaps, self._alpha, len(self.cloud.place))
+        if relative is None:
+            return None
+        unit = self._longest * 2.0 ** (self.cloud.form_exponent / 2)
+        with np.errstate(over="ignore", under="ignore"):
+            distance = float(np.ldexp(NEAR * unit, self.cloud.exponent))
+            t = float(np.ldexp(relative * unit * unit, 2 * self.cloud.exponent))
+        if math.isinf(relative):
+            return Temperature(None, distance, len(gaps))
+        return Temperature(t, distance, len(gaps)) if 0 < t < math.inf else None
 
 
 def _distance_to_way(start: Floats, end: Floats) -> Floats:

@@ -10,9 +10,8 @@ import numpy as np
 
 from service.clouds.candidates import candidates
 from service.clouds.coordinates import Vectors, slack_of
-from service.clouds.decision import spans
 from service.clouds.points import Bools, Floats, Ints
-from service.clouds.sets import Ties, members_of, starts
+from service.clouds.sets import Ties, members_of, spans, starts
 from service.engine.runtime import Session
 
 SAMPLE, FEWEST = 64, 8  # queries that give a first bound
@@ -23,6 +22,7 @@ SAMPLED = 2**23  # scores that are computed for it
 class Gaps:
     """Gaps between a query's best score and the best outside its argmax set, divided by `lengths`."""
 
+    session: Session
     queries: Vectors
     keys: Vectors
     token: Ints  # [q] whose argmax set a query has
@@ -30,10 +30,10 @@ class Gaps:
     first: Ints  # [n] the first member of every token's set
     ties: Ties
 
-    def smallest(self, session: Session) -> Generator[None, None, float | None]:
+    def smallest(self) -> Generator[None, None, float | None]:
         """The smallest of all; None where nothing is outside."""
         bound = self._smallest_of_some()
-        smallest = min(bound, (yield from self._smallest_below(bound, session)))
+        smallest = min(bound, (yield from self._smallest_below(bound)))
         return max(smallest, 0.0) if math.isfinite(smallest) else None
 
     def _smallest_of_some(self) -> float:
@@ -50,11 +50,11 @@ class Gaps:
             smallest = min(smallest, float((best - score.max()) / self.lengths[i]))
         return max(0.0, smallest)
 
-    def _smallest_below(self, bound: float, session: Session) -> Generator[None, None, float]:
+    def _smallest_below(self, bound: float) -> Generator[None, None, float]:
         """The smallest gap, if it is less than `bound`."""
         smallest = math.inf
         slack = slack_of(self.queries, self.keys)
-        for piece in candidates(session, self.queries, self.keys, slack + bound * self.lengths):
+        for piece in candidates(self.session, self.queries, self.keys, slack + bound * self.lengths):
             if piece is None:
                 yield
                 continue

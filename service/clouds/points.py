@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-EPS = float(np.finfo(np.float64).eps) / 2
+UNIT = 2.0**-53  # rounding errs by so much of a number
 FARTHEST = 400  # clouds are scaled where their largest entry is not within 2^-400 .. 2^400
 
 
@@ -29,6 +29,7 @@ class Cloud:
     place: Ints  # [n] where each given point went
     exponent: int  # points were multiplied by 2^-exponent, exactly
     form: Floats | None  # [d,d] A, multiplied by a power of two; None: the identity
+    form_exponent: int = 0  # A was multiplied by 2^-form_exponent
 
     def restore(self, points: Floats) -> Floats:
         """Points of this cloud in the units they were given in."""
@@ -46,7 +47,8 @@ def prepare(points: Floats, form: Floats | None) -> Cloud:
         points = _scaled(points, exponent)
     first, place = merge(points)
     distinct = points if len(first) == len(points) else points[first]
-    return Cloud(distinct, np.bincount(place), place, exponent, A)
+    form_exponent = 0 if form is None else int(np.frexp(np.abs(form).max())[1])
+    return Cloud(distinct, np.bincount(place), place, exponent, A, form_exponent)
 
 
 def _scaled(points: Floats, exponent: int) -> Floats:
@@ -59,6 +61,12 @@ def _scaled(points: Floats, exponent: int) -> Floats:
             f"{place} has entries too small beside those of others: double precision cannot hold both",
             param=place,
         )
+    return scaled
+
+
+def to_one(x: Floats) -> Floats:
+    """Times the power of two that brings the largest to about 1."""
+    scaled: Floats = np.ldexp(x, -int(np.frexp(np.abs(x).max())[1]))
     return scaled
 
 
@@ -98,7 +106,7 @@ def check_form(form: Floats, d: int) -> Floats:
         raise InvalidInput(f"A is not symmetric: A[{i}][{j}] differs from A[{j}][{i}]", param="A")
     A = (A + A.T) / 2
     least, largest = np.linalg.eigvalsh(A)[[0, -1]]
-    if least <= 4 * d * EPS * largest:
+    if least <= 4 * d * UNIT * largest:
         raise InvalidInput(f"A is not positive definite: its smallest eigenvalue is {least / largest:.3g} "
                            "times its largest", param="A")  # fmt: skip
     return A

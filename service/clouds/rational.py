@@ -1,7 +1,8 @@
 """The cloud in exact arithmetic, for the few scores that floating point cannot tell apart.
 
 A layer moves a token by a rational step towards a rational mean, so a position is an integer vector over one
-denominator a layer. Only tokens that are asked for, and those that they have followed, are computed.
+denominator a layer. Only tokens that are asked for, and those that they have followed, are computed; they are
+paid for (account.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from service.clouds.account import Account, longest
 from service.clouds.points import Floats, Ints
+from service.engine.lane import Steps
+
+KEPT = 2**28  # bits; past it the positions of earlier layers are forgotten, and computed again if asked for
+TOGETHER = 64  # scores that are paid for together
+OVERHEAD = 500  # bits that keeping a number takes beside its own
 
 Vector = list[int]
 Members = Callable[[int, int], Ints]  # (token, layer) -> its argmax set
@@ -29,62 +36,82 @@ class Rational:
         counts: Ints,
         members: Members,
         weights: list[list[int]],
+        account: Account,
     ) -> None:
         self._points = points
         self._counts = counts
         self._members = members
-        self._form = None if form is None else [_integers(row, _finest(form)) for row in form]
-        self._finest = _finest(points)
+        self._form = None if form is None else [integers(row, finest(form)) for row in form]
+        self._finest = finest(points)
         step = Fraction(alpha) / (1 + Fraction(alpha))
         self._step, self._whole = step.numerator, step.denominator
-        self._known: list[dict[int, Vector]] = [{}]
+        self.known: list[dict[int, Vector]] = [{}]
         self._weights = weights  # of the sets with several members, at every layer that is over
+        self._account = account
+        self._bits = [0]  # that the known positions of each layer take
         self._total: list[int] = []  # for each such layer a multiple of them
 
-    def best(self, query: int, keys: Ints) -> Ints:
+    def best(self, query: int, keys: Ints) -> Steps[Ints]:
         """Those of the keys with the largest score for a token, at the present layer."""
-        return self._best(self._positions([query])[0], keys)
+        (position,) = yield from self._positions([query])
+        return (yield from self._best(position, keys))
 
-    def best_of_mean(self, members: Ints, keys: Ints) -> Ints:
+    def best_of_mean(self, members: Ints, keys: Ints) -> Steps[Ints]:
         """Those of the keys with the largest score for the mean of some tokens."""
-        positions = self._positions(members.tolist())
-        weights = self._counts[members].tolist()
-        return self._best(_combine(weights, positions), keys)
+        positions = yield from self._positions(members.tolist())
+        yield from self._account.pay(len(positions) * len(positions[0]), longest(positions[0]), 64)
+        return (yield from self._best(_combine(self._counts[members].tolist(), positions), keys))
 
-    def _best(self, query: Vector, keys: Ints) -> Ints:
+    def _best(self, query: Vector, keys: Ints) -> Steps[Ints]:
         image = query if self._form is None else [_dot(row, query) for row in self._form]
-        scores = [_dot(image, key) for key in self._positions(keys.tolist())]
+        bits, scores = longest(image), []
+        positions = yield from self._positions(keys.tolist())
+        for start in range(0, len(positions), TOGETHER):
+            some = positions[start : start + TOGETHER]
+            yield from self._account.pay(len(some) * len(image), bits, bits)
+            scores += [_dot(image, key) for key in some]
         largest = max(scores)
         return keys[[score == largest for score in scores]]
 
-    def _positions(self, tokens: list[int]) -> list[Vector]:
+    def _positions(self, tokens: list[int]) -> Steps[list[Vector]]:
         """Where tokens are at the present layer, over that layer's denominator."""
         for weights in self._weights[len(self._total) :]:
             self._total.append(math.lcm(*weights))
-            self._known.append({})
+            self.known.append({})
+            self._bits.append(0)
         now = len(self._total)
-        wanted = [set(tokens) - self._known[now].keys()]
+        wanted = [{i for i in tokens if i not in self.known[now]}]
         for layer in range(now - 1, -1, -1):  # whom those followed, down to the start
+            if not wanted[-1]:
+                break
             before = {j for i in wanted[-1] for j in self._members(i, layer).tolist()} | wanted[-1]
-            wanted.append(before - self._known[layer].keys())
-        for layer, missing in enumerate(reversed(wanted)):
+            wanted.append({i for i in before if i not in self.known[layer]})
+            yield from self._account.pay(len(before), 0, 0)
+        for layer, missing in enumerate(reversed(wanted), now + 1 - len(wanted)):
             for i in missing:
-                self._known[layer][i] = self._start(i) if layer == 0 else self._moved(i, layer - 1)
-        return [self._known[now][i] for i in tokens]
+                found = self._start(i) if layer == 0 else (yield from self._moved(i, layer - 1))
+                self.known[layer][i] = found
+                self._bits[layer] += len(found) * (OVERHEAD + longest(found))
+            if sum(self._bits) > KEPT:
+                for earlier in range(layer - 1):
+                    self.known[earlier], self._bits[earlier] = {}, 0
+        return [self.known[now][i] for i in tokens]
 
     def _start(self, i: int) -> Vector:
-        return _integers(self._points[i], self._finest)
+        return integers(self._points[i], self._finest)
 
-    def _moved(self, i: int, layer: int) -> Vector:
+    def _moved(self, i: int, layer: int) -> Steps[Vector]:
         """z + gamma (c - z), times the growth of the denominator."""
         members = self._members(i, layer)
         weights = self._counts[members].tolist()
-        positions = self._known[layer]
+        positions = self.known[layer]
         if len(weights) == 1:
             weights = [1]
         share = self._total[layer] // sum(weights)
-        total = _combine(weights, [positions[j] for j in members.tolist()])
         stay = (self._whole - self._step) * self._total[layer]
+        bits = longest(positions[i])
+        yield from self._account.pay((len(weights) + 2) * len(positions[i]), bits, stay.bit_length())
+        total = _combine(weights, [positions[j] for j in members.tolist()])
         return _combine([stay, self._step * share], [positions[i], total])
 
 
@@ -96,11 +123,16 @@ def _dot(x: Iterable[int], y: Iterable[int]) -> int:
     return sum(a * b for a, b in zip(x, y, strict=True))
 
 
-def _finest(numbers: Floats) -> int:
+def finest(numbers: Floats) -> int:
     """An exponent e such that every number is a whole multiple of 2^-e."""
-    return 53 - int(np.frexp(numbers[numbers != 0])[1].min())
+    return 53 - int(np.frexp(numbers[numbers != 0])[1].min(initial=2000))
 
 
-def _integers(numbers: Floats, finest: int) -> Vector:
+def integers(numbers: Floats, finest: int) -> Vector:
     """Numbers as multiples of 2^-finest, exactly."""
-    return [int(Fraction(number) * (Fraction(2) ** finest)) for number in numbers.tolist()]
+    mantissa, exponent = np.frexp(numbers)
+    whole, shift = (
+        np.ldexp(mantissa, 53).astype(np.int64),
+        np.where(mantissa == 0, 0, exponent + (finest - 53)),
+    )
+    return [w << s for w, s in zip(whole.tolist(), shift.tolist(), strict=True)]

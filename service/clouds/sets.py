@@ -1,15 +1,68 @@
-"""Argmax sets as arrays: with several members, of layers that are over, and coming in pieces."""
+"""Argmax sets as arrays: of a layer, with several members, of layers that are over, and coming in pieces."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
 
 import numpy as np
 
-from service.clouds.decision import Sets, spans
 from service.clouds.points import Bools, Floats, Ints
+from service.errors import TooLarge
 
 NOBODY: Ints = np.empty(0, np.int64)
+GATHERED = 2**23  # members of sets of several that a layer may have, together
+CROWDED = "too many points tie, or nearly: choose a smaller tie_tolerance, or fewer points"
+
+
+class Ragged(Sequence[Ints]):
+    """Rows of different lengths in one array: a million small ones would take long to make, and to free."""
+
+    def __init__(self, flat: Ints, lengths: Ints) -> None:
+        self.flat = flat
+        self._ends = np.cumsum(lengths)
+        self.lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, index: int) -> Ints: ...
+    @overload
+    def __getitem__(self, index: slice) -> Ragged: ...
+    def __getitem__(self, index: int | slice) -> Ints | Ragged:
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self))[index])
+        end = self._ends[index]
+        return self.flat[end - self.lengths[index] : end]
+
+    def __iter__(self) -> Iterator[Ints]:
+        return map(self.__getitem__, range(len(self)))
+
+    def take(self, rows: Ints) -> Ragged:
+        """These rows, in this order."""
+        lengths = self.lengths[rows]
+        return Ragged(self.flat[spans((self._ends - self.lengths)[rows], lengths)], lengths)
+
+    def alike(self) -> tuple[Ints, Ints]:
+        """One of each different row, in order; and for every row which of these it equals."""
+        known: dict[bytes, int] = {}
+        group = np.array([known.setdefault(row.tobytes(), len(known)) for row in self], np.int64)
+        return np.unique(group, return_index=True)[1], group
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The argmax set of every query."""
+
+    first: Ints  # [q] the first member
+    size: Ints  # [q]
+    row: Ints  # [m] the pairs (query, member) of all sets with several members
+    member: Ints  # [m]
+    sure: Bools  # [q] whether the set is proved
+    gap: Floats  # [q] with a tie tolerance: best score of a unit query to best outside; inf: not seen
 
 
 @dataclass(frozen=True)
@@ -26,10 +79,9 @@ class Ties:
     def none(cls, d: int) -> Ties:
         return cls(NOBODY, NOBODY, NOBODY, np.empty((0, d)), np.empty(0))
 
-    def members(self, token: int) -> Ints:
-        place = int(np.searchsorted(self.row, token))
-        start = int(self.size[:place].sum())
-        return self.member[start : start + self.size[place]]
+    @cached_property
+    def sets(self) -> Ragged:
+        return Ragged(self.member, self.size)
 
     def take(self, which: Bools) -> Ties:
         member = np.repeat(which, self.size)
@@ -38,24 +90,18 @@ class Ties:
         )
 
     def join(self, other: Ties) -> Ties:
-        row = np.concatenate([self.row, other.row])
-        order = np.argsort(row)
-        size = np.concatenate([self.size, other.size])
-        member = np.concatenate([self.member, other.member])
-        return Ties(
-            row[order],
-            size[order],
-            member[spans((np.cumsum(size) - size)[order], size[order])],
-            np.concatenate([self.mean, other.mean])[order],
-            np.concatenate([self.moved, other.moved])[order],
-        )
+        names = ("row", "size", "member", "mean", "moved")
+        both = Ties(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+        order = np.argsort(both.row)
+        sets = both.sets.take(order)
+        return Ties(both.row[order], sets.lengths, sets.flat, both.mean[order], both.moved[order])
 
 
 def members_of(token: int, first: Ints, ties: Ties) -> Ints:
     """The argmax set of a token: that of `ties`, or else its first member alone."""
     place = int(np.searchsorted(ties.row, token))
     tied = place < len(ties.row) and ties.row[place] == token
-    return ties.members(token) if tied else first[[token]]
+    return ties.sets[place] if tied else first[[token]]
 
 
 @dataclass(frozen=True)
@@ -66,9 +112,13 @@ class Passed:
     first: Ints
     ties: Ties
 
+    def equals(self, other: Passed) -> bool:
+        mine, others = ((p.row, p.first, p.ties.row, p.ties.size, p.ties.member) for p in (self, other))
+        return all(map(np.array_equal, mine, others))
+
     def members(self, token: int) -> Ints:
-        first = self.first[int(np.searchsorted(self.row, token))]
-        return self.ties.members(token) if first < 0 else np.array([first])
+        first = self.first[[int(np.searchsorted(self.row, token))]]
+        return first if first[0] >= 0 else self.ties.sets[int(np.searchsorted(self.ties.row, token))]
 
 
 class Found:
@@ -81,12 +131,16 @@ class Found:
         self._gap: Floats = np.full(count, np.inf)
         self._row: list[Ints] = []
         self._member: list[Ints] = []
+        self._gathered = 0
 
     def put(self, rows: Ints, sets: Sets) -> None:
         self._first[rows], self._size[rows] = sets.first, sets.size
         self._sure[rows], self._gap[rows] = sets.sure, sets.gap
         self._row.append(rows[sets.row])
         self._member.append(sets.member)
+        self._gathered += len(sets.member)
+        if self._gathered > GATHERED:
+            raise TooLarge(CROWDED, param="points")
 
     def sets(self) -> Sets:
         row, member = np.concatenate([NOBODY, *self._row]), np.concatenate([NOBODY, *self._member])
@@ -97,3 +151,21 @@ class Found:
 def starts(size: Ints) -> Ints:
     """Where each of some spans, one after the other, begins."""
     return np.cumsum(size) - size
+
+
+def spans(start: Ints, size: Ints) -> Ints:
+    """start, start + 1, .. of every span, one span after the other."""
+    ends = np.cumsum(size)
+    whole: Ints = np.arange(int(ends[-1]) if len(ends) else 0)
+    whole += np.repeat(start - (ends - size), size)
+    return whole
+
+
+def pieces(size: Ints, most: int) -> Iterator[slice]:
+    """So many of some spans at a time that they hold about `most` together, or one."""
+    ends, cut = np.cumsum(size), 0
+    while cut < len(size):
+        done = int(ends[cut - 1]) if cut else 0
+        end = max(cut + 1, int(np.searchsorted(ends, done + most, side="right")))
+        yield slice(cut, end)
+        cut = end

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from service.errors import Overloaded
@@ -51,8 +51,13 @@ class Place:
 
     async def follow(self, steps: Steps[T]) -> T:
         """What the steps return; every `STEP_S` or so there is room to stop."""
-        while (end := await self.step(lambda: _end_of(steps))) is None:
-            pass
+        try:
+            while (end := await self.step(lambda: _end_of(steps))) is None:
+                pass
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):  # the lane has stopped
+                self._pool.submit(steps.close)  # behind a step that still runs: what the steps hold is let go
+            raise
         result: T = end.value
         return result
 

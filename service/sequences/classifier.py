@@ -69,7 +69,7 @@ class Sequences:
         tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
         answers: list[dict[str, Any]] = [{} for _ in tokens]
         for batch in by_length(list(map(len, tokens)), PADDED_TOKENS):
-            output, margin, leader = self._run([tokens[i] for i in batch])
+            output, margin, leader = yield from self._run([tokens[i] for i in batch])
             for row, i in enumerate(batch):
                 answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
             yield
@@ -88,14 +88,17 @@ class Sequences:
             raise InvalidInput(f"{place} holds a number that is not finite", param=place)
         return tokens
 
-    def _run(self, tokens: list[Points]) -> list[NDArray[Any]]:
+    def _run(self, tokens: list[Points]) -> Steps[list[NDArray[Any]]]:
         longest = max(map(len, tokens))
         padded = np.zeros((len(tokens), longest, self.dimension), self._dtype)
         mask = np.zeros((len(tokens), longest), bool)
         for row, points in enumerate(tokens):
             padded[row, : len(points)] = points
             mask[row, : len(points)] = True
-        return self._session.run({"tokens": padded, "mask": mask}, OUTPUTS)
+        feeds = {"tokens": padded, "mask": mask}
+        if mask.size <= PADDED_TOKENS:
+            return self._session.run(feeds, OUTPUTS)
+        return (yield from self._session.run_apart(feeds, OUTPUTS))
 
     def _answer(self, output: Points, margin: Any, leader: Any) -> dict[str, Any]:
         answer: dict[str, Any] = {

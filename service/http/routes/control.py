@@ -23,8 +23,8 @@ from service.lifecycle import Service
 from service.schemas.clouds import ControlRequest, ControlResponse, ControlWish
 
 if TYPE_CHECKING:
-    from service.clouds.control import Control
     from service.clouds.dynamics import Run
+    from service.control.control import Control
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer
 router = APIRouter(tags=["inference"])
@@ -55,7 +55,7 @@ async def control(
 
 
 def _solve(points: Array, wish: ControlWish, service: Service) -> Steps[Control]:
-    from service.clouds.control import control as solve
+    from service.control.control import control as solve
 
     settings = service.settings
     assignment = None if wish.assignment is None else _by_index(wish.assignment)

@@ -200,12 +200,16 @@ def answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[s
             size=clusters.size,
         ),
     }
+    if result.note:
+        document["note"] = result.note
     if "assignment" in include:
         document["assignment"] = result.assignment
     if "limits" in include:
         document["limits"] = result.limits
     if "polytope" in include:
         document["polytope"] = {"vertices": result.vertices}
+    if "temperature" in include:
+        document["temperature"] = result.temperature and vars(result.temperature)
     if "trajectory" in include:
         assert result.trajectory is not None
         kept = result.trajectory
@@ -229,6 +233,8 @@ def npz(request_id: str, result: Result, include: Collection[str]) -> Iterator[b
         arrays["limits"] = result.limits
     if "polytope" in include:
         arrays["vertices"] = result.vertices
+    if result.temperature is not None:
+        arrays["temperature"] = np.array([result.temperature.t or np.inf, result.temperature.distance])
     if result.trajectory is not None:
         arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
     return write_npz(arrays)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from bundles import write_head
 
@@ -126,6 +127,16 @@ def test_cli_dynamics_json_is_the_answer_of_the_api(cloud: str, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("models")
+def test_cli_draws_clouds_in_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cloud, picture = tmp_path / "cloud.npy", tmp_path / "cloud.svg"
+    np.save(cloud, np.random.default_rng(0).normal(size=(20, 3)))
+    assert main(["dynamics", str(cloud), "--plot", str(picture)]) == 0
+    assert palette()["hue-0"] in picture.read_text()
+    np.save(cloud, np.ones((2, 4)))
+    assert main(["dynamics", str(cloud), "--plot", str(picture)]) != 0
+    assert "two or three numbers; these have 4" in capsys.readouterr().err
+
+
 def test_cli_plot_is_drawn_in_the_colours_of_the_page(cloud: str, tmp_path: Path) -> None:
     picture = tmp_path / "way.svg"
     assert main(["dynamics", cloud, "--alpha", "0.5", "--plot", str(picture)]) == 0

@@ -101,6 +101,7 @@ def test_dynamics_streams_its_layers_and_the_result_last(client: httpx.Client) -
         ({"points": [[1, 1]], "A": [[1, 0], [0, -1]]}, (422, "invalid_input", "A")),
         ({"points": [[1, 1]], "A": [[1, 2], [0, 1]]}, (422, "invalid_input", "A")),
         ({"points": [[1, 1]], "A": [[1]]}, (422, "invalid_input", "A")),
+        ({"points": [[1, 1]], "A": [[1, 0]]}, (422, "invalid_input", "A")),
         ({"points": [[1, 1]], "stop": "soon"}, (422, "invalid_input", "stop")),
         ({"points": [[1, 1]], "max_layers": 0}, (422, "invalid_input", "max_layers")),
         ({"points": [[1, 1]], "max_layers": 501}, (413, "too_large", "max_layers")),

@@ -12,20 +12,21 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 import numpy as np
 
-from service.clouds import semidefinite
+from service.clouds.account import BOUND, Account, Exhausted
 from service.clouds.dynamics import Result, Run
-from service.clouds.points import Floats, Ints, check_points, merge
-from service.clouds.proof import Pairs, grants, groups, refutes
-from service.clouds.semidefinite import Iterate
+from service.clouds.points import Floats, Ints, check_points, merge, to_one
+from service.control import semidefinite
+from service.control.proof import Conditions, grants, groups, refutes, units
+from service.control.semidefinite import Iterate
 from service.engine.lane import Steps
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 
-ENOUGH = 0.9  # of the largest gap: an A that has more of it is closer to singular
-HALF = 0.5  # of it is enough after so many
-ROUNDS = 5  # of looking for pairs that were overlooked
+ENOUGH = 0.9  # of the largest gap among some pairs: an A that has more of it is closer to singular
+SHARES = [0.81] * 5 + [0.5]  # of the largest gap of all that end the first rounds, and all later ones
 ROUND = 256  # constraints added at once, of
 RIVALS = 8  # the hardest rivals of each token
 CLOSE = (1e-7, 1e-10, 1e-13)  # what is left between gap and bound when a proof of infeasibility is tried
@@ -55,30 +56,40 @@ def control(
     leaders: Sequence[int] | None,
     run: Callable[[Floats, Floats], Run],
     deadline_s: float = 30.0,
+    exact_work: int = BOUND,
 ) -> Steps[Control]:
     """An A under which tokens end as `assignment` says, or `leaders` lead; or why there is none."""
     points = check_points(points)
-    wish = yield from _prepare(points, _wanted(points, assignment, leaders))
-    found = yield from _search(wish, time.monotonic() + deadline_s)
+    account, deadline = Account(exact_work), time.monotonic() + deadline_s
+    wish = yield from _prepare(points, _wanted(points, assignment, leaders), deadline, account)
+    found = yield from _search(wish)
     if found.refuted is not None:
         return _infeasible(found.pairs, found.refuted)
-    if found.least > 0:
-        A = wish.original(found.A)
-        if (yield from grants(points, wish.kind, wish.token, wish.leader, A)):
-            return (yield from _feasible(wish, found, A, run))
-    heaviest = found.pairs.token[found.weights.argmax()]
-    alone = yield from _search(wish.only(heaviest), time.monotonic() + deadline_s)
+    try:
+        # The identity for clouds of such unlike coordinates that no doubles hold the form that was found.
+        for A in (wish.original(found.A), np.eye(points.shape[1])) if found.least > 0 else ():
+            if (yield from grants(points, wish.kind, wish.token, wish.leader, A, account)):
+                return (yield from _feasible(wish, found, A, run))
+    except Exhausted:
+        return _undecided(found, account)
+    alone = yield from _search(wish.only(found.pairs.token[found.weights.argmax()]))
     if alone.refuted is not None:
         return _infeasible(alone.pairs, alone.refuted)
-    worst = int(found.weights.argmax())
-    return Control(None, bound=found.bound, worst_pair=_pair(found.pairs, worst), note=OPEN)
+    return _undecided(found, account)
 
 
-def _pair(pairs: Pairs, k: int) -> tuple[int, int, int]:
+def _undecided(found: _Found, account: Account) -> Control:
+    note = f"neither an A nor its impossibility is proved: {account.excess}" if account.excess else OPEN
+    return Control(
+        None, bound=found.bound, worst_pair=_pair(found.pairs, int(found.weights.argmax())), note=note
+    )
+
+
+def _pair(pairs: Conditions, k: int) -> tuple[int, int, int]:
     return int(pairs.token[k]), int(pairs.leader[k]), int(pairs.rival[k])
 
 
-def _infeasible(pairs: Pairs, weights: list[int]) -> Control:
+def _infeasible(pairs: Conditions, weights: list[int]) -> Control:
     proof = sorted((*_pair(pairs, k), weight) for k, weight in enumerate(weights) if weight)
     heaviest = max(range(len(weights)), key=weights.__getitem__)
     return Control(False, bound=0.0, worst_pair=_pair(pairs, heaviest), certificate=proof)
@@ -134,17 +145,19 @@ class _Wish:
     kind: Ints  # identical points are one token, and a leader's twin is no rival
     token: Ints
     leader: Ints
-    W: Floats  # [d, r]: of the r directions that the cloud has
+    W: Floats  # [d, r] times a power of two: of the r directions that the cloud has
     y: Floats
+    deadline: float
+    account: Account
 
     def only(self, token: int) -> _Wish:
         """The part of it that concerns one token."""
         rows = self.token == token
-        return _Wish(self.points, self.kind, self.token[rows], self.leader[rows], self.W, self.y)
+        return replace(self, token=self.token[rows], leader=self.leader[rows])
 
     def original(self, A: Floats) -> Floats:
         """The same form for the points, of trace d; in directions that the cloud lacks the identity."""
-        W, d = self.W, len(self.W)
+        W, d = to_one(self.W), len(self.W)
         form = W @ A @ W.T
         if W.shape[1] < d:
             span = np.linalg.qr(W)[0]
@@ -153,15 +166,13 @@ class _Wish:
         scaled: Floats = form * (d / np.trace(form))
         return scaled
 
-    def hardest(self, A: Floats) -> Steps[tuple[float, Pairs]]:
+    def hardest(self, A: Floats) -> Steps[tuple[float, Conditions]]:
         """The smallest gap of all, and the ROUND pairs of smallest gaps, at most RIVALS of a token."""
-        gaps, pairs = [np.empty(0)], [Pairs(*(np.empty(0, np.int64),) * 3)]
+        gaps, pairs = [np.empty(0)], [Conditions(*(np.empty(0, np.int64),) * 3)]
         for leader, rows in groups(self.leader, len(self.y)):
-            apart = self.y[leader] - self.y
-            length = np.linalg.norm(apart, axis=1)
-            own = self.y[self.token[rows]] / np.linalg.norm(self.y[self.token[rows]], axis=1, keepdims=True)
+            own, apart = units(self.y[self.token[rows]])[0], units(self.y[leader] - self.y)[0]
             twin = self.kind == self.kind[leader]
-            gap = (own @ A) @ (apart / np.where(twin, 1, length)[:, None]).T
+            gap = (own @ A) @ apart.T
             gap[:, twin] = np.inf
             k = min(RIVALS, gap.shape[1])
             rival = np.argpartition(gap, k - 1, axis=1)[:, :k]
@@ -169,39 +180,41 @@ class _Wish:
             real = np.isfinite(gap)
             gaps.append(gap[real])
             token = np.repeat(self.token[rows], k)[real.ravel()]
-            pairs.append(Pairs(token, np.full(len(token), leader), rival[real]))
+            pairs.append(Conditions(token, np.full(len(token), leader), rival[real]))
             yield
-        gap, pair = np.concatenate(gaps), Pairs.joined(pairs)
+        gap, pair = np.concatenate(gaps), Conditions.joined(pairs)
         order = np.argsort(gap, kind="stable")[:ROUND]
         return float(gap.min(initial=math.inf)), pair[order]
 
-    def vectors(self, pairs: Pairs) -> tuple[Floats, Floats]:
+    def vectors(self, pairs: Conditions) -> tuple[Floats, Floats]:
         """u and v of each pair's matrix."""
-        u, v = self.y[pairs.token], self.y[pairs.leader] - self.y[pairs.rival]
-        return u / np.linalg.norm(u, axis=1, keepdims=True), v / np.linalg.norm(v, axis=1, keepdims=True)
+        return units(self.y[pairs.token])[0], units(self.y[pairs.leader] - self.y[pairs.rival])[0]
 
-    def weigh(self, pairs: Pairs, weights: Floats) -> Floats:
+    def weigh(self, pairs: Conditions, weights: Floats) -> Floats:
         """The weights of the same matrices without their lengths: of z_token (z_leader - z_rival)'."""
-        u, v = self.y[pairs.token], self.y[pairs.leader] - self.y[pairs.rival]
-        weighed: Floats = weights / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1)
+        _, u, u_exponent = units(self.y[pairs.token])
+        _, v, v_exponent = units(self.y[pairs.leader] - self.y[pairs.rival])
+        exponent = u_exponent + v_exponent
+        weighed: Floats = np.ldexp(weights / u / v, exponent.min(initial=0) - exponent)
         return weighed
 
     def margin(self, A: Floats) -> Steps[float | None]:
         """The certificate's margin, over the wanted tokens: gaps relative to |z_i|_A max |z|_A."""
-        lengths = np.sqrt(((self.y @ A) * self.y).sum(axis=1))
+        longest = math.sqrt(((self.y @ A) * self.y).sum(axis=1).max())
         least = math.inf
         for leader, rows in groups(self.leader, len(self.y)):
-            own = self.y[self.token[rows]]
-            gap = (own @ A) @ (self.y[leader] - self.y).T / lengths[self.token[rows], None]
+            own = units(self.y[self.token[rows]])[0]
+            lengths = np.sqrt(((own @ A) * own).sum(axis=1))
+            gap = (own @ A) @ (self.y[leader] - self.y).T / lengths[:, None]
             gap[:, self.kind == self.kind[leader]] = np.inf
             least = min(least, float(gap.min()))
             yield
-        return least / float(lengths.max()) if math.isfinite(least) else None
+        return least / longest if math.isfinite(least) else None
 
 
-def _prepare(points: Floats, wanted: Mapping[int, int]) -> Steps[_Wish]:
-    scale = np.ldexp(1.0, -np.frexp(np.abs(points).max(axis=0))[1])  # each coordinate to about 1, for the SVD
-    z = points * scale
+def _prepare(points: Floats, wanted: Mapping[int, int], deadline: float, account: Account) -> Steps[_Wish]:
+    exponent = np.frexp(np.abs(points).max(axis=0))[1]
+    z = np.ldexp(points, -exponent)  # every coordinate to about 1
     R: Floats = np.empty((0, z.shape[1]))
     for start in range(0, len(z), 1 << 14):
         R = np.asarray(np.linalg.qr(np.concatenate([R, z[start : start + (1 << 14)]]), mode="r"))
@@ -211,7 +224,8 @@ def _prepare(points: Floats, wanted: Mapping[int, int]) -> Steps[_Wish]:
     map_ = rotation[seen].T * (math.sqrt(len(z)) / size[seen])
     token = np.array(sorted(wanted))
     leader = np.array([wanted[i] for i in token.tolist()])
-    return _Wish(points, merge(points)[1], token, leader, scale[:, None] * map_, z @ map_)
+    W = np.ldexp(map_, (exponent.min() - exponent)[:, None])
+    return _Wish(points, merge(points)[1], token, leader, W, z @ map_, deadline, account)
 
 
 @dataclass(frozen=True)
@@ -221,22 +235,21 @@ class _Found:
     A: Floats
     least: float
     bound: float
-    pairs: Pairs
+    pairs: Conditions
     weights: Floats
     refuted: list[int] | None = None
 
 
-def _search(wish: _Wish, deadline: float) -> Steps[_Found]:
+def _search(wish: _Wish) -> Steps[_Found]:
     """Solve with few pairs, add those that the solution violates most, repeat until it violates none."""
     A = np.eye(wish.y.shape[1])
     least, pairs = yield from wish.hardest(A)
     best = _Found(A, least, math.inf, pairs, np.ones(len(pairs)))
     if not len(pairs):  # nobody has a rival
         return best
-    turns = 0
-    while True:
+    for share in chain(SHARES, repeat(SHARES[-1])):
         try:
-            at, refuted = yield from _solve(wish, pairs, A, deadline)
+            at, refuted = yield from _solve(wish, pairs, A)
         except DeadlineExceeded:
             if best.least > 0:  # not the largest gap, but a right answer
                 return best
@@ -247,20 +260,20 @@ def _search(wish: _Wish, deadline: float) -> Steps[_Found]:
         if least > best.least:
             best = replace(best, A=A, least=least)
         best = replace(best, bound=min(best.bound, at.bound), pairs=pairs, weights=weights, refuted=refuted)
-        enough, turns = 0.9 * ENOUGH if turns < ROUNDS else HALF, turns + 1
-        if refuted is not None or at.mu <= 0 or best.least >= enough * best.bound:
-            return best
+        if refuted is not None or at.mu <= 0 or best.least >= share * best.bound:
+            break
         kept = np.argsort(-at.weights)[: 4 * ROUND]
-        pairs = Pairs.joined([pairs[kept], violated])
+        pairs = Conditions.joined([pairs[kept], violated])
         A = (A + np.eye(len(A))) / 2
+    return best
 
 
-def _solve(wish: _Wish, pairs: Pairs, A: Floats, deadline: float) -> Steps[tuple[Iterate, list[int] | None]]:
+def _solve(wish: _Wish, pairs: Conditions, A: Floats) -> Steps[tuple[Iterate, list[int] | None]]:
     """Until mu is ENOUGH of its bound, or weights prove that none is positive, or floating point ends."""
     u, v = wish.vectors(pairs)
     at, close = semidefinite.begin(A, u, v), list(CLOSE)
     while close and not at.mu > ENOUGH * at.bound > 0:
-        if time.monotonic() > deadline:
+        if time.monotonic() > wish.deadline:
             raise DeadlineExceeded(LATE)
         yield
         try:
@@ -271,7 +284,10 @@ def _solve(wish: _Wish, pairs: Pairs, A: Floats, deadline: float) -> Steps[tuple
         at = at if ended else further
         if at.mu <= 0 and (ended or at.bound < 0 or at.bound - at.mu < close[0]):
             close = [] if ended else close[1:]
-            refuted = yield from refutes(wish.points, pairs, wish.weigh(pairs, at.weights))
+            try:
+                refuted = yield from refutes(wish.points, pairs, wish.weigh(pairs, at.weights), wish.account)
+            except Exhausted:
+                break
             if refuted is not None:
                 return at, refuted
         elif ended:

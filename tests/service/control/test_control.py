@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from paths import MODELS
 
-from service.clouds.control import Control, control
 from service.clouds.dynamics import Dynamics, Parameters
+from service.control.control import Control, control
 from service.engine.bundle import read_bundle
 from service.engine.lane import result_of
 from service.engine.runtime import Runtime
@@ -28,8 +28,8 @@ def steps(dynamics):
     def run(points, A):
         return dynamics.start(points, Parameters(A=A, tie_tolerance=0))
 
-    def steps(points, assignment=None, leaders=None, deadline_s=60.0):
-        return control(np.asarray(points, float), assignment, leaders, run, deadline_s)
+    def steps(points, assignment=None, leaders=None, deadline_s=60.0, **options):
+        return control(np.asarray(points, float), assignment, leaders, run, deadline_s, **options)
 
     return steps
 
@@ -232,12 +232,51 @@ def test_control_says_undecided_and_why(solve, monkeypatch):
         yield
         return None
 
-    monkeypatch.setattr("service.clouds.control.refutes", no_proof)
+    monkeypatch.setattr("service.control.control.refutes", no_proof)
     found = solve([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [-1.0, -1.0]], leaders=[1])
     assert found.feasible is None
     assert "neither" in found.note
     assert found.worst_pair[:2] == (1, 1)
     assert 0 < found.bound < 1e-6
+
+
+def test_control_says_that_a_proof_would_cost_too_much(solve):
+    """What cannot be proved within the bound is undecided, and the note has the bound."""
+    wish = [[1.0, 0.0], [0.3, 0.7], [0.0, 1.0], [-1.0, -1.0]]
+    found = solve(wish, leaders=[1], exact_work=1000)
+    assert found.feasible is None
+    assert "more than 1,000 products of digits" in found.note
+    assert found.worst_pair[:2] == (1, 1)
+    assert solve(wish, leaders=[1]).feasible is False
+
+
+def test_control_refutes_leaders_whose_equations_are_apart(solve):
+    """Two inner points of 32 coordinates: all equations at once took 15 s, and eight more than a minute."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(800, 32))
+    leaders = np.argsort(np.linalg.norm(points, axis=1))[:2].tolist()
+    points[leaders] *= 0.1
+    found = solve(points, leaders=leaders, exact_work=2**31)
+    assert found.feasible is False
+    assert_refuted(points, found)
+
+
+@pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-170, 1e-30])
+@pytest.mark.parametrize("huge", [1.0, 1e150, 1e308])
+def test_control_takes_numbers_of_every_size(solve, tiny, huge):
+    """These were errors of ours, and warnings in the log; what doubles cannot hold is undecided."""
+    for points, leaders, feasible in (
+        ([[huge, 0], [0, huge], [huge / 4, huge / 2]], [0], True),
+        ([[tiny, tiny], [0, huge], [huge, 0]], [0], False),
+        ([[tiny, 0], [0, tiny], [tiny, tiny]], [2], True),
+        ([[tiny], [-huge]], [0, 1], True),
+        ([[huge], [tiny]], [1], False),
+    ):
+        found = solve(points, leaders=leaders)
+        alike = len({abs(x) for row in points for x in row if x and x not in (huge / 4, huge / 2)}) == 1
+        assert found.feasible in ((feasible,) if alike else (feasible, None))
+        if found.feasible is False:
+            assert_refuted(np.array(points), found)
 
 
 def test_control_lets_a_lone_token_lead(solve):

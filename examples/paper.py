@@ -1,0 +1,81 @@
+"""The figures of arXiv 2407.01602 that need no trained model, drawn again with the dynamics of this project.
+
+Figure 1 shows how a token chooses whom it attends to, and figure 2 how the leaders of two small clouds gather
+the others. The paper gives the clouds of figure 2; that of figure 1 is ours. Its other figures are of models
+trained on film reviews: docs/paper has ours.
+
+    python examples/paper.py [FOLDER]
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from hardmax import Local
+
+CHOICE = np.array([(1.0, 0.4), (1.6, -0.5), (0.3, 1.5), (1.2, 1.1), (-0.8, 0.9), (-1.0, -0.7), (0.4, -1.2)])
+FORMS = {"A = I": np.eye(2), "another A": np.array([[2.0, -1.2], [-1.2, 1.0]])}
+TRIANGLE = np.array(
+    [(1, 1), (0.5, -0.5), (-1, -1), (0.3, -0.2), (0.1, -0.2), (0.8776, 0.9785), (0.0989, 0.4935),
+     (-0.2030, -0.9591), (-0.3824, -0.9242)]
+)  # fmt: skip
+EMERGING = np.array(
+    [(1, 1 / 3), (-1 / 12, 1 / 12), (-1, -1), (0, 0.25), (-0.3, -0.7), (-0.6, -0.9), (0.8, 0.1), (0.6, 0.15)]
+)
+CLOUDS = {"three leaders from the start": TRIANGLE, "a leader that emerges": EMERGING}
+
+
+def figure_1(out: Path) -> list[int]:
+    """Token 0 attends to whoever lies farthest in the direction A z_0. Returns whom, under each form."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4.4), constrained_layout=True)
+    chosen = []
+    for axes, (name, A) in zip(panels, FORMS.items(), strict=True):
+        direction = A @ CHOICE[0] / np.linalg.norm(A @ CHOICE[0])
+        along = CHOICE @ direction
+        best = int(along.argmax())
+        chosen.append(best)
+        axes.axline((0, 0), direction, color="0.6", ls="--", lw=1)
+        for point, length in zip(CHOICE, along, strict=True):
+            axes.plot(*np.transpose([point, length * direction]), color="0.8", lw=0.8)
+        axes.scatter(*CHOICE.T, c=["#2b6cb0" if i == best else "0.3" for i in range(len(CHOICE))], zorder=2)
+        axes.annotate("", direction, (0, 0), arrowprops={"arrowstyle": "->"})
+        for i, point in enumerate(CHOICE):
+            axes.text(*point, f"  z{i}", fontsize=9)
+        axes.set_title(f"{name}: C(0) = {{{best}}}", fontsize=10)
+        axes.set_aspect("equal")
+    figure.savefig(out)
+    plt.close(figure)
+    return chosen
+
+
+def figure_2(out: Path) -> list[dict[str, Any]]:
+    """A = I, alpha = 0.5, 30 layers. Returns who leads since when, for each cloud."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4.4), constrained_layout=True)
+    found = []
+    with Local() as hardmax:
+        for axes, (name, points) in zip(panels, CLOUDS.items(), strict=True):
+            run = hardmax.dynamics(
+                points, alpha=0.5, stop="never", max_layers=30, include=["assignment", "trajectory"]
+            )
+            assert run.trajectory is not None
+            for way in np.array(run.trajectory.points).transpose(1, 2, 0):
+                axes.plot(*way, color="0.75", lw=0.9, zorder=0)
+            axes.scatter(*points.T, c=np.array(run.assignment), cmap="viridis", s=24)
+            for leader in run.leaders:
+                axes.scatter(*leader.point, marker="*", s=170, color="#d9480f")
+                axes.text(*leader.point, f"  {leader.index}, since layer {leader.since_layer}", fontsize=9)
+            axes.set_title(name, fontsize=10)
+            axes.set_aspect("equal")
+            found.append({str(leader.index): leader.since_layer for leader in run.leaders})
+    figure.savefig(out)
+    plt.close(figure)
+    return found
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    figure_1(folder / "figure1.svg")
+    figure_2(folder / "figure2.svg")

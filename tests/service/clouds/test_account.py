@@ -1,0 +1,114 @@
+"""The account of work: exact arithmetic and gathered sets have bounds, and room to stop in between."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from clouds import Floats, bundled, run, sets
+
+from model_export.attention import reference
+from service.clouds import candidates, rational
+from service.clouds.account import Account, Exhausted
+from service.clouds.dynamics import Dynamics, Parameters, Run
+from service.clouds.layers import Layers
+from service.clouds.points import prepare
+from service.engine.lane import result_of
+from service.errors import TooLarge
+
+# (0, -2) is the middle of an edge and ties with both of its ends for ever: nothing is certified.
+EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
+
+
+@pytest.fixture(scope="module")
+def dynamics() -> Dynamics:
+    return bundled()
+
+
+def ties(n: int) -> Floats:
+    """n points that tie exactly between the first two."""
+    x = np.arange(1, n + 1) / (n + 1)
+    return np.concatenate([[[0.0, 2.0], [2.0, 0.0]], np.stack([x, x], axis=1)])
+
+
+def short_of(dynamics: Dynamics, points: Floats, bound: int, **options: object) -> Run:
+    """A run that may spend so little on exact arithmetic, at its end."""
+    steps = dynamics.start(points, Parameters(**options))  # type: ignore[arg-type]
+    steps.layers.account = Account(bound)
+    for _ in steps:
+        pass
+    return steps
+
+
+def test_account_is_spent_piece_by_piece_and_ends_with_a_sentence() -> None:
+    account = Account(10_000_000)
+    assert len(list(account.pay(1, 30, 30))) == 0
+    assert len(list(account.pay(1, 180_000, 180_000))) == 1
+    with pytest.raises(Exhausted, match="more than 10,000,000 products of digits"):
+        result_of(account.pay(1, 600_000, 600_000))
+    with pytest.raises(Exhausted):
+        result_of(account.pay(1, 1, 1))
+
+
+def test_layers_stop_after_every_tie_that_is_decided_exactly(dynamics: Dynamics) -> None:
+    """All ties of a piece were one step: a hundred thousand held the lane for minutes after a caller left."""
+    layers = Layers(dynamics.session, prepare(ties(500), None), 1.0, 0.0)
+    assert sum(1 for _ in layers.attend()) >= 500
+
+
+def test_run_that_spends_its_account_says_why_nothing_is_certified(dynamics: Dynamics) -> None:
+    free = run(dynamics, ties(50))
+    short = short_of(dynamics, ties(50), 100_000).result
+    assert (free.status, free.note) == ("certified", None)
+    assert (short.status, short.certified_layer) == ("converged", None)
+    assert short.note == "not certified: the exact decision would need more than 100,000 products of digits"
+    assert sets(short) == sets(free)
+
+
+def test_run_keeps_little_of_long_integers(dynamics: Dynamics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least alphas make positions grow by a thousand bits a layer; every layer was kept: 370 MB."""
+    monkeypatch.setattr(rational, "KEPT", 100_000)
+    steps = dynamics.start(EDGE, Parameters(alpha=1e-300, stop="never", max_layers=40))
+    most = 0
+    for _ in steps.work:
+        known = steps.layers.rational.known if steps.layers.rational else []
+        most = max(most, sum(x.bit_length() for layer in known for z in layer.values() for x in z))
+    assert (steps.result.layers, steps.result.note) == (40, None)
+    assert 100_000 < most < 1_000_000  # of six million
+
+
+@pytest.mark.parametrize("kept", [0, rational.KEPT])
+def test_positions_that_were_forgotten_are_computed_again(
+    dynamics: Dynamics, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rational, "KEPT", kept)
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        Z = np.unique(rng.integers(-3, 4, (12, 2)), axis=0)
+        Z = Z[Z.any(axis=1)]
+        result = run(dynamics, Z, alpha=0.5, max_layers=6)
+        truth = reference.run(reference.exactly(Z), Fraction(1, 2), 6)
+        assert result.certified_layer == truth.certified_layer
+        assert result.leaders.since_layer.tolist() == [layer for layer in truth.since if layer >= 0]
+
+
+def test_dynamics_refuses_sets_that_do_not_fit(dynamics: Dynamics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8,000 points of which nearly all tie with all took 9 GB: only a piece was bounded, not the layer."""
+    monkeypatch.setattr("service.clouds.sets.GATHERED", 50_000)
+    points = np.random.default_rng(0).normal(size=(300, 8))
+    assert run(dynamics, points, max_layers=1).leaders
+    with pytest.raises(TooLarge, match="too many points tie, or nearly"):
+        run(dynamics, points, tie_tolerance=0.9)
+
+
+def test_candidates_come_in_pieces_however_many_are_near(
+    dynamics: Dynamics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "PIECE", 5_000)
+    rows, y = np.arange(600), np.random.default_rng(0).normal(size=(600, 5))
+    slack = np.full(600, 100.0)  # everybody is near
+    found = [piece for piece in candidates.by_length(dynamics.session, rows, y, y, slack) if piece]
+    assert max(len(pairs.key) for _, pairs in found) <= 5_000 + 600
+    assert sum(len(pairs.key) for _, pairs in found) == 600 * 600
+    assert sorted(np.concatenate([rows for rows, _ in found])) == list(range(600))
