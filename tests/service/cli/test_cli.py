@@ -225,7 +225,7 @@ def test_cli_never_prints_what_steers_a_terminal(tmp_path: Path, capsys: pytest.
     assert main(["classify", "--model", "\x1b]0;owned\x07", "good"]) == 2
     printed = capsys.readouterr()
     assert not set(printed.out + printed.err) & set("\x1b\x07\x9b\ud83d")
-    assert printed.out.count("half a character at 5") == 3
+    assert printed.out.count("the text holds half a character") == 3
     assert "owned" in printed.err
 
 
