@@ -36,7 +36,7 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
 
 
 def test_local_answers_what_a_reader_can_be_asked(hardmax: Local, tmp_path: Path) -> None:
-    """As a server does: what would change the label, what the verdict is without it, and several models at once."""
+    """As a server: what changes the label, what the verdict is without it, several models at once."""
     one = hardmax.classify("superb film", flip=True, explain="full")
     assert one.flip is not None
     span = one.flip.without[0].spans[0]
