@@ -101,7 +101,7 @@ def test_cli_verdict_says_that_nothing_is_known() -> None:
 
 @pytest.mark.usefixtures("models")
 def test_cli_classify_json_is_the_answer_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["classify", "superb", "awful film", "--json", "--explain", "none"]) == 0
+    assert main(["classify", "superb film", "awful", "--json", "--explain", "none"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer.keys() == {"id", "model", "usage", "data"}
     assert (answer["model"], answer["usage"]) == ("sentiment", {"texts": 2, "tokens": 3})
@@ -204,7 +204,7 @@ def test_cli_sequences_labels_a_file_and_tells_what_is_otherwise_there(
 def test_cli_models_lists_the_cards(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--json"]) == 0
     cards = {card["name"]: card for card in json.loads(capsys.readouterr().out)["models"]}
-    assert cards.keys() == {"dynamics", "sentiment"}
+    assert cards.keys() == {"dynamics", "reader", "sentiment"}
     assert (cards["sentiment"]["kind"], cards["sentiment"]["default"]) == ("sentiment", True)
 
 
@@ -237,8 +237,8 @@ def test_cli_out_says_what_is_undecided_and_what_was_cut(tmp_path: Path) -> None
     with open(tmp_path / "out.csv", newline="") as file:
         out = list(csv.DictReader(file))
     assert list(out[0])[1:] == ["label", "score", "undecided", "truncated", "leaders", "hardmax_error"]
-    assert [row["label"] for row in out] == ["positive", "", "positive", ""]
-    assert [row["score"] == "" for row in out] == [False, True, False, True]
+    assert [row["label"] != "" for row in out] == [True, False, True, False]
+    assert [row["score"] != "" for row in out] == [True, False, True, False]
     assert [row["undecided"] for row in out] == ["", "nothing known", "", ""]
     assert [row["truncated"] for row in out] == ["false", "false", "true", ""]
     assert out[3]["hardmax_error"] == "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
@@ -273,7 +273,7 @@ def test_cli_says_what_is_missing_without_a_runtime(
         (["classify", ""], "hardmax: the text is empty"),
         (
             ["classify", "--model", "nobody", "good"],
-            "hardmax: no model 'nobody' here; there are dynamics, sentiment",
+            "hardmax: no model 'nobody' here; there are dynamics, reader, sentiment",
         ),
         (["dynamics", "none.csv"], "hardmax: none.csv cannot be read: No such file or directory"),
         (["control", "none.csv", "--leaders", "x"], "hardmax: none.csv cannot be read"),
