@@ -93,7 +93,8 @@ def __getattr__(name: str) -> Any:
         if name not in _SERVED:
             raise
         needed = "the package hardmax-service" if str(missing.name).startswith("service") else missing.name
-        raise ImportError(f"hardmax.{name} needs {needed}, which is not installed") from None
+        told = f"hardmax.{name} needs {needed}, which is not installed"
+        raise ModuleNotFoundError(told, name=missing.name) from None
 
 
 def __dir__() -> list[str]:

@@ -117,7 +117,9 @@ class Answers(list[Answer]):
         data = document.get("data") if isinstance(document, dict) else None
         if not isinstance(data, list) or len(data) != len(texts):
             raise UnexpectedAnswer(f"this is no answer of hardmax: data should have {len(texts)} entries")
-        self.id, self.model = str(document.get("id", self.id)), str(document.get("model", self.model))
+        model = document.get("model", self.model)
+        self.id = str(document.get("id", self.id))
+        self.model = ", ".join(map(str, model)) if isinstance(model, list) else str(model)
         for text, entry in zip(texts, data, strict=True):
             self.append(Answer.of(entry, text, len(self), self.model))
 

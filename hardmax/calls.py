@@ -175,8 +175,8 @@ def _check(text: Any, place: str) -> None:
         raise InvalidInput("the text is empty", param=place)
     try:
         text.encode()
-    except UnicodeEncodeError as half:
-        raise InvalidInput(f"half a character at {half.start}", param=place) from None
+    except UnicodeEncodeError:
+        raise InvalidInput("the text holds half a character (a lone surrogate)", param=place) from None
 
 
 def _listed(texts: Any) -> list[Any]:

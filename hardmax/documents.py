@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 
 Explain = Literal["none", "leaders", "full"]
 Spans = Literal["codepoints", "utf16"]
+Undecided = Literal["nothing known", "even", "unlike the rows"]
 Stop = Literal["certified", "converged", "never"]
 Include = Literal["assignment", "limits", "trajectory", "polytope", "temperature"]
 Vector = list[float]
 Span = tuple[int, int]
-Undecided = Literal["nothing known", "even", "unlike the rows"]
 Number = float | dict[str, float]  # a number for each label if there are several logits
 
 
@@ -56,8 +56,8 @@ class Leader(Document):
     spans: list[Span]
     """Its places. Several where words have the very same place."""
     read: list[ReadWord] = field(default_factory=list)
-    """The other words of which its state was made, first read first: eight at most, all with "full". Any others
-    may be left out in place, and the leader stays where it is, to the bit."""
+    """The other words of which its state was made, first read first: eight at most, all with "full".
+    Any others may be left out in place, and the leader stays where it is, to the bit."""
     read_as: str | None = None
     """What was read in place of the word, if anything: "<name>", "<number>", "<unknown>"."""
 
@@ -97,8 +97,8 @@ class Word(Document):
     end: Vector
     """Where it is after them."""
     follows: list[list[int]] = field(default_factory=list)
-    """For each layer of the reader the other words that its heads followed, by their number in this list, most
-    followed first."""
+    """For each layer of the reader the other words that its heads followed, by their number in this list,
+    most followed first."""
     read_as: str | None = None
     """What was read in place of the word, if anything."""
 
@@ -122,7 +122,9 @@ class Flip(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(Document):
+class Classification(Document):
+    index: int = 0
+    """The place of the text in the request."""
     label: str
     """The likelier label."""
     score: float
@@ -132,8 +134,8 @@ class Verdict(Document):
     labels: list[str] = field(default_factory=list)
     """Where labels do not exclude each other: all that hold. `label` is the most probable."""
     undecided: Undecided | None = None
-    """Why the label should not be acted upon: too few words are known, the labels are about even, or the text is
-    unlike the rows that the model learnt from."""
+    """Why the label should not be acted upon: too few words are known, the labels are about even, or the
+    text is unlike the rows that the model learnt from."""
     logit: Number
     """logit = bias + the contributions of the clusters = bias + those of the words."""
     bias: Number
@@ -157,18 +159,12 @@ class Verdict(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(Verdict):
-    index: int
-    """The place of the text in the request."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Classifications(Document):
     """One text, answered by several models."""
 
     index: int
     """The place of the text in the request."""
-    answers: dict[str, Verdict]
+    answers: dict[str, Classification]
     """By model, as the request names it."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,7 +13,7 @@ from hardmax.errors import UnexpectedAnswer
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
 SCALARS: dict[Any, tuple[type, ...]] = {
-    str: (str,), int: (int,), float: (float, int), bool: (bool,), NoneType: (NoneType,), Any: (object,),
+    str: (str,), int: (int,), float: (float, int), bool: (bool,), NoneType: (NoneType,),
 }  # fmt: skip
 
 
@@ -34,31 +34,36 @@ def _record(kind: Any, document: Any, given: dict[str, Any]) -> Any:
     if not isinstance(document, dict):
         raise Misfit(f"expected an object, not {type(document).__name__}")
     values = dict(given)
-    for name, reader, required in _fields(kind, *given):
+    for name, reader, default in _fields(kind, *given):
         if name in document:
-            values[name] = _at(name, reader, document[name])
-        elif required:
+            try:
+                values[name] = reader(document[name])
+            except Misfit as misfit:
+                raise Misfit(f"{name}: {misfit}") from None
+        elif default is None:
             raise Misfit(f"{name} is missing")
-    made = kind(**values)
-    made.__dict__["document"] = document
+        else:
+            values[name] = default()
+    made = object.__new__(kind)
+    made.__dict__.update(values, document=document)  # what a frozen dataclass does field by field, at once
     return made
 
 
-def _at(place: str, reader: Reader, value: Any) -> Any:
-    try:
-        return reader(value)
-    except Misfit as misfit:
-        raise Misfit(f"{place}: {misfit}") from None
-
-
 @cache
-def _fields(kind: Any, *given: str) -> list[tuple[str, Reader, bool]]:
+def _fields(kind: Any, *given: str) -> list[tuple[str, Reader, Callable[[], Any] | None]]:
+    """The name of each field that is not given, how it is read, and what makes its default."""
     hints = get_type_hints(kind)
     return [
-        (each.name, _reader(hints[each.name]), each.default is each.default_factory is MISSING)
+        (each.name, _reader(hints[each.name]), _default(each))
         for each in fields(kind)
         if each.name not in given
     ]
+
+
+def _default(field: Field[Any]) -> Callable[[], Any] | None:
+    if field.default_factory is not MISSING:
+        return field.default_factory
+    return None if field.default is MISSING else lambda: field.default
 
 
 @cache
@@ -81,7 +86,7 @@ def _scalar(kind: Any) -> Reader:
     allowed = SCALARS[kind]
 
     def scalar(value: Any) -> Any:
-        if isinstance(value, allowed) and (kind in (bool, Any) or not isinstance(value, bool)):
+        if type(value) in allowed:  # of JSON nothing comes of a kind derived from these
             return value
         raise Misfit(f"expected {kind.__name__}, not {type(value).__name__}")
 
@@ -113,7 +118,7 @@ def _list(kind: Any) -> Reader:
             raise Misfit(f"expected a list, not {type(value).__name__}")
         if set(map(type, value)) <= allowed:
             return value  # a million numbers are not looked at one by one
-        return [_at(f"[{index}]", reader, entry) for index, entry in enumerate(value)]
+        return [reader(entry) for entry in value]
 
     return each
 
@@ -122,7 +127,7 @@ def _dict(reader: Reader) -> Reader:
     def each(value: Any) -> Any:
         if not isinstance(value, dict):
             raise Misfit(f"expected an object, not {type(value).__name__}")
-        return {name: _at(name, reader, entry) for name, entry in value.items()}
+        return {name: reader(entry) for name, entry in value.items()}
 
     return each
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from service import __version__
 from service.cli import clouds, sequences, serving, texts
 from service.cli.options import tell
-from service.errors import HardmaxError
+from service.errors import HardmaxError, needs
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -28,6 +28,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments))
     except HardmaxError as refused:
         tell(refused.message)
+        return BAD_INPUT
+    except ModuleNotFoundError as missing:
+        if missing.name != "onnxruntime":
+            raise
+        tell(needs("to compute here", "onnxruntime", "cpu") + ", or --server URL")
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED

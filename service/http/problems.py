@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -157,7 +157,7 @@ def parse(model: type[Model], body: bytes) -> Model:
     try:
         return model.model_validate_json(body)
     except ValidationError as invalid:
-        raise input_error(invalid) from None
+        raise input_error(invalid, model.model_fields) from None
 
 
 def validate(model: type[Model], document: object, *, strict: bool | None = None) -> Model:
@@ -165,11 +165,16 @@ def validate(model: type[Model], document: object, *, strict: bool | None = None
     try:
         return model.model_validate(document, strict=strict)
     except ValidationError as invalid:
-        raise input_error(invalid) from None
+        raise input_error(invalid, model.model_fields) from None
 
 
-def input_error(problems: ValidationError | Sequence[Mapping[str, Any]]) -> MalformedInput | InvalidInput:
-    """What pydantic complains of, in our words. The body is never quoted, only names of fields are."""
+def input_error(
+    problems: ValidationError | Sequence[Mapping[str, Any]], known: Iterable[str] = ()
+) -> MalformedInput | InvalidInput:
+    """What pydantic complains of, in our words. The body is never quoted, only names of fields are.
+
+    `known` are the fields that could have been meant.
+    """
     if isinstance(problems, ValidationError):
         if problems.error_count() > MANY_FAULTS:
             return InvalidInput(f"the body is wrong in {problems.error_count()} places")
@@ -187,7 +192,10 @@ def input_error(problems: ValidationError | Sequence[Mapping[str, Any]]) -> Malf
         return MalformedInput(told[:300].replace("Invalid JSON", "the body is not JSON"))
     param = _param(problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return InvalidInput("an unknown field", param=param[:NAME_CHARS])
+        param = param[:NAME_CHARS]
+        near = get_close_matches(param, list(known), 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        return InvalidInput(f"{param}: an unknown field{meant}", param=param)
     what = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return InvalidInput(
         f"{param or 'the body'} {what}" if what != problem["msg"] else what, param=param or None

@@ -35,6 +35,28 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
     assert hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], alpha=0.5, include=[]).status == "certified"
 
 
+def test_local_answers_what_a_reader_can_be_asked(hardmax: Local, tmp_path: Path) -> None:
+    """As a server: what changes the label, what the verdict is without it, several models at once."""
+    one = hardmax.classify("superb film", flip=True, explain="full")
+    assert one.flip is not None
+    span = one.flip.without[0].spans[0]
+    without = hardmax.classify("superb film", without=[span])
+    assert (without.label, without.score) == (one.flip.label, one.flip.score) != (one.label, one.score)
+    assert one.words[0].follows == [[1], [1]]
+    write_head(tmp_path, name="yours", seed=1)
+    several = hardmax.classify(["superb film"], model=["mine", "yours"])
+    assert (several.model, several[0].label) == ("mine, yours", one.label)
+    assert several[0].answers["mine"].logit == one.logit
+
+
+def test_local_refuses_long_texts_as_a_server_does(hardmax: Local) -> None:
+    answers = hardmax.classify(["good " * 50_000, "awful"], errors="keep")
+    assert answers[0].verdict == (
+        "no answer: the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
+    )
+    assert answers[1].label == "negative"
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("alpha", 0.0), ("alpha", -1.0), ("alpha", np.nan), ("alpha", np.inf), ("tolerance", -1e-9),

@@ -1,6 +1,9 @@
 """The command line as a person or a script meets it: what is printed, where, and the exit code."""
 
+import csv
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +102,7 @@ def test_cli_verdict_says_that_nothing_is_known() -> None:
 
 @pytest.mark.usefixtures("models")
 def test_cli_classify_json_is_the_answer_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["classify", "superb", "awful film", "--json", "--explain", "none"]) == 0
+    assert main(["classify", "superb film", "awful", "--json", "--explain", "none"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer.keys() == {"id", "model", "usage", "data"}
     assert (answer["model"], answer["usage"]) == ("sentiment", {"texts": 2, "tokens": 3})
@@ -212,8 +215,59 @@ def test_cli_sequences_labels_a_file_and_tells_what_is_otherwise_there(
 def test_cli_models_lists_the_cards(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--json"]) == 0
     cards = {card["name"]: card for card in json.loads(capsys.readouterr().out)["models"]}
-    assert cards.keys() == {"dynamics", "sentiment"}
+    assert cards.keys() == {"dynamics", "reader", "sentiment"}
     assert (cards["sentiment"]["kind"], cards["sentiment"]["default"]) == ("sentiment", True)
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_classify_reads_lines_of_a_pipe_where_the_text_is_a_hyphen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"superb film\nawful\n")))
+    assert main(["classify", "-", "--explain", "none"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["positive", "negative"]
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_never_prints_what_steers_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.jsonl").write_text('"superb \\u001b[2J film \\u009b1m"\n"half \\ud83d"\n')
+    for extra in ([], ["--json"], ["--explain", "full", "--json"]):
+        assert main(["classify", "--file", str(tmp_path / "rows.jsonl"), *extra]) == 0
+    assert main(["classify", "--model", "\x1b]0;owned\x07", "good"]) == 2
+    printed = capsys.readouterr()
+    assert not set(printed.out + printed.err) & set("\x1b\x07\x9b\ud83d")
+    assert printed.out.count("the text holds half a character") == 3
+    assert "owned" in printed.err
+
+
+@pytest.mark.usefixtures("models")
+def test_cli_out_says_what_is_undecided_and_what_was_cut(tmp_path: Path) -> None:
+    rows = ["superb film", "qwertz", "good " * 3000, "good " * 50_000]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert main(["classify", "--file", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out.csv")]) == 0
+    with open(tmp_path / "out.csv", newline="") as file:
+        out = list(csv.DictReader(file))
+    assert list(out[0])[1:] == ["label", "score", "undecided", "truncated", "leaders", "hardmax_error"]
+    assert [row["label"] != "" for row in out] == [True, False, True, False]
+    assert [row["score"] != "" for row in out] == [True, False, True, False]
+    assert [row["undecided"] for row in out] == ["", "nothing known", "", ""]
+    assert [row["truncated"] for row in out] == ["false", "false", "true", ""]
+    assert out[3]["hardmax_error"] == "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
+
+
+def test_cli_says_what_is_missing_without_a_runtime(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [
+        name for name in sys.modules if name.startswith(("service.engine.runtime", "service.local"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert main(["classify", "good"]) == 2
+    told = (
+        "hardmax: to compute here needs onnxruntime: pip install '.[cpu]' in the checkout, or --server URL\n"
+    )
+    assert capsys.readouterr().err == told
 
 
 @pytest.mark.parametrize(
@@ -230,7 +284,7 @@ def test_cli_models_lists_the_cards(capsys: pytest.CaptureFixture[str]) -> None:
         (["classify", ""], "hardmax: the text is empty"),
         (
             ["classify", "--model", "nobody", "good"],
-            "hardmax: no model 'nobody' here; there are dynamics, sentiment",
+            "hardmax: no model 'nobody' here; there are dynamics, reader, sentiment",
         ),
         (["dynamics", "none.csv"], "hardmax: none.csv cannot be read: No such file or directory"),
         (["control", "none.csv", "--leaders", "x"], "hardmax: none.csv cannot be read"),
