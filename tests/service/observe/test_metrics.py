@@ -12,7 +12,7 @@ from bundles import write_head
 from server import SERVE, environ, eventually, serving
 
 from service.errors import ConfigurationError
-from service.observe.metrics import MULTIPROCESS_DIR, forget_process, shared_metrics
+from service.observe.metrics import MULTIPROCESS_DIR, Metrics, forget_process, shared_metrics
 
 IMPORT = "from service.observe.metrics import Metrics"
 COUNT = f"""
@@ -123,3 +123,21 @@ def test_service_says_which_folder_it_cannot_write(home: Path) -> None:
     )
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1].startswith(f"hardmax: {MULTIPROCESS_DIR}: {home} cannot be written")
+
+
+def test_verdicts_are_counted_a_model_at_a_time() -> None:
+    metrics = Metrics()
+    sure = {"label": "positive", "undecided": None, "score": 0.9, "tokens": 10, "unknown": 1}
+    for answer in (sure, sure, {**sure, "undecided": "even", "score": 0.52}):
+        metrics.judged("mine", answer)
+    metrics.judged("other", {**sure, "tokens": 0, "unknown": 0})
+    told = metrics.render().decode()
+    for line in (
+        'hardmax_verdicts_total{label="positive",model="mine",undecided="no"} 2.0',
+        'hardmax_verdicts_total{label="positive",model="mine",undecided="even"} 1.0',
+        'hardmax_verdicts_total{label="positive",model="other",undecided="no"} 1.0',
+        'hardmax_verdict_score_bucket{le="0.55",model="mine"} 1.0',
+        'hardmax_text_known_share_bucket{le="0.85",model="mine"} 0.0',
+        'hardmax_text_known_share_bucket{le="0.95",model="mine"} 3.0',
+    ):
+        assert line in told.splitlines()
