@@ -29,10 +29,11 @@ from model_export.data.lessons import Lessons
 from model_export.heads import graph as head_graph
 from model_export.heads import stored as head_stored
 from model_export.heads.plane import Plane, PlaneShape
+from model_export.heads.settle import settle, verdicts
 from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
 from model_export.reader import graph as reader_graph
 from model_export.reader import stored as reader_stored
-from model_export.reader.learn import Pooled, Step, calibrate, hard, settle, soft, verdicts
+from model_export.reader.learn import Pooled, Step, calibrate, hard, soft
 from model_export.reader.model import Reader, published
 from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher

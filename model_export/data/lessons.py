@@ -10,12 +10,39 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model_export.heads.plane import Batch
 from service.texts.pieces import Pieces, Reading
 
 Ints = NDArray[np.int64]
 TOGETHER = 8_192  # texts that are sorted by length together
 WORDS = 400  # of a text that training reads
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts as the plane reads them: passages of pieces, and the word that each piece belongs to."""
+
+    pieces: Tensor  # [passages, N], 0 = padding
+    word: Tensor  # [passages, N]: text * M + its number in the text; B * M for padding
+    texts: int
+    words: int  # M, of the text with most
+
+    def by_word(self, x: Tensor) -> Tensor:
+        """[passages, N, c] -> the mean over the pieces of each word [B, M, c]."""
+        flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
+        flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
+        return flat.unflatten(0, (self.texts, self.words)) / self.sizes
+
+    @property
+    def sizes(self) -> Tensor:
+        """[B, M, 1] how many pieces; 1 where there is no word"""
+        count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
+        return count.clamp(min=1).view(self.texts, self.words, 1).float()
+
+    @property
+    def there(self) -> Tensor:
+        """[B, M] where there is a word"""
+        count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
+        return (count > 0).view(self.texts, self.words)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from model_export.data.lessons import Batch
 from model_export.reader.model import Linear, Reader, through, whole
 
 LEAST_REACH = 1 / 32  # a place of length 0 would follow everybody
@@ -37,34 +38,6 @@ class PlaneShape:
     alpha: float = 1.0
     scale: float = 4.0
     pseudo_weight: float = 0.5  # W0
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Texts as the plane reads them: passages of pieces, and the word that each piece belongs to."""
-
-    pieces: Tensor  # [passages, N], 0 = padding
-    word: Tensor  # [passages, N]: text * M + its number in the text; B * M for padding
-    texts: int
-    words: int  # M, of the text with most
-
-    def by_word(self, x: Tensor) -> Tensor:
-        """[passages, N, c] -> the mean over the pieces of each word [B, M, c]."""
-        flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
-        flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
-        return flat.unflatten(0, (self.texts, self.words)) / self.sizes
-
-    @property
-    def sizes(self) -> Tensor:
-        """[B, M, 1] how many pieces; 1 where there is no word"""
-        count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
-        return count.clamp(min=1).view(self.texts, self.words, 1).float()
-
-    @property
-    def there(self) -> Tensor:
-        """[B, M] where there is a word"""
-        count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
-        return (count > 0).view(self.texts, self.words)
 
 
 def grid(x: Tensor, step: float) -> Tensor:

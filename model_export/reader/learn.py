@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
 from model_export.data.lessons import Ints, Lessons
-from model_export.heads.plane import Plane
 from model_export.reader.model import PAD, Reader
 
 Say = Callable[[str], None]
@@ -61,9 +60,9 @@ class Pooled(nn.Module):
 def soft(reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, seed: int, say: Say) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         x = lessons.padded(rows)
-        return _against(pooled(reader.soft(x)[-1], x != PAD), lessons.answers(rows), how.sure)
+        return against(pooled(reader.soft(x)[-1], x != PAD), lessons.answers(rows), how.sure)
 
-    _fit("soft", lessons, how, seed, [(_weights(reader), 1.0), (list(pooled.parameters()), 10.0)], loss, say)
+    fit("soft", lessons, how, seed, [(weights(reader), 1.0), (list(pooled.parameters()), 10.0)], loss, say)
 
 
 def hard(reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, seed: int, say: Say) -> None:
@@ -81,10 +80,10 @@ def hard(reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, seed: int,
             (mse_loss(a[there], b[there]) for a, b in zip(ours, theirs, strict=True)), torch.zeros(())
         )
         target = (says + lessons.answers(rows)) / 2
-        value = _against(pooled(ours[-1], there), target, how.sure)
+        value = against(pooled(ours[-1], there), target, how.sure)
         return value + how.states * apart / len(ours) + min(1.0, at / how.anneal) * price(followed, how)
 
-    _fit("hard", lessons, how, seed, [(_weights(reader), 1.0), (list(pooled.parameters()), 10.0)], loss, say)
+    fit("hard", lessons, how, seed, [(weights(reader), 1.0), (list(pooled.parameters()), 10.0)], loss, say)
 
 
 @torch.no_grad()
@@ -115,37 +114,23 @@ def _steps(high: Tensor, most: int = 127) -> Tensor:
     return torch.maximum(high, 0.3 * high.median()).clamp(min=1e-4) * 1.05 / most
 
 
-def settle(reader: Reader, plane: Plane, lessons: Lessons, how: Step, seed: int, say: Say) -> None:
-    def loss(rows: Ints, at: float) -> Tensor:
-        batch = lessons.batch(rows)
-        states, first, followed, _ = reader.whole(batch.pieces)
-        logits, reach = plane(reader, states, first, batch, skip=how.skip * (1 - at), gain=how.gain)
-        value = _against(logits[:, 0].float(), lessons.answers(rows), how.sure)
-        return value + how.reach * reach.float() + price(followed, how)
-
-    groups = [(_weights(reader), 1.0), (list(plane.parameters()), how.plane_rate / how.rate)]
-    plane.train()
-    _fit("settle", lessons, how, seed, groups, loss, say)
-    plane.eval()
-
-
 def price(followed: Tensor, how: Step) -> Tensor:
     """Who follows in a late layer takes over all that was read before, so it costs more."""
     return how.follow * (followed * torch.linspace(1 / len(followed), 1, len(followed))).sum()
 
 
-def _weights(reader: Reader) -> list[nn.Parameter]:
+def weights(reader: Reader) -> list[nn.Parameter]:
     """All but the table of pieces: most of them are rare."""
     for part in (reader.words, reader.places):
         part.requires_grad_(False)
     return [p for p in reader.parameters() if p.requires_grad]
 
 
-def _against(logits: Tensor, targets: Tensor, sure: float) -> Tensor:
+def against(logits: Tensor, targets: Tensor, sure: float) -> Tensor:
     return binary_cross_entropy_with_logits(logits, targets.clamp(1 - sure, sure))
 
 
-def _fit(
+def fit(
     name: str,
     lessons: Lessons,
     how: Step,
@@ -180,15 +165,3 @@ def _fit(
             left = seconds / (step + 1) * (len(plan) - step - 1)
             say(f"{name} {step + 1}/{len(plan)}, {seconds:.0f} s, {left:.0f} s left, loss {total / part:.4f}")
             total = 0.0
-
-
-@torch.no_grad()
-def verdicts(reader: Reader, plane: Plane, lessons: Lessons, pieces: int = 6_000) -> np.ndarray[Any, Any]:
-    """[n, C] logits in whole numbers, in the order of the texts."""
-    plane.eval()
-    found = np.zeros((len(lessons), plane.shape.labels))
-    for rows in lessons.batches(pieces):
-        batch = lessons.batch(rows)
-        states, first, _, _ = reader.whole(batch.pieces)
-        found[rows] = plane(reader, states, first, batch)[0].numpy()
-    return found

@@ -5,8 +5,8 @@ import pytest
 import torch
 from readers import random_plane, random_reader
 
+from model_export.data.lessons import Batch
 from model_export.heads.graph import MANY, to_onnx
-from model_export.heads.plane import Batch
 from model_export.heads.stored import run, stored
 from service.engine.runtime import Runtime
 
