@@ -82,6 +82,16 @@ def test_dynamics_streams_its_layers_and_the_result_last(client: httpx.Client) -
     assert {**lines[-1], "id": 0} == {**whole, "id": 0}
 
 
+def test_dynamics_says_up_to_which_temperature_softmax_does_the_same(client: httpx.Client) -> None:
+    body = {"points": [[1, 0.2], [-0.9, 0.5], [0.1, -1]], "include": ["temperature"]}
+    answer = client.post("/dynamics", json=body).json()
+    found = answer["temperature"]
+    assert (answer["certified_layer"], found["layers"]) == (0, 1)
+    assert found["distance"] == pytest.approx(0.01 * 1.04**0.5)
+    assert 0.01 < found["t"] < 1
+    assert "temperature" not in client.post("/dynamics", json=body | {"include": []}).json()
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
