@@ -14,25 +14,19 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
+from benchmarks.peers.sentiment import Classifier
 from service.engine.batching import Batcher
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
-from service.http.routes.classify import answer_of, raise_first
-from service.lifecycle import domain_loaders
+from service.http.routes.classify import raise_first
 from service.schemas.texts import ClassifyRequest
-from service.settings import BUNDLED_MODELS, Settings
-from service.texts.runs import How, run_texts, size_of
+from service.texts.work import Answer, How, Text, run, texts_of
 
-BUDGET = 16384
-settings = Settings()
-batcher: Batcher[str, dict[str, Any]] = Batcher(run_texts, budget=BUDGET, bound=64 * BUDGET)
+batcher: Batcher[Text, list[Answer]] = Batcher(run, budget=16384)
 models: dict[str, Any] = {}
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    bundle = read_bundle(BUNDLED_MODELS / "sentiment")
-    models["sentiment"] = domain_loaders(Runtime("cpu", 1), settings)["sentiment"](bundle)
+    models["sentiment"] = Classifier().head
     yield
     batcher.stop()
 
@@ -51,10 +45,11 @@ app = FastAPI(lifespan=lifespan)
 
 async def classify(asked: ClassifyRequest) -> bytes:
     texts = [asked.input] if isinstance(asked.input, str) else asked.input
-    how = How(models["sentiment"], asked.explain, False, True, "codepoints")
-    results = await batcher.submit(how, [(text, size_of(text)) for text in texts])
-    found = raise_first(results, "input", single=isinstance(asked.input, str))
-    return orjson.dumps(answer_of("1", "sentiment", found))
+    how = How((models["sentiment"],), asked.explain)
+    found = raise_first(await batcher.submit(how.reader, texts_of(texts, how)), "input")
+    data = [{"index": index, **answer} for index, (answer,) in enumerate(found)]
+    usage = {"texts": len(data), "tokens": sum(each["tokens"] for each in data)}
+    return orjson.dumps({"id": "1", "model": "sentiment", "usage": usage, "data": data})
 
 
 @app.post("/plain")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from service.engine.bundle import read_bundle
+from service.engine.bundle import HEAD
+from service.engine.registry import Registry
 from service.engine.runtime import Runtime
-from service.settings import BUNDLED_MODELS
-from service.texts.sentiment import Sentiment
+from service.lifecycle import domain_loaders
+from service.settings import BUNDLED_MODELS, Settings
+from service.texts.work import How, run_all, texts_of
 
 Explain = Literal["leaders", "none"]
 
@@ -17,9 +19,13 @@ class Classifier:
     """Texts in, the items of an answer out, on one thread."""
 
     def __init__(self) -> None:
-        self._model = Sentiment.load(read_bundle(BUNDLED_MODELS / "sentiment"), Runtime("cpu", 1))
+        registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime("cpu", 1), Settings()))
+        registry.load("sentiment")
+        self.head = registry.find("sentiment", HEAD)
 
     def classify(self, texts: Sequence[str], explain: Explain) -> list[dict[str, Any]]:
-        words = [self._model.tokenise(text) for text in texts]
-        items = self._model.classify(words, explain)
-        return [{"index": index, **item} for index, item in enumerate(items)]
+        found = run_all(texts_of(texts, How((self.head,), explain)))
+        refused = [each for each in found if isinstance(each, Exception)]
+        if refused:
+            raise refused[0]
+        return [{"index": i, **each[0]} for i, each in enumerate(found) if not isinstance(each, Exception)]

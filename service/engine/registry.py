@@ -93,6 +93,18 @@ class Registry:
                     entries[name] = self.entries[name]
         self.entries, self.refused = dict(sorted(entries.items())), refused
 
+    def load(self, name: str) -> None:
+        """Bring this model, with the readers that heads stand on, and no others: for who needs one."""
+        bundles = self._bundles()
+        name = newest(name, bundles)
+        if name not in bundles:
+            raise NotFound(f"no model {name!r} here; there are {', '.join(bundles) or 'none'}", param="model")
+        entries = dict(self.entries)
+        readers = [each for each in bundles if kind_of(bundles[each]) == READER]
+        for each in (*(readers if kind_of(bundles[name]) == HEAD else ()), name):
+            entries[each] = self._keep_or_load(bundles[each], entries)
+        self.entries = entries
+
     def _bundles(self) -> dict[str, Path]:
         try:
             return find_bundles(self.folders)

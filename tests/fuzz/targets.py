@@ -22,17 +22,20 @@ import orjson
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from service.engine.bundle import read_bundle
+from service.engine.bundle import HEAD, read_bundle
+from service.engine.registry import Registry
 from service.engine.runtime import Runtime
 from service.errors import BundleError, InputError
 from service.http.arrays import Array, read_npy, read_rows
 from service.http.bodies import JSON, NPY, body_type
 from service.http.documents import write_document
 from service.http.problems import parse
+from service.lifecycle import domain_loaders
 from service.schemas.clouds import ControlWish, DynamicsParameters
 from service.schemas.texts import ClassifyRequest
-from service.settings import BUNDLED_MODELS
-from service.texts.sentiment import Sentiment
+from service.settings import BUNDLED_MODELS, Settings
+from service.texts.heads import Head
+from service.texts.work import How, Text, run_all
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
@@ -124,12 +127,14 @@ def check_bundle(card: bytes) -> bool:
 
 def check_text(text: str) -> bool:
     """A text to its explanation: everything adds up to the logit, every span lies in the text."""
-    model = _sentiment()
     try:
-        words = model.tokenise(text)
+        asked = Text(text, How((_sentiment(),), "full", trajectory=True))
     except InputError:
         return False
-    [answer] = model.classify([words], "full", trajectory=True)
+    [result] = run_all([asked])
+    if isinstance(result, Exception):
+        raise result
+    [answer] = result
     for parts in (answer["clusters"], answer["words"]):
         total = answer["bias"] + sum(part["contribution"] for part in parts)
         assert abs(total - answer["logit"]) < 1e-4, (total, answer["logit"])
@@ -140,8 +145,11 @@ def check_text(text: str) -> bool:
 
 
 @cache
-def _sentiment() -> Sentiment:
-    return Sentiment.load(read_bundle(BUNDLED_MODELS / "sentiment"), Runtime("cpu", 1))
+def _sentiment() -> Head:
+    registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime("cpu", 1), Settings()))
+    registry.load("sentiment")
+    head: Head = registry.find("sentiment", HEAD)
+    return head
 
 
 def _read_points(body: bytes) -> Array:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from bundles import open_head
 
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
 from service.errors import InvalidInput, MalformedInput
 from service.http.arrays import read_npy, read_rows
 from service.http.documents import write_document
-from service.settings import BUNDLED_MODELS
-from service.texts.sentiment import Sentiment
+from service.texts.work import How, texts_of
 
 LIMITS = {"max_rows": 10, "max_columns": 10}
 LONG = " " * 131_072
@@ -43,8 +42,8 @@ def test_empty_object_is_written_as_one() -> None:
     assert json.loads(b"".join(write_document({"a": {}}))) == {"a": {}}
 
 
-def test_half_a_character_is_refused_by_the_text_it_is_in() -> None:
-    model = Sentiment.load(read_bundle(BUNDLED_MODELS / "sentiment"), Runtime("cpu", 1))
+def test_half_a_character_is_refused_by_the_text_it_is_in(tmp_path: Path) -> None:
+    how = How((open_head(tmp_path),))
     with pytest.raises(InvalidInput, match="half a character") as refused:
-        model.tokenise_many(["superb", "caf\ud800"])
+        texts_of(["superb", "caf\ud800"], how)
     assert refused.value.param == "input[1]"

@@ -13,11 +13,13 @@ import torch
 from benchmarks.gpu import measure_clouds, measure_texts, torch_layers
 from benchmarks.record import Table
 from service.clouds.dynamics import Dynamics, Parameters
-from service.engine.bundle import read_bundle
+from service.engine.bundle import HEAD, read_bundle
+from service.engine.registry import Registry
 from service.engine.runtime import Runtime
 from service.errors import ConfigurationError
-from service.settings import BUNDLED_MODELS
-from service.texts.sentiment import Sentiment
+from service.lifecycle import domain_loaders
+from service.settings import BUNDLED_MODELS, Settings
+from service.texts.work import How, run_all, texts_of
 
 
 def card_is_missing() -> str:
@@ -94,16 +96,14 @@ def test_layers_are_those_of_torch(provider: Any, n: int, d: int) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a card")
 def test_sentiment_on_the_card_is_that_of_the_cpu() -> None:
-    bundle = read_bundle(BUNDLED_MODELS / "sentiment")
     texts = ["A superb film, warm and funny.", "Dull and far too long, a waste of time.", "not good " * 300]
     answers = []
     for provider in ("cuda", "cpu"):
-        model = Sentiment.load(bundle, Runtime(provider))
-        answers.append(model.classify(model.tokenise_many(texts), "leaders"))
-    for there, here in zip(*answers, strict=True):
-        assert there["label"] == here["label"]
-        assert there["logit"] == pytest.approx(here["logit"], abs=1e-4)
-        assert [each["word"] for each in there["leaders"]] == [each["word"] for each in here["leaders"]]
+        registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime(provider), Settings()))
+        registry.load("sentiment")
+        how = How((registry.find("sentiment", HEAD),), "full", trajectory=True)
+        answers.append(run_all(texts_of(texts, how)))
+    assert answers[0] == answers[1]  # to the bit
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

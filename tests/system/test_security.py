@@ -6,40 +6,52 @@ import ast
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from pathlib import Path
 
 import httpx
 import pytest
+from bundles import write_head
 from paths import ROOT
 
 from service.app import create_app
+from service.engine.bundle import Bundle
 from service.engine.registry import Loader
 from service.engine.runtime import Runtime
 from service.lifecycle import domain_loaders
-from service.settings import Settings, load_settings
-from service.texts.reader import Tokens
-from service.texts.sentiment import Sentiment
+from service.settings import Settings
+from service.texts.pieces import Reading
+from service.texts.reader import Reader
 
 SECURITY = (ROOT / "SECURITY.md").read_text()
 
 
-class Failing(Sentiment):
+class Failing(Reader):
     """A model with a fault that nobody foresaw, told in words that no caller may read."""
 
-    def tokenise_many(self, texts: Sequence[str]) -> list[Tokens]:
-        if "fail" in texts:
+    def read(self, text: str) -> Reading:
+        if text == "fail":
             raise ZeroDivisionError("the password is swordfish")
-        return super().tokenise_many(texts)
+        return super().read(text)
 
 
 def with_failing_model(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
-    return {**domain_loaders(runtime, settings), "sentiment": lambda bundle: Failing.load(bundle, runtime)}
+    loaders = domain_loaders(runtime, settings)
+
+    def failing(bundle: Bundle) -> Reader:
+        reader: Reader = loaders["reader"](bundle)
+        reader.__class__ = Failing
+        return reader
+
+    return {**loaders, "reader": failing}
 
 
 def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_the_log(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    app = create_app(load_settings({}), loaders=with_failing_model)
+    write_head(tmp_path)
+    settings = Settings(models_dir=tmp_path, bundled_models=False, default_model="tiny")
+    app = create_app(settings, loaders=with_failing_model)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bundles import write_folder
 
-from service.engine.bundle import find_bundles, read_bundle
+from service.engine.bundle import find_bundles, newest, read_bundle
 from service.engine.registry import settle_default
 from service.errors import BundleError
 from service.settings import Settings
@@ -15,7 +15,7 @@ from service.settings import Settings
 
 def test_bundle_is_read_whole(tmp_path: Path) -> None:
     bundle = read_bundle(write_folder(tmp_path / "tiny", alpha=1.5))
-    assert (bundle.name, bundle.kind, bundle.model, bundle.words) == ("tiny", "dynamics", b"graph", None)
+    assert (bundle.name, bundle.kind, bundle.model, bundle.pieces) == ("tiny", "dynamics", b"graph", None)
     assert bundle.card["alpha"] == 1.5
 
 
@@ -28,7 +28,10 @@ def test_bundle_is_read_whole(tmp_path: Path) -> None:
         ({"name": "other"}, "name"),
         ({"licence": None}, "licence"),
         ({"description": 7}, "description"),
-        ({"kind": "sentiment"}, "words.json"),
+        ({"kind": "sentiment"}, "reader"),
+        ({"kind": "sentiment", "reader": {"name": "reader"}}, "reader"),
+        ({"kind": "sentiment", "format": 2, "reader": {"name": "reader", "sha256": "0"}}, "format"),
+        ({"kind": "reader"}, "pieces.json"),
     ],
 )
 def test_bundle_that_breaks_the_contract_is_refused_by_field(
@@ -82,22 +85,37 @@ def test_find_bundles_lets_ones_own_replace_the_bundled_one_of_its_name(tmp_path
     }
 
 
+def test_bundles_of_clouds_and_sequences_made_before_are_still_read(tmp_path: Path) -> None:
+    assert read_bundle(write_folder(tmp_path / "tiny", format=2)).kind == "dynamics"
+
+
 @pytest.mark.parametrize(
-    ("own", "named", "default"),
+    ("name", "meant"),
+    [("mine", "mine@10"), ("mine@2", "mine@2"), ("plain", "plain"), ("nobody", "nobody"), ("odd@x", "odd@x")],
+)
+def test_name_means_its_newest_version(name: str, meant: str) -> None:
+    assert newest(name, ["mine@2", "mine@10", "plain", "plain@3", "odd@x", "min@99"]) == meant
+
+
+@pytest.mark.parametrize(
+    ("own", "named", "bundled", "default"),
     [
-        ({}, "", "sentiment"),
-        ({"mine": "sentiment", "chords": "sequences"}, "", "mine"),
-        ({"mine": "sentiment", "other": "sentiment"}, "", "sentiment"),
-        ({"mine": "sentiment"}, "sentiment", "sentiment"),
-        ({"mine": "sentiment", "broken": "verse"}, "", "mine"),
+        (["sentiment", "mine"], "", True, "sentiment"),
+        (["sentiment", "mine"], "mine", True, "mine"),
+        (["mine"], "", False, "mine"),
+        (["mine@1", "mine@2"], "", False, "mine"),
+        (["mine", "other"], "", False, "sentiment"),
+        ([], "", True, "sentiment"),
     ],
 )
-def test_settle_default_takes_the_named_or_the_only_own_model(
-    tmp_path: Path, own: dict[str, str], named: str, default: str
+def test_default_changes_only_when_told(
+    tmp_path: Path, own: list[str], named: str, bundled: bool, default: str
 ) -> None:
-    for name, kind in own.items():
-        write_folder(tmp_path / name, name=name, kind=kind)
-    settings = Settings(models_dir=tmp_path, default_model=named)
+    for name in own:
+        reader = {"name": "reader", "sha256": "0"}
+        write_folder(tmp_path / name, name=name, kind="sentiment", reader=reader)
+    write_folder(tmp_path / "chords", name="chords", kind="sequences")
+    settings = Settings(models_dir=tmp_path, default_model=named, bundled_models=bundled)
     assert settle_default(settings).default_model == default
 
 

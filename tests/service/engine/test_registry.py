@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ from bundles import write_folder
 
 from service.engine.bundle import Bundle
 from service.engine.registry import Registry
+from service.errors import NotFound
 
 
 def load(bundle: Bundle) -> str:
@@ -116,3 +118,57 @@ def test_missing_model_is_told_with_the_reason(tmp_path: Path) -> None:
     assert registry.why_missing("a") is None
     assert registry.why_missing("b") == "the model b was refused: b: card.json needs licence (str)"
     assert registry.why_missing("c") == "there is no model c"
+
+
+def stand(folder: Path, name: str, reader: bytes) -> None:
+    """A head on the reader whose graph has these bytes."""
+    named = {"name": "reader", "sha256": hashlib.sha256(reader).hexdigest()}
+    write_folder(folder / name, name=name, kind="sentiment", reader=named)
+
+
+def put_reader(folder: Path, graph: bytes, **card: Any) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    digest = hashlib.sha256(graph).hexdigest()
+    write_folder(folder, graph, name=folder.name, kind="reader", model_sha256=digest, **card)
+    (folder / "pieces.json").write_text("{}")
+
+
+def test_head_stands_on_its_reader_and_is_refused_by_name_without_it(tmp_path: Path) -> None:
+    loaded: list[str] = []
+
+    def note(bundle: Bundle) -> str:
+        loaded.append(bundle.name)
+        return bundle.name
+
+    registry = Registry([tmp_path], {"reader": note, "sentiment": note})
+    stand(tmp_path, "a head", b"one")
+    registry.refresh()
+    digest = hashlib.sha256(b"one").hexdigest()[:12]
+    why = f"a head stands on the reader reader ({digest}), which is not here"
+    assert (loaded, registry.refused) == ([], {"a head": why})
+    with pytest.raises(NotFound, match="which is not here"):
+        registry.find("a head", "sentiment")
+    put_reader(tmp_path / "reader", b"one")
+    registry.refresh()
+    assert (loaded, list(registry.entries)) == (["reader", "a head"], ["a head", "reader"])
+    registry.refresh()
+    assert loaded == ["reader", "a head"]
+    put_reader(tmp_path / "reader", b"one", description="with other lists")
+    registry.refresh()
+    assert loaded == ["reader", "a head"] * 2  # it reads with the new one
+    put_reader(tmp_path / "reader", b"two")
+    registry.refresh()
+    assert registry.refused == {"a head": why}  # what was served stays
+    assert registry.find("a head", "sentiment") == "a head"
+
+
+def test_bare_name_finds_its_newest_version(tmp_path: Path) -> None:
+    for name in ("mine@1", "mine@9", "mine@10"):
+        write_folder(tmp_path / name, name=name)
+    registry = registry_of(tmp_path)
+    assert registry.find("mine", "dynamics") == "mine@10 of 8"
+    assert registry.find("mine@9", "dynamics") == "mine@9 of 8"
+    assert registry.why_missing("mine") is None
+    shutil.rmtree(tmp_path / "mine@10")
+    registry.refresh()
+    assert registry.find("mine", "dynamics") == "mine@9 of 8"

@@ -133,3 +133,21 @@ def test_models_that_are_served_no_more_have_no_series() -> None:
         metrics.model_served("mine", "sentiment", f"v{version}", version == 4)
     told = [line for line in metrics.render().decode().splitlines() if line.startswith("hardmax_model_info{")]
     assert told == ['hardmax_model_info{kind="sentiment",model="mine",version="v4"} 1.0']
+
+
+def test_verdicts_are_counted_a_model_at_a_time() -> None:
+    metrics = Metrics()
+    sure = {"label": "positive", "undecided": None, "score": 0.9, "tokens": 10, "unknown": 1}
+    for answer in (sure, sure, {**sure, "undecided": "even", "score": 0.52}):
+        metrics.judged("mine", answer)
+    metrics.judged("other", {**sure, "tokens": 0, "unknown": 0})
+    told = metrics.render().decode()
+    for line in (
+        'hardmax_verdicts_total{label="positive",model="mine",undecided="no"} 2.0',
+        'hardmax_verdicts_total{label="positive",model="mine",undecided="even"} 1.0',
+        'hardmax_verdicts_total{label="positive",model="other",undecided="no"} 1.0',
+        'hardmax_verdict_score_bucket{le="0.55",model="mine"} 1.0',
+        'hardmax_text_known_share_bucket{le="0.85",model="mine"} 0.0',
+        'hardmax_text_known_share_bucket{le="0.95",model="mine"} 3.0',
+    ):
+        assert line in told.splitlines()

@@ -1,0 +1,29 @@
+"""One reader and one head of random weights for all tests of texts."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from bundles import WORDS, open_head
+
+from service.texts.heads import Head
+
+
+@pytest.fixture(scope="package")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="package")
+def head(folder: Path) -> Head:
+    return open_head(folder)
+
+
+@pytest.fixture(scope="package")
+def sentences() -> list[str]:
+    """A thousand of up to twenty words, known ones and others, with marks."""
+    chance = random.Random(3)
+    words = [*(word for word in WORDS if not word.startswith("#")), "xyzzy", "Paris", "7", "grace", ",", ":)"]
+    return [" ".join(chance.choices(words, k=chance.randint(1, 20))) + "." for _ in range(1000)]

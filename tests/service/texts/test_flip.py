@@ -1,0 +1,61 @@
+"""What would change a verdict: what is found is true, and the model is run a bounded number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from service.texts.flip import CANDIDATES, MOST_WORDS, find_flip
+from service.texts.heads import Head
+from service.texts.work import Answer, How, Text, run_all
+
+
+def answered(texts: Sequence[Text]) -> list[Answer]:
+    found = run_all(texts)
+    assert not [each for each in found if isinstance(each, Exception)]
+    return [each[0] for each in found if not isinstance(each, Exception)]
+
+
+def flip(text: Text) -> tuple[Any, int]:
+    """What is found, and how many texts were run for it."""
+    search, count = find_flip(text), 0
+    asked = next(search)
+    while True:
+        count += len(asked)
+        try:
+            asked = search.send(answered(asked))
+        except StopIteration as end:
+            return end.value, count
+
+
+def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]) -> None:
+    how, found = How((head,), "none"), 0
+    for source in sentences[:80]:
+        text = Text(source, how)
+        (plain,) = answered([text])
+        told, runs = flip(Text(source, how))
+        assert runs <= 1 + MOST_WORDS * CANDIDATES
+        if told is None:
+            continue
+        found += 1
+        spans = [span for word in told["without"] for span in word["spans"]]
+        assert len(spans) <= MOST_WORDS
+        assert [source[begin:end].lower() for begin, end in spans] == [w["word"] for w in told["without"]]
+        (again,) = answered([Text(source, how, without=spans)])
+        assert (again["label"], again["score"]) == (told["label"], told["score"])
+        assert again["label"] != plain["label"]
+    assert found > 20
+
+
+def test_flip_begins_with_what_is_left_out_already(head: Head) -> None:
+    how = How((head,), "none")
+    text = Text("the superb film", how, without=[(4, 10)])
+    told, _ = flip(text)
+    assert told is None or [4, 10] not in [word["spans"][0] for word in told["without"]]
+
+
+@pytest.mark.parametrize("source", ["superb", "<br>"])
+def test_text_of_one_word_or_none_has_no_flip(head: Head, source: str) -> None:
+    assert flip(Text(source, How((head,))))[0] is None

@@ -1,0 +1,143 @@
+"""What a reader has read, against the definition; what it knows; what it refuses to be made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bundles import LISTS, head_model, write_head, write_reader
+
+from model_export.bundle import write_bundle
+from service.engine.runtime import Runtime
+from service.errors import BundleError
+from service.texts.ancestry import Ancestry
+from service.texts.heads import Head, Read
+from service.texts.reader import Reader, sets_read
+
+
+def test_sets_read_are_those_of_the_definition() -> None:
+    follows = np.random.default_rng(2).choice(3, (4, 5, 64, 64), p=(0.98, 0.01, 0.01)).astype(np.uint8)
+    told = sets_read(follows)
+    for b in range(5):
+        sets = [{i} for i in range(64)]
+        for layer in range(5):
+            found = [{i for i in range(64) if int(mask) >> i & 1} for mask in told[layer, b]]
+            assert found == sets
+            if layer < 4:
+                followed = [np.flatnonzero(row).tolist() for row in follows[layer, b]]
+                sets = [sets[i].union(*(sets[j] for j in followed[i])) for i in range(64)]
+
+
+def test_ancestry_goes_from_pieces_of_passages_to_words_of_the_text(head: Head) -> None:
+    text = "the xyzzy film was superb. " * 20
+    reading = head.reader.read(text)
+    seen = head.reader.see(reading.split(), reasons=True)
+    assert len(seen) > 1
+    ancestry, sizes = Ancestry(Read(reading, seen)), np.diff(reading.bounds)
+    word_of = np.repeat(np.arange(len(reading)), sizes)
+    starts = np.cumsum([0, *(len(each.states) for each in seen)])
+    followed = ancestry.followed()
+    for word in range(len(reading)):
+        pieces = np.flatnonzero(word_of == word)
+        k = int(starts.searchsorted(pieces[0], side="right")) - 1
+        follows, begin = seen[k].follows, int(starts[k])
+        assert follows is not None
+        entered: dict[int, int] = {}
+        for layer in range(len(follows) + 1):
+            for piece in pieces:
+                mask = int(seen[k].read[layer, piece - begin])  # type: ignore[index]
+                for i in range(64):
+                    if mask >> i & 1 and word_of[begin + i] != word:
+                        entered.setdefault(int(word_of[begin + i]), layer)
+        assert dict(ancestry.of(word)) == entered
+        assert [layer for _, layer in ancestry.of(word)] == sorted(entered.values())
+        for layer, heads in enumerate(follows):
+            count = np.bincount(
+                word_of[begin : starts[k + 1]], heads[pieces - begin].sum(axis=0), minlength=len(reading)
+            )
+            count[word] = 0
+            assert followed[word][layer] == [int(j) for j in np.argsort(-count, kind="stable") if count[j]]
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("the film", [1, 1]),
+        ("Paris 7 @me", [1, 1, 1]),
+        ("xyzzy film", [0, 1]),  # letter by letter
+        ("これは film", [0, 1]),
+        ("slowly", [1]),  # slow, ##ly
+        ("!!! ,", [-1, -1]),
+        (":)", [1]),
+        ("<br>", []),
+    ],
+)
+def test_reader_knows_words_that_are_no_mere_fragments(head: Head, text: str, known: list[int]) -> None:
+    assert head.reader.known(head.reader.read(text)).tolist() == known
+
+
+def refusal(folder: Path, lists: object, model: Any = None) -> BundleError:
+    card = {"name": "reader", "description": "Broken."}
+    text = lists if isinstance(lists, str) else json.dumps(lists)
+    bundle = write_bundle(folder, "reader", card, model or write_and_load(folder), text)
+    with pytest.raises(BundleError) as refused:
+        Reader.load(bundle, Runtime("cpu", 1))
+    return refused.value
+
+
+def write_and_load(folder: Path) -> Any:
+    import onnx
+
+    return onnx.load_model_from_string(write_reader(folder).model)
+
+
+@pytest.mark.parametrize(
+    ("lists", "problem"),
+    [
+        ("[", "pieces.json is not JSON"),
+        ([], "pieces.json needs pieces"),
+        ({**LISTS, "names": "paris"}, "pieces.json needs names"),
+        ({**LISTS, "groups": [7]}, "pieces.json needs groups"),
+        ({**LISTS, "pieces": ["a"]}, "the 101 pieces with which every list begins"),
+    ],
+)
+def test_reader_refuses_lists_that_are_none_by_name(tmp_path: Path, lists: object, problem: str) -> None:
+    refused = refusal(tmp_path, lists)
+    assert refused.param == "pieces.json"
+    assert problem in refused.message
+
+
+def test_graph_of_another_kind_is_refused(tmp_path: Path) -> None:
+    refused = refusal(tmp_path, LISTS, head_model())
+    assert (refused.param, "its graph has" in refused.message) == ("model.onnx", True)
+
+
+@pytest.mark.parametrize(
+    ("card", "field"),
+    [
+        ({"labels": ["one"]}, "labels"),
+        ({"labels": ["a", "a"]}, "labels"),
+        ({"labels": ["a", 7]}, "labels"),
+        ({"even": -1}, "even"),
+        ({"even": True}, "even"),
+        ({"least_known": 2}, "least_known"),
+        ({"labels": ["a", "b", "c"], "multi": {}}, "multi"),
+        ({"labels": ["a", "b", "c"], "multi": {"thresholds": [0.5]}}, "multi"),
+    ],
+)
+def test_head_refuses_a_card_it_cannot_use(
+    tmp_path: Path, head: Head, card: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(BundleError) as refused:
+        Head.load(write_head(tmp_path, **card), Runtime("cpu", 1), head.reader)
+    assert refused.value.param == field
+
+
+def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path, head: Head) -> None:
+    bundle = write_head(tmp_path)
+    card = {**bundle.card, "labels": ["a", "b", "c"]}
+    with pytest.raises(BundleError, match="its graph has 1 logits"):
+        Head("tiny", Runtime("cpu", 1).open(bundle.model), head.reader, card)

@@ -1,0 +1,86 @@
+"""Leaders, clusters and words of clouds that are made by hand: chains, twins and ties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from model_export.attention.reference import argmax_sets
+from service.texts.heads import UNITS, Cloud, Head, Read
+from service.texts.reasons import Reasons
+
+
+def told(head: Head, text: str, places: list[tuple[float, float]], share: float = 1.0) -> dict[str, Any]:
+    """What is said of a text whose words stand at such places, in a plane of no layers."""
+    reading = head.reader.read(text)
+    assert len(reading) == len(places)
+    z = np.array(places, float)
+    C = argmax_sets(z)
+    same = (z[:, None] == z[None]).all(axis=2)
+    target = [int(same[row.argmax()].argmax()) if (same[row.argmax()] == row).all() else -1 for row in C]
+    ends = np.array([z[row].mean(axis=0) for row in C])
+    leads = [at >= 0 and same[i][at] for i, at in enumerate(target)]
+    cloud = Cloud(
+        texts=[Read(reading, head.reader.see(reading.split(), reasons=True))],
+        bounds=np.array([0, len(z)]),
+        text=np.zeros(len(z), np.int64),
+        bias=np.zeros((1, 1), np.int64),
+        contribution=np.rint(UNITS * share * ends[:, 0]).astype(np.int64)[None],
+        target=np.array(target),
+        since=np.where(leads, 0, -1),
+        plane=z[None, None],
+    )
+    answer: dict[str, Any] = {}
+    reasons = Reasons(cloud, head.rules.labels, "codepoints")
+    reasons.tell_leaders([answer])
+    reasons.tell_words([answer])
+    return answer
+
+
+def test_word_joins_the_leader_at_the_end_of_its_chain(head: Head) -> None:
+    answer = told(head, "good superb the", [(1, 0.5), (2, 0.2), (4, 0)])
+    assert [word["cluster"] for word in answer["words"]] == [0, 0, 0]
+    (leader,) = answer["leaders"]
+    assert (leader["word"], leader["followers"], leader["contribution"]) == ("the", 2, 12.0)
+
+
+def test_twins_are_one_leader_with_all_their_spans(head: Head) -> None:
+    answer = told(head, "superb the superb film", [(4, 0), (1, 0), (4, 0), (0.5, 0)])
+    (leader,) = answer["leaders"]
+    assert (leader["spans"], leader["followers"]) == ([[0, 6], [11, 17]], 2)
+    assert [word["leader"] for word in answer["words"]] == [True, False, True, False]
+
+
+def test_tie_is_named_by_its_leaders(head: Head) -> None:
+    answer = told(head, "superb awful the film", [(4, 2), (-4, 2), (0, 1), (0, 0.5)])
+    kinds = {cluster["kind"]: cluster for cluster in answer["clusters"] if cluster["size"] == 2}
+    assert kinds["tie"]["leaders"] == ["superb", "awful"]
+    assert [word["text"] for word in answer["words"] if word["cluster"] == kinds["tie"]["id"]] == [
+        "the",
+        "film",
+    ]
+    assert {leader["word"] for leader in answer["leaders"]} == {"superb", "awful"}
+    assert [leader["followers"] for leader in answer["leaders"]] == [0, 0]
+
+
+def test_clusters_are_named_by_their_heaviest_words_each_once(head: Head) -> None:
+    answer = told(head, "superb the the film good of", [(4, 0), (1, 0), (1, 0), (1, 0), (1, 0), (1, 0)])
+    assert answer["clusters"][0]["words"] == ["superb", "the", "film", "good"]
+    assert answer["clusters"][0]["share"] == 1.0
+
+
+def test_word_says_what_was_read_in_its_place(head: Head) -> None:
+    answer = told(head, "Paris was superb これは", [(4, 0), (1, 0), (2, 0), (0.5, 0)])
+    assert answer["leaders"][0]["read_as"] == "<name>"
+    assert [word.get("read_as") for word in answer["words"]] == ["<name>", None, None, "<unknown>"]
+
+
+def test_leader_names_eight_words_that_it_has_read_at_most(head: Head) -> None:
+    text = "the film was superb and the story was good but the soup was cold and the hotel was awful"
+    reading = head.reader.read(text)
+    reads = [
+        len(leader["read"])
+        for leader in told(head, text, [(1 + i, i) for i in range(len(reading))])["leaders"]
+    ]
+    assert max(reads) == 8

@@ -1,0 +1,243 @@
+"""The way of texts through a reader and a head: what no batch, no step and no reload may change."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bundles import open_head, open_reader
+from numpy.typing import NDArray
+
+from service.errors import InvalidInput, TooLarge
+from service.texts.ancestry import Ancestry
+from service.texts.heads import Head, Read
+from service.texts.pieces import PASSAGE, Reading
+from service.texts.reader import Reader, Seen
+from service.texts.work import STRIDE, Answer, How, Text, codepoints, run, run_all, texts_of
+
+
+def answers(head: Head, sources: Sequence[str], **how: Any) -> list[Answer]:
+    found = run_all(texts_of(sources, How((head,), **{"explain": "full", "trajectory": True, **how})))
+    assert not [each for each in found if isinstance(each, Exception)]
+    return [each[0] for each in found if not isinstance(each, Exception)]
+
+
+class Watched(Reader):
+    """Remembers how many pieces each run saw."""
+
+    runs: list[int]
+
+    def see(self, passages: Any, *, reasons: bool) -> Any:
+        self.runs.append(sum(len(pieces) for pieces, _ in passages))
+        return super().see(passages, reasons=reasons)
+
+
+@pytest.fixture
+def watched(folder: Path) -> Head:
+    reader = open_reader(folder)
+    reader.__class__ = Watched
+    assert isinstance(reader, Watched)
+    reader.runs = []
+    head = open_head(folder, reader=reader)
+    reader.runs.clear()
+    return head
+
+
+def test_answers_are_equal_to_the_bit_alone_in_any_batch_and_after_a_reload(
+    head: Head, sentences: list[str], tmp_path: Path
+) -> None:
+    chance = random.Random(1)
+    long = [" ".join(chance.sample(sentences, n)) for n in (5, 40)]
+    texts = [*sentences[:25], *long, "!!!", "<br>", "superb " * 90, "?!" * 200]
+    together = answers(head, texts)
+    assert [answers(head, [text])[0] for text in texts] == together
+    order = chance.sample(range(len(texts)), len(texts))
+    for size in (3, 14):
+        for first in range(0, len(texts), size):
+            some = order[first : first + size]
+            assert answers(head, [texts[i] for i in some]) == [together[i] for i in some]
+    assert answers(open_head(tmp_path), texts) == together
+
+
+def test_less_explanation_changes_no_verdict(head: Head, sentences: list[str]) -> None:
+    full = answers(head, sentences[:20])
+    for explain in ("none", "leaders"):
+        for short, long in zip(
+            answers(head, sentences[:20], explain=explain, trajectory=False), full, strict=True
+        ):
+            assert {name: long[name] for name in short if name != "leaders"} == {
+                name: value for name, value in short.items() if name != "leaders"
+            }
+
+
+def test_printed_contributions_add_up_to_the_printed_logit(
+    folder: Path, head: Head, sentences: list[str]
+) -> None:
+    three = open_head(folder, "three", reader=head.reader, labels=["a", "b", "c"])
+
+    def of(number: Any, label: str) -> Decimal:
+        return Decimal(repr(number[label] if isinstance(number, dict) else number))
+
+    for model, labels in ((head, ["-"]), (three, ["a", "b", "c"])):
+        for answer in answers(model, sentences[:60], trajectory=False):
+            for label in labels:
+                for parts in ("words", "clusters"):
+                    told = sum(of(part["contribution"], label) for part in answer[parts])
+                    assert of(answer["bias"], label) + told == of(answer["logit"], label)
+
+
+def test_clusters_cover_every_word_exactly_once(head: Head, sentences: list[str]) -> None:
+    for answer in answers(head, sentences[60:120], trajectory=False):
+        sizes = [0] * len(answer["clusters"])
+        for word in answer["words"]:
+            sizes[word["cluster"]] += 1
+        assert [cluster["size"] for cluster in answer["clusters"]] == sizes
+        forces = [abs(cluster["contribution"]) for cluster in answer["clusters"]]
+        assert forces == sorted(forces, reverse=True)
+        led = [leader["cluster"] for leader in answer["leaders"]]
+        assert led == [c["id"] for c in answer["clusters"] if c["kind"] == "leader"]
+
+
+def test_words_that_were_not_read_may_go_and_a_state_stays_as_it_is(head: Head, sentences: list[str]) -> None:
+    """docs/theory.md, section 9: of a thousand sentences, one unread word and all of them."""
+    chance, reader = random.Random(5), head.reader
+    readings = [reader.read(sentence) for sentence in sentences]
+    asked: list[tuple[Reading, NDArray[np.uint8], int]] = []
+    for reading, seen in zip(readings, seen_of(reader, readings, reasons=True), strict=True):
+        word = chance.randrange(len(reading))
+        read = {word, *(other for other, _ in Ancestry(Read(reading, seen)).of(word))}
+        unread = [other for other in range(len(reading)) if other not in read]
+        state = np.concatenate([each.states for each in seen])[
+            reading.bounds[word] : reading.bounds[word + 1]
+        ]
+        for gone in (unread, [chance.choice(unread)]) if unread else ():
+            left = reading.without(np.isin(np.arange(len(reading)), gone))
+            asked.append((left, state, word - sum(other < word for other in gone)))
+    assert len(asked) > 1000
+    left_out = seen_of(reader, [reading for reading, _, _ in asked], reasons=False)
+    for (reading, state, word), seen in zip(asked, left_out, strict=True):
+        rows = slice(*reading.bounds[word : word + 2].tolist())
+        assert np.array_equal(np.concatenate([each.states for each in seen])[rows], state)
+
+
+def seen_of(reader: Reader, readings: Sequence[Reading], *, reasons: bool) -> list[list[Seen]]:
+    passages = [reading.split() for reading in readings]
+    seen = iter(reader.see([passage for each in passages for passage in each], reasons=reasons))
+    return [[next(seen) for _ in each] for each in passages]
+
+
+def test_leader_stays_in_its_place_when_what_it_has_not_read_goes(head: Head, sentences: list[str]) -> None:
+    how, compared = How((head,), "full"), 0
+    for source, answer in zip(sentences[:40], answers(head, sentences[:40]), strict=True):
+        leader = answer["leaders"][0]
+        kept = [leader["spans"][0], *(span for word in leader["read"] for span in word["spans"])]
+        unread = [span for word in answer["words"] for span in word["spans"] if span not in kept]
+        if unread:
+            (result,) = run_all([Text(source, how, without=unread)])
+            assert not isinstance(result, Exception)
+            starts = [
+                [word["start"] for word in words if word["spans"] == leader["spans"][:1]]
+                for words in (result[0]["words"], answer["words"])
+            ]
+            assert starts[0] == starts[1]
+            compared += 1
+    assert compared > 20
+
+
+def test_word_that_was_read_can_move_the_leader(head: Head, sentences: list[str]) -> None:
+    moved = 0
+    for source, answer in zip(sentences[:30], answers(head, sentences[:30]), strict=True):
+        leader = answer["leaders"][0]
+        for read in leader["read"][:1]:
+            (result,) = run_all([Text(source, How((head,), "full"), without=read["spans"])])
+            assert not isinstance(result, Exception)
+            starts = [word["start"] for word in result[0]["words"] if word["spans"] == leader["spans"][:1]]
+            moved += starts != [w["start"] for w in answer["words"] if w["spans"] == leader["spans"][:1]]
+    assert moved > 3
+
+
+def test_run_reads_no_more_pieces_than_its_batch_was_planned_with(watched: Head) -> None:
+    """A text of marks alone has four times the pieces that its characters let expect."""
+    texts = texts_of(["?!" * 1280] * 20, How((watched,), "none"))
+    reader = watched.reader
+    assert isinstance(reader, Watched)
+    while left := [text for text in texts if text.reading is None or text.waiting]:
+        planned = sum(min(text.size, STRIDE) + PASSAGE for text in left)
+        run(reader, left)
+        assert reader.runs[-1] <= planned
+    assert sum(reader.runs) == 20 * 2560
+    assert max(reader.runs) <= 20 * (STRIDE + PASSAGE)
+
+
+def test_long_text_is_read_in_steps_beside_a_short_one(watched: Head) -> None:
+    long, short = texts_of(["the film was superb. " * 300, "superb"], How((watched,)))
+    reader = watched.reader
+    assert isinstance(reader, Watched)
+    first = run(reader, [long, short])
+    assert first[0] is None
+    assert not isinstance(first[1], Exception)
+    assert first[1] is not None
+    steps = 1
+    while (end := run(reader, [long])[0]) is None:
+        steps += 1
+    assert not isinstance(end, Exception)
+    assert (end[0]["tokens"], steps) == (1500, len(reader.runs) - 1)
+    assert steps >= 1500 // (STRIDE + PASSAGE)
+
+
+def test_text_that_is_refused_does_not_fail_its_neighbours(head: Head) -> None:
+    how = How((head,), truncate=False)
+    texts = [
+        *texts_of(["superb", "film " * 3000], how),
+        Text("a film", how, without=[(0, 6)]),
+        Text("bad", how),
+    ]
+    good, long, empty, bad = run_all(texts)
+    assert isinstance(long, TooLarge)
+    assert isinstance(empty, InvalidInput)
+    assert not isinstance(good, Exception)
+    assert not isinstance(bad, Exception)
+    assert [good[0]["label"], bad[0]["label"]] == ["positive", "negative"]
+
+
+def test_text_of_markup_alone_is_the_bias(head: Head) -> None:
+    (answer,) = answers(head, ["<br><br>"])
+    assert (answer["logit"], answer["undecided"]) == (answer["bias"], "nothing known")
+    assert (answer["leaders"], answer["clusters"], answer["words"], answer["tokens"]) == ([], [], [], 0)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "half \ud800 a character"])
+def test_text_that_cannot_be_read_is_named_by_its_place(head: Head, text: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        texts_of(["superb", text], How((head,)))
+    assert refused.value.param == "input[1]"
+
+
+def test_spans_count_code_points_or_utf16(head: Head) -> None:
+    text = "🙂 was superb 🙂"
+    (points,) = answers(head, [text])
+    (units,) = answers(head, [text], spans="utf16")
+    assert [word["spans"][0] for word in points["words"]] == [[0, 1], [2, 5], [6, 12], [13, 14]]
+    encoded = text.encode("utf-16-le")
+    for word in units["words"]:
+        begin, end = word["spans"][0]
+        assert encoded[2 * begin : 2 * end].decode("utf-16-le") == word["text"]
+    spans = [tuple(word["spans"][0]) for word in units["words"]]
+    assert codepoints(text, spans, "utf16") == [tuple(word["spans"][0]) for word in points["words"]]
+
+
+def test_price_of_an_answer_grows_with_the_words_that_a_text_can_have(head: Head) -> None:
+    full, whole = How((head,), "full"), How((head,), "full", trajectory=True)
+    marks = "?!" * 1000
+    (answer,) = answers(head, [marks])
+    assert len(answer["words"]) == 2000
+    assert full.bytes_of([marks]) > 2000 * 500
+    assert whole.bytes_of([marks]) > 2 * full.bytes_of([marks])
+    assert full.bytes_of(["x" * 200_000]) == full.bytes_of(["x" * 2560])
+    assert How((head, head)).bytes_of(["x"]) == 2 * How((head,)).bytes_of(["x"])
+    assert np.isfinite(answer["logit"])
