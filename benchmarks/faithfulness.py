@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-from benchmarks.environments import fetched
-from benchmarks.record import Record
 from model_export.measure.verify import stored_weights
 from model_export.sentiment import reference
 from model_export.train.corpora import read_reviews
+from numpy.typing import NDArray
+from service.texts.sentiment import Sentiment
+
+from benchmarks.environments import fetched
+from benchmarks.record import Record
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
-from service.texts.sentiment import Sentiment
 
 Scores = dict[str, float]  # how much each distinct word speaks for the predicted label
 SAMPLES = 1000

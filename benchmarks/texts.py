@@ -20,15 +20,20 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from model_export.train.corpora import Row, read_reviews
 from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.record import Record
-from model_export.train.corpora import Row, read_reviews
-from service.engine.bundle import read_bundle
+from service.engine.bundle import HEAD
+from service.engine.registry import Registry
 from service.engine.runtime import Runtime
+from service.http.routes.classify import raise_first
+from service.lifecycle import domain_loaders
 from service.schemas.texts import Explain
-from service.texts.sentiment import Sentiment
+from service.settings import Settings
+from service.texts.heads import Head
+from service.texts.work import How, run_all, texts_of
 
 Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
 AT_ONCE = 64
@@ -38,15 +43,17 @@ FEW = 30  # reviews for the transformer, which reads three a second
 
 
 def ours(folder: Path, explain: Explain) -> Judge:
-    """The served model."""
-    model = Sentiment.load(read_bundle(folder), Runtime("cpu", 1))
+    """The served model; its reader is in the folder beside it."""
+    registry = Registry([folder.parent], domain_loaders(Runtime("cpu", 1), Settings()))
+    registry.load(folder.name)
+    head: Head = registry.find(folder.name, HEAD)
 
     def judge(texts: Sequence[str]) -> NDArray[np.bool_]:
         labels: list[str] = []
         for at in range(0, len(texts), AT_ONCE):
-            answers = model.classify(model.tokenise_many(texts[at : at + AT_ONCE]), explain)
-            labels += [answer["label"] for answer in answers]
-        return np.array(labels) == model.labels[1]
+            some = texts_of(texts[at : at + AT_ONCE], How((head,), explain))
+            labels += [answers[0]["label"] for answers in raise_first(run_all(some), "input")]
+        return np.array(labels) == head.rules.labels[1]
 
     return judge
 

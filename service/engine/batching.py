@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 RUN_S = 0.1  # that a run takes, about
 LEAST = 256  # of size that may run together, however slow it is
 PACE = 10_000.0  # size that is run in a second, before it was measured
+SHORT = 64  # such lengths are all alike: the fixed cost of a run outweighs their padding
 PATIENCE = 4  # runs that the measured pace is a mean of
 
 
@@ -247,12 +248,14 @@ class Batcher(Generic[Item, Result]):
 
 
 def by_length(lengths: Sequence[int], most: int, power: int = 1) -> Iterator[list[int]]:
-    """Which items run together, by their places: those of similar length. Each is padded to the longest; the
-    sum of all padded lengths, raised to `power`, is at most `most`.
+    """Which items run together, by their places: those of similar length. Each is padded to the longest, to
+    twice its length at most unless it is short; the padded lengths, raised to `power`, sum up to `most` at most.
     """
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[i] ** power > most:
+        length = lengths[i]
+        is_alike = not batch or length <= max(SHORT, 2 * lengths[batch[0]])
+        if batch and not (is_alike and (len(batch) + 1) * length**power <= most):
             yield batch
             batch = []
         batch.append(i)

@@ -105,25 +105,31 @@ class Reasons:
         twins = twins[self._number[twins].argsort(kind="stable")]
         count = np.bincount(self._number[twins], minlength=len(root))
         spans = self._spans(twins)
-        for word, followers, places in zip(
-            root.tolist(), (size - count).tolist(), count.tolist(), strict=True
-        ):
+        columns = zip(
+            root.tolist(), (size - count).tolist(), count.tolist(), self._read(root, most_read), strict=True
+        )
+        for word, followers, places, read in columns:
             yield {
                 "since_layer": int(since[word]),
                 "followers": followers,
                 "spans": list(islice(spans, places)),
-                "read": self._read(word, most_read),
+                "read": read,
                 **self._read_as(word),
             }
 
-    def _read(self, word: int, most: int | None) -> list[dict[str, Any]]:
-        """The other words of which the state of a word was made, first read first."""
-        b = int(self._cloud.text[word])
-        begin = int(self._cloud.bounds[b])
-        found = self._ancestry[b].of(word - begin)[:most]
-        words = np.array([begin + other for other, _ in found], np.int64)
-        told = zip(self._words(words), self._spans(words), found, strict=True)
-        return [{"word": text, "spans": [span], "layer": layer} for text, span, (_, layer) in told]
+    def _read(self, leaders: Ints, most: int | None) -> Iterator[list[dict[str, Any]]]:
+        """Of each leader the other words of which its state was made, first read first."""
+        texts = self._cloud.text[leaders].tolist()
+        begins = self._cloud.bounds[texts].tolist()
+        found = [
+            [(begin + other, layer) for other, layer in self._ancestry[b].of(leader - begin)[:most]]
+            for leader, b, begin in zip(leaders.tolist(), texts, begins, strict=True)
+        ]
+        every = np.array([word for read in found for word, _ in read], np.int64)
+        told = zip(self._words(every), self._spans(every), strict=True)
+        for read in found:
+            named = zip(islice(told, len(read)), read, strict=True)
+            yield [{"word": word, "spans": [span], "layer": layer} for (word, span), (_, layer) in named]
 
     def tell_words(self, answers: Sequence[dict[str, Any]]) -> None:
         """Adds `words`, every one in the order of reading."""

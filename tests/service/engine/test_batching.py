@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.batching import Batcher
+from service.engine.batching import Batcher, by_length
 from service.errors import InvalidInput, NotReady, Overloaded
 
 
@@ -399,3 +399,14 @@ def test_runner_keeps_nothing_of_a_batch_that_is_over() -> None:
         batcher.stop()
 
     run(work())
+
+
+def test_lengths_that_are_alike_run_together() -> None:
+    lengths = [900, 3, 64, 500, 60, 1000, 7]
+    assert [sorted(lengths[i] for i in batch) for batch in by_length(lengths, 10**6)] == [
+        [3, 7, 60, 64],
+        [500, 900, 1000],
+    ]
+    squares = list(by_length([10] * 5, 200, power=2))
+    assert [len(batch) for batch in squares] == [2, 2, 1]
+    assert list(by_length([50], 7)) == [[0]]  # what is over the bound runs alone
