@@ -15,7 +15,7 @@ from service.settings import Settings
 @pytest.fixture
 def hardmax(tmp_path: Path) -> Local:
     write_head(tmp_path, name="mine")
-    return Local(Settings(models_dir=tmp_path))
+    return Local(Settings(models_dir=tmp_path, default_model="mine"))
 
 
 def test_local_tells_which_text_of_a_long_list_is_refused(hardmax: Local) -> None:
@@ -30,7 +30,7 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
     answers = hardmax.classify(["superb film", "awful"])
     assert (answers.model, answers.usage.texts) == ("mine", 2)
     assert [answer.label for answer in answers] == ["positive", "negative"]
-    assert {"mine", "sentiment", "dynamics"} <= {card.name for card in hardmax.models()}
+    assert {"mine", "reader", "dynamics"} <= {card.name for card in hardmax.models()}
     assert [card.name for card in hardmax.models() if card.default] == ["mine"]
     assert hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], alpha=0.5, include=[]).status == "certified"
 

@@ -103,7 +103,7 @@ def test_own_route_has_the_models(app: FastAPI, client: TestClient) -> None:
     async def names(service: ServiceOf) -> list[str]:
         return list(service.registry.entries)
 
-    assert client.get("/names").json() == ["tiny"]
+    assert client.get("/names").json() == ["reader", "tiny"]
 
 
 def test_own_middleware_sees_classify(models: Path) -> None:

@@ -16,11 +16,12 @@ def test_operations_answer(client: httpx.Client) -> None:
     assert client.get("/ready").json() == {"status": "ready"}
     info = client.get("/info").json()
     assert (info["name"], info["version"], info["provider"]) == ("hardmax", __version__, "cpu")
-    assert sorted(info["models"]) == ["dynamics", "scenes", "tiny"]
+    assert sorted(info["models"]) == ["dynamics", "reader", "scenes", "tiny"]
     assert info["limits"]["max_points"] == 300_000
     cards = {card["name"]: card for card in client.get("/models").json()["models"]}
     assert {name: (card["kind"], card["default"]) for name, card in cards.items()} == {
         "dynamics": ("dynamics", False), "scenes": ("sequences", False), "tiny": ("sentiment", True),
+        "reader": ("reader", False),
     }  # fmt: skip
     assert client.get("/models/tiny").json() == cards["tiny"]
     assert refusal(client.get("/models/nobody")) == (404, "not_found", "name")
