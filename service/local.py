@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from hardmax.calls import Calls, Question
 from service.clouds.dynamics import Dynamics, Parameters, Run
 from service.control.control import control
-from service.engine.bundle import HEAD, READER, Bundle, find_bundles, kind_of, newest, read_bundle
+from service.engine.bundle import HEAD, find_bundles, read_bundle
 from service.engine.lane import result_of
-from service.engine.registry import settle_default
+from service.engine.registry import Registry, settle_default
 from service.engine.runtime import Runtime
 from service.errors import NotFound
 from service.http.documents import write_document
@@ -51,8 +51,8 @@ class Local(Calls):
     ) -> None:
         self._settings = settle_default(settings or load_settings(**flags))
         self._runtime = Runtime(self._settings.provider, self._settings.intra_op_threads)
-        self._loaders = domain_loaders(self._runtime, self._settings)
-        self._models: dict[str, Any] = {}
+        loaders = domain_loaders(self._runtime, self._settings)
+        self._registry = Registry(self._settings.model_folders, loaders)
         self._on_progress = on_progress
         self._answers = {
             "classify": self._classify,
@@ -64,7 +64,7 @@ class Local(Calls):
         }
 
     def close(self) -> None:
-        self._models.clear()
+        self._registry.entries = {}
 
     def answer(self, question: Question) -> Any:
         return self._answers[question.path](question)
@@ -122,28 +122,8 @@ class Local(Calls):
         return dynamics.start(points, parameters)
 
     def _model(self, name: str, kind: str) -> Any:
-        folders = find_bundles(self._settings.model_folders)
-        name = newest(name, folders)
-        if name not in self._models:
-            if name not in folders:
-                have = ", ".join(folders) or "none"
-                raise NotFound(f"no model {name!r} here; there are {have}", param="model")
-            bundle = read_bundle(folders[name])
-            if bundle.kind != kind:
-                raise NotFound(f"{name} is a model of kind {bundle.kind}, not {kind}", param="model")
-            if kind == HEAD:
-                self._read_with(bundle)
-            self._models[name] = self._loaders[kind](bundle)
-        return self._models[name]
-
-    def _read_with(self, head: Bundle) -> None:
-        """Load the reader that a head stands on."""
-        wanted = head.card["reader"]
-        for name, folder in find_bundles(self._settings.model_folders).items():
-            if kind_of(folder) == READER and name not in self._models:
-                bundle = read_bundle(folder)
-                if bundle.card["model_sha256"] == wanted["sha256"]:
-                    self._models[name] = self._loaders[READER](bundle)
+        self._registry.load(name)
+        return self._registry.find(name, kind)
 
 
 def _tell_flips(text: Text, answers: Sequence[dict[str, Any]]) -> None:

@@ -85,7 +85,7 @@ class Text:
     def size(self) -> int:
         """Pieces that the next run reads; about as many where the text was not read yet."""
         if self.reading is None:
-            return len(self.source) // CHARS_PER_PIECE + 1
+            return min(MOST, len(self.source) // CHARS_PER_PIECE + 1)
         return min(STRIDE, sum([len(pieces) for pieces, _ in self.waiting]) + 1)
 
     def read(self) -> None:
