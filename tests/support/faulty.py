@@ -8,41 +8,49 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Mapping
 
 from fastapi import FastAPI
 
 from service.app import create_app
+from service.engine.bundle import Bundle
 from service.engine.registry import Loader
 from service.engine.runtime import Runtime
+from service.lifecycle import Loaders, domain_loaders
 from service.serving.start import serve
 from service.settings import Settings, load_settings
+from service.texts.pieces import Reading
+from service.texts.reader import Reader
 
 
-class Fatal:
-    """A model that ends the thread it runs in."""
+class Fatal(Reader):
+    """A reader that ends the thread it runs in."""
 
-    max_length = 9
-
-    def tokenise_many(self, texts: Sequence[str]) -> list[SimpleNamespace]:
-        if "fatal" in texts:
+    def read(self, text: str) -> Reading:
+        if text == "fatal":
             raise SystemExit
-        return [SimpleNamespace(length=1, truncated=False) for _ in texts]
-
-    def classify(self, batch: Sequence[Any], explain: str, **options: Any) -> list[dict[str, Any]]:
-        return [{"label": "fine", "tokens": 1} for _ in batch]
+        return super().read(text)
 
 
-def fatal(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
-    """Loaders that take every sentiment bundle for a `Fatal` model."""
-    return {"sentiment": lambda bundle: Fatal()}
+def reading_with(kind: type[Reader]) -> Loaders:
+    """Loaders that make every reader one of that kind."""
+
+    def loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
+        ordinary = domain_loaders(runtime, settings)
+
+        def load(bundle: Bundle) -> Reader:
+            reader: Reader = ordinary["reader"](bundle)
+            reader.__class__ = kind
+            return reader
+
+        return {**ordinary, "reader": load}
+
+    return loaders
 
 
 def faulty(settings: Settings) -> FastAPI:
     """The application with that model, and a route whose thread nothing can interrupt."""
-    app = create_app(settings, loaders=fatal)
+    app = create_app(settings, loaders=reading_with(Fatal))
 
     @app.get("/stuck")
     async def stuck() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import faulty
 import httpx
@@ -16,6 +14,8 @@ from server import PATIENCE_S, eventually, serving
 
 from service.app import create_app
 from service.settings import Settings
+from service.texts.pieces import Reading
+from service.texts.reader import Reader
 
 FAULTY = (faulty.__file__,)
 NOT_READY = (503, "not_ready")
@@ -68,11 +68,13 @@ def test_process_whose_inference_died_is_replaced_by_its_supervisor(models: Path
         assert server.stop() == 0
 
 
-class Broken(faulty.Fatal):
-    """A model that fails."""
+class Broken(Reader):
+    """A reader that fails."""
 
-    def classify(self, batch: Sequence[Any], explain: str, **options: Any) -> list[dict[str, Any]]:
-        raise RuntimeError("secret of the house")
+    def read(self, text: str) -> Reading:
+        if text == "x":
+            raise RuntimeError("secret of the house")
+        return super().read(text)
 
 
 def test_failure_nobody_foresaw_is_a_fixed_sentence_and_a_log_entry(
@@ -80,8 +82,7 @@ def test_failure_nobody_foresaw_is_a_fixed_sentence_and_a_log_entry(
 ) -> None:
     async def work() -> None:
         settings = Settings(models_dir=models, bundled_models=False, default_model="tiny", log_level="error")
-        broken = Broken()
-        app = create_app(settings, loaders=lambda runtime, settings: {"sentiment": lambda bundle: broken})
+        app = create_app(settings, loaders=faulty.reading_with(Broken))
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),

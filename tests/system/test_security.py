@@ -6,19 +6,15 @@ import ast
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 import pytest
 from bundles import write_head
+from faulty import reading_with
 from paths import ROOT
 
 from service.app import create_app
-from service.engine.bundle import Bundle
-from service.engine.registry import Loader
-from service.engine.runtime import Runtime
-from service.lifecycle import domain_loaders
 from service.settings import Settings
 from service.texts.pieces import Reading
 from service.texts.reader import Reader
@@ -35,23 +31,12 @@ class Failing(Reader):
         return super().read(text)
 
 
-def with_failing_model(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
-    loaders = domain_loaders(runtime, settings)
-
-    def failing(bundle: Bundle) -> Reader:
-        reader: Reader = loaders["reader"](bundle)
-        reader.__class__ = Failing
-        return reader
-
-    return {**loaders, "reader": failing}
-
-
 def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_the_log(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     write_head(tmp_path)
     settings = Settings(models_dir=tmp_path, bundled_models=False, default_model="tiny")
-    app = create_app(settings, loaders=with_failing_model)
+    app = create_app(settings, loaders=reading_with(Failing))
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from bundles import plane_weights, write_head
+from bundles import LABELS, write_head
 from paths import MODELS
 from server import PATIENCE_S, Server, eventually, serving
 from wire import NPY, announce, connect, read_status, whole
@@ -230,11 +230,10 @@ def test_models_are_added_replaced_and_removed_while_serving(models: Path) -> No
 
         assert label(client) == "positive"
         write_head(models, name="second")
-        eventually(lambda: names() == ["second", "tiny"])
+        eventually(lambda: names() == ["reader", "second", "tiny"])
         answer = client.post("/classify", json={"input": "superb", "model": "second"})
         assert answer.json()["data"][0]["label"] == "positive"
-        turned = plane_weights(readout=-plane_weights().readout)
-        write_head(models, turned, name="second")
+        write_head(models, name="second", labels=LABELS[::-1])
         eventually(
             lambda: (
                 client.post("/classify", json={"input": "superb", "model": "second"}).json()["data"][0][
@@ -249,7 +248,7 @@ def test_models_are_added_replaced_and_removed_while_serving(models: Path) -> No
         answer = client.post("/classify", json={"input": "superb", "model": "second"})
         assert answer.json()["data"][0]["label"] == "negative"
         shutil.rmtree(models / "second")
-        eventually(lambda: names() == ["tiny"])
+        eventually(lambda: names() == ["reader", "tiny"])
         assert client.post("/classify", json={"input": "superb", "model": "second"}).status_code == 404
         assert client.get("/info").json()["refused"] == []
 
@@ -271,7 +270,7 @@ def test_broken_default_model_stops_the_start_and_says_why(models: Path) -> None
 
 def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(models: Path) -> None:
     """The folder that once stopped everything: a word for a number, brackets, a pipe, and 50 MB."""
-    write_head(models, name="many", max_length="many")
+    write_head(models, name="many", even="many")
     for name in ("pipe", "deep", "large"):
         write_head(models, name=name)
     (models / "large/card.json").write_bytes(b" " * 50_000_000)
@@ -439,9 +438,9 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
     assert output.stdout.strip() == "[]", output.stderr
 
 
-def test_serve_own_model_stands_beside_the_bundled_ones_and_is_the_default(tmp_path: Path) -> None:
+def test_serve_own_model_stands_beside_the_bundled_ones_and_is_the_default_where_told(tmp_path: Path) -> None:
     write_head(tmp_path, name="mine")
-    with serving(tmp_path, bundled_models=True) as server, server.client() as client:
+    with serving(tmp_path, bundled_models=True, default_model="mine") as server, server.client() as client:
         cards = {card["name"]: card["default"] for card in client.get("/models").json()["models"]}
         assert {name: default for name, default in cards.items() if default} == {"mine": True}
         assert client.post("/classify", json={"input": "good"}).json()["model"] == "mine"
