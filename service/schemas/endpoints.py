@@ -84,15 +84,3 @@ class VllmResponse(Wire):
     model: str = Field(description="The model that answered.")
     data: list[VllmLabel] = Field(description="One entry a text.")
     usage: VllmUsage = Field(description="What was read.")
-
-
-class Model(Wire):
-    id: str = Field(description="Its name.")
-    object: Literal["model"] = Field(description="What it is.")
-    created: int = Field(description="Since when it is served, in seconds since 1970.")
-    owned_by: str = Field(description="This service.")
-
-
-class ModelsList(Wire):
-    object: Literal["list"] = Field(description="What it is.")
-    data: list[Model] = Field(description="Every model that labels texts.")

@@ -17,7 +17,6 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from service.engine.bundle import HEAD
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import json_body
@@ -28,8 +27,6 @@ from service.lifecycle import Service
 from service.schemas.endpoints import (
     EndpointRequest,
     LabelScore,
-    Model,
-    ModelsList,
     PredictRequest,
     VllmRequest,
     VllmResponse,
@@ -80,18 +77,6 @@ async def predict(
     answers = await _classify(service, how, texts, single, neutral=neutral and not body.raw_scores)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
     return reply(orjson.dumps(ranked[0] if single else ranked))
-
-
-@router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="Models, as vLLM lists them")
-async def vllm_models(service: ServiceOf) -> ModelsList:
-    heads = (entry for entry in service.registry.entries.values() if entry.kind == HEAD)
-    return ModelsList(
-        object="list",
-        data=[
-            Model(id=entry.name, object="model", created=int(entry.loaded_at.timestamp()), owned_by="hardmax")
-            for entry in heads
-        ],
-    )
 
 
 @router.post(

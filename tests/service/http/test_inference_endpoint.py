@@ -102,7 +102,6 @@ def test_clients_of_vllm_are_answered_in_its_shape(client: httpx.Client) -> None
         for index, each in enumerate(plain)
     ]
     assert (answer["object"], answer["model"], answer["usage"]["total_tokens"]) == ("list", "tiny", 2)
-    assert [each["id"] for each in client.get("/v1/models").json()["data"]] == ["tiny"]
     assert refusal(client.post("/v1/classify", json={"input": [" "]})) == (422, "invalid_input", "input[0]")
 
 
