@@ -12,7 +12,6 @@ import logging
 import os
 import struct
 import tempfile
-from collections import Counter as TextCounts
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -74,7 +73,6 @@ class Metrics:
             registry=registry,
             buckets=BATCH_TOKENS,
         )
-        self.verdicts: TextCounts[str] = TextCounts()  # of this process, by model
         self._verdicts = Counter(
             "hardmax_verdicts", "Texts answered, by label, and by why the verdict is undecided, or no.",
             ["model", "label", "undecided"], registry=registry,
@@ -121,7 +119,6 @@ class Metrics:
 
     def judged(self, model: str, answer: Mapping[str, Any]) -> None:
         """One verdict: what an operator watches for drift."""
-        self.verdicts[model] += 1
         self._verdicts.labels(model, answer["label"], answer["undecided"] or "no").inc()
         self._scores.labels(model).observe(answer["score"])
         self._known.labels(model).observe(1 - answer["unknown"] / max(1, answer["tokens"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,23 +33,6 @@ class ModelMetadata(Wire):
     platform: str = Field(description="What runs it.")
     inputs: list[TensorMetadata] = Field(description="Tensors it takes.")
     outputs: list[TensorMetadata] = Field(description="Tensors it gives.")
-
-
-class Statistics(Wire):
-    name: str = Field(description="Of the model.")
-    version: str = Field(description="The one that is served.")
-    inference_count: int = Field(description="Texts that this process has answered with it.")
-
-
-class ModelStatistics(Wire):
-    model_stats: list[Statistics] = Field(description="One entry a model that labels texts.")
-
-
-class Indexed(Wire):
-    name: str = Field(description="Of the bundle.")
-    version: str = Field(description="The one that is served; empty where none is.")
-    state: Literal["READY", "UNAVAILABLE"] = Field(description="Whether it is served.")
-    reason: str = Field(description="Why it is not.")
 
 
 class Lenient(BaseModel):

@@ -30,14 +30,11 @@ from service.http.documents import NO_STORE, reply
 from service.http.routes.classify import check_size, run
 from service.lifecycle import Service
 from service.schemas.open_inference import (
-    Indexed,
     InferRequest,
     InferResponse,
     ModelMetadata,
-    ModelStatistics,
     ProtocolError,
     ServerMetadata,
-    Statistics,
     TensorMetadata,
 )
 from service.texts.verdicts import with_neutral
@@ -96,31 +93,6 @@ async def server_ready(service: ServiceOf) -> Response:
     if reason := service.unready():
         raise NotReady(reason)
     return reply(b"")
-
-
-@router.get("/models/stats", responses=failing(401), summary="How much each model has answered")
-async def model_statistics(service: ServiceOf) -> ModelStatistics:
-    return ModelStatistics(
-        model_stats=[
-            Statistics(name=name, version=entry.version[:12], inference_count=service.metrics.verdicts[name])
-            for name, entry in service.registry.entries.items()
-            if entry.kind == HEAD
-        ]
-    )
-
-
-@router.post("/repository/index", responses=failing(401), summary="All bundles, and whether they are served")
-async def repository_index(service: ServiceOf) -> list[Indexed]:
-    entries, refused = service.registry.entries, service.registry.refused
-    served = [
-        Indexed(name=entry.name, version=entry.version[:12], state="READY", reason="")
-        for entry in entries.values()
-    ]
-    return served + [
-        Indexed(name=name, version="", state="UNAVAILABLE", reason=why)
-        for name, why in refused.items()
-        if name not in entries
-    ]
 
 
 @router.get("/models/{name}", responses=failing(401, 404, 422), summary="The tensors of a model")

@@ -102,19 +102,6 @@ def test_triton_client_gets_all_outputs_if_it_names_none(server: Server) -> None
     asked.close()
 
 
-def test_triton_client_sees_statistics_and_the_repository(server: Server) -> None:
-    asked = triton.InferenceServerClient(f"127.0.0.1:{server.port}")
-    tensor = triton.InferInput("text", [3], "BYTES")
-    tensor.set_data_from_numpy(np.array(TEXTS, dtype=object))
-    (before,) = asked.get_inference_statistics()["model_stats"]
-    asked.infer("tiny", [tensor])
-    (after,) = asked.get_inference_statistics()["model_stats"]
-    index = asked.get_model_repository_index()
-    asked.close()
-    assert (after["name"], after["inference_count"] - before["inference_count"]) == ("tiny", 3)
-    assert {each["name"]: each["state"] for each in index}["tiny"] == "READY"
-
-
 def body(**changes: Any) -> dict[str, Any]:
     tensor = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["superb"]}
     return {"inputs": [tensor | changes]}
