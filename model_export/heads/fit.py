@@ -185,7 +185,7 @@ def _read_out(plane: Plane, frozen: Frozen, states: States, y: Tensor, task: Tas
 
 
 def regression(x: Tensor, y: Tensor, task: Task, penalty: float) -> tuple[Tensor, Tensor]:
-    """Logistic regression: (weights [C, c], b [C]); `penalty` on half the squares, beside the sum over rows."""
+    """Logistic regression: (weights [C, c], b [C]); `penalty` on half the squares, per row."""
     weight = torch.zeros(task.logits, x.shape[1], requires_grad=True)
     b = torch.zeros(task.logits, requires_grad=True)
     found = torch.optim.LBFGS([weight, b], max_iter=60, line_search_fn="strong_wolfe")

@@ -204,7 +204,8 @@ def _report(rows: Rows, judged: Sequence[Judged], held: Held, parts: int) -> dic
     ]
     if beside is not None and beside > found["accuracy"] + 0.5 / len(judged) ** 0.5:
         warnings.append(
-            f"TF-IDF with logistic regression is better on the same rows: {beside:.1%} against {found['accuracy']:.1%}"
+            f"TF-IDF with logistic regression is better on the same rows: {beside:.1%} against "
+            f"{found['accuracy']:.1%}"
         )
     if found["accuracy"] <= found["most_frequent_label"]:
         warnings.append("no better than always answering the most frequent label: more rows are needed")
@@ -245,7 +246,7 @@ def beginning(reader: Path, digest: str) -> stored.Stored | None:
     if head.kind != HEAD or head.card["reader"]["sha256"] != digest:
         return None
     model = onnx.load_from_string(head.model)
-    values = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    values = {each.name: numpy_helper.to_array(each).copy() for each in model.graph.initializer}
     return {name: values[name] for name in values if name.startswith(("first", "second", "hidden_steps"))}
 
 
@@ -261,7 +262,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--label",
         nargs="+",
         default=[],
-        help="the column of labels (default: found in the same way); several: one column of 0 and 1 for each label",
+        help=(
+            "the column of labels (default: found in the same way); several: one column of 0 "
+            "and 1 for each label"
+        ),
     )
     parser.add_argument("--as-is", action="store_true", help="keep stars, 0/1 and a|b as labels of their own")
     parser.add_argument(
@@ -328,7 +332,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(trained.report, ensure_ascii=False))
     say(
         *([] if arguments.json else [trained.report["source"], *described(trained.report)]),
-        f"{arguments.out / name}: {size:,.0f} kB, on the reader {bundle.name}; numpy and ONNX Runtime agree to the bit",
+        f"{arguments.out / name}: {size:,.0f} kB, on the reader {bundle.name}; numpy and ONNX "
+        "Runtime agree to the bit",
         f"next: hardmax serve --models-dir {arguments.out}, and ask for the model {base!r}",
     )
     return 0
@@ -373,7 +378,8 @@ def _name(arguments: argparse.Namespace) -> str:
     name = arguments.name or re.sub(r"[^A-Za-z0-9._-]+", "-", Path(arguments.file).stem).strip("-._")
     if not NAME.fullmatch(name) or name in ("dynamics", "reader", "sentiment"):
         raise InvalidInput(
-            f"--name: {name!r} cannot name a model: letters, digits, dots and hyphens, and not a bundled model's name"
+            f"--name: {name!r} cannot name a model: letters, digits, dots and hyphens, and not a "
+            "bundled model's name"
         )
     if (arguments.out / name).exists():
         raise InvalidInput(

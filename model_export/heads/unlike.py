@@ -3,7 +3,8 @@
     u = log p(x | ordinary) - log p(x | rows) - threshold    both normal, in a few directions
 
 Ordinary sentences (ordinary.txt) are of many subjects and some languages. Their spread is widened: what is
-far from both is nearer to them. The threshold lets 5 % of held-out rows be unlike the rest. In the graph u is a
+far from both is nearer to them. The threshold lets 5 % of held-out rows be unlike the rest. In the
+graph u is a
 quadratic form of a few linear maps (stored.unlike).
 """
 

@@ -60,7 +60,8 @@ def read_rows(
     several: bool = False,
     least: int = LEAST,
 ) -> Rows:
-    """The labelled texts of a file. Stars become negative and positive, and `a|b` two labels, unless `as_is`."""
+    """The labelled texts of a file. Stars become negative and positive, and `a|b` two labels, "
+    "unless `as_is`."""
     table = read_table(path)
     text_column = find_column(table, column)
     if len(label) > 1:
@@ -116,7 +117,8 @@ def _one_column_each(table: Table, text_column: str, columns: Sequence[str], lea
         if isinstance(text := row.get(text_column), str) and text.strip():
             pairs.append((text, tuple(column for column, cell in cells.items() if cell in YES)))
     told = [
-        f"{table.source}: {len(table):,} rows, texts from column {text_column!r}, one label each from {', '.join(columns)}"
+        f"{table.source}: {len(table):,} rows, texts from column {text_column!r}, one label each "
+        f"from {', '.join(columns)}"
     ]
     return _rows(table, pairs, told, least, several=True)
 
@@ -138,7 +140,8 @@ def _rows(
         )
     if len(count) > MOST_LABELS:
         raise InvalidInput(
-            f"{table.source}: {len(count):,} different labels; at most {MOST_LABELS}. Is it the label? Say --label"
+            f"{table.source}: {len(count):,} different labels; at most {MOST_LABELS}. Is it the "
+            "label? Say --label"
         )
     if rare := [label for label, rows in count.items() if rows < least]:
         raise InvalidInput(
@@ -177,7 +180,8 @@ def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:
         meant = {value: _side((float(value) - 1) / (top - 1)) for value in distinct}
         if highest <= top and len(set(meant.values()) - {""}) < 2:
             raise InvalidInput(
-                f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read as stars of {top}, "
+                f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read "
+                f"as stars of {top}, "
                 "has one side only; --as-is keeps every value as a label"
             )
         if highest <= top:

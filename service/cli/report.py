@@ -146,11 +146,17 @@ def described(report: dict[str, Any]) -> Iterator[str]:
     """The report in lines."""
     for name, found in report["models"].items():
         low, high = found["interval"]
-        yield f"{name}: {found['accuracy']:.1%} of {found['rows']:,} rows right (95 %: {low:.1%} to {high:.1%}), balanced {found['balanced_accuracy']:.1%}"
+        yield (
+            f"{name}: {found['accuracy']:.1%} of {found['rows']:,} rows right (95 %: {low:.1%} "
+            f"to {high:.1%}), balanced {found['balanced_accuracy']:.1%}"
+        )
         undecided = sum(found["undecided"].values())
         if undecided:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in found["undecided"].items())
-            yield f"  undecided: {undecided / found['rows']:.1%} ({reasons}); {found['decided_accuracy']:.1%} of the others are right"
+            yield (
+                f"  undecided: {undecided / found['rows']:.1%} ({reasons}); "
+                f"{found['decided_accuracy']:.1%} of the others are right"
+            )
         yield f"  calibration: probabilities are off by {found['calibration']['error']:.1%} on average"
     first = next(iter(report["models"].values()))
     beside = [f"{first['most_frequent_label']:.1%} by always saying the most frequent label"]
@@ -160,7 +166,10 @@ def described(report: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield f"{'label':24} {'rows':>7} {'precision':>10} {'recall':>8}"
     for each in first["labels"]:
-        yield f"{each['label'][:24]:24} {each['rows']:7,} {_percent(each['precision']):>10} {_percent(each['recall']):>8}"
+        yield (
+            f"{each['label'][:24]:24} {each['rows']:7,} {_percent(each['precision']):>10} "
+            f"{_percent(each['recall']):>8}"
+        )
     for title, field in (("worst errors", "worst"), ("rows that look mislabelled", "mislabelled")):
         if first[field]:
             yield ""
@@ -173,7 +182,10 @@ def described(report: dict[str, Any]) -> Iterator[str]:
 def _line(row: dict[str, Any]) -> str:
     led = f" [{', '.join(row['leaders'][:3])}]" if row["leaders"] else ""
     text = row["text"] if len(row["text"]) <= 100 else row["text"][:99] + "…"
-    return f"{'|'.join(row['truth']) or '-'}, said {'|'.join(row['said']) or '-'} {row['score']:.0%}{led}: {' '.join(text.split())}"
+    return (
+        f"{'|'.join(row['truth']) or '-'}, said {'|'.join(row['said']) or '-'} "
+        f"{row['score']:.0%}{led}: {' '.join(text.split())}"
+    )
 
 
 def _percent(share: float | None) -> str:

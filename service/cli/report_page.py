@@ -8,11 +8,19 @@ from typing import Any
 from service.cli.report import _percent
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1c1f26; background: #fff }
-table { border-collapse: collapse; margin: .5rem 0 2rem } th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #d8dbe2 }
-th:first-child, td:first-child, td.text { text-align: left } .bar { display: inline-block; height: .7rem; background: #4c6ef5; vertical-align: middle }
-.big { font-size: 2.2rem; font-weight: 600 } .note { color: #5a6070 } mark { background: #dbe4ff; padding: 0 .2rem }
-@media (prefers-color-scheme: dark) { body { background: #14161b; color: #e6e8ee } th, td { border-color: #333843 } mark { background: #2b3a67; color: inherit } .note { color: #a0a6b4 } }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+body { color: #1c1f26; background: #fff }
+table { border-collapse: collapse; margin: .5rem 0 2rem }
+th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #d8dbe2 }
+th:first-child, td:first-child, td.text { text-align: left }
+.bar { display: inline-block; height: .7rem; background: #4c6ef5; vertical-align: middle }
+.big { font-size: 2.2rem; font-weight: 600 }
+.note { color: #5a6070 }
+mark { background: #dbe4ff; padding: 0 .2rem }
+@media (prefers-color-scheme: dark) {
+  body { background: #14161b; color: #e6e8ee } th, td { border-color: #333843 }
+  mark { background: #2b3a67; color: inherit } .note { color: #a0a6b4 }
+}
 """
 
 
@@ -27,7 +35,8 @@ def page(report: dict[str, Any]) -> str:
         parts += _model(name, found)
     if report.get("linear") is not None:
         parts.append(
-            f"<p class=note>TF-IDF with logistic regression, five folds of the same rows: {report['linear']:.1%}</p>"
+            "<p class=note>TF-IDF with logistic regression, five folds of the same rows: "
+            f"{report['linear']:.1%}</p>"
         )
     parts += [f"<p class=note>Warning: {escape(warning)}</p>" for warning in report.get("warnings", [])]
     return "\n".join(parts) + "\n"
@@ -39,13 +48,14 @@ def _model(name: str, found: dict[str, Any]) -> list[str]:
         f"; {number:,} undecided: {escape(reason)}" for reason, number in found["undecided"].items()
     )
     parts = [
-        f"<h2>{escape(name)}</h2><p><span class=big>{found['accuracy']:.1%}</span> of {found['rows']:,} rows right "
+        f"<h2>{escape(name)}</h2><p><span class=big>{found['accuracy']:.1%}</span> of "
+        f"{found['rows']:,} rows right "
         f"(95 %: {low:.1%} to {high:.1%}); balanced {found['balanced_accuracy']:.1%}; "
         f"the most frequent label alone {found['most_frequent_label']:.1%}{undecided}</p>",
         _table(
             ["label", "rows", "said", "precision", "recall"],
             [
-                [each["label"], f"{each['rows']:,}", f"{each['said']:,}", _percent(each["precision"]), _percent(each["recall"])]
+                [each["label"], f"{each['rows']:,}", f"{each['said']:,}", *map(_percent, _shares(each))]
                 for each in found["labels"]
             ],
         ),
@@ -61,7 +71,8 @@ def _model(name: str, found: dict[str, Any]) -> list[str]:
     ]
     head = "<tr><th>probability<th>right<th>rows<th></tr>"
     parts.append(
-        f"<h3>Calibration: off by {found['calibration']['error']:.1%}</h3><table>{head}{''.join(bars)}</table>"
+        "<h3>Calibration: off by "
+        f"{found['calibration']['error']:.1%}</h3><table>{head}{''.join(bars)}</table>"
     )
     for title, field in (("Worst errors", "worst"), ("Rows that look mislabelled", "mislabelled")):
         if found[field]:
@@ -75,7 +86,8 @@ def _examples(rows: list[dict[str, Any]]) -> str:
         led = " ".join(f"<mark>{escape(word)}</mark>" for word in row["leaders"])
         true, said = escape("|".join(row["truth"])) or "-", escape("|".join(row["said"])) or "-"
         lines.append(
-            f"<tr><td>{true}<td>{said} {row['score']:.0%}<td class=text>{escape(row['text'][:600])}<br>{led}</tr>"
+            f"<tr><td>{true}<td>{said} {row['score']:.0%}<td "
+            f"class=text>{escape(row['text'][:600])}<br>{led}</tr>"
         )
     return f"<table><tr><th>label<th>said<th>text, leaders</tr>{''.join(lines)}</table>"
 
@@ -84,3 +96,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     cells = ["".join(f"<td>{escape(cell)}" for cell in row) for row in rows]
     names = "".join(f"<th>{escape(name)}" for name in head)
     return f"<table><tr>{names}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def _shares(each: dict[str, Any]) -> tuple[float | None, float | None]:
+    return each["precision"], each["recall"]
