@@ -12,7 +12,7 @@ from service.errors import HardmaxError
 
 # command: (module, what it is for). Modules are imported when asked for: torch takes seconds to come.
 COMMANDS = {
-    "train": ("own", "train, measure and export a model from your own rows"),
+    "train": ("heads.train", "train, measure and export a model from your own rows"),
     "verify": ("measure.verify", "compare torch, numpy and ONNX Runtime on many texts"),
     "exact": ("exact.construct", "construct an exact classifier of sequences"),
     "dynamics": ("dynamics.graph", "write the bundle that /dynamics uses"),

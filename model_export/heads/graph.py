@@ -10,6 +10,7 @@
              since         int64 [B, N]        the first layer with C_i = {i}, or -1
              plane         double [K+1, B, N, d]  the places before the layers and after each
              certified     bool [B]            nobody will ever follow anybody else
+             unlike        double [B]          above 0: unlike the rows; only of planes that know theirs
 
 The symbols are those of plane.py. All that is compared or added lies on grids of powers of two: exact in
 double precision, whatever the batch and the device. Places with the same coordinates are one (twins);
@@ -196,6 +197,22 @@ def ReadOut(c, w, real, v, b, pseudo_weight):
     return contribution, start
 
 
+@script(domain)
+def Unlike(near, texts, grid, square, straight, offset, fine_grid):
+    """A quadratic form of the mean over the words of each text, [B]. Sums are of numbers on grids: exact."""
+    axis = op.Constant(value_ints=[1])
+    last = op.Constant(value_ints=[-1])
+    told = op.Round(op.Cast(near, to=11) * grid) / grid  # [M,k]
+    none = op.Expand(
+        op.Cast(op.Constant(value_int=0), to=11), op.Concat([1], op.Shape(told, start=1, end=2), axis=0)
+    )
+    sums = op.ReduceSum(op.Gather(op.Concat(told, none, axis=0), texts), axis, keepdims=0)  # [B,k]
+    there = op.Cast(texts < op.Shape(told, start=0, end=1), to=11)
+    mean = sums / op.ReduceSum(there, axis, keepdims=1)
+    parts = op.Round((square * mean + straight) * mean * fine_grid) / fine_grid
+    return op.ReduceSum(parts, last, keepdims=0) + offset
+
+
 PARTS = (Words, Reach, Places, HardmaxAttention, Leads, Move, Certified, ReadOut)
 
 
@@ -244,6 +261,9 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     plain("Where", f"is_word target{K} no_layer", "target")
     call(Certified, f"c{K} keys{K} penalty{K} C{K} real", "certified")
     call(ReadOut, f"c{K} weights real v b pseudo_weight", "contribution bias")
+    if knows_rows := "near" in weights:
+        call(Words, "states members near near_unit near_bias zero", "near_words")
+        call(Unlike, "near_words texts direction_grid square straight offset layer_grid", "unlike")
     for k in range(K + 1):
         plain("Unsqueeze", f"Z{k} axis_0", f"one_Z{k}")
     plain("Concat", " ".join(f"one_Z{k}" for k in range(K + 1)), "plane", axis=0)
@@ -272,6 +292,8 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
         "target": ("int64", ["B", "N"]), "since": ("int64", ["B", "N"]),
         "plane": ("double", [K + 1, "B", "N", d]), "certified": ("bool", ["B"]),
     }  # fmt: skip
+    if knows_rows:
+        outputs["unlike"] = ("double", ["B"])
     inputs = {
         "states": (2, ["T", W]),
         "words": (2, ["T", W]),
@@ -287,7 +309,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     )
     model = helper.make_model(
         graph,
-        functions=_functions(plane=d == 2),
+        functions=_functions((*PARTS, Unlike) if knows_rows else PARTS, plane=d == 2),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
         ir_version=IR_VERSION,
     )
@@ -305,10 +327,10 @@ def Candidates(z, number, penalty, directions, turn, next, margin):
     return keys, numbers, penalties
 
 
-def _functions(plane: bool) -> list[onnx.FunctionProto]:
+def _functions(parts: tuple[Any, ...], plane: bool) -> list[onnx.FunctionProto]:
     """The functions that the graph calls. subtle: onnxscript does not see calls inside a branch."""
     if plane:
-        return functions((*PARTS, Corners, EveryPlace, Candidates))
+        return functions((*parts, Corners, EveryPlace, Candidates))
     every = functions((EveryPlace,))[0]
     every.name = Candidates.name
-    return [*functions(PARTS), every]
+    return [*functions(parts), every]

@@ -15,13 +15,14 @@ Shapes: B texts, M words, d dimensions, C labels (1 for two).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from model_export.data.lessons import Batch
-from model_export.reader.model import Linear, Reader, through, whole
+from model_export.reader.model import Linear, through, whole
 
 LEAST_REACH = 1 / 32  # a place of length 0 would follow everybody
 DIRECTION_GRID, PLACE_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12
@@ -40,8 +41,24 @@ class PlaneShape:
     pseudo_weight: float = 0.5  # W0
 
 
+class Steps(Protocol):
+    """A reader, as far as a plane knows it: what one step of its states is worth, [W] each."""
+
+    @property
+    def of_word(self) -> Tensor: ...
+
+    @property
+    def of_last(self) -> Tensor: ...
+
+
 def grid(x: Tensor, step: float) -> Tensor:
     return through(torch.round(x * step) / step, x)
+
+
+def _somewhere(z: Tensor) -> Tensor:
+    """On the grid, and nobody at the origin."""
+    z = grid(z, PLACE_GRID)
+    return z + functional.pad((z == 0).all(-1, keepdim=True) / PLACE_GRID, (0, z.shape[-1] - 1))
 
 
 class Plane(nn.Module):
@@ -63,7 +80,7 @@ class Plane(nn.Module):
             else:
                 nn.init.normal_(self.v, std=1.0)
 
-    def places(self, reader: Reader, state: Tensor, first: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+    def places(self, reader: Steps, state: Tensor, first: Tensor, batch: Batch) -> tuple[Tensor, ...]:
         """Of whole states: how far each word would be [B, M, d], its reach [B, M, 1], its weight [B, M]."""
         weight, _, unit = self.first.codes(reader.of_word)
         hidden = batch.by_word(first @ weight.T) * unit + self.first.bias
@@ -71,7 +88,7 @@ class Plane(nn.Module):
         weight, _, unit = self.second.codes(self.of_hidden)
         f = (hidden @ weight.T * unit + self.second.bias).double()
         reach = LEAST_REACH + (1 - LEAST_REACH) * (0.5 + 0.5 * f / torch.sqrt(1 + f * f))
-        weight, _, unit = self.read.codes(reader.layers[-1].of_state)
+        weight, _, unit = self.read.codes(reader.of_last)
         told = (batch.by_word(state @ weight.T) * unit + self.read.bias).double()
         r = told[..., :-1].clamp(-LONGEST_DIRECTION, LONGEST_DIRECTION)
         r = grid(r, DIRECTION_GRID)
@@ -89,7 +106,7 @@ class Plane(nn.Module):
 
     def forward(
         self,
-        reader: Reader,
+        reader: Steps,
         state: Tensor,
         first: Tensor,
         batch: Batch,
@@ -104,20 +121,25 @@ class Plane(nn.Module):
         """
         far, reach, w = self.places(reader, state, first, batch)
         there = batch.there
-        z = grid(far * reach, PLACE_GRID)
-        z = z + functional.pad(
-            (z == 0).all(-1, keepdim=True) / PLACE_GRID, (0, z.shape[-1] - 1)
-        )  # nobody at the origin
+        z = _somewhere(far * reach)
         c = self._read_at(z, there)
         if self.training:
             c = c + gain * (far - far.detach())
             past = torch.rand(len(z), 1, 1) < skip
             c = torch.where(past, z, c)
-        w = w * there
-        share = w / (self.shape.pseudo_weight + w.sum(1, keepdim=True))
-        logits = self.b + torch.einsum("bm,bmd,cd->bc", share, c, grid(self.v, WEIGHT_GRID))
+        logits = self.b + torch.einsum("bd,cd->bc", self._mean(c, w, there), grid(self.v, WEIGHT_GRID))
         mean_reach = (reach[..., 0] * there).sum() / there.sum()
         return logits, mean_reach
+
+    def read_at(self, reader: Steps, state: Tensor, first: Tensor, batch: Batch) -> Tensor:
+        """[B, d] of which the logits are a linear map."""
+        far, reach, w = self.places(reader, state, first, batch)
+        return self._mean(self._read_at(_somewhere(far * reach), batch.there), w, batch.there)
+
+    def _mean(self, c: Tensor, w: Tensor, there: Tensor) -> Tensor:
+        w = w * there
+        share = w / (self.shape.pseudo_weight + w.sum(1, keepdim=True))
+        return torch.einsum("bm,bmd->bd", share, c)
 
     def _read_at(self, z: Tensor, there: Tensor) -> Tensor:
         """Where each place is read: at its leader(s), with the gradient of their first places."""

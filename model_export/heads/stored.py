@@ -17,18 +17,18 @@ from model_export.heads.plane import (
     PLACE_GRID,
     WEIGHT_GRID,
     Plane,
+    Steps,
 )
-from model_export.reader.model import Linear, Reader
+from model_export.reader.model import Linear
 from model_export.reader.stored import ZERO, Array, Stored
 
 
 @torch.no_grad()
-def stored(plane: Plane, reader: Reader) -> dict[str, Array]:
-    last = reader.layers[-1].of_state
+def stored(plane: Plane, reader: Steps) -> dict[str, Array]:
     return {
         **_linear("first", plane.first, reader.of_word),
         **_linear("second", plane.second, plane.of_hidden),
-        **_linear("read", plane.read, last),
+        **_linear("read", plane.read, reader.of_last),
         "hidden_steps": (1 / plane.of_hidden).numpy(),
         "v": np.round(plane.v.numpy() * WEIGHT_GRID) / WEIGHT_GRID,
         "b": plane.b.numpy(),
@@ -106,6 +106,14 @@ def places(
     z[(z == 0).all(1), 0] = 1 / PLACE_GRID  # nobody at the origin
     t = told[:, -1]
     return z, np.round((t + np.sqrt(1 + t * t)) / 2 * WEIGHT_GRID) / WEIGHT_GRID
+
+
+def unlike(weights: Stored, states: Array, members: Sequence[Sequence[int]]) -> float:
+    """Above 0: a text of these words is unlike the rows."""
+    near = _linear_of(weights, "near", states.astype(np.int64) - ZERO, members).astype(np.float64)
+    mean = (np.round(near * DIRECTION_GRID) / DIRECTION_GRID).sum(0) / len(members)
+    parts = (weights["square"] * mean + weights["straight"]) * mean
+    return float((np.round(parts * LAYER_GRID) / LAYER_GRID).sum() + weights["offset"])
 
 
 def _linear_of(weights: Stored, name: str, x: Array, members: Sequence[Sequence[int]]) -> Array:

@@ -134,6 +134,12 @@ class Reader(nn.Module):
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.register_buffer("of_word", torch.full((shape.width,), 1 / 16))  # a step of the first states
 
+    @property
+    def of_last(self) -> Tensor:
+        """A step of the last states."""
+        step: Tensor = self.layers[-1].of_state
+        return step
+
     def soft(self, x: Tensor) -> list[Tensor]:
         """x [B, N] ids, 0 = padding -> the states after each layer; the published way, keys from states."""
         mask = torch.zeros(x.shape).masked_fill(x == PAD, FAR)[:, None, None]

@@ -116,10 +116,21 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
     if not cards:
         yield "no models here"
         return
-    rows = [("model", "kind", "", "description")]
+    rows = [("model", "kind", "", "date", "rows", "right", "description")]
     for card in cards:
-        default = "default" if card.get("default") else ""
-        rows.append((str(card["name"]), str(card["kind"]), default, str(card.get("description", ""))))
+        figures, data = card.get("figures") or {}, card.get("data") or {}
+        right, number = figures.get("accuracy"), data.get("rows") if isinstance(data, dict) else None
+        rows.append(
+            (
+                str(card["name"]),
+                str(card["kind"]),
+                "default" if card.get("default") else "",
+                str(card.get("created", ""))[:10],
+                f"{number:,}" if isinstance(number, int) else "",
+                f"{right:.1%}" if isinstance(right, float) else "",
+                str(card.get("description", "")),
+            )
+        )
     yield from columns(rows)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
 from service.cli.described import describe_models
 from service.cli.options import Commands, add_where, open_where, show
+from service.engine.versions import roll_back
+from service.errors import InvalidInput
 from service.settings import PREFIX, Settings, load_settings
 
 
@@ -25,7 +28,8 @@ def add_commands(commands: Commands) -> None:
             help=f"{field.description}{default}".replace("%", "%%"),
         )
     serve.set_defaults(run=run_serve)
-    models = commands.add_parser("models", help="list the models, here or of a server")
+    models = commands.add_parser("models", help="list the models, here or of a server; go back to a version")
+    models.add_argument("rollback", nargs="*", metavar="rollback NAME", help="serve the version before again")
     add_where(models)
     models.set_defaults(run=run_models)
     openapi = commands.add_parser("openapi", help="print the OpenAPI document")
@@ -40,6 +44,15 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 
 def run_models(arguments: argparse.Namespace) -> int:
+    if arguments.rollback:
+        if len(arguments.rollback) != 2 or arguments.rollback[0] != "rollback" or arguments.server:
+            raise InvalidInput("hardmax models, or: hardmax models rollback NAME --models-dir FOLDER")
+        folder = Path(arguments.models_dir) if arguments.models_dir else load_settings().models_dir
+        if folder is None:
+            raise InvalidInput("rollback needs the folder of your models: say --models-dir")
+        again, new = roll_back(folder, arguments.rollback[1])
+        print(f"{new} is {again} again, and is what {arguments.rollback[1]} serves")
+        return 0
     with open_where(arguments) as hardmax:
         cards = [card.document for card in hardmax.models()]
     show({"models": cards}, arguments.json, lambda answer: describe_models(answer["models"]))

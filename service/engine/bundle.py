@@ -84,16 +84,17 @@ def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def versions_of(name: str, bundles: Iterable[str]) -> dict[int, str]:
+    """The bundles NAME@1, NAME@2, .. by number."""
+    parts = ((each, *each.rpartition("@")) for each in bundles)
+    return {int(number): each for each, base, _, number in parts if base == name and number.isdecimal()}
+
+
 def newest(name: str, bundles: Iterable[str]) -> str:
     """Which bundle is meant by `name`: that one, or else its newest version."""
-    versions = {0: name}
-    for each in bundles:
-        base, _, number = each.rpartition("@")
-        if each == name:
-            return name
-        if base == name and number.isdecimal():
-            versions[int(number)] = each
-    return versions[max(versions)]
+    have = list(bundles)
+    versions = versions_of(name, have)
+    return versions[max(versions)] if versions and name not in have else name
 
 
 def default_of(folders: Iterable[Path]) -> str:

@@ -29,6 +29,7 @@ UNITS = 10_000_000  # of a logit
 PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}  # of words that one run compares
 INPUTS = {"states": "uint8", "words": "uint8", "members": "int64", "texts": "int64"}
 JUDGED = {"bias": "double", "contribution": "double"}
+UNLIKE = "unlike"  # of heads that know their rows: above 0 where a text is unlike them
 EXPLAINED = {"target": "int64", "since": "int64", "plane": "double"}
 PROBE = "A good film, and a bad one."
 
@@ -50,6 +51,7 @@ class Cloud:
     text: Ints  # [M] the text of each word
     bias: Ints  # [C, B]
     contribution: Ints  # [C, M]
+    unlike: NDArray[np.bool_]  # [B] whether it is unlike the rows that the head learnt from
     target: Ints | None = (
         None  # [M] the word it follows, in its text; -1 if several tie. None without reasons
     )
@@ -81,6 +83,7 @@ class Head:
         self.reader = reader
         self.rules = rules_of(card)
         self._session = session
+        self._knows_rows = UNLIKE in {spec.name for spec in session.outputs}
         probe = reader.read(PROBE)  # the first inference is slow, and no caller should wait for it
         seen = reader.see(probe.split(), reasons=True)
         self.bias = self._run([Read(probe, seen)], reasons=True).bias[:, :1]  # [C, 1] the same for every text
@@ -114,7 +117,7 @@ class Head:
 
     def _run(self, texts: Sequence[Read], *, reasons: bool) -> Cloud:
         feeds, bounds, inside = assemble(texts)
-        outputs = (*JUDGED, *(EXPLAINED if reasons else ()))
+        outputs = (*JUDGED, *(EXPLAINED if reasons else ()), *([UNLIKE] if self._knows_rows else []))
         values = dict(zip(outputs, self._session.run(feeds, outputs), strict=True))
         return Cloud(
             texts=texts,
@@ -122,6 +125,7 @@ class Head:
             text=np.repeat(np.arange(len(texts)), np.diff(bounds)),
             bias=_units(values["bias"].T),
             contribution=_units(values["contribution"].swapaxes(0, 1)[:, inside]),
+            unlike=values[UNLIKE] > 0 if self._knows_rows else np.zeros(len(texts), np.bool_),
             target=values["target"][inside] if reasons else None,
             since=values["since"][inside] if reasons else None,
             plane=values.get("plane"),

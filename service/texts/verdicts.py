@@ -9,7 +9,7 @@ from typing import Any
 from service.texts.heads import UNITS, Head, Rules
 from service.texts.pieces import Ints, Reading
 
-NOTHING_KNOWN, EVEN = "nothing known", "even"
+NOTHING_KNOWN, UNLIKE, EVEN = "nothing known", "unlike the rows", "even"
 NEUTRAL = "neutral"
 
 
@@ -21,22 +21,30 @@ def values_of(units: Ints, labels: Sequence[str]) -> list[Any]:
     return [dict(zip(labels, each, strict=True)) for each in zip(*numbers, strict=True)]
 
 
-def judge(head: Head, readings: Sequence[Reading], logit: Ints, bias: Ints) -> list[dict[str, Any]]:
-    """An answer for each text. logit and bias [C, B] in units."""
+def judge(
+    head: Head, readings: Sequence[Reading], logit: Ints, bias: Ints, unlike: Sequence[bool]
+) -> list[dict[str, Any]]:
+    """An answer for each text. logit and bias [C, B] in units; `unlike` the rows of the head."""
     labels = head.rules.labels
     numbers = zip(
-        readings, (logit.T / UNITS).tolist(), values_of(logit, labels), values_of(bias, labels), strict=True
+        readings,
+        (logit.T / UNITS).tolist(),
+        values_of(logit, labels),
+        values_of(bias, labels),
+        unlike,
+        strict=True,
     )
     answers = []
-    for reading, logits, logit_of, bias_of in numbers:
+    for reading, logits, logit_of, bias_of, is_unlike in numbers:
         probs = probabilities(head.rules, logits)
         label = max(probs, key=probs.__getitem__)
         known = head.reader.known(reading)
+        sizes = int((known == 1).sum()), int((known >= 0).sum())
         answer = {
             "label": label,
             "score": probs[label],
             "probs": probs,
-            "undecided": undecided(head.rules, probs, int((known == 1).sum()), int((known >= 0).sum())),
+            "undecided": undecided(head.rules, probs, *sizes, is_unlike),
             "logit": logit_of,
             "bias": bias_of,
             "tokens": len(reading),
@@ -50,10 +58,14 @@ def judge(head: Head, readings: Sequence[Reading], logit: Ints, bias: Ints) -> l
     return answers
 
 
-def undecided(rules: Rules, probs: dict[str, float], known: int, words: int) -> str | None:
+def undecided(
+    rules: Rules, probs: dict[str, float], known: int, words: int, is_unlike: bool = False
+) -> str | None:
     """Why the label should not be acted upon, where it should not. `known` of `words` are."""
     if not words or known < rules.least_known * words:
         return NOTHING_KNOWN
+    if is_unlike:
+        return UNLIKE
     return EVEN if rules.thresholds is None and _lead(probs) < 2 * rules.even else None
 
 

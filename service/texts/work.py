@@ -213,7 +213,9 @@ def _explained(head: Head, texts: Sequence[Text]) -> list[Answer]:
     read = [Read(text.reading, text.seen) for text in texts if text.reading is not None]
     found: dict[int, Answer] = {}
     for places, cloud in head.run(read, reasons=how.explain != "none"):
-        answers = judge(head, [read[i].reading for i in places], cloud.logit, cloud.bias)
+        answers = judge(
+            head, [read[i].reading for i in places], cloud.logit, cloud.bias, cloud.unlike.tolist()
+        )
         if how.explain != "none":
             reasons = Reasons(cloud, head.rules.labels, how.spans)
             reasons.tell_leaders(answers, READ if how.explain == "leaders" else None)
@@ -227,7 +229,7 @@ def _explained(head: Head, texts: Sequence[Text]) -> list[Answer]:
 
 def _wordless(head: Head, reading: Reading, how: How) -> Answer:
     """A text of markup alone: nothing but the bias."""
-    (answer,) = judge(head, [reading], head.bias, head.bias)
+    (answer,) = judge(head, [reading], head.bias, head.bias, [False])
     told = {"none": (), "leaders": ("leaders", "clusters"), "full": ("leaders", "clusters", "words")}[
         how.explain
     ]

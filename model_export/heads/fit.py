@@ -1,0 +1,216 @@
+"""A plane of one's own rows, learnt on the frozen states of a reader.
+
+    start     a linear probe of each text's mean state says in which direction its words lie: few rows suffice
+    steps     reach, directions and weights learn by gradient, as many steps as the folds say is best
+    read-out  v and b are a logistic regression on the places that the words end with: convex, a few numbers
+
+Two labels that exclude each other have one logit, all others one each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from model_export.heads.plane import WEIGHT_GRID, Plane, PlaneShape
+from model_export.heads.states import States, word_means
+from model_export.heads.stored import Stored
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MOST_DIMENSIONS = 16
+STEP = 1 / 32  # what one step of a state is taken to be worth
+TEXTS = 32  # of a batch
+PENALTY = 1.0  # on the squared weights of the probe, whatever the number of rows
+PENALTY_OUT = 0.3  # on those of the read-out
+CHECKS = (0, 60, 240, 960)  # numbers of steps of which the folds choose one
+RATE = 3e-3
+SPREAD = 1.0  # how far a usual word's direction goes
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The steps of a reader whose weights are not here: all alike."""
+
+    width: int
+
+    @property
+    def of_word(self) -> Tensor:
+        return torch.full((self.width,), STEP)
+
+    of_last = of_word
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learnt: `several` labels may hold of one text."""
+
+    labels: int
+    several: bool
+
+    @property
+    def logits(self) -> int:
+        return 1 if self.labels == 2 and not self.several else self.labels
+
+    @property
+    def dimensions(self) -> int:
+        """Of the plane: two for two or three labels; one less than the labels, as their logits have."""
+        return int(np.clip(self.logits - (not self.several), 2, MOST_DIMENSIONS))
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        if self.logits == 1:
+            return functional.binary_cross_entropy_with_logits(logits[:, 0], targets[:, 1])
+        if self.several:
+            return functional.binary_cross_entropy_with_logits(logits, targets) * self.labels
+        return functional.cross_entropy(logits, targets)
+
+
+def fit(
+    states: States,
+    targets: NDArray[np.float32],
+    task: Task,
+    checks: Sequence[int],
+    *,
+    start: Stored | None = None,
+    seed: int = 0,
+    look: Callable[[int, Plane], None] = lambda steps, plane: None,
+) -> Plane:
+    """The plane after the last of `checks` steps; `look` sees it after each of them.
+
+    `start`: a stored plane whose reach this one begins with.
+    """
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    frozen, y = Frozen(states.found[0].shape[-1]), torch.from_numpy(targets)
+    plane = _begin(states, y, task, frozen, start)
+    slow = [*plane.first.parameters(), *plane.second.parameters(), *plane.read.parameters()]
+    optimiser = torch.optim.AdamW(
+        [{"params": slow}, {"params": [plane.v, plane.b], "lr": 5 * RATE}], lr=RATE, weight_decay=0.01
+    )
+    order: list[Ints] = []
+    for step in range(max(checks) + 1):
+        if step in checks:
+            _read_out(plane, frozen, states, y, task)
+            look(step, plane)
+        if step == max(checks):
+            break
+        if not order:
+            order = np.array_split(rng.permutation(len(states)), max(1, len(states) // TEXTS))
+        rows = order.pop()
+        plane.train()
+        last, first, batch = states.batch(rows)
+        logits, reach = plane(frozen, last, first, batch, skip=0.3, gain=0.1)
+        loss = task.loss(logits, y[rows].double()) + 0.1 * reach
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(slow, 1.0)
+        optimiser.step()
+    return plane.eval()
+
+
+@torch.no_grad()
+def logits(plane: Plane, states: States) -> Floats:
+    """[n, C] in whole numbers, as the graph gives them."""
+    plane.eval()
+    frozen = Frozen(states.found[0].shape[-1])
+    found = [plane(frozen, *states.batch(rows))[0] for rows in _runs(states)]
+    return np.asarray(torch.cat(found).numpy(), np.float64)
+
+
+def _runs(states: States) -> list[Ints]:
+    return np.array_split(np.arange(len(states)), -(-len(states) // 128))
+
+
+def _begin(states: States, y: Tensor, task: Task, frozen: Frozen, start: Stored | None) -> Plane:
+    W, d = frozen.width, task.dimensions
+    hidden = 64 if start is None else start["first"].shape[1]
+    plane = Plane(PlaneShape(W, d, task.logits, hidden))
+    x = torch.from_numpy(states.means()).float() * STEP
+    middle = x.mean(0)
+    weight, _ = regression(x - middle, y, task, PENALTY)
+    if task.logits > 1 and not task.several:
+        weight = weight - weight.mean(0)
+    _, size, along = torch.linalg.svd(weight, full_matrices=False)
+    rank = min(d, len(size))
+    direction = torch.zeros(d, W)
+    direction[:rank] = along[:rank] * (size[:rank, None] / size[0].clamp(min=1e-9)).sqrt()
+    usual = torch.cat([(words - middle) @ direction.T for words in _some_words(states)]).norm(dim=1).mean()
+    direction = direction * (SPREAD / usual.clamp(min=1e-6))
+    with torch.no_grad():
+        plane.read.weight.zero_()
+        plane.read.weight[:d] = direction
+        plane.read.bias.zero_()
+        plane.read.bias[:d] = -direction @ middle
+        if start is None:
+            plane.second.bias.fill_(1.0)
+        else:
+            _take(plane, start)
+    return plane
+
+
+def _some_words(states: States) -> list[Tensor]:
+    some = range(0, len(states), max(1, len(states) // 200))
+    return [
+        torch.from_numpy(word_means(states.found[i][:, 0], states.readings[i])).float() * STEP for i in some
+    ]
+
+
+def _take(plane: Plane, start: Stored) -> None:
+    """The network for the reach, of a stored plane."""
+    plane.of_hidden.copy_(torch.from_numpy(1 / start["hidden_steps"]))
+    for name, steps in (("first", torch.full((plane.shape.width,), STEP)), ("second", plane.of_hidden)):
+        linear = getattr(plane, name)
+        whole = torch.from_numpy(start[name].astype(np.float32).T)
+        unit = torch.from_numpy(np.atleast_1d(start[f"{name}_unit"]))
+        linear.weight.copy_(whole * unit[:, None] / steps)
+        linear.bias.copy_(torch.from_numpy(np.atleast_1d(start[f"{name}_bias"])))
+
+
+@torch.no_grad()
+def _read_out(plane: Plane, frozen: Frozen, states: States, y: Tensor, task: Task) -> None:
+    """v and b by a logistic regression on where each text is read, [n, d]."""
+    plane.eval()
+    x = torch.cat([plane.read_at(frozen, *states.batch(rows)) for rows in _runs(states)])
+    with torch.enable_grad():
+        v, b = regression(x.float(), y, task, PENALTY_OUT)
+    plane.v.copy_(torch.round(v.double() * WEIGHT_GRID) / WEIGHT_GRID)
+    plane.b.copy_(b.double())
+
+
+def regression(x: Tensor, y: Tensor, task: Task, penalty: float) -> tuple[Tensor, Tensor]:
+    """Logistic regression: (weights [C, c], b [C]); `penalty` on half the squares, per row."""
+    weight = torch.zeros(task.logits, x.shape[1], requires_grad=True)
+    b = torch.zeros(task.logits, requires_grad=True)
+    found = torch.optim.LBFGS([weight, b], max_iter=60, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        found.zero_grad()
+        value = task.loss(x @ weight.T + b, y) + penalty / len(x) / 2 * (weight * weight).sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    found.step(loss)  # type: ignore[no-untyped-call]
+    return weight.detach(), b.detach()
+
+
+def tempered(plane: Plane, factor: float) -> None:
+    """All logits times `factor`."""
+    with torch.no_grad():
+        plane.v.copy_(torch.round(plane.v * factor * WEIGHT_GRID) / WEIGHT_GRID)
+        plane.b.mul_(factor)
+
+
+def temperature(logits: Floats, targets: NDArray[np.float32], task: Task) -> float:
+    """The factor with which held-out logits are calibrated best, between 1/8 and 2."""
+    x, y = torch.from_numpy(logits), torch.from_numpy(targets).double()
+    doubt = 1 / (len(y) + 2)  # a few rows, all right, are no proof (Platt 1999)
+    y = y * (1 - doubt) + (1 - y) * doubt / max(1, y.shape[1] - 1)
+    tried = np.geomspace(0.125, 2.0, 41)
+    return float(min(tried, key=lambda factor: float(task.loss(x * factor, y))))

@@ -1,0 +1,134 @@
+"""What a frozen reader says of texts: computed once, kept on disk, so that a stopped run goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model_export.data.lessons import Batch
+from service.texts.pieces import Reading
+from service.texts.reader import Reader
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+CHUNK = 1_024  # texts of one file
+TOGETHER = 320  # pieces that the reader sees at once
+LEARNT = 2_000  # characters of a text that are learnt
+ZERO = 128
+
+
+@dataclass(frozen=True)
+class States:
+    """Of n texts: the words, and of each piece its last and its first state as uint8."""
+
+    readings: Sequence[Reading]
+    found: Sequence[Array]  # of each text [T, 2, W]
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    def take(self, rows: Ints) -> States:
+        return States([self.readings[i] for i in rows], [self.found[i] for i in rows])
+
+    def members(self, i: int) -> list[list[int]]:
+        """The rows of the pieces of each word of a text."""
+        bounds = self.readings[i].bounds.tolist()
+        return [list(range(*each)) for each in pairwise(bounds)]
+
+    def batch(self, rows: Ints) -> tuple[torch.Tensor, torch.Tensor, Batch]:
+        """Last and first states [1, T, W], in whole numbers around 0, and whose they are."""
+        both = torch.from_numpy(np.concatenate([self.found[i] for i in rows])).float() - ZERO
+        readings = [self.readings[i] for i in rows]
+        M = max(map(len, readings))
+        word = np.concatenate(
+            [b * M + np.repeat(np.arange(len(each)), np.diff(each.bounds)) for b, each in enumerate(readings)]
+        )
+        batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(rows), M)
+        return both[None, :, 0], both[None, :, 1], batch
+
+    def means(self) -> NDArray[np.float64]:
+        """[n, W] the mean over the words of each text of their last states."""
+        return np.array(
+            [word_means(x[:, 0], r).mean(0) for x, r in zip(self.found, self.readings, strict=True)]
+        )
+
+
+def word_means(states: Array, reading: Reading) -> NDArray[np.float64]:
+    """[M, W], around 0"""
+    sums = np.add.reduceat(states.astype(np.float64) - ZERO, reading.bounds[:-1], axis=0)
+    mean: NDArray[np.float64] = sums / np.diff(reading.bounds)[:, None]
+    return mean
+
+
+def see(
+    reader: Reader,
+    texts: Sequence[str],
+    *,
+    cache: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[States, Ints]:
+    """The states of all texts that have words, and which these are. `cache`: a folder of this reader's."""
+    readings = [reader.read(text[:LEARNT]) for text in texts]
+    kept = np.flatnonzero([len(each) > 0 for each in readings])
+    readings = [readings[i] for i in kept]
+    found: list[Array] = []
+    for begin in range(0, len(readings), CHUNK):
+        progress(begin, len(readings))
+        some = readings[begin : begin + CHUNK]
+        file = cache / f"{_digest(some)}.npy" if cache else None
+        if file is None or not file.exists():
+            whole = np.concatenate(_states(reader, some))
+            if file is not None:
+                _write(file, whole)
+        if file is not None:
+            whole = np.load(file, mmap_mode="r")
+        found += np.split(whole, np.cumsum([len(each.pieces) for each in some])[:-1])
+    progress(len(readings), len(readings))
+    return States(readings, found), kept
+
+
+def forget(cache: Path) -> None:
+    shutil.rmtree(cache, ignore_errors=True)
+
+
+def _states(reader: Reader, readings: Sequence[Reading]) -> list[Array]:
+    passages = [(i, passage) for i, reading in enumerate(readings) for passage in reading.split()]
+    order = sorted(range(len(passages)), key=lambda k: len(passages[k][1][0]))
+    seen: dict[int, Array] = {}
+    while order:
+        run: list[int] = []
+        while order and (not run or (len(run) + 1) * len(passages[order[-1]][1][0]) <= TOGETHER):
+            run.append(order.pop())
+        for k, each in zip(run, reader.see([passages[k][1] for k in run], reasons=False), strict=True):
+            seen[k] = np.stack([each.states, each.words], axis=1)
+    parts: list[list[Array]] = [[] for _ in readings]
+    for k, (i, _) in enumerate(passages):
+        parts[i].append(seen[k])
+    return [np.concatenate(each) for each in parts]
+
+
+def _write(file: Path, whole: Array) -> None:
+    """subtle: under another name until it is whole, or a stopped run would go on with half of it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partly = file.with_suffix(".part")
+    with partly.open("wb") as out:
+        np.save(out, whole)
+    os.replace(partly, file)
+
+
+def _digest(readings: Sequence[Reading]) -> str:
+    whole = hashlib.sha256()
+    for each in readings:
+        whole.update(each.pieces.tobytes() + each.places.tobytes() + b"/")
+    return whole.hexdigest()[:24]

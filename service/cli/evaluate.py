@@ -1,0 +1,88 @@
+"""`hardmax evaluate`: how good a model is on a file of labelled rows, as text, JSON, or a page to send."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from service.cli.labels import read_rows
+from service.cli.options import Commands, add_where, open_where, show, tell
+from service.cli.progress import Progress
+from service.cli.report import FOLDS, Judged, described, linear, measure
+from service.cli.report_page import page
+from service.errors import InvalidInput
+
+BATCH = 256
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add_parser("evaluate", help="measure a model on rows of texts and labels")
+    parser.add_argument("--file", required=True, help="the rows")
+    parser.add_argument("--model", help="default: HARDMAX_DEFAULT_MODEL")
+    parser.add_argument("--against", metavar="MODEL", help="a second model, on the same rows")
+    parser.add_argument("--column", help="the column of texts")
+    parser.add_argument(
+        "--label", nargs="+", default=[], help="the column of labels, or a column of 0 and 1 for each"
+    )
+    parser.add_argument("--as-is", action="store_true", help="keep stars, 0/1 and a|b as labels of their own")
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write the report as one page to this file")
+    add_where(parser)
+    parser.set_defaults(run=evaluate)
+
+
+def evaluate(arguments: argparse.Namespace) -> int:
+    found = read_rows(
+        arguments.file, column=arguments.column, label=arguments.label, as_is=arguments.as_is, least=1
+    )
+    for line in found.told:
+        tell(line)
+    rows = list(zip(found.texts, map(frozenset, found.truth), strict=True))
+    if not rows:
+        raise InvalidInput(f"{arguments.file} has no row with a text and a label")
+    models = {}
+    with Progress() as progress, open_where(arguments, progress) as hardmax:
+        for name in dict.fromkeys([arguments.model, *([arguments.against] if arguments.against else [])]):
+            said = _asked(hardmax, name, rows, progress)
+            models[said.pop("name")] = said
+    texts, truth = [text for text, _ in rows], [true for _, true in rows]
+    labels = [each["label"] for each in next(iter(models.values()))["labels"]]
+    beside = linear(texts, truth, labels) if len(rows) >= 2 * FOLDS else None
+    report: dict[str, Any] = {
+        "title": " and ".join(models),
+        "source": f"{len(rows):,} rows of {Path(arguments.file).name}",
+        "models": models,
+        "linear": sum(beside) / len(beside) if beside else None,
+        "warnings": [],
+    }
+    if arguments.html:
+        arguments.html.write_text(page(report), encoding="utf-8")
+    show(report, arguments.json, described)
+    return 0
+
+
+def _asked(
+    hardmax: Any, name: str | None, rows: Sequence[tuple[str, frozenset[str]]], progress: Progress
+) -> dict[str, Any]:
+    """What one model says of the rows, measured."""
+    judged: list[Judged] = []
+    several = False
+    for first in range(0, len(rows), BATCH):
+        some = rows[first : first + BATCH]
+        answers = hardmax.classify([text for text, _ in some], model=name)
+        for (text, truth), answer in zip(some, answers, strict=True):
+            unknown = truth - answer.probs.keys()
+            if unknown:
+                have = ", ".join(answer.probs)
+                raise InvalidInput(
+                    f"{answers.model} has no label {min(unknown)!r}; it has {have}. Say --label"
+                )
+            several = several or "labels" in answer.document
+            said = frozenset(answer.labels if several else [answer.label])
+            leaders = tuple(leader.word for leader in answer.leaders or ())
+            judged.append(Judged(text, truth, said, dict(answer.probs), answer.undecided, leaders))
+        progress.count(first + len(some), len(rows), "texts")
+    progress.clear()
+    found = measure(judged, list(judged[0].probs), several=several)
+    return {"name": answers.model, **found}

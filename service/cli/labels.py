@@ -1,0 +1,193 @@
+"""Labelled rows of a file, to learn from or to measure with, and what was made of them in words."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.errors import InvalidInput
+from service.tables.columns import find_column, normal, usual_column
+from service.tables.reading import Table, read_table
+
+LABEL_NAMES = (
+    "label", "labels", "sentiment", "class", "category", "target", "polarity", "topic", "topics", "tags",
+)  # fmt: skip
+STAR_NAMES = ("stars", "star", "starrating", "rating", "ratings", "score", "overall", "grade")
+TWO = {"negative": ("0", "-1", "neg", "negative"), "positive": ("1", "+1", "pos", "positive")}
+ORDER = ("negative", "neg", "bad", "no", "false", "0")  # labels that come first of two
+YES, NO = ("1", "true", "yes", "x"), ("0", "false", "no", "")
+BETWEEN = "|"  # labels of one text
+MOST_LABELS = 100
+LEAST = 2  # rows of each label that is learnt
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Texts with their labels. `several`: labels do not exclude each other, and a text may have none."""
+
+    texts: list[str]
+    truth: list[tuple[str, ...]]
+    labels: tuple[str, ...]
+    several: bool
+    told: list[str]
+
+    @property
+    def targets(self) -> NDArray[np.float32]:
+        """[n, C]"""
+        return np.array([[label in have for label in self.labels] for have in self.truth], np.float32)
+
+    @property
+    def digest(self) -> str:
+        whole = "\0".join(
+            f"{text}\1{BETWEEN.join(have)}" for text, have in zip(self.texts, self.truth, strict=True)
+        )
+        return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
+
+
+def read_rows(
+    path: str,
+    *,
+    column: str | None = None,
+    label: Sequence[str] = (),
+    as_is: bool = False,
+    several: bool = False,
+    least: int = LEAST,
+) -> Rows:
+    """The labelled texts of a file. Stars become negative and positive, and `a|b` two labels, "
+    "unless `as_is`."""
+    table = read_table(path)
+    text_column = find_column(table, column)
+    if len(label) > 1:
+        return _one_column_each(table, text_column, [find_column(table, each) for each in label], least)
+    label_column = find_label(table, text_column, label[0] if label else None)
+    pairs = [(row.get(text_column), spelt(row.get(label_column))) for row in table.rows]
+    whole = [(text, value) for text, value in pairs if isinstance(text, str) and text.strip() and value]
+    told = [
+        f"{path}: {len(table):,} rows, texts from column {text_column!r}, labels from column {label_column!r}"
+    ]
+    if len(whole) < len(pairs):
+        told.append(f"left out: {len(pairs) - len(whole):,} without a text or a label")
+    if not as_is and (several or any(BETWEEN in value for _, value in whole)):
+        parts = [(text, tuple(filter(None, map(str.strip, value.split(BETWEEN))))) for text, value in whole]
+        told.append(
+            f"a text may have several labels (written a{BETWEEN}b); --as-is keeps each value as one label"
+        )
+        return _rows(table, parts, told, least, several=True)
+    values = [value for _, value in whole]
+    names = {} if as_is else _names(table, values, label_column)
+    kept = [(text, names.get(value, value)) for text, value in whole]
+    if between := {value for value in values if names.get(value) == ""}:
+        number = sum(1 for _, name in kept if not name)
+        said = ", ".join(sorted(between, key=float))
+        told.append(f"left out: {number:,} with {label_column} {said}, which is neither (--as-is keeps it)")
+    return _rows(table, [(text, (name,)) for text, name in kept if name], told, least)
+
+
+def find_label(table: Table, text_column: str, wanted: str | None) -> str:
+    """The column of labels: the one wanted, one with a usual name, or the only one with few values."""
+    if wanted is not None:
+        return find_column(table, wanted)
+    others = [column for column in table.columns if column != text_column]
+    usual = usual_column(others, (*LABEL_NAMES, *STAR_NAMES))
+    if usual is not None:
+        return usual
+    few = [column for column in others if 2 <= len({spelt(v) for v in table.values(column)}) <= 20]
+    if len(few) == 1:
+        return few[0]
+    have = ", ".join(table.columns)
+    raise InvalidInput(f"{table.source}: which column holds the labels? Say --label; it has {have}")
+
+
+def _one_column_each(table: Table, text_column: str, columns: Sequence[str], least: int) -> Rows:
+    pairs = []
+    for number, row in enumerate(table.rows, 1):
+        cells = {column: spelt(row.get(column)).lower() for column in columns}
+        for column, cell in cells.items():
+            if cell not in (*YES, *NO):
+                raise InvalidInput(
+                    f"{table.source}, row {number}: {column} is {cell!r}; one column a label holds 1 or 0"
+                )
+        if isinstance(text := row.get(text_column), str) and text.strip():
+            pairs.append((text, tuple(column for column, cell in cells.items() if cell in YES)))
+    told = [
+        f"{table.source}: {len(table):,} rows, texts from column {text_column!r}, one label each "
+        f"from {', '.join(columns)}"
+    ]
+    return _rows(table, pairs, told, least, several=True)
+
+
+def _rows(
+    table: Table,
+    pairs: Sequence[tuple[str, tuple[str, ...]]],
+    told: list[str],
+    least: int,
+    *,
+    several: bool = False,
+) -> Rows:
+    """Checked: labels enough, rows enough of each, and no more labels than a label column has."""
+    count = Counter(label for _, have in pairs for label in have)
+    if len(count) < min(least, 2):
+        have = f"one label ({next(iter(count))})" if count else "no labels"
+        raise InvalidInput(
+            f"{table.source}: the rows have {have}; a model needs two or more. Say --label, or --as-is"
+        )
+    if len(count) > MOST_LABELS:
+        raise InvalidInput(
+            f"{table.source}: {len(count):,} different labels; at most {MOST_LABELS}. Is it the "
+            "label? Say --label"
+        )
+    if rare := [label for label, rows in count.items() if rows < least]:
+        raise InvalidInput(
+            f"{table.source}: the label {rare[0]!r} has a single row; each needs {least} or more"
+        )
+    labels = tuple(sorted(count, key=lambda label: (label.lower() not in ORDER, label)))
+    told = [*told, "labels: " + ", ".join(f"{label} ({count[label]:,})" for label in labels)]
+    return Rows([text for text, _ in pairs], [have for _, have in pairs], labels, several, told)
+
+
+def spelt(value: Any) -> str:
+    """A label as text: 1, 1.0 and true are "1"; NaN is none."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        if value != value:
+            return ""
+        if value.is_integer():
+            return str(int(value))
+    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", str("" if value is None else value).strip())
+
+
+def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:
+    """What values mean: stars and the usual spellings of two labels; "" for stars in the middle."""
+    distinct = set(values)
+    two = {value: name for name, spellings in TWO.items() for value in distinct if value.lower() in spellings}
+    if len(two) == len(distinct) and len(set(two.values())) == 2:
+        return two
+    if (
+        normal(column) in STAR_NAMES
+        and distinct
+        and all(re.fullmatch(r"\d+(\.\d+)?", value) for value in distinct)
+    ):
+        highest = max(map(float, distinct))
+        top = 5 if highest <= 5 else 10
+        meant = {value: _side((float(value) - 1) / (top - 1)) for value in distinct}
+        if highest <= top and len(set(meant.values()) - {""}) < 2:
+            raise InvalidInput(
+                f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read "
+                f"as stars of {top}, "
+                "has one side only; --as-is keeps every value as a label"
+            )
+        if highest <= top:
+            return meant
+    return {}
+
+
+def _side(share: float) -> str:
+    return "negative" if share < 0.4 else "positive" if share > 0.6 else ""

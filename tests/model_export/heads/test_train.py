@@ -1,0 +1,131 @@
+"""A head of one's own: learnt from rows on a frozen reader, measured, written, served."""
+
+import json
+import random
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import torch
+from bundles import LISTS
+from readers import random_reader
+
+from model_export.bundle import write_bundle
+from model_export.cli import main
+from model_export.heads.states import see
+from model_export.heads.train import open_reader
+from model_export.reader import graph, stored
+from service.local import Local
+from service.settings import load_settings
+
+FILLING = """the a film movie food soup was is very it but and or i we you of in on to my time slow story cold
+service lamp car hotel they""".split()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a reader whose states tell their word, and rows that a word decides."""
+    folder = tmp_path_factory.mktemp("own")
+    reader = random_reader()
+    with torch.no_grad():
+        reader.places.weight *= 0.1
+        for layer in reader.layers:
+            layer.out.weight *= 0.2
+            layer.down.weight *= 0.2
+    card = {"name": "reader", "description": "Reads at random."}
+    write_bundle(folder / "models", "reader", card, graph.to_onnx(stored.stored(reader)), json.dumps(LISTS))
+    return folder
+
+
+def write_rows(path, labels, rows=240, seed=0):
+    """`labels`: of each label the word that decides it."""
+    draw = random.Random(seed)
+    lines = ["text,label"]
+    for i in range(rows):
+        label, word = list(labels.items())[i % len(labels)]
+        words = draw.choices(FILLING, k=draw.randint(3, 9))
+        lines.append(f"{' '.join([*words, *word.split('|'), *words[:2]])},{label}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def train(folder, file, name, *flags):
+    reader = str(folder / "models" / "reader")
+    return main(
+        ["train", str(file), "--name", name, "--out", str(folder / "models"), "--reader", reader, *flags]
+    )
+
+
+def local(folder):
+    return Local(load_settings(models_dir=folder / "models", bundled_models=False, default_model="mine"))
+
+
+def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsys):
+    file = write_rows(folder / "two.csv", {"bad": "awful", "good": "superb"})
+    assert train(folder, file, "mine", "--json", "--licence", "MIT", "--html", str(folder / "r.html")) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["models"]["mine@1"]["accuracy"] >= 0.95
+    card = json.loads((folder / "models" / "mine@1" / "card.json").read_text())
+    assert card["labels"] == ["bad", "good"]
+    assert card["licence"] == "MIT"
+    assert card["data"]["rows"] == 240
+    assert (folder / "r.html").read_text().count("<script") == 0
+    assert not list((folder / "models").glob(".states*"))
+    assert train(folder, write_rows(folder / "two.csv", {"bad": "superb", "good": "awful"}), "mine") == 0
+    texts = ["the film was awful and slow", "a superb film of my time"]
+    with local(folder) as hardmax:
+        first, second, newest = (
+            [each.label for each in hardmax.classify(texts, model=name)]
+            for name in ("mine@1", "mine@2", "mine")
+        )
+    assert first == ["bad", "good"]
+    assert second == newest == ["good", "bad"]
+
+
+def test_labels_that_do_not_exclude_each_other(folder, capsys):
+    words = {"late": "awful", "rude": "hated", "late|rude": "awful|hated"}
+    assert train(folder, write_rows(folder / "several.csv", words), "several", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["models"]["several@1"]
+    assert found["accuracy"] >= 0.8  # both labels right; always the same would be a third
+    with local(folder) as hardmax:
+        assert hardmax._model("several", "sentiment").rules.thresholds is not None
+
+
+def test_words_at_random_are_unlike_the_rows(folder, capsys):
+    """Held-out rows hardly ever are; of texts of other words many, even to a reader that reads at random."""
+    file = write_rows(folder / "three.csv", {"a": "awful", "b": "superb", "c": "hated"})
+    assert train(folder, file, "three", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["models"]["three@1"]
+    assert found["undecided"].get("unlike the rows", 0) <= 0.06 * 240
+    draw = random.Random(1)
+    other = [" ".join(draw.choices([*"abcdefghijklmnopqrstuvwxyz"], k=8)) for _ in range(30)]
+    with local(folder) as hardmax:
+        answers = hardmax.classify(other, model="three")
+    assert sum(each.undecided is not None for each in answers) >= 10
+
+
+def test_states_come_from_the_disk_the_second_time(folder):
+    _, reader = open_reader(folder / "models" / "reader")
+    texts = ["a superb film", "", "the soup was cold " * 40]
+    states, kept = see(reader, texts, cache=folder / "cache")
+    assert kept.tolist() == [0, 2]
+    again, _ = see(Namespace(read=reader.read), texts, cache=folder / "cache")
+    assert all(np.array_equal(a, b) for a, b in zip(states.found, again.found, strict=True))
+    alone = reader.see(reader.read(texts[0]).split(), reasons=False)[0]
+    assert np.array_equal(states.found[0][:, 0], alone.states)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("text,label\na,x\nb,x\n", "one label"),
+        ("text,label\na,x\nb,y\nc,y\n", "'x' has a single row"),
+        ("text,rating\na b,1\nc d,2\ne f,3\n", "--as-is"),
+        ("text,label\n,\n,\n", "no labels"),
+    ],
+)
+def test_rows_that_cannot_teach_say_what_to_do(folder, capsys, content, says):
+    file = folder / "refused.csv"
+    file.write_text(content)
+    assert train(folder, file, "refused") == 2
+    assert says in capsys.readouterr().err

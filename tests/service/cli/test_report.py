@@ -1,0 +1,92 @@
+"""The report's numbers, checked by hand."""
+
+import pytest
+
+from service.cli.report import Judged, described, folds, linear, measure, wilson
+from service.cli.report_page import page
+
+LABELS = ("bad", "good")
+
+
+def judged(truth, p, text="a text", undecided=None):
+    """`p`: the probability of good."""
+    said = "good" if p > 0.5 else "bad"
+    return Judged(
+        text, frozenset([truth]), frozenset([said]), {"bad": 1 - p, "good": p}, undecided, ("text",)
+    )
+
+
+ROWS = [
+    judged("good", 0.9),
+    judged("good", 0.7),
+    judged("good", 0.05, "<b>surely bad</b>"),
+    judged("bad", 0.1),
+    judged("bad", 0.6, undecided="even"),
+]
+
+
+def test_measure_counts_what_is_right():
+    found = measure(ROWS, LABELS)
+    assert found["accuracy"] == pytest.approx(3 / 5)
+    assert found["balanced_accuracy"] == pytest.approx((1 / 2 + 2 / 3) / 2)
+    assert found["most_frequent_label"] == pytest.approx(3 / 5)
+    assert found["confusion"] == [[1, 1], [1, 2]]
+    bad, good = found["labels"]
+    assert (bad["rows"], bad["said"], bad["precision"], bad["recall"]) == (2, 2, 1 / 2, 1 / 2)
+    assert (good["rows"], good["said"], good["precision"], good["recall"]) == (3, 3, 2 / 3, 2 / 3)
+    assert found["undecided"] == {"even": 1}
+    assert found["decided_accuracy"] == pytest.approx(3 / 4)
+    assert [row["text"] for row in found["worst"]] == ["<b>surely bad</b>", "a text"]
+    assert [row["text"] for row in found["mislabelled"]] == ["<b>surely bad</b>"]
+    errors = 2 * abs((0.9 + 0.9) / 2 - 1), 1 * abs(0.95 - 0), 1 * abs(0.7 - 1), 1 * abs(0.6 - 0)
+    assert found["calibration"]["error"] == pytest.approx(
+        (3 * abs((0.9 + 0.9 + 0.95) / 3 - 2 / 3) + errors[2] + errors[3]) / 5
+    )
+
+
+def test_several_labels_are_right_only_together():
+    probs = {"a": 0.9, "b": 0.8, "c": 0.1}
+    rows = [
+        Judged("t", frozenset("ab"), frozenset("ab"), probs),
+        Judged("t", frozenset("a"), frozenset("ab"), probs),
+        Judged("t", frozenset(), frozenset("ab"), probs),
+    ]
+    found = measure(rows, "abc", several=True)
+    assert found["accuracy"] == pytest.approx(1 / 3)
+    assert [each["precision"] for each in found["labels"]] == [2 / 3, 1 / 3, None]
+    assert "confusion" not in found
+
+
+def test_wilson_gives_the_interval_of_the_book():
+    """Newcombe 1998, table I: 81 of 263."""
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=1e-4)
+
+
+def test_folds_spread_every_label():
+    truth = [frozenset([label]) for label in "ab" * 10 + "c" * 5]
+    parts = folds(truth)
+    assert sorted(i for part in parts for i in part) == list(range(25))
+    assert all(sum(truth[i] == {"c"} for i in part) == 1 for part in parts)
+
+
+def test_linear_learns_a_word_that_decides():
+    pytest.importorskip("sklearn")
+    texts = [f"{['awful', 'superb'][i % 2]} film number {i}" for i in range(40)]
+    right = linear(texts, [frozenset([LABELS[i % 2]]) for i in range(40)], LABELS)
+    assert right is not None
+    assert sum(right) == 40
+
+
+def test_page_escapes_what_rows_hold_and_lines_tell_the_same():
+    report = {
+        "title": "mine@1", "source": "five rows", "models": {"mine@1": measure(ROWS, LABELS)}, "linear": 0.5,
+        "warnings": ["<few> rows"],
+    }  # fmt: skip
+    html = page(report)
+    assert "&lt;b&gt;surely bad&lt;/b&gt;" in html
+    assert "<b>surely" not in html
+    assert "src=" not in html
+    lines = "\n".join(described(report))
+    assert "60.0% of 5 rows right" in lines
+    assert "warning: <few> rows" in lines
