@@ -18,6 +18,8 @@ from model_export.reader import graph, stored
 from service.local import Local
 from service.settings import load_settings
 
+pytestmark = pytest.mark.timeout(600)  # some seconds of a quiet machine
+
 FILLING = """the a film movie food soup was is very it but and or i we you of in on to my time slow story cold
 service lamp car hotel they""".split()
 
