@@ -239,8 +239,8 @@ def judged(
     chosen = {name: verdicts(reader, plane, lessons)[:, 0] for name, lessons in held["choose"].items()}
     heat = _temperature(chosen, held["choose"])
     with torch.no_grad():
-        plane.v *= heat
-        plane.b *= heat
+        plane.v.mul_(heat)
+        plane.b.mul_(heat)
     even = even_band({name: heat * logits for name, logits in chosen.items()}, held["choose"])
     say(f"temperature {1 / heat:.2f}, even within {even}")
     figures = {}

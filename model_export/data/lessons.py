@@ -30,7 +30,8 @@ class Batch:
         """[passages, N, c] -> the mean over the pieces of each word [B, M, c]."""
         flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
         flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
-        return flat.unflatten(0, (self.texts, self.words)) / self.sizes
+        mean: Tensor = flat.view(self.texts, self.words, -1) / self.sizes
+        return mean
 
     @property
     def sizes(self) -> Tensor:

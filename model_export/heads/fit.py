@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from torch.nn import functional
 
 from model_export.heads.plane import WEIGHT_GRID, Plane, PlaneShape
 from model_export.heads.states import States, word_means
-from model_export.heads.stored import Stored
+from model_export.reader.stored import Stored
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -91,9 +92,8 @@ def fit(
     frozen, y = Frozen(states.found[0].shape[-1]), torch.from_numpy(targets)
     plane = _begin(states, y, task, frozen, start)
     slow = [*plane.first.parameters(), *plane.second.parameters(), *plane.read.parameters()]
-    optimiser = torch.optim.AdamW(
-        [{"params": slow}, {"params": [plane.v, plane.b], "lr": 5 * RATE}], lr=RATE, weight_decay=0.01
-    )
+    groups: list[dict[str, Any]] = [{"params": slow}, {"params": [plane.v, plane.b], "lr": 5 * RATE}]
+    optimiser = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.01)
     order: list[Ints] = []
     for step in range(max(checks) + 1):
         if step in checks:
@@ -109,7 +109,7 @@ def fit(
         logits, reach = plane(frozen, last, first, batch, skip=0.3, gain=0.1)
         loss = task.loss(logits, y[rows].double()) + 0.1 * reach
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(slow, 1.0)
         optimiser.step()
     return plane.eval()

@@ -62,6 +62,8 @@ def _somewhere(z: Tensor) -> Tensor:
 
 
 class Plane(nn.Module):
+    of_hidden: Tensor
+
     def __init__(self, shape: PlaneShape) -> None:
         super().__init__()
         self.shape = shape

@@ -20,7 +20,8 @@ def settle(reader: Reader, plane: Plane, lessons: Lessons, how: Step, seed: int,
         states, first, followed, _ = reader.whole(batch.pieces)
         logits, reach = plane(reader, states, first, batch, skip=how.skip * (1 - at), gain=how.gain)
         value = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
-        return value + how.reach * reach.float() + price(followed, how)
+        whole: Tensor = value + how.reach * reach.float() + price(followed, how)
+        return whole
 
     groups = [(weights(reader), 1.0), (list(plane.parameters()), how.plane_rate / how.rate)]
     plane.train()

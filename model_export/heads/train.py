@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from model_export.heads import unlike as measure_unlike
 from model_export.heads.fit import CHECKS, Floats, Frozen, Ints, Task, fit, logits, temperature, tempered
 from model_export.heads.states import States, forget, see
 from model_export.heads.verify import differing
+from model_export.reader.stored import Stored
 from service.cli.labels import Rows, read_rows
 from service.cli.progress import Progress
 from service.cli.report import Judged, described, folds, linear, measure
@@ -60,7 +62,7 @@ class Held:
 
     rows: Ints
     logits: Floats  # [n, C]
-    weights: list[stored.Stored]  # the plane of each row
+    weights: list[Stored]  # the plane of each row
     steps: int
     start: bool  # whether the reach began with that of the bundled head
     factor: float
@@ -78,7 +80,7 @@ def train(
     rows: Rows,
     states: States,
     others: States,
-    start: stored.Stored | None = None,
+    start: Stored | None = None,
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -105,14 +107,14 @@ def _held_out(
     rows: Rows,
     task: Task,
     parts: Sequence[Ints],
-    start: stored.Stored | None,
+    start: Stored | None,
     seed: int,
     progress: Callable[[int, int], None],
 ) -> Held:
     """Each part answered by a plane of the others; how long, and from where, is what tells the truth best."""
     checks = [each for each in CHECKS if each <= max(60, 2 * len(states))]
     starts = [None] if start is None else [None, start] if len(states) <= FEW else [start]
-    seen: dict[tuple[int, bool], list[tuple[Floats, stored.Stored]]] = {}
+    seen: dict[tuple[int, bool], list[tuple[Floats, Stored]]] = {}
     for number, part in enumerate(parts):
         learnt, held = np.setdiff1d(np.arange(len(states)), part), states.take(part)
         for i, begin in enumerate(starts):
@@ -145,11 +147,10 @@ def _thresholds(held: Held, rows: Rows) -> tuple[float, ...]:
 
     def score(label: int, threshold: float) -> tuple[float, float]:
         said = probs[:, label] >= threshold
-        return 2 * (said & truth[:, label]).sum() / max(1, said.sum() + truth[:, label].sum()), -abs(
-            threshold - 0.5
-        )
+        f1 = 2 * (said & truth[:, label]).sum() / max(1, said.sum() + truth[:, label].sum())
+        return float(f1), -abs(threshold - 0.5)
 
-    return tuple(round(max(tried, key=lambda t, c=c: score(c, t)), 3) for c in range(probs.shape[1]))
+    return tuple(round(max(tried, key=partial(score, label)), 3) for label in range(probs.shape[1]))
 
 
 def _judged(
@@ -180,7 +181,7 @@ def _probabilities(said: Floats, several: bool) -> Floats:
     return np.asarray(power / power.sum())
 
 
-def _leaders(text: str, states: States, row: int, weights: stored.Stored) -> tuple[str, ...]:
+def _leaders(text: str, states: States, row: int, weights: Stored) -> tuple[str, ...]:
     """The words that the others end with, those of the heaviest clusters first."""
     reading, both = states.readings[row], states.found[row]
     told = stored.run(weights, both[:, 0], both[:, 1], states.members(row))
@@ -237,7 +238,7 @@ def find_reader(wanted: Path | None, folders: Sequence[Path]) -> Path:
     raise NotFound("there is no reader here to stand on; say --reader FOLDER", param="reader")
 
 
-def beginning(reader: Path, digest: str) -> stored.Stored | None:
+def beginning(reader: Path, digest: str) -> Stored | None:
     """The stored numbers of the head `sentiment` beside the reader, if it stands on it."""
     folder = reader.parent / "sentiment"
     if not (folder / "card.json").exists():
@@ -299,11 +300,10 @@ def run(arguments: argparse.Namespace) -> int:
     bundle, reader = open_reader(folder)
     digest = str(bundle.card["model_sha256"])
     cache = arguments.out / f".states-{digest[:12]}"
-    say = (
-        (lambda *lines: print(*lines, sep="\n", file=sys.stderr))
-        if arguments.json
-        else (lambda *lines: print(*lines, sep="\n", flush=True))
-    )
+
+    def say(*lines: str) -> None:
+        print(*lines, sep="\n", file=sys.stderr if arguments.json else None, flush=True)
+
     say(*rows.told)
     with Progress(sys.stderr) as shown:
         states, kept = see(

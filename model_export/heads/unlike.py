@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_export.heads.states import States
-from model_export.heads.stored import Array, unlike
+from model_export.heads.stored import unlike
+from model_export.reader.stored import Array
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -7,6 +7,7 @@ import onnx
 
 from model_export.heads import stored
 from model_export.heads.states import States
+from model_export.reader.stored import Stored
 from service.engine.runtime import Runtime
 from service.texts.heads import Read, assemble
 from service.texts.reader import Seen
@@ -14,7 +15,7 @@ from service.texts.reader import Seen
 OUTPUTS = ("bias", "contribution", "target", "since", "certified")
 
 
-def differing(model: onnx.ModelProto, weights: stored.Stored, states: States) -> int:
+def differing(model: onnx.ModelProto, weights: Stored, states: States) -> int:
     """How many texts get other numbers."""
     session = Runtime("cpu", 1).open(model.SerializeToString())
     names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))

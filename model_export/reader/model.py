@@ -106,6 +106,13 @@ class Norm(nn.Module):
 
 
 class Layer(nn.Module):
+    of_state: Tensor  # what one step of the whole numbers is worth, channel by channel
+    of_middle: Tensor
+    of_query: Tensor
+    of_key: Tensor
+    of_value: Tensor
+    of_wide: Tensor
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         W, self.heads = shape.width, shape.heads
@@ -113,7 +120,6 @@ class Layer(nn.Module):
         self.up, self.down = Linear(W, shape.wide), Linear(shape.wide, W)
         self.norm1, self.norm2 = Norm(W), Norm(W)
         self.nobody = nn.Parameter(torch.zeros(W))  # its key
-        # what one step of the whole numbers is worth
         for name, size in {
             "of_state": W, "of_middle": W, "of_query": W, "of_key": W, "of_value": W, "of_wide": shape.wide,
         }.items():  # fmt: skip
@@ -121,17 +127,21 @@ class Layer(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """[B, N, W] -> [B, H, N, S]"""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        B, N, _ = x.shape
+        return x.view(B, N, self.heads, -1).transpose(1, 2)
 
 
 class Reader(nn.Module):
+    layers: list[Layer]
+    of_word: Tensor
+
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
         self.words = nn.Embedding(shape.pieces, shape.width)
         self.places = nn.Embedding(PASSAGE, shape.width)
         self.norm = Norm(shape.width)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))  # type: ignore[assignment]
         self.register_buffer("of_word", torch.full((shape.width,), 1 / 16))  # a step of the first states
 
     @property
@@ -224,7 +234,7 @@ class Reader(nn.Module):
             score = q @ torch.cat([k, nobody], 2).transpose(-1, -2)  # exact: 32 products below 2^14
             score = score.masked_fill(functional.pad(~there, (0, NOBODY_TOO))[:, None, None], FAR)
             one = (score == score.amax(-1, keepdim=True)).float()
-            worth = (layer.of_query * layer.of_key).unflatten(0, (layer.heads, -1))[:, 0]
+            worth = (layer.of_query * layer.of_key).view(layer.heads, -1)[:, 0]
             share = torch.softmax((score * worth[:, None, None]).clamp(min=-1e4) / q.shape[-1] ** 0.5, -1)
             some = 1 - share[..., -1]
             followed.append((some * there[:, None]).sum() / (there.sum() * layer.heads))

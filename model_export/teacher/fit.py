@@ -66,7 +66,7 @@ def fitted(folder: Path, sets: Mapping[str, Rows], how: Fitting, checkpoint: Pat
         for row in _drawn(sets[name], part, draw)
     ]
     pieces = teacher.pieces([text for _, text, _ in rows], how.longest)
-    labels = torch.tensor([int(2 * target) for _, _, target in rows])
+    labels = torch.tensor([int(2 * (target or 0.0)) for _, _, target in rows])
     noise = torch.tensor([how.parts[name].noise for name, _, _ in rows])
     three = torch.tensor([name in THREE for name, _, _ in rows])
     plan = list(_batches(pieces, how.pieces, np.random.default_rng(how.seed)))[: how.steps]
@@ -90,8 +90,8 @@ def fitted(folder: Path, sets: Mapping[str, Rows], how: Fitting, checkpoint: Pat
         loss = _loss(teacher(padded(pieces, plan[step])), labels[part], noise[part], three[part])
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        for group in (body, head):
-            nn.utils.clip_grad_norm_(group, 1.0)
+        for part_of in (body, head):
+            nn.utils.clip_grad_norm_(part_of, 1.0)
         optimiser.step()
         total += float(loss.detach())
         if (step + 1) % EVERY == 0:

@@ -68,13 +68,13 @@ def candidates(
 
 def at_once(x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
     """All scores, so many at a time as stay in a processor's cache; what is within the slack of the best."""
-    queries, keys, slack, _ = in_float32(x, y, slack)
+    queries, keys, wide, _ = in_float32(x, y, slack)
     turned = np.ascontiguousarray(keys.T)
     many = max(1, CACHED // len(y))
     for start in range(0, len(x), many):
         score = queries[start : start + many] @ turned
         row, best = np.arange(len(score)), score.argmax(axis=1)
-        floor = score[row, best] - slack[start : start + many]
+        floor = score[row, best] - wide[start : start + many]
         score[row, best] = -np.inf
         if (score.max(axis=1) < floor).all():
             yield start + row, Pairs(row, best)

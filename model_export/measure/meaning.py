@@ -1,0 +1,165 @@
+"""What a served model reads: with whole sentences, without their order, without anybody to follow.
+
+    hardmax-export meaning MODELS --data DATA
+
+    ordinary    as the service answers
+    shuffled    the words of each text in any order: a reader of order must lose
+    alone       every piece read by itself: its heads can follow nobody
+    leaders     the text cut to its leaders with two words on either side
+    read        the share of its passage that a word has read, at the median
+
+All on the split `report`, from the two bundles in MODELS, as the service loads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_export.data import corpora
+from model_export.measure import behaviour
+from model_export.measure.scores import balanced, score, sigmoid, three_labels
+from service.engine.bundle import read_bundle
+from service.engine.runtime import Runtime
+from service.texts.heads import UNITS, Head, Read
+from service.texts.pieces import Ints, Reading
+from service.texts.reader import Reader
+
+EVERYDAY = Path(__file__).with_name("everyday.tsv")
+TEXTS = 400  # of a data set
+AROUND = 2  # words on either side of a leader
+RUN = 16  # passages that run together
+
+Cut = Callable[[Reading], list[tuple[Ints, Ints]]]
+
+
+class Served:
+    """A reader and a head as the service loads them, and what passages of a text are shown to them."""
+
+    def __init__(self, models: Path, head: str = "sentiment", threads: int = 2) -> None:
+        runtime = Runtime("cpu", threads)
+        bundle = read_bundle(models / head)
+        self.reader = Reader.load(read_bundle(models / bundle.card["reader"]["name"]), runtime)
+        self.head = Head.load(bundle, runtime, self.reader)
+        self.even = float(bundle.card["even"])
+
+    def logits(self, texts: Sequence[str], cut: Cut = Reading.split) -> NDArray[np.float64]:
+        read = []
+        for text in texts:
+            reading = self.reader.read(text)
+            passages = cut(reading)
+            seen = [
+                each
+                for at in range(0, len(passages), RUN)
+                for each in self.reader.see(passages[at : at + RUN], reasons=False)
+            ]
+            read.append(Read(reading, seen))
+        found = np.full(len(texts), self.head.bias[0, 0] / UNITS)
+        for places, cloud in self.head.run(read, reasons=False):
+            found[places] = cloud.logit[0] / UNITS
+        return found
+
+
+def pieces_alone(reading: Reading) -> list[tuple[Ints, Ints]]:
+    return list(zip(reading.pieces[:, None], reading.places[:, None], strict=True))
+
+
+def shuffled(text: str, draw: random.Random) -> str:
+    words = text.split()
+    draw.shuffle(words)
+    return " ".join(words)
+
+
+def read_and_led(served: Served, texts: Sequence[str]) -> tuple[list[float], list[str]]:
+    """The share of its passage that each word has read; each text cut to its leaders and their neighbours."""
+    shares: list[float] = []
+    cuts: list[str] = []
+    for text in texts:
+        reading = served.reader.read(text)
+        seen = [each for part in reading.split() for each in served.reader.see([part], reasons=True)]
+        for each in seen:
+            assert each.read is not None
+            size = each.read.shape[1]
+            shares += [int(read).bit_count() / size for read in each.read[-1].tolist()]
+        ((_, cloud),) = served.head.run([Read(reading, seen)], reasons=True)
+        assert cloud.target is not None
+        leaders = np.unique(cloud.target[cloud.target >= 0])
+        kept = np.zeros(len(reading), bool)
+        for leader in leaders.tolist():
+            kept[max(0, leader - AROUND) : leader + AROUND + 1] = True
+        cuts.append(
+            " ".join(text[reading.starts[i] : reading.ends[i]] for i in np.flatnonzero(kept).tolist())
+        )
+    return shares, cuts
+
+
+def of_set(served: Served, rows: corpora.Rows) -> dict[str, float]:
+    draw = random.Random(0)
+    rows = [row for row in rows if row.split == "report" and row.target is not None]
+    draw.shuffle(rows)
+    rows = rows[:TEXTS]
+    texts, targets = [row.text for row in rows], np.array([row.target for row in rows])
+    sided = targets != 0.5
+    truth = targets[sided] > 0.5
+    ordinary = served.logits(texts)
+    shares, cuts = read_and_led(served, texts)
+    others = {
+        "shuffled": served.logits([shuffled(text, draw) for text in texts]),
+        "alone": served.logits(texts, pieces_alone),
+    }
+    led = served.logits(cuts)
+    found = {
+        "texts": float(sided.sum()),
+        "ordinary": balanced(ordinary[sided] > 0, truth),
+        **{name: balanced(logits[sided] > 0, truth) for name, logits in others.items()},
+        "same verdict from leaders": float(((led > 0) == (ordinary > 0)).mean()),
+        "read": float(np.median(shares)),
+        "calibration error": score(ordinary[sided], truth).calibration_error,
+    }
+    if not sided.all():
+        found["three labels"] = balanced(three_labels(sigmoid(ordinary), served.even), targets)
+    return found
+
+
+def everyday(served: Served) -> list[dict[str, Any]]:
+    """One hundred sentences without a charged word, written before any model of this kind had read them."""
+    with EVERYDAY.open(encoding="utf-8") as file:
+        rows: list[dict[str, Any]] = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    for row, logit in zip(rows, served.logits([row["text"] for row in rows]).tolist(), strict=True):
+        row["says"] = "positive" if logit > 0 else "negative"
+        row["p"] = float(sigmoid(logit))
+    return rows
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("models", type=Path, help="the folder of the bundles")
+    parser.add_argument("--head", default="sentiment", help="the head that is asked (default: sentiment)")
+    parser.add_argument("--data", type=Path, help="the folder of the data sets")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    served = Served(arguments.models, arguments.head)
+    rows = everyday(served)
+    for label in ("negative", "positive"):
+        mine = [row for row in rows if row["label"] == label]
+        right = sum(row["says"] == label for row in mine)
+        print(f"everyday, {label}: {right} of {len(mine)}")
+    for row in rows:
+        if row["says"] != row["label"]:
+            print(f"  {row['label']:8} told {row['says']:8} {row['p']:.2f}  {row['text']}")
+    failed = behaviour.failures(lambda texts: sigmoid(served.logits(texts)), served.even)
+    print(f"behaviour: mean failure {np.mean(list(failed.values())):.3f}")
+    for name, share in failed.items():
+        print(f"  {share:.2f}  {name}")
+    if arguments.data is not None:
+        for name, data in corpora.read_all(arguments.data).items():
+            if any(row.split == "report" and row.target is not None for row in data):
+                print(name, {key: round(value, 3) for key, value in of_set(served, data).items()}, flush=True)
+    return 0

@@ -1,0 +1,142 @@
+"""`hardmax-export verify`: a head and its reader as the service runs them, against the definition in numpy.
+
+Every passage is read alone by the definition and in batches by ONNX Runtime; states, first states and who
+follows whom must be the same numbers. So must, for every text, places, leaders and contributions. There is no
+tolerance: all is decided in whole numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from model_export.data import corpora
+from model_export.heads import stored as head_stored
+from model_export.reader import stored as reader_stored
+from model_export.reader.stored import ZERO, Array, Stored
+from service.engine.bundle import Bundle, find_bundles, read_bundle
+from service.engine.runtime import Runtime
+from service.errors import NotFound
+from service.texts.heads import Read, assemble
+from service.texts.pieces import Reading
+from service.texts.reader import Reader, Seen
+
+OUTPUTS = ("contribution", "target", "since", "plane", "certified")
+RUN = 12  # passages that run together
+
+
+@dataclass
+class Parity:
+    """What differs; all zeros: the bundle may be served."""
+
+    texts: int = 0
+    passages: int = 0
+    choices: int = 0  # of heads, compared
+    different_states: int = 0
+    different_choices: int = 0
+    different_leaders: int = 0
+    different_contributions: int = 0
+    certified: int = 0  # texts with a certificate at the last layer
+
+    @property
+    def holds(self) -> bool:
+        return not (
+            self.different_states
+            or self.different_choices
+            or self.different_leaders
+            or self.different_contributions
+        )
+
+
+def weights_of(model: bytes) -> dict[str, Array]:
+    graph = onnx.load_from_string(model).graph
+    return {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+
+
+def reader_weights(model: bytes) -> Stored:
+    found = weights_of(model)
+    nobody = (found["nobody"].astype(np.int16) - ZERO).astype(np.int8)
+    return {**found, "places": found["of_place"], "nobody": nobody, "heads": found["split_keys"][3]}
+
+
+def head_weights(model: bytes) -> Stored:
+    found = weights_of(model)
+    layers = sum(name.startswith("layer") and name[5:].isdigit() for name in found) - 1
+    return {**found, "v": found["v"].T, "layers": np.array(layers)}
+
+
+def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
+    runtime, parity = Runtime("cpu", 2), Parity()
+    served, session = Reader.load(reader, runtime), runtime.open(head.model)
+    of_reader, of_head = reader_weights(reader.model), head_weights(head.model)
+    for text in texts:
+        reading = served.read(text)
+        passages = reading.split()
+        if not passages:
+            continue
+        seen = [
+            each
+            for at in range(0, len(passages), RUN)
+            for each in served.see(passages[at : at + RUN], reasons=True)
+        ]
+        for (pieces, places), each in zip(passages, seen, strict=True):
+            states, words, follows = reader_stored.run(of_reader, pieces, places)
+            parity.passages += 1
+            parity.choices += follows.shape[0] * follows.shape[1] * int(of_reader["heads"])
+            parity.different_states += not (
+                np.array_equal(states, each.states) and np.array_equal(words, each.words)
+            )
+            assert each.follows is not None
+            parity.different_choices += int((follows != each.follows).sum())
+        _compare_plane(session, of_head, reading, seen, parity)
+        parity.texts += 1
+    return parity
+
+
+def _compare_plane(session: Any, weights: Stored, reading: Reading, seen: list[Seen], parity: Parity) -> None:
+    feeds, _, _ = assemble([Read(reading, seen)])
+    found = dict(zip(OUTPUTS, session.run(feeds, OUTPUTS), strict=True))
+    members = [range(a, b) for a, b in zip(reading.bounds[:-1], reading.bounds[1:], strict=True)]
+    states, words = (np.concatenate([getattr(each, name) for each in seen]) for name in ("states", "words"))
+    told = head_stored.run(weights, states, words, members)
+    parity.different_leaders += not all(
+        np.array_equal(found[name][0], getattr(told, name)) for name in ("target", "since")
+    )
+    parity.different_contributions += not (
+        np.array_equal(found["contribution"][0], told.contribution)
+        and np.array_equal(found["plane"][:, 0], told.plane)
+    )
+    parity.certified += bool(found["certified"][0])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, help="the folder of a head; its reader stands beside it")
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    parser.add_argument("--texts", type=int, default=500, help="of each data set (default: 500)")
+    parser.add_argument("--readers", type=Path, help="where its reader is, if not beside it")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    head = read_bundle(arguments.bundle)
+    wanted = head.card["reader"]["sha256"]
+    beside = arguments.readers or arguments.bundle.parent
+    readers = [
+        read_bundle(folder) for name, folder in find_bundles([beside]).items() if name.startswith("reader")
+    ]
+    reader = next((each for each in readers if each.card["model_sha256"] == wanted), None)
+    if reader is None:
+        raise NotFound(f"{beside} has no reader {wanted[:12]}, which this head stands on", param="readers")
+    holds = True
+    for name, rows in corpora.read_all(arguments.data).items():
+        texts = [row.text for row in rows if row.split == "report"][: arguments.texts]
+        if texts:
+            parity = verify(head, reader, texts)
+            holds = holds and parity.holds
+            print(name, asdict(parity), flush=True)
+    return 0 if holds else 1
