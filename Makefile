@@ -101,12 +101,11 @@ fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right
 	$(BIN)/python -m tests.fuzz.clouds --cases $(CASES)
 
 REVIEWS := $(wildcard $(DATA)/aclImdb_train.tar.gz)
-NO_REVIEWS := no aclImdb_train.tar.gz in $(DATA): texts and faithfulness keep their last results
+NO_REVIEWS := no aclImdb_train.tar.gz in $(DATA): texts keep their last results
 
 # Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
 bench: $(VENV)/.test  ## measure everything beside its peers (half an hour), write docs/benchmarks.md
 	$(if $(REVIEWS),$(BIN)/python -m benchmarks.texts --data $(REVIEWS),@echo "$(NO_REVIEWS)")
-	$(if $(REVIEWS),$(BIN)/python -m benchmarks.faithfulness --data $(REVIEWS))
 	$(BIN)/python -m benchmarks.clouds
 	$(BIN)/python -m benchmarks.http
 	$(BIN)/python -m benchmarks.startup

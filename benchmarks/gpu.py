@@ -23,6 +23,7 @@ from service.clouds.dynamics import Dynamics, Parameters
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
 from service.settings import BUNDLED_MODELS
+from service.texts.pieces import PASSAGE
 
 REPEATS = 5
 PATIENCE_S = 30.0  # a case slower than this is run once
@@ -49,26 +50,16 @@ def main() -> None:
 
 
 def measure_texts(table: Table, runtime: Runtime, cases: Any = TEXTS, repeats: int = REPEATS) -> None:
-    """The sentiment graph beside the torch module of the same weights, on batches of (texts, words)."""
-    from model_export.measure.verify import stored_weights
-    from model_export.sentiment.model import HardmaxTransformer
+    """The reader's graph, on batches of (passages, pieces)."""
+    session = runtime.open(read_bundle(BUNDLED_MODELS / "reader").model)
+    for texts, pieces in cases:
+        feeds = some_passages(texts, min(pieces, PASSAGE))
 
-    bundle = read_bundle(BUNDLED_MODELS / "sentiment")
-    session = runtime.open(bundle.model)
-    model = HardmaxTransformer.of(stored_weights(bundle)).to(runtime.provider)
-    for texts, words in cases:
-        tokens = some_texts(texts, words, bundle.card["vocabulary"])
+        def ours(feeds: Any = feeds) -> None:
+            session.run(feeds, ("states", "words", "follows"))
 
-        def ours(tokens: Any = tokens) -> None:
-            session.run({"tokens": tokens}, ("bias", "contribution", "target", "since", "states"))
-
-        def theirs(tokens: Any = tokens) -> None:
-            with torch.inference_mode():
-                model(torch.from_numpy(tokens).to(runtime.provider)).cpu()
-
-        case = {"texts": texts, "words": words}
-        for subject, run in (("ours", ours), ("torch", theirs)):
-            table.add(subject, case, [texts / seconds for seconds in timed(run, repeats)])
+        case = {"texts": texts, "pieces": min(pieces, PASSAGE)}
+        table.add("ours", case, [texts / seconds for seconds in timed(ours, repeats)])
 
 
 def measure_clouds(table: Table, runtime: Runtime, cases: Any = CLOUDS, repeats: int = REPEATS) -> None:
@@ -114,9 +105,11 @@ def timed(run: Callable[[], None], repeats: int) -> list[float]:
     return samples
 
 
-def some_texts(texts: int, words: int, vocabulary: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Random words: speed hardly depends on which."""
-    return np.random.default_rng(0).integers(1, vocabulary, (texts, words))
+def some_passages(passages: int, pieces: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Random pieces: speed hardly depends on which."""
+    rows = np.arange(passages * pieces).reshape(passages, pieces)
+    drawn = np.random.default_rng(0).integers(1_000, 20_000, rows.size)
+    return {"pieces": drawn, "places": np.tile(np.arange(pieces), passages), "rows": rows}
 
 
 def device_name(provider: str) -> str:

@@ -20,11 +20,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from model_export.train.corpora import Row, read_reviews
 from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.record import Record
+from model_export.data.corpora import Row, read_reviews
 from service.engine.bundle import HEAD
 from service.engine.registry import Registry
 from service.engine.runtime import Runtime

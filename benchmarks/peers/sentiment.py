@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
-from service.engine.bundle import HEAD
-from service.engine.registry import Registry
+from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
-from service.lifecycle import domain_loaders
-from service.settings import BUNDLED_MODELS, Settings
+from service.texts.heads import Head
+from service.texts.reader import Reader
 from service.texts.work import How, run_all, texts_of
+
+MODELS = Path(__file__).parents[2] / "service/models"
 
 Explain = Literal["leaders", "none"]
 
@@ -19,9 +21,9 @@ class Classifier:
     """Texts in, the items of an answer out, on one thread."""
 
     def __init__(self) -> None:
-        registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime("cpu", 1), Settings()))
-        registry.load("sentiment")
-        self.head = registry.find("sentiment", HEAD)
+        runtime = Runtime("cpu", 1)
+        reader = Reader.load(read_bundle(MODELS / "reader"), runtime)
+        self.head = Head.load(read_bundle(MODELS / "sentiment"), runtime, reader)
 
     def classify(self, texts: Sequence[str], explain: Explain) -> list[dict[str, Any]]:
         found = run_all(texts_of(texts, How((self.head,), explain)))

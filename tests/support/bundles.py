@@ -91,16 +91,18 @@ def write_reader(models_dir: Path, name: str = "reader", seed: int = 0) -> Bundl
     return write_bundle(models_dir, "reader", card, reader_model(seed), json.dumps(LISTS))
 
 
-def write_head(models_dir: Path, name: str = "tiny", *, d: int = 2, seed: int = 0, **card: Any) -> Bundle:
-    """A head on the reader of its folder, which is written if it is not there; `card` changes its card."""
-    if not (models_dir / "reader" / "card.json").exists():
-        write_reader(models_dir)
-    digest = json.loads((models_dir / "reader" / "card.json").read_text())["model_sha256"]
+def write_head(
+    models_dir: Path, name: str = "tiny", *, on: str = "reader", d: int = 2, seed: int = 0, **card: Any
+) -> Bundle:
+    """A head on a reader of its folder, which is written if it is not there; `card` changes its card."""
+    if not (models_dir / on / "card.json").exists():
+        write_reader(models_dir, on)
+    digest = json.loads((models_dir / on / "card.json").read_text())["model_sha256"]
     whole = {
         "name": name,
         "description": "Labels at random.",
         "labels": LABELS,
-        "reader": {"name": "reader", "sha256": digest},
+        "reader": {"name": on, "sha256": digest},
         **card,
     }
     logits = len(whole["labels"]) if len(whole["labels"]) > 2 or "multi" in whole else 1

@@ -14,6 +14,8 @@ import pytest
 from bundles import write_head
 from server import environ, serving
 
+from hardmax import Local
+
 REVIEWS = 'id,review,stars\n1,"superb, good film",5\n2,,3\n3,awful film,1\n'
 LONG = "good " * 60 + "film"
 
@@ -46,13 +48,15 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def check_rows(rows: list[dict[str, str]]) -> None:
+def check_rows(rows: list[dict[str, str]], models: Path) -> None:
     assert [(row["id"], row["review"], row["stars"]) for row in rows] == [
         ("1", "superb, good film", "5"),
         ("2", "", "3"),
         ("3", "awful film", "1"),
     ]
-    assert [row["label"] for row in rows] == ["positive", "", "negative"]
+    local = Local(models_dir=models, bundled_models=False)
+    first, last = (answer.label for answer in local.classify(["superb, good film", "awful film"]))
+    assert [row["label"] for row in rows] == [first, "", last]
     assert [row["hardmax_error"] for row in rows] == ["", "the text is empty", ""]
 
 
@@ -60,14 +64,14 @@ def test_shell_file_comes_back_with_every_row_and_its_answer(folder: Path, model
     done = shell("hardmax classify --file in.csv --column review --out out.csv", folder, models)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "hardmax: out.csv: 3 rows, 1 without an answer (see hardmax_error)\n"
-    check_rows(rows_of(folder / "out.csv"))
+    check_rows(rows_of(folder / "out.csv"), models)
 
 
 def test_shell_file_on_a_server_gives_the_same_answers(folder: Path, models: Path) -> None:
     with serving(models, max_client_batch_size=1) as server:
         done = shell(f"hardmax classify --file in.csv --out out.csv --server {server.url}", folder, models)
     assert done.returncode == 0, done.stderr
-    check_rows(rows_of(folder / "out.csv"))
+    check_rows(rows_of(folder / "out.csv"), models)
 
 
 def test_shell_pipe_is_a_text_a_line_and_needs_no_flag(folder: Path, models: Path) -> None:

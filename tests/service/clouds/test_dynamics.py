@@ -350,7 +350,7 @@ def test_run_reports_progress_and_has_no_result_before_its_end(dynamics: Dynamic
     with pytest.raises(RuntimeError, match="not over"):
         _ = steps.result
     seen = list(steps)
-    assert (seen[0].layer, seen[0].leaders, seen[0].distance) == (0, 0, None)
+    assert seen[0].layer == 0
     assert {(each.layer, each.leaders) for each in seen} >= {(0, 2), (1, 3)}
     assert seen[-1].distance is not None
     assert 0 < seen[-1].distance < 1

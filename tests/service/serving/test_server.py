@@ -439,7 +439,7 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
 
 
 def test_serve_own_model_stands_beside_the_bundled_ones_and_is_the_default_where_told(tmp_path: Path) -> None:
-    write_head(tmp_path, name="mine")
+    write_head(tmp_path, name="mine", on="another-reader")
     with serving(tmp_path, bundled_models=True, default_model="mine") as server, server.client() as client:
         cards = {card["name"]: card["default"] for card in client.get("/models").json()["models"]}
         assert {name: default for name, default in cards.items() if default} == {"mine": True}
