@@ -34,6 +34,8 @@ ASKED: dict[str, dict[str, Any]] = {  # every operation and what it is asked
     "model_ready": {"name": "tiny"},
     "version_metadata": {"name": "tiny", "version": None},
     "version_ready": {"name": "tiny", "version": None},
+    "vllm": {"body": {"input": TEXT}},
+    **{name: {} for name in ("v1_models", "statistics", "repository_index")},
     **{name: {} for name in ("health", "ready", "info", "models", "metrics")},
     **{name: {} for name in ("server_metadata", "server_live", "server_ready")},
 }
@@ -115,10 +117,10 @@ def test_generated_client_reads_what_every_operation_answers(server: Server, gen
     assert found["endpoint"][0][0].label == found["endpoint_of_model"][0][0].label == "positive"
     assert found["predict"][0].label == "positive"
     for name in ("infer", "version_infer"):
-        assert {each.name for each in found[name].outputs} == {"label", "score", "logit"}
+        assert {each.name for each in found[name].outputs} == {"label", "score", "logit", "undecided"}
     assert found["health"].status == "ok"
     assert found["ready"].status == "ready"
-    assert {card.name for card in found["models"].models} == {"tiny", "dynamics", "scenes"}
+    assert {card.name for card in found["models"].models} == {"tiny", "reader", "dynamics", "scenes"}
     assert found["model"].name == "tiny"
     assert found["info"].limits.max_layers > 0
     assert found["server_metadata"].name == "hardmax"

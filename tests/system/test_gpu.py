@@ -36,13 +36,15 @@ on_a_card = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING o
 
 # By name, from the table of CUDA kernels in ONNX Runtime's docs/OperatorKernels.md.
 KERNELS = set(
-    "Abs Add And ArgMax Cast Concat CumSum Div Equal Exp Expand Floor Gather GatherElements GatherND Greater "
-    "GreaterOrEqual Identity If Less LessOrEqual Log MatMul Max MaxPool Min Mod Mul Neg NonZero Not Or Range "
-    "ReduceL2 ReduceMax ReduceMin ReduceSum Relu Reshape ScatterElements Shape Sigmoid Slice Split Sqrt "
+    "Abs Add And ArgMax Cast Clip Compress Concat CumSum Div Equal Exp Expand Floor Gather "
+    "GatherElements GatherND Greater GreaterOrEqual Identity If Less LessOrEqual Log MatMul Max "
+    "MaxPool Min Mod Mul Neg NonZero Not Or QuantizeLinear Range ReduceL2 ReduceMax ReduceMin "
+    "ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements Shape Sigmoid Slice Split Sqrt "
     "Squeeze Sub Tanh Tile TopK Transpose Unsqueeze Where".split()
 )
+)
 FOLDED = {"Constant", "CastLike"}  # gone before the graph runs
-ON_THE_CPU = {"BitwiseAnd"}  # its numbers are copied to the CPU and back
+ON_THE_CPU = {"MatMulInteger", "QLinearMatMul"}  # of uint8: their numbers are copied to the CPU and back
 
 PROVIDERS = [pytest.param("cuda", marks=on_a_card), "cpu"]
 TRIANGLE = np.array(
@@ -59,7 +61,7 @@ def operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
             yield from operators(attribute.g.node)
 
 
-@pytest.mark.parametrize("name", ["sentiment", "dynamics"])
+@pytest.mark.parametrize("name", ["reader", "sentiment", "dynamics"])
 def test_operators_have_cuda_kernels_but_for_those_that_docs_gpu_names(name: str) -> None:
     model = onnx.load_from_string(read_bundle(BUNDLED_MODELS / name).model)
     ours = {function.name for function in model.functions}
@@ -107,11 +109,11 @@ def test_sentiment_on_the_card_is_that_of_the_cpu() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_benchmark_measures_both_subjects_in_every_case(provider: Any) -> None:
+def test_benchmark_measures_every_case(provider: Any) -> None:
     texts = Table("texts", "", "texts/s", "higher")
     clouds = Table("clouds", "", "layers/s", "higher")
     measure_texts(texts, Runtime(provider), cases=[(4, 16)], repeats=1)
     measure_clouds(clouds, Runtime(provider), cases=[(200, 2)], repeats=1)
-    for table in (texts, clouds):
-        assert [row.subject for row in table.rows] == ["ours", "torch"]
+    for table, subjects in ((texts, ["ours"]), (clouds, ["ours", "torch"])):
+        assert [row.subject for row in table.rows] == subjects
         assert all(row.median is not None and row.median > 0 for row in table.rows)

@@ -138,7 +138,7 @@ def ask(client: httpx.Client, query: str) -> list[dict[str, Any]]:
 def test_prometheus_scrapes_the_service_and_answers_every_panel(server: Server, tmp_path: Path) -> None:
     with prometheus(tmp_path, server) as client, server.client() as calls:
         for _ in range(400):
-            calls.post("/classify", json={"input": "A dull film."})
+            calls.post("/classify", json={"input": ["A dull film.", "これは"]})
             if ask(client, 'hardmax:request_duration_seconds:p99_5m{route="/classify"} > 0'):
                 break
             time.sleep(0.1)

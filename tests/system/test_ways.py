@@ -26,7 +26,8 @@ TEXTS = [text for words in LENGTHS for text in reviews(words, 12, seed=3)]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     models = tmp_path_factory.mktemp("models")
-    shutil.copytree(BUNDLED_MODELS / "sentiment", models / "sentiment")
+    for name in ("reader", "sentiment"):
+        shutil.copytree(BUNDLED_MODELS / name, models / name)
     with serving(models, log_level="error") as server:
         yield server
 

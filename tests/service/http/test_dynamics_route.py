@@ -87,7 +87,7 @@ def test_dynamics_says_up_to_which_temperature_softmax_does_the_same(client: htt
     answer = client.post("/dynamics", json=body).json()
     found = answer["temperature"]
     assert (answer["certified_layer"], found["layers"]) == (0, 1)
-    assert found["distance"] == pytest.approx(0.01 * 1.04**0.5)
+    assert found["distance"] == pytest.approx(0.01 * 1.06**0.5)
     assert 0.01 < found["t"] < 1
     assert "temperature" not in client.post("/dynamics", json=body | {"include": []}).json()
 

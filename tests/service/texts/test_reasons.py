@@ -30,6 +30,7 @@ def told(head: Head, text: str, places: list[tuple[float, float]], share: float 
         target=np.array(target),
         since=np.where(leads, 0, -1),
         plane=z[None, None],
+        unlike=np.zeros(1, bool),
     )
     answer: dict[str, Any] = {}
     reasons = Reasons(cloud, head.rules.labels, "codepoints")
