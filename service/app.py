@@ -37,7 +37,7 @@ from service.http.routes import (
 )
 from service.lifecycle import Loaders, Service
 from service.schemas.clouds import ControlRequest, DynamicsRequest
-from service.schemas.endpoints import EndpointRequest, PredictRequest
+from service.schemas.endpoints import EndpointRequest, PredictRequest, VllmRequest
 from service.schemas.open_inference import InferRequest
 from service.schemas.sequences import SequencesRequest
 from service.schemas.texts import ClassifyRequest
@@ -63,6 +63,7 @@ BODIES = (
     InferRequest,
     PredictRequest,
     SequencesRequest,
+    VllmRequest,
 )
 
 

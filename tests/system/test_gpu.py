@@ -42,7 +42,6 @@ KERNELS = set(
     "ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements Shape Sigmoid Slice Split Sqrt "
     "Squeeze Sub Tanh Tile TopK Transpose Unsqueeze Where".split()
 )
-)
 FOLDED = {"Constant", "CastLike"}  # gone before the graph runs
 ON_THE_CPU = {"MatMulInteger", "QLinearMatMul"}  # of uint8: their numbers are copied to the CPU and back
 

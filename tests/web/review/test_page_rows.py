@@ -108,6 +108,9 @@ def test_dropped_file_is_stopped_and_gone_on_with(visit: Visit) -> None:
 
     def fulfil(route: Route) -> None:
         texts = json.loads(route.request.post_data or "{}")["input"]
+        if isinstance(texts, str):  # the text on the page, not a file's
+            route.continue_()
+            return
         sizes.append(len(texts))
         if holding[0] and len(sizes) == 2:
             held.append(route)
