@@ -76,8 +76,7 @@ def test_room_fits_a_phone(visit: Visit, room: str) -> None:
 def test_fingers_find_targets_of_44_pixels(visit: Visit, room: str) -> None:
     page = visit(f"#{room}", width=390, has_touch=True, is_mobile=True, reduced_motion="reduce")
     page.wait_for_load_state("networkidle")
-    small = page.evaluate(
-            // words of a line (.cut) are inline targets
+    small = page.evaluate(  # words of a line (.cut) are inline targets
         """() => [...document.querySelectorAll("a, button, select, summary, .tools label, .file")]
             .filter((node) => node.checkVisibility() && !node.matches(".skip, .cut"))
             .map((node) => [node.id || node.className || node.textContent, node.getBoundingClientRect()])
