@@ -41,7 +41,7 @@ def end_inference(client: httpx.Client) -> None:
 def test_dead_inference_thread_turns_health_red_and_ends_the_process_with_1(models: Path) -> None:
     with serving(models, command=FAULTY, default_model="tiny") as server, server.client() as client:
         fine = client.post("/classify", json={"input": "fine", "explain": "full"})
-        assert fine.json()["data"] == [{"index": 0, "label": "fine", "tokens": 1}]
+        assert [each["tokens"] for each in fine.json()["data"]] == [1]
         assert client.get("/health").json() == {"status": "ok"}
         end_inference(client)
         # Red for half a second, then nobody answers.
