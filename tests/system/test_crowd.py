@@ -28,6 +28,8 @@ KINDS = {
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled flagship, clouds, and a small model of sequences."""
     folder = write_models(tmp_path_factory.mktemp("models"))
+    for name in ("reader", "tiny"):
+        shutil.rmtree(folder / name)
     for name in ("reader", "sentiment"):
         shutil.copytree(BUNDLED_MODELS / name, folder / name)
     return folder
