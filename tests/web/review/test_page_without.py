@@ -142,7 +142,7 @@ def test_no_words_found_is_said(visit: Visit, flip: dict[str, object], said: str
 
     page = settle(visit(f"#review?text={READ}", before=lambda page: answering(page, answer)))
     page.wait_for_load_state("networkidle")
-    assert "flip" in asked[-1]
+    assert any("flip" in each for each in asked)
     assert page.locator("#flip").inner_text().startswith(said)
     assert bool(page.locator("#flip").inner_text()) == bool(said)
 
