@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from bundles import write_head
 from paths import ROOT
 from server import environ, serving
 
@@ -90,8 +89,7 @@ def test_client_alone_works_beside_a_service_of_the_callers_own(wheels: Path, tm
     (tmp_path / "service").mkdir()
     (tmp_path / "service/__init__.py").write_text('ADDRESS = "http://127.0.0.1:1"\n')
     (program,) = re.findall(r"```python\n(.+?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    write_head(tmp_path / "models", name="mine")
-    with serving(tmp_path / "models") as server:
+    with serving() as server:
         (tmp_path / "readme.py").write_text(program.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}"))
         (tmp_path / "caller.py").write_text(CALLER)
         typed = run(tmp_path, bin / "mypy", "--strict", "readme.py", "caller.py")
