@@ -26,6 +26,7 @@ MOST = 2_560  # words of a text that are read
 PASSAGE = 64  # pieces of a passage
 MOST_PIECES = 8  # of a word; one of more is UNKNOWN, like a run of more than LONGEST_WORD letters
 LONGEST_WORD = 64
+LEAST_DOUBLED = 7  # letters of a word in which one may be written twice by mistake
 MOST_MARKS = 3  # of a run of the same mark, and of an emoticon
 REMEMBERED = 1 << 16  # words; then all are forgotten
 
@@ -52,6 +53,14 @@ _FOLDED = {"number": NUMBER, "handle": HANDLE, "link": LINK}
 _ENDS = frozenset(".!?…")  # of a sentence
 _BEGINS = _ENDS | {":"}  # behind them a capital letter tells nothing
 _DRAWN_OUT = re.compile(r"(.)\1{2,}")
+_DOUBLED = re.compile(
+    r"(.)\1(?![eiy]|$)"
+)  # "hopped", "furry" and "needless" are other words than with one letter
+_AUXILIARIES = (
+    "is are was were do does did has have had can could will would shall should might must need".split()
+)
+_SHORTENED = {"can": "ca", "will": "wo", "shall": "sha"}  # in front of n't
+CONTRACTED = {f"{_SHORTENED.get(word, word)}n{mark}t": word for word in _AUXILIARIES for mark in ("'", "")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,14 @@ def plain(surface: str) -> str:
         return surface.lower()
     split = unicodedata.normalize("NFKD", surface.replace("’", "'").lower())
     return "".join(c for c in split if not unicodedata.combining(c))
+
+
+def _slips(word: str) -> Iterator[str]:
+    """What may have been meant by a word with a letter written too often."""
+    if _DRAWN_OUT.search(word):
+        yield from (_DRAWN_OUT.sub(by, word) for by in (r"\1\1", r"\1"))
+    for match in _DOUBLED.finditer(word if len(word) >= LEAST_DOUBLED else ""):
+        yield word[: match.start()] + word[match.start() + 1 :]
 
 
 def scan(text: str) -> Iterator[tuple[str, int, int, str]]:
@@ -186,13 +203,14 @@ class Pieces:
         bare = word.removesuffix("'s")
         if (folded := self._folded.get(bare)) is not None:
             return (folded,)
+        if (auxiliary := CONTRACTED.get(word)) is not None:
+            return self._cut(auxiliary) + self._cut("not")
         found = self._cut(word)
         capital = inside and surface[0].isupper() and not (len(surface) > 1 and surface.isupper())
         if capital and bare.isalpha() and (bare not in self._id or bare in self._sometimes):
             return (NAME,)
-        if len(found) > 1 and _DRAWN_OUT.search(word):
-            shorter = (_DRAWN_OUT.sub(by, word) for by in (r"\1\1", r"\1"))
-            found = next((cut for cut in map(self._cut, shorter) if len(cut) == 1), found)
+        if len(found) > 1 or found == (UNKNOWN,):
+            found = next((cut for cut in map(self._cut, _slips(word)) if len(cut) == 1), found)
         return found
 
     def _drawn(self, surface: str) -> tuple[int, ...]:

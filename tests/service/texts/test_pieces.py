@@ -17,7 +17,7 @@ from service.texts.pieces import (
 )
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-WORDS = "the film was n't so dull good i loved it wasn t cost met but and face grinning".split()
+WORDS = "the film was not so dull good comfortable i loved it can t ' cost met but and face grinning".split()
 VOCABULARY = [
     *(["[PAD]"] + [f"[unused{i}]" for i in range(99)] + ["[UNK]"]),
     *WORDS,
@@ -48,7 +48,16 @@ def test_word_of_several_pieces_is_one_place_with_its_span(pieces):
         "wasn't",
         "dull",
     ]
-    assert spelt(pieces, "it wasn't dull") == [["it"], ["wasn", "'", "t"], ["dull"]]
+    assert spelt(pieces, "it wasn't dull") == [["it"], ["was", "not"], ["dull"]]
+
+
+@pytest.mark.parametrize(("written", "auxiliary"), [("wasn’t", "was"), ("wasnt", "was"), ("CAN'T", "can")])
+def test_contracted_not_is_read_as_not(pieces, written, auxiliary):
+    assert spelt(pieces, written) == [[auxiliary, "not"]]
+
+
+def test_letter_written_twice_by_mistake_is_read_once(pieces):
+    assert spelt(pieces, "coomfortable") == [["comfortable"]]
 
 
 def test_longest_piece_is_taken_first(pieces):
@@ -110,7 +119,7 @@ def test_sentence_longer_than_a_passage_is_cut(pieces):
 def test_words_left_out_leave_the_others_in_their_places(pieces):
     whole = pieces.read("the film wasn't dull")
     less = whole.without(np.array([False, True, False, False]))
-    assert less.places.tolist() == [0, 2, 3, 4, 5]
+    assert less.places.tolist() == [0, 2, 3, 4]
     assert less.pieces.tolist() == np.delete(whole.pieces, 1).tolist()
     assert less.starts.tolist() == [0, 9, 16]
 
