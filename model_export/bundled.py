@@ -1,6 +1,6 @@
 """The bundled reader and its sentiment head, from the data to two bundles. `make models` runs it.
 
-    data -> teacher (only if a sentence was never asked) -> lessons -> soft -> hard -> settled -> bundles
+    data -> teacher (if a sentence was never asked) -> lessons -> soft -> hard -> placed -> settled -> bundles
 
 What each step made is kept in OUT under a digest of all that it was made of: a stopped run goes on where it
 was, and a changed recipe takes nothing from the disk that another recipe made. Choices are made on the split
@@ -29,11 +29,10 @@ from model_export.data.lessons import Lessons
 from model_export.heads import graph as head_graph
 from model_export.heads import stored as head_stored
 from model_export.heads.plane import Plane, PlaneShape
-from model_export.heads.settle import settle, verdicts
+from model_export.learn import Pooled, Step, calibrate, hard, place, settle, soft, verdicts
 from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
 from model_export.reader import graph as reader_graph
 from model_export.reader import stored as reader_stored
-from model_export.reader.learn import Pooled, Step, calibrate, hard, soft
 from model_export.reader.model import Reader, published
 from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher
@@ -55,12 +54,12 @@ class Recipe:
     # texts that are read: negative, neutral, positive ones
     labelled: Mapping[str, tuple[int, int, int]] = field(
         default_factory=lambda: {
-            "sst": (ALL, 0, ALL), "phrases": (ALL, 0, 7_000), "tweets": (ALL, 3_500, ALL),
-            "mpqa": (4_500, 0, ALL), "electronics": (ALL, 2_000, 3_000),
+            "sst": (ALL, 0, ALL), "phrases": (ALL, 0, 7_000), "tweets": (ALL, 3_000, ALL),
+            "mpqa": (4_500, 0, ALL), "electronics": (2_500, 1_500, 2_500),
         }
     )  # fmt: skip
     long: Mapping[str, tuple[int, int, int]] = field(
-        default_factory=lambda: {"amazon": (800, 0, 800), "reviews": (600, 0, 600)}
+        default_factory=lambda: {"amazon": (1_500, 0, 1_500), "reviews": (1_900, 0, 1_900)}
     )
     yelp: tuple[int, int] = (
         22_000,
@@ -70,12 +69,14 @@ class Recipe:
     shop: int = 14_000
     asked: int = 52_000  # of them
     sentence: int = 22  # words of one of film and shop
-    star: float = 0.25  # what the star of its review counts beside the teacher
+    star: float = 0.35  # what the star of its review counts beside the teacher
     soft_texts: int = 75_000
-    settle_texts: int = 38_000  # short ones, beside the long
+    place_texts: int = 26_000
+    settled: float = 0.66  # the share of all lessons, long ones among them
     soft: Step = field(default_factory=lambda: Step(rate=1e-4))
     hard: Step = field(default_factory=lambda: Step(rate=1.2e-4, follow=0.3))
-    settle: Step = field(default_factory=lambda: Step(rate=5e-5, plane_rate=3e-3, follow=0.3, reach=0.35))
+    place: Step = field(default_factory=lambda: Step(pieces=4_000, plane_rate=3e-3))
+    settle: Step = field(default_factory=lambda: Step(plane_rate=1e-3, follow=0.12))
     plane: PlaneShape = field(default_factory=PlaneShape)
     teacher: Fitting = field(default_factory=Fitting)
     seed: int = 3
@@ -130,7 +131,7 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     def weights() -> dict[str, Any]:
         return {"reader": reader.state_dict(), "pooled": pooled.state_dict(), "plane": plane.state_dict()}
 
-    def step(name: str, made_of: Any, run: Callable[[], None]) -> None:
+    def step(name: str, made_of: Any, run: Callable[[], None]) -> Mapping[str, Any]:
         def make() -> dict[str, Any]:
             run()
             return weights()
@@ -138,19 +139,26 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
         found = kept.step(name, made_of, make)
         for part, of in ((reader, "reader"), (pooled, "pooled"), (plane, "plane")):
             part.load_state_dict(found[of])
+        return found
 
     torch.manual_seed(seed)
     made_of = [asdict(recipe), _digest(sentences), _digest(says.round(4).tolist())]
     few = short.take(order[: recipe.soft_texts])
-    step("soft", made_of, lambda: soft(reader, pooled, few, recipe.soft, seed, say))
+    soft_self = step("soft", made_of, lambda: soft(reader, pooled, few, recipe.soft, seed, say))
     step("hard", "", lambda: hard(reader, pooled, short.take(order[::-1].copy()), recipe.hard, seed, say))
-    last = short.take(order[: recipe.settle_texts]) + long
+    every = short + long
+    mixed = np.random.default_rng(seed + 1).permutation(len(every))
 
-    def end() -> None:
-        calibrate(reader, short, recipe.settle)
-        settle(reader, plane, last, recipe.settle, seed, say)
+    def begin() -> None:
+        calibrate(reader, short, recipe.place)
+        place(reader, plane, every.take(mixed[: recipe.place_texts]), recipe.place, seed, say)
 
-    step("settled", "", end)
+    step("placed", "", begin)
+    teacher_self, head = published(encoder), Pooled(384)
+    teacher_self.load_state_dict(soft_self["reader"])
+    head.load_state_dict(soft_self["pooled"])
+    last = every.take(mixed[: int(recipe.settled * len(every))])
+    step("settled", "", lambda: settle(reader, plane, teacher_self, head, last, recipe.settle, seed, say))
     even, figures = judged(reader, plane, pieces, sets, say)
     about = {
         "data": corpora.sizes(sets),

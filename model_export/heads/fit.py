@@ -106,7 +106,7 @@ def fit(
         rows = order.pop()
         plane.train()
         last, first, batch = states.batch(rows)
-        logits, reach = plane(frozen, last, first, batch, skip=0.3, gain=0.1)
+        logits, reach = plane(frozen, last, first, batch)
         loss = task.loss(logits, y[rows].double()) + 0.1 * reach
         optimiser.zero_grad()
         loss.backward()

@@ -27,6 +27,7 @@ from model_export.reader.model import Linear, through, whole
 LEAST_REACH = 1 / 32  # a place of length 0 would follow everybody
 DIRECTION_GRID, PLACE_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12
 LONGEST_DIRECTION = 64.0
+SOFTNESS = 2.0  # of the softmax whose gradient the choice of a leader has
 
 
 @dataclass(frozen=True)
@@ -106,50 +107,35 @@ class Plane(nn.Module):
         mean = chosen @ z / chosen.sum(-1, keepdim=True)
         return torch.round(mean * LAYER_GRID) / LAYER_GRID, chosen
 
-    def forward(
-        self,
-        reader: Steps,
-        state: Tensor,
-        first: Tensor,
-        batch: Batch,
-        *,
-        skip: float = 0.0,
-        gain: float = 0.0,
-    ) -> tuple[Tensor, Tensor]:
-        """Logits [B, C]; the mean reach.
-
-        While it learns, a share `skip` of the texts is read where their words are; and a word gets `gain` of
-        the gradient that its own place would get: none comes through the choice of a leader.
-        """
+    def forward(self, reader: Steps, state: Tensor, first: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits [B, C]; the mean reach."""
         far, reach, w = self.places(reader, state, first, batch)
-        there = batch.there
-        z = _somewhere(far * reach)
-        c = self._read_at(z, there)
-        if self.training:
-            c = c + gain * (far - far.detach())
-            past = torch.rand(len(z), 1, 1) < skip
-            c = torch.where(past, z, c)
-        logits = self.b + torch.einsum("bd,cd->bc", self._mean(c, w, there), grid(self.v, WEIGHT_GRID))
-        mean_reach = (reach[..., 0] * there).sum() / there.sum()
+        c = self._read_at(far, _somewhere(far * reach), batch.there)
+        logits = self.b + torch.einsum("bd,cd->bc", self._mean(c, w, batch.there), grid(self.v, WEIGHT_GRID))
+        mean_reach = (reach[..., 0] * batch.there).sum() / batch.there.sum()
         return logits, mean_reach
 
     def read_at(self, reader: Steps, state: Tensor, first: Tensor, batch: Batch) -> Tensor:
         """[B, d] of which the logits are a linear map."""
         far, reach, w = self.places(reader, state, first, batch)
-        return self._mean(self._read_at(_somewhere(far * reach), batch.there), w, batch.there)
+        return self._mean(self._read_at(far, _somewhere(far * reach), batch.there), w, batch.there)
 
     def _mean(self, c: Tensor, w: Tensor, there: Tensor) -> Tensor:
         w = w * there
         share = w / (self.shape.pseudo_weight + w.sum(1, keepdim=True))
         return torch.einsum("bm,bmd->bd", share, c)
 
-    def _read_at(self, z: Tensor, there: Tensor) -> Tensor:
-        """Where each place is read: at its leader(s), with the gradient of their first places."""
+    def _read_at(self, far: Tensor, z: Tensor, there: Tensor) -> Tensor:
+        """Where each place is read: at its leader(s). The gradient is that of a softmax, as of every head, in
+        which a word asks with its whole direction: how far it reaches does not change whom it follows.
+        """
         with torch.no_grad():
             y, gamma = z, self.shape.alpha / (1 + self.shape.alpha)
             for _ in range(self.shape.layers):
                 c, _ = self.follow(y, there)
                 y = torch.round((y + gamma * (c - y)) * LAYER_GRID) / LAYER_GRID
-            value, chosen = self.follow(y, there)
-        share = chosen / chosen.sum(-1, keepdim=True)
-        return through(value, share @ z)
+            value, _ = self.follow(y, there)
+        if not torch.is_grad_enabled():
+            return value
+        score = (far @ z.transpose(1, 2) / SOFTNESS).masked_fill(~there[:, None], -torch.inf)
+        return through(value, torch.softmax(score, -1) @ z)

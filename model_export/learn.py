@@ -1,8 +1,9 @@
-"""A reader learns in three steps, each from the weights of the one before.
+"""A reader and its plane learn in four steps, each from the weights of the one before.
 
 soft     the published transformer, fitted to the lessons as everybody does
 hard     every head follows one piece or nobody; learns to end as its soft self does, state by state
-settle   in whole numbers, with a plane on top: the verdict is read off the leaders
+place    a plane learns on the states as they are, in whole numbers: the verdict is read off the leaders
+settle   reader and plane learn together, still told what the soft self says
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 
 from model_export.data.lessons import Ints, Lessons
+from model_export.heads.plane import Plane
 from model_export.reader.model import PAD, Reader
 
 Say = Callable[[str], None]
@@ -27,7 +29,7 @@ EVERY = 50  # steps between two lines
 
 @dataclass(frozen=True)
 class Step:
-    """How one of the three is fitted."""
+    """How one of the four is fitted."""
 
     pieces: int = 1_536  # a batch
     rate: float = 1e-4
@@ -37,8 +39,6 @@ class Step:
     states: float = 2.0  # what a distance from the soft states weighs
     follow: float = 0.0  # what following somebody costs in the last layer; in those before it less
     reach: float = 0.3  # what a mean reach of one costs
-    skip: float = 0.3
-    gain: float = 0.1
     sure: float = 0.97
 
 
@@ -84,6 +84,62 @@ def hard(reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, seed: int,
         return value + how.states * apart / len(ours) + min(1.0, at / how.anneal) * price(followed, how)
 
     fit("hard", lessons, how, seed, [(weights(reader), 1.0), (list(pooled.parameters()), 10.0)], loss, say)
+
+
+def place(reader: Reader, plane: Plane, lessons: Lessons, how: Step, seed: int, say: Say) -> None:
+    def loss(rows: Ints, at: float) -> Tensor:
+        batch = lessons.batch(rows)
+        with torch.no_grad():
+            states, first, _, _ = reader.whole(batch.pieces)
+        logits, reach = plane(reader, states, first, batch)
+        return against(logits[:, 0].float(), lessons.answers(rows), how.sure) + how.reach * reach.float()
+
+    plane.train()
+    fit("place", lessons, how, seed, [(list(plane.parameters()), how.plane_rate / how.rate)], loss, say)
+    plane.eval()
+
+
+def settle(
+    reader: Reader,
+    plane: Plane,
+    teacher: Reader,
+    head: Pooled,
+    lessons: Lessons,
+    how: Step,
+    seed: int,
+    say: Say,
+) -> None:
+    """`teacher` and `head` are the soft self; of a text of several passages its label is known better."""
+
+    def loss(rows: Ints, at: float) -> Tensor:
+        batch = lessons.batch(rows)
+        target = lessons.answers(rows)
+        if len(batch.pieces) == len(rows):
+            with torch.no_grad():
+                says = torch.sigmoid(head(teacher.soft(batch.pieces)[-1], batch.pieces != PAD))
+            target = (says + target) / 2
+        states, first, followed, _ = reader.whole(batch.pieces)
+        logits, reach = plane(reader, states, first, batch)
+        value = against(logits[:, 0].float(), target, how.sure)
+        whole: Tensor = value + how.reach * reach.float() + price(followed, how)
+        return whole
+
+    groups = [(weights(reader), 1.0), (list(plane.parameters()), how.plane_rate / how.rate)]
+    plane.train()
+    fit("settle", lessons, how, seed, groups, loss, say)
+    plane.eval()
+
+
+@torch.no_grad()
+def verdicts(reader: Reader, plane: Plane, lessons: Lessons, pieces: int = 6_000) -> np.ndarray[Any, Any]:
+    """[n, C] logits in whole numbers, in the order of the texts."""
+    plane.eval()
+    found = np.zeros((len(lessons), plane.shape.labels))
+    for rows in lessons.batches(pieces):
+        batch = lessons.batch(rows)
+        states, first, _, _ = reader.whole(batch.pieces)
+        found[rows] = plane(reader, states, first, batch)[0].numpy()
+    return found
 
 
 @torch.no_grad()
