@@ -103,6 +103,7 @@ def check_named(command: str) -> None:
         )
 
 
+@pytest.mark.system
 @pytest.mark.early
 @pytest.mark.timeout(600)
 def test_readme_runs_every_command_and_program_in_order_as_shown(tmp_path: Path) -> None:
