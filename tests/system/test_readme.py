@@ -130,10 +130,6 @@ def test_readme_works_from_an_empty_environment(tmp_path: Path) -> None:
         reader.leave()
 
 
-def test_readme_is_for_somebody_in_a_hurry() -> None:
-    assert len(README.splitlines()) < 120
-
-
 def test_readme_names_only_what_exists() -> None:
     for block in blocks(README):
         assert block.info in LANGUAGES, f"```{block.info} would not be checked: use console, python or text"
