@@ -10,8 +10,8 @@ from hypothesis import settings
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # The same examples every time: `make fuzz` looks for new ones.
-settings.register_profile("few", max_examples=10, deadline=None, derandomize=True)
-settings.register_profile("many", settings.get_profile("few"), max_examples=60)
+settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
+settings.register_profile("many", settings.get_profile("few"), max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "many" if os.environ.get("CI") else "few"))
 
 

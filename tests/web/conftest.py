@@ -41,6 +41,13 @@ def server() -> Iterator[str]:
         yield running.url
 
 
+@pytest.fixture(scope="session")
+def keyed() -> Iterator[str]:
+    """One that wants the key sesame."""
+    with serving(api_keys="sesame") as running:
+        yield running.url
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:

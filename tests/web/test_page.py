@@ -103,24 +103,22 @@ def test_theme_switch_turns_paper_dark_and_is_remembered(visit: Visit) -> None:
     assert page.evaluate(paper) == "rgb(18, 20, 23)"
 
 
-def test_page_asks_for_the_key_a_server_wants(visit: Visit) -> None:
-    with serving(api_keys="sesame") as running:
-        page = visit("#review", url=running.url)
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_label("API key").fill("wrong")
-        dialog.get_by_role("button", name="Use it").click()
-        page.wait_for_function("() => sessionStorage.getItem('hardmax-key') === 'wrong'")
-        dialog.get_by_label("API key").fill("sesame")
-        dialog.get_by_role("button", name="Use it").click()
-        expect(page.locator("#verdict-score")).to_contain_text("sure")
-        expect(dialog).to_be_hidden()
+def test_page_asks_for_the_key_a_server_wants(visit: Visit, keyed: str) -> None:
+    page = visit("#review", url=keyed)
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("API key").fill("wrong")
+    dialog.get_by_role("button", name="Use it").click()
+    page.wait_for_function("() => sessionStorage.getItem('hardmax-key') === 'wrong'")
+    dialog.get_by_label("API key").fill("sesame")
+    dialog.get_by_role("button", name="Use it").click()
+    expect(page.locator("#verdict-score")).to_contain_text("sure")
+    expect(dialog).to_be_hidden()
 
 
-def test_page_says_so_when_nobody_gives_the_key(visit: Visit) -> None:
-    with serving(api_keys="sesame") as running:
-        page = visit("#review", url=running.url)
-        page.get_by_role("button", name="Not now").click()
-        expect(page.locator("#review-problem")).to_contain_text(re.compile("key", re.I))
+def test_page_says_so_when_nobody_gives_the_key(visit: Visit, keyed: str) -> None:
+    page = visit("#review", url=keyed)
+    page.get_by_role("button", name="Not now").click()
+    expect(page.locator("#review-problem")).to_contain_text(re.compile("key", re.I))
 
 
 def test_page_says_so_when_the_server_is_gone(visit: Visit) -> None:
