@@ -7,7 +7,7 @@ CLIENT := --editable ./hardmax
 DATA   ?= ../shared/data
 MINUTES ?= 10
 
-.PHONY: help encoder teacher adopt install export serve test test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
+.PHONY: help encoder teacher adopt install export serve test test-system test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
 .DEFAULT_GOAL := help
 
 help:  ## what can be made here
@@ -45,11 +45,14 @@ export: $(VENV)/.export  ## what `hardmax-export` needs (torch among it), into .
 serve: install  ## start on http://127.0.0.1:8000 with the bundled models
 	$(BIN)/hardmax serve
 
-# First what may share the machine, in three processes (many tests wait); then what measures time, memory or a crowd, alone.
+# Many tests wait, so three processes share two cores. What measures time or memory runs with nothing beside it.
 ORDINARY := not soak and not fresh
-test: $(VENV)/.test  ## install what the tests need and run them all
+test: $(VENV)/.test  ## install what the tests need and run all that need no crowd and no other program (four minutes)
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not system and not alone"
+
+test-system: $(VENV)/.test  ## attacks, crowds, workers, nginx, Prometheus, the README, the page at every width; then what measures
 	failed=0; \
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not alone" || failed=1; \
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and system and not alone" || failed=1; \
 	$(BIN)/python -m pytest -m "$(ORDINARY) and alone" || failed=1; \
 	exit $$failed
 

@@ -1,12 +1,18 @@
-"""What holds for all tests: one thread for numpy, and the order."""
+"""What holds for all tests: one thread for numpy, how many examples hypothesis draws, and the order."""
 
 import os
 
 import pytest
+from hypothesis import settings
 
 # Before anything loads numpy, here and in the servers that tests start: on matrices as small as those of
 # tests a second thread takes up to ten times the CPU time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# The same examples every time: `make fuzz` looks for new ones.
+settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
+settings.register_profile("many", settings.get_profile("few"), max_examples=300)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "many" if os.environ.get("CI") else "few"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,50 +13,13 @@ from hypothesis import strategies as st
 INTERESTING = [
     b"\x00",
     b"\xff",
-    b'"',
-    b"\\",
-    b"[",
-    b"]",
-    b"{",
-    b"}",
-    b",",
-    b":",
-    b"-",
+    *map(str.encode, '"\\[]{},:-'),
     b"1e400",
     b"NaN",
     b"\xed\xa0\x80",
 ]
-NUMBER_TEXTS = [
-    "0",
-    "-0",
-    "1",
-    "-1.5",
-    "1e3",
-    "1E-3",
-    "1e400",
-    "-1e400",
-    "NaN",
-    "Infinity",
-    "-Infinity",
-    "01",
-    "+1",
-]
-NUMBER_TEXTS += [
-    "1.",
-    ".5",
-    "1e",
-    "0x1",
-    "1_0",
-    "9" * 30,
-    "9" * 400,
-    "true",
-    "null",
-    '"1"',
-    "[1]",
-    "{}",
-    "[]",
-    "",
-]
+NUMBER_TEXTS = "0 -0 1 -1.5 1e3 1E-3 1e400 -1e400 NaN Infinity -Infinity 01 +1 1. .5 1e 0x1 1_0".split()
+NUMBER_TEXTS += ["9" * 30, "9" * 400, *'true null "1" [1] {} []'.split(), ""]
 SPACES = ["", " ", "\n", "\t", "\r\n  "]
 
 
@@ -131,22 +94,7 @@ def npy_files(draw: st.DrawFn) -> bytes:
     return stream.getvalue()
 
 
-WORDS: list[str] = [
-    "a",
-    "good",
-    "bad",
-    "not",
-    "film",
-    "waste",
-    "of",
-    "time",
-    "superb",
-    "it's",
-    "don't",
-    "<br",
-    "/>",
-]
-WORDS += ["...", "!", "é", "ﬁ", "好", "👍🏽", "ab"]
+WORDS = "a good bad not film waste of time superb it's don't <br /> ... ! é ﬁ 好 👍🏽 ab".split()
 
 
 def texts() -> st.SearchStrategy[str]:

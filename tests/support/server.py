@@ -1,4 +1,4 @@
-"""`hardmax serve` in a process of its own, on a free port: what tests over real sockets talk to."""
+"""`hardmax serve` in a process of its own, on a free port: what tests talk to over sockets."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from pathlib import Path
 
 import httpx
 import psutil
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.settings import load_settings
 
 PATIENCE_S = 100.0  # for a start, an answer or an end on a slow and busy machine; pytest gives a test 120
 SERVE = ("-m", "service.cli.main", "serve")
@@ -105,6 +109,15 @@ def serving(
         reader.join(5)
         assert process.stdout is not None
         process.stdout.close()
+
+
+@contextmanager
+def in_process(models_dir: Path, **settings: object) -> Iterator[TestClient]:
+    """The same application without a socket, for what no socket changes: ready in a tenth of the time."""
+    given = {"models_dir": models_dir, "bundled_models": False, "default_model": "tiny", **settings}
+    app = create_app(load_settings({}, log_level="error", **given))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        yield client
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:

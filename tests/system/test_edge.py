@@ -27,7 +27,10 @@ from service.settings import Settings
 CONFIGURATION = ROOT / "docker/edge/nginx.conf"
 MISSING = [name for name in ("nginx", "openssl") if shutil.which(name) is None]
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}"),
+]
 
 
 class Stub(BaseHTTPRequestHandler):

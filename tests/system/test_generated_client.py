@@ -15,6 +15,7 @@ import pytest
 from bundles import write_models
 from server import Server, serving
 
+pytestmark = pytest.mark.system
 PACKAGE = "client_of_ours"
 TEXT = "a superb film"
 TENSOR = {"name": "text", "datatype": "BYTES", "shape": [1], "data": [TEXT]}

@@ -47,12 +47,14 @@ def server() -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.system
 @needs_prometheus
 def test_prometheus_accepts_its_configuration() -> None:
     promtool("check", "config", "--lint-fatal", str(FOLDER / "prometheus.yaml"))
     promtool("check", "rules", "--lint-fatal", str(FOLDER / "alerts.yaml"))
 
 
+@pytest.mark.system
 @needs_prometheus
 def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
     cases = (ROOT / "tests/system/prometheus/alerts.test.yaml").read_text()
@@ -134,6 +136,7 @@ def ask(client: httpx.Client, query: str) -> list[dict[str, Any]]:
     return list(answer["data"]["result"])
 
 
+@pytest.mark.system
 @needs_prometheus
 def test_prometheus_scrapes_the_service_and_answers_every_panel(server: Server, tmp_path: Path) -> None:
     with prometheus(tmp_path, server) as client, server.client() as calls:

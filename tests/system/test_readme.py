@@ -103,6 +103,7 @@ def check_named(command: str) -> None:
         )
 
 
+@pytest.mark.system
 @pytest.mark.early
 @pytest.mark.timeout(600)
 def test_readme_runs_every_command_and_program_in_order_as_shown(tmp_path: Path) -> None:
@@ -127,10 +128,6 @@ def test_readme_works_from_an_empty_environment(tmp_path: Path) -> None:
         reader.walk_through(everything=True)
     finally:
         reader.leave()
-
-
-def test_readme_is_for_somebody_in_a_hurry() -> None:
-    assert len(README.splitlines()) < 120
 
 
 def test_readme_names_only_what_exists() -> None:

@@ -18,6 +18,7 @@ from wire import connect, read_answer, whole
 from benchmarks.reviews import reviews
 from service.settings import BUNDLED_MODELS
 
+pytestmark = pytest.mark.system
 CALLERS, TIMES = 48, 24
 LENGTHS = (1, 2, 3, 5, 8, 13, 21, 34, 55, 150)  # words; the last runs in the thread
 TEXTS = [text for words in LENGTHS for text in reviews(words, 12, seed=3)]

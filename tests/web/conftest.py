@@ -30,11 +30,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.browser)
+            asked = getattr(item, "callspec", None)
+            if asked and (asked.params.get("width", 1440) < 1440 or asked.params.get("scheme") == "dark"):
+                item.add_marker(pytest.mark.system)
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     with serving() as running:
+        yield running.url
+
+
+@pytest.fixture(scope="session")
+def keyed() -> Iterator[str]:
+    """One that wants the key sesame."""
+    with serving(api_keys="sesame") as running:
         yield running.url
 
 

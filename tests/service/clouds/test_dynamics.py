@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from clouds import EMERGING, SQUARE, TRIANGLE, Floats, bundled, clouds, random_form, run, sets, since
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
@@ -18,7 +18,6 @@ from service.clouds.dynamics import Dynamics, Parameters, Run
 
 alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
 seeds = st.integers(0, 2**32 - 1)
-examples = settings(max_examples=40, deadline=None)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,6 @@ def trajectory(
 # --- the facts of section 1
 
 
-@examples
 @given(Z=clouds(), alpha=alphas, seed=seeds)
 def test_dynamics_nests_hulls_and_lets_norms_grow(
     dynamics: Dynamics, Z: Floats, alpha: float, seed: int
@@ -58,7 +56,6 @@ def test_dynamics_nests_hulls_and_lets_norms_grow(
         assert (reference.norms(after, A) ** 2 >= least * (1 - 1e-12)).all()
 
 
-@examples
 @given(Z=clouds(), alpha=alphas)
 def test_dynamics_leaders_never_move_and_only_grow_in_number(
     dynamics: Dynamics, Z: Floats, alpha: float
@@ -72,7 +69,6 @@ def test_dynamics_leaders_never_move_and_only_grow_in_number(
         assert (rest == rest[0]).all()
 
 
-@examples
 @given(Z=clouds(), seed=seeds)
 def test_dynamics_longest_token_leads_from_layer_0(dynamics: Dynamics, Z: Floats, seed: int) -> None:
     A = random_form(np.random.default_rng(seed), Z.shape[1])
@@ -82,7 +78,6 @@ def test_dynamics_longest_token_leads_from_layer_0(dynamics: Dynamics, Z: Floats
         assert since(run(dynamics, Z, A=A))[longest[0]] == 0
 
 
-@examples
 @given(seed=seeds, n=st.integers(1, 40), d=st.integers(2, 6))
 def test_dynamics_of_equal_norms_fixes_everybody(dynamics: Dynamics, seed: int, n: int, d: int) -> None:
     rng = np.random.default_rng(seed)
@@ -96,7 +91,6 @@ def test_dynamics_of_equal_norms_fixes_everybody(dynamics: Dynamics, seed: int, 
     np.testing.assert_array_equal(result.limits, Z)
 
 
-@examples
 @given(seed=seeds, n=st.integers(1, 60), d=st.integers(1, 5), alpha=alphas)
 def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_form(
     dynamics: Dynamics, seed: int, n: int, d: int, alpha: float
@@ -123,7 +117,6 @@ def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_for
     np.testing.assert_allclose(straightened.limits, plain.limits @ B.T, atol=1e-9)
 
 
-@examples
 @given(Z=clouds(largest_d=1), alpha=alphas)
 def test_dynamics_on_a_line_is_led_by_its_two_ends(dynamics: Dynamics, Z: Floats, alpha: float) -> None:
     ends = {int(Z.argmax())} if Z.max() > 0 else set()
@@ -171,7 +164,6 @@ def test_dynamics_square_has_clusters_between_corners(dynamics: Dynamics) -> Non
 # --- runs
 
 
-@examples
 @given(Z=clouds(), alpha=alphas)
 def test_dynamics_closed_form_equals_running_the_layers(dynamics: Dynamics, Z: Floats, alpha: float) -> None:
     result = run(dynamics, Z, alpha=alpha, stop="never", max_layers=14)

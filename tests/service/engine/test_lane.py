@@ -13,8 +13,6 @@ import pytest
 from service.engine.lane import BRIEF_TURNS, STEP_S, Lane
 from service.errors import Overloaded
 
-pytestmark = pytest.mark.alone
-
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 20))
@@ -138,6 +136,7 @@ def test_visitor_who_leaves_while_it_waits_for_long_work_leaves_nothing() -> Non
     run(work())
 
 
+@pytest.mark.alone
 def test_place_follows_work_to_its_end_and_stops_soon_after_its_visitor_left() -> None:
     done: list[int] = []
 

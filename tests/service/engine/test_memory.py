@@ -25,6 +25,7 @@ def keep_every_layer(n: int) -> bytes:
     return whole(body.getvalue(), "/dynamics?stop=never&max_layers=200&include=trajectory", NPY)
 
 
+@pytest.mark.system
 def test_long_texts_and_answers_that_nobody_waits_for_leave_nothing_in_memory() -> None:
     """Their bodies are small. The last caller leaves while the work runs, and nobody comes after."""
     with serving(log_level="error") as server:
@@ -75,6 +76,7 @@ def test_memory_that_a_thread_left_free_goes_back() -> None:
     assert ended.stdout.split() == ["True", "False"]
 
 
+@pytest.mark.system
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries have no heaps to share")
 def test_memory_of_connections_that_are_closed_goes_back() -> None:
     """Row 23: it is taken while nothing else happens, and freed later."""

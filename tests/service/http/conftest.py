@@ -24,6 +24,13 @@ def server(models: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="package")
+def locked(models: Path) -> Iterator[Server]:
+    """One that wants a key."""
+    with serving(models, default_model="tiny", api_keys="secret") as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
 def client(server: Server) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client

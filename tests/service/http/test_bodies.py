@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 from refusals import JSON, refusal
-from server import Server, serving
+from server import Server
 from wire import announce, connect, read_status, whole
 
 
@@ -93,7 +92,7 @@ def test_of_two_content_types_the_first_counts(server: Server) -> None:
         assert read_status(caller) == 415
 
 
-def test_key_is_checked_before_the_body_is_read(models: Path) -> None:
-    with serving(models, default_model="tiny", api_keys="secret") as locked, connect(locked.port) as caller:
+def test_key_is_checked_before_the_body_is_read(locked: Server) -> None:
+    with connect(locked.port) as caller:
         caller.sendall(announce(100))  # and never sent
         assert read_status(caller) == 401

@@ -32,6 +32,7 @@ def gauge(client: httpx.Client, name: str) -> float:
     return float(value)
 
 
+@pytest.mark.system
 def test_body_that_comes_slowly_gives_way_to_one_that_needs_its_room(tmp_path: Path) -> None:
     write_head(tmp_path)
     text = b'{"input": "superb"' + b" " * 800_000 + b"}"
@@ -55,6 +56,7 @@ def test_body_that_comes_slowly_gives_way_to_one_that_needs_its_room(tmp_path: P
         eventually(lambda: gauge(client, HELD) == 0)
 
 
+@pytest.mark.system
 def test_answers_that_nobody_reads_hold_up_nobody(tmp_path: Path) -> None:
     """Four requests whose answers take all room, unread: others get theirs. Row 5 of the third attack."""
     models = write_models(tmp_path)
@@ -84,6 +86,7 @@ def test_answers_that_nobody_reads_hold_up_nobody(tmp_path: Path) -> None:
         eventually(lambda: gauge(client, "hardmax_requests_in_flight") == 0)
 
 
+@pytest.mark.system
 def test_streams_that_nobody_reads_hold_no_place_among_clouds(tmp_path: Path) -> None:
     """Row 6: more streams than clouds may wait, each of 10 MB."""
     models = write_models(tmp_path)
@@ -102,6 +105,7 @@ def test_streams_that_nobody_reads_hold_no_place_among_clouds(tmp_path: Path) ->
         eventually(lambda: 'hardmax_queue_depth{lane="clouds"} 0.0' in client.get("/metrics").text)
 
 
+@pytest.mark.system
 def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(tmp_path: Path) -> None:
     """Row 8: a body of int8 is as many numbers, and each takes 200 bytes of work."""
     models = write_models(tmp_path)
@@ -123,7 +127,8 @@ def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(tmp_path: Path
     assert most - before < 300 * MB
 
 
-def test_answers_that_nobody_reads_take_no_place(server: Server) -> None:
+@pytest.mark.system
+def test_answers_that_nobody_reads_take_no_place() -> None:
     """Row 9: more connections that do not read than there are places."""
     with serving(BUNDLED_MODELS, max_concurrent_requests=4) as small, ExitStack() as kept:
         for _ in range(12):
@@ -136,6 +141,7 @@ def test_answers_that_nobody_reads_take_no_place(server: Server) -> None:
             assert [client.get("/").status_code for _ in range(5)] == [200] * 5
 
 
+@pytest.mark.system
 def test_body_that_is_announced_and_not_sent_takes_no_room_and_no_place(tmp_path: Path) -> None:
     write_head(tmp_path)
     limits = {"payload_limit_mb": 1, "payload_total_mb": 1, "max_concurrent_requests": 2}
@@ -274,6 +280,7 @@ def attack(server: Server) -> None:
         caller.close()
 
 
+@pytest.mark.system
 def test_hostile_bodies_leave_no_trace_in_memory(server: Server) -> None:
     """After the first attacks, which start threads and their heaps, one more leaves nothing: not one body."""
     process = psutil.Process(server.process.pid)

@@ -13,20 +13,7 @@ import numpy as np
 import pytest
 from bundles import write_head, write_reader
 from refusals import JSON, refusal
-from server import Server, serving
-
-
-@pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[Server]:
-    limits = {"max_text_chars": 400, "max_client_batch_size": 8, "max_points": 300_000, "max_dimension": 4}
-    with serving(models, default_model="tiny", **limits) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client() as client:
-        yield client
+from server import in_process
 
 
 def test_classify_answers_one_text_with_its_exact_reason(client: httpx.Client) -> None:
@@ -52,7 +39,7 @@ def test_several_models_answer_what_each_answers_alone(tmp_path: Path) -> None:
     write_head(tmp_path, "topics@1", labels=["food", "film", "time"])
     write_head(tmp_path, "topics@2", labels=["food", "film", "time"], multi={"thresholds": [0.5, 0.5, 0.5]})
     body = {"input": ["the superb film", "awful"], "explain": "full"}
-    with serving(tmp_path, default_model="tiny") as server, server.client() as client:
+    with in_process(tmp_path) as client:
         both = client.post("/classify", json={**body, "model": ["tiny", "topics"]}).json()
         assert (both["model"], both["usage"]) == (["tiny", "topics"], {"texts": 2, "tokens": 4})
         for name in ("tiny", "topics"):
@@ -73,7 +60,7 @@ def test_models_on_several_readers_are_asked_one_by_one(tmp_path: Path) -> None:
     digest = write_reader(tmp_path, "other", seed=1).card["model_sha256"]
     write_head(tmp_path, "far", reader={"name": "other", "sha256": digest})
     write_head(tmp_path, "lost", reader={"name": "gone", "sha256": "0" * 64})
-    with serving(tmp_path, default_model="tiny") as server, server.client() as client:
+    with in_process(tmp_path) as client:
         assert ask(client, "far", "superb")["tokens"] == 1
         body: dict[str, Any] = {"input": "superb", "model": ["tiny", "far"]}
         assert refusal(client.post("/classify", json=body)) == (422, "invalid_input", "model")
@@ -126,7 +113,7 @@ def test_classify_counts_spans_as_it_is_asked_to(client: httpx.Client) -> None:
 def test_classify_answers_with_a_number_for_each_of_several_labels(tmp_path: Path) -> None:
     labels = ["good", "so so", "bad"]
     write_head(tmp_path, labels=labels)
-    with serving(tmp_path, default_model="tiny") as server, server.client() as client:
+    with in_process(tmp_path) as client:
         (one,) = client.post("/classify", json={"input": "superb the", "explain": "full"}).json()["data"]
         assert round(sum(one["probs"].values()), 7) == 1.0
         assert one["label"] == max(one["logit"], key=one["logit"].__getitem__)
@@ -185,7 +172,7 @@ def test_classify_refuses_by_name(client: httpx.Client, body: object, expected: 
 
 
 def test_classify_refuses_a_long_text_only_where_it_may_not_be_cut(models: Path) -> None:
-    with serving(models, default_model="tiny") as server, server.client() as client:
+    with in_process(models) as client:
         body: dict[str, Any] = {"input": ["good", "good " * 2561], "explain": "none"}
         cut = client.post("/classify", json=body).json()["data"][1]
         assert (cut["truncated"], cut["tokens"]) == (True, 2560)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -14,8 +15,8 @@ from server import Server, eventually, serving
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving() as server:
+def server(models: Path) -> Iterator[Server]:
+    with serving(models, default_model="tiny") as server:
         yield server
 
 
@@ -74,9 +75,9 @@ def test_control_stops_when_its_caller_leaves(server: Server) -> None:
     assert server.cpu_s - left_s < 3  # the whole work takes half a minute
 
 
-def test_control_keeps_no_stop_waiting() -> None:
+def test_control_keeps_no_stop_waiting(models: Path) -> None:
     """SIGTERM with a grace of one second, in the middle of the work."""
-    with serving(shutdown_grace_s=1) as server, ThreadPoolExecutor(1) as caller:
+    with serving(models, default_model="tiny", shutdown_grace_s=1) as server, ThreadPoolExecutor(1) as caller:
 
         def ask() -> int:
             return httpx.post(

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
-import pytest
-from bundles import write_models
 from paths import ROOT
-from server import Server, serving
+from server import Server
 
 from service.app import create_app
 from service.settings import Settings
 from tests.fuzz.document import ask_operations
 
 COPY = ROOT / "docs/openapi.json"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    models = write_models(tmp_path_factory.mktemp("models"))
-    with serving(models, default_model="tiny", max_points=2000, max_layers=200) as server:
-        yield server
 
 
 def test_document_and_its_copy_are_in_step(server: Server) -> None:

@@ -217,7 +217,6 @@ def test_security_scheme_is_in_the_document(app: FastAPI) -> None:
 
 def test_route_of_the_contributors_manual_works(app: FastAPI) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    assert len([line for line in example.splitlines() if line]) <= 10
     module: dict[str, Any] = {"__name__": "labels"}
     exec(compile(example, "CONTRIBUTING.md", "exec"), module)
     app.include_router(module["router"])

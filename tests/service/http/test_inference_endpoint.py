@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from bundles import write_head
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 from refusals import refusal
-from server import Server, serving
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("models")
-    write_head(folder)
-    with serving(folder, default_model="tiny", max_client_batch_size=4) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client() as client:
-        yield client
+from server import Server, in_process
 
 
 def ours(client: httpx.Client, text: str) -> dict[str, object]:
@@ -80,12 +64,8 @@ def test_undecided_verdict_is_neutral_where_that_is_asked_for(server: Server, cl
     assert refusal(refused) == (422, "invalid_input", "undecided")
 
 
-def test_setting_makes_undecided_verdicts_neutral_everywhere(tmp_path: Path) -> None:
-    write_head(tmp_path)
-    with (
-        serving(tmp_path, default_model="tiny", undecided_as_label=True) as server,
-        server.client() as client,
-    ):
+def test_setting_makes_undecided_verdicts_neutral_everywhere(models: Path) -> None:
+    with in_process(models, undecided_as_label=True) as client:
         assert client.post("/predict", json={"inputs": "zzkq"}).json()[0]["label"] == "neutral"
         answer = client.post("/v1/classify", json={"input": "zzkq"}).json()["data"][0]
         assert (answer["label"], answer["undecided"]) == ("neutral", "nothing known")
@@ -105,13 +85,11 @@ def test_clients_of_vllm_are_answered_in_its_shape(client: httpx.Client) -> None
     assert refusal(client.post("/v1/classify", json={"input": [" "]})) == (422, "invalid_input", "input[0]")
 
 
-def test_inference_client_sends_its_token(tmp_path: Path) -> None:
+def test_inference_client_sends_its_token(locked: Server) -> None:
     """The page may be public; what is posted to its address needs the key all the same."""
-    write_head(tmp_path)
-    with serving(tmp_path, default_model="tiny", api_keys="secret") as server:
-        assert InferenceClient(base_url=server.url, token="secret").text_classification("superb")
-        with pytest.raises(HfHubHTTPError, match="401"):
-            InferenceClient(base_url=server.url, token="wrong").text_classification("superb")
+    assert InferenceClient(base_url=locked.url, token="secret").text_classification("superb")
+    with pytest.raises(HfHubHTTPError, match="401"):
+        InferenceClient(base_url=locked.url, token="wrong").text_classification("superb")
 
 
 def test_endpoint_answers_a_list_a_text(client: httpx.Client) -> None:
@@ -138,7 +116,7 @@ def test_predict_answers_as_text_embeddings_inference_does(client: httpx.Client)
         ("/", {}, 422, "inputs"),
         ("/", {"inputs": []}, 422, "inputs"),
         ("/", {"inputs": ["fine", " "]}, 422, "inputs[1]"),
-        ("/", {"inputs": ["fine"] * 5}, 413, "inputs"),
+        ("/", {"inputs": ["fine"] * 9}, 413, "inputs"),
         ("/", {"inputs": "fine", "parameters": {"top_k": 0}}, 422, "parameters.top_k"),
         ("/", {"inputs": {"text": "fine"}}, 422, None),
         ("/predict", {"inputs": [["one", "two"]]}, 422, "inputs[0]"),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from bundles import write_head
-from server import Server, serving
+from server import Server
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -20,20 +18,6 @@ with warnings.catch_warnings():
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 BINARY = "application/octet-stream"
 TEXTS = ["superb", "an awful film", "the film"]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    models = tmp_path_factory.mktemp("models")
-    write_head(models)
-    with serving(models, default_model="tiny", max_client_batch_size=8) as server:
-        yield server
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client() as client:
-        yield client
 
 
 def test_triton_client_sees_server_and_model(server: Server) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from refusals import refusal
-from server import Server, serving
+from server import Server, in_process
 from wire import connect
 
 BODY = {"input": "superb"}
@@ -46,10 +46,10 @@ def test_allowed_hosts_adds_names_and_a_public_address_takes_any(models: Path) -
         return client.get("/health", headers={"host": host}).status_code
 
     names = "Api.example, other.example"
-    with serving(models, default_model="tiny", allowed_hosts=names) as server, server.client() as client:
+    with in_process(models, allowed_hosts=names) as client:
         hosts = ("api.example:443", "other.example", "localhost", "evil.example")
         assert [status(client, host) for host in hosts] == [200, 200, 200, 400]
-    with serving(models, default_model="tiny", host="0.0.0.0") as server, server.client() as client:
+    with in_process(models, host="0.0.0.0") as client:
         assert status(client, "anything.example") == 200
 
 
@@ -80,16 +80,16 @@ def test_own_page_may_write(server: Server, client: httpx.Client) -> None:
 
 def test_cors_allows_the_origins_it_lists(models: Path) -> None:
     friend = {"origin": "https://friend.example", "sec-fetch-site": "cross-site"}
-    with (
-        serving(models, default_model="tiny", cors_allow_origin="https://friend.example") as server,
-        server.client() as client,
-    ):
+    with in_process(models, cors_allow_origin=friend["origin"]) as client:
         answer = client.post("/classify", json=BODY, headers=friend)
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, friend["origin"])
-        preflight = {**friend, "access-control-request-method": "POST"}
-        assert client.options("/classify", headers=preflight).status_code == 200
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]
+        preflight = client.options("/classify", headers={**friend, "access-control-request-method": "POST"})
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == friend["origin"]
         other = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
         assert refusal(client.post("/classify", json=BODY, headers=other)) == FORBIDDEN
+        assert "access-control-allow-origin" not in client.get("/health", headers=other).headers
 
 
 def test_slash_at_the_end_is_no_redirect_but_a_hint(client: httpx.Client) -> None:

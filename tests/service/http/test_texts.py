@@ -94,6 +94,7 @@ LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", LARGE)
 def test_large_body_holds_the_interpreter_no_longer_than_is_said(
     server: Server, client: httpx.Client, name: str
@@ -109,6 +110,7 @@ def test_more_parts_than_are_parsed_are_refused_unparsed(client: httpx.Client) -
     assert refusal(answer) == (413, "too_large", None)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("element", "count", "said", "status"),
     [(b"", 15 * MB, 1, 422), ("я".encode() * 31 * MB, 1, 1, 413), (b"superb, " * 20_000, 25, 25, 200)],
@@ -137,6 +139,7 @@ def test_shape_of_many_dimensions_is_refused_unmultiplied(client: httpx.Client) 
     assert (answer.status_code, answer.json()["error"]) == (422, "the shape has more than 32 dimensions")
 
 
+@pytest.mark.system
 def test_long_answer_never_holds_up_the_event_loop(server: Server, client: httpx.Client) -> None:
     """All words of thirty long texts: 10 MB."""
     words = [word for word in WORDS if word.isalpha()]

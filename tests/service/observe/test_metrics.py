@@ -99,7 +99,7 @@ def test_numbers_that_a_killed_worker_left_half_written_are_dropped(
     assert caplog.text.count("the last numbers of worker 7 are lost") == 2
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
 def test_service_keeps_its_metrics_apart_in_the_folder_it_is_given(
     workers: int, home: Path, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def memory(server: Server) -> int:
     return psutil.Process(server.process.pid).memory_info().rss
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "head",
     [
@@ -192,6 +193,7 @@ def test_pipelined_requests_are_all_answered_in_order(server: Server) -> None:
     assert order == list(range(200))
 
 
+@pytest.mark.system
 def test_callers_who_pipeline_and_do_not_read_hold_little_and_are_dropped(server: Server) -> None:
     """Thirty connections that did once held a gigabyte, for ever."""
     request = b"GET /docs HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
@@ -336,6 +338,7 @@ def test_caller_who_leaves_makes_no_traceback(server: Server) -> None:
     assert "Traceback" not in server.output
 
 
+@pytest.mark.system
 def test_silent_connections_make_room_for_those_who_ask(models: Path, tmp_path: Path) -> None:
     """300 connects that say nothing under a limit of 256 descriptors: the longest silent ones go."""
     script = tmp_path / "limited.py"

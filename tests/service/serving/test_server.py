@@ -23,10 +23,13 @@ import psutil
 import pytest
 from bundles import LABELS, write_head
 from paths import MODELS
-from server import PATIENCE_S, Server, eventually, serving
+from server import PATIENCE_S, Server, environ, eventually, in_process, serving
 from wire import NPY, announce, connect, read_status, whole
 
+from service import lifecycle
+
 DYNAMICS = MODELS / "dynamics"
+CLOSING = whole(b'{"input": "superb"}').replace(b"content-length", b"connection: close\r\ncontent-length", 1)
 
 
 @pytest.fixture
@@ -44,24 +47,20 @@ def refusal(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["type"]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
 def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int) -> None:
     statuses: list[int] = []
 
     def call(server: Server) -> None:
         """Ask on new connections until nobody listens any more."""
         while True:
-            body = b'{"input": "superb"}'
-            head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             try:
                 connection = connect(server.port)
             except ConnectionError:  # refused, or reset while it waited to be accepted
                 return
             with connection:
                 try:
-                    connection.sendall(
-                        head + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body
-                    )
+                    connection.sendall(CLOSING)
                     answer = connection.recv(65536)
                 except (
                     ConnectionError
@@ -139,7 +138,7 @@ def test_request_over_the_grace_is_refused_and_the_server_still_ends(models: Pat
             assert connection.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
 def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) -> None:
     """A thread that nothing can interrupt works on for ten minutes."""
     options = {"default_model": "tiny", "shutdown_grace_s": 1, "workers": workers}
@@ -150,6 +149,7 @@ def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) ->
         assert caller.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
+@pytest.mark.system
 def test_stop_while_a_dead_worker_waits_to_be_replaced_is_a_clean_stop(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2) as server:
         eventually(lambda: len(server.workers) == 2)
@@ -158,6 +158,7 @@ def test_stop_while_a_dead_worker_waits_to_be_replaced_is_a_clean_stop(models: P
         assert "Traceback" not in server.output
 
 
+@pytest.mark.system
 def test_killed_worker_comes_back_and_the_others_go_on(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2) as server:
         eventually(lambda: len(server.workers) == 2)
@@ -174,6 +175,7 @@ def test_killed_worker_comes_back_and_the_others_go_on(models: Path) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.system
 def test_workers_count_together(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2) as server:
         for _ in range(40):  # each on a connection of its own: both workers get some
@@ -209,21 +211,14 @@ def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
         assert client.post("/classify", json=body, headers=newer).status_code == 200
 
 
-def test_cors_is_for_the_named_origin_only(models: Path) -> None:
-    with serving(models, default_model="tiny", cors_allow_origin="https://a.example") as server:
-        ours = {"origin": "https://a.example", "access-control-request-method": "POST"}
-        with server.client() as client:
-            allowed = client.options("/classify", headers=ours)
-            assert allowed.headers["access-control-allow-origin"] == "https://a.example"
-            other = client.get("/health", headers={"origin": "https://b.example"})
-            assert "access-control-allow-origin" not in other.headers
-            seen = client.get("/health", headers=ours)
-            assert seen.headers["access-control-allow-origin"] == "https://a.example"
-            assert "x-request-id" in seen.headers["access-control-expose-headers"]
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MODELS_DIR is looked at often."""
+    monkeypatch.setattr(lifecycle, "WATCH_S", 0.05)
 
 
-def test_models_are_added_replaced_and_removed_while_serving(models: Path) -> None:
-    with serving(models, default_model="tiny") as server, server.client() as client:
+def test_models_are_added_replaced_and_removed_while_serving(models: Path, soon: None) -> None:
+    with in_process(models) as client:
 
         def names() -> list[str]:
             return sorted(card["name"] for card in client.get("/models").json()["models"])
@@ -256,19 +251,14 @@ def test_models_are_added_replaced_and_removed_while_serving(models: Path) -> No
 def test_broken_default_model_stops_the_start_and_says_why(models: Path) -> None:
     card = json.loads((models / "tiny/card.json").read_text())
     (models / "tiny/card.json").write_text(json.dumps({**card, "model_sha256": "0" * 64}))
-    ended = start(
-        HARDMAX_MODELS_DIR=models,
-        HARDMAX_BUNDLED_MODELS="false",
-        HARDMAX_DEFAULT_MODEL="tiny",
-        HARDMAX_PORT="0",
-    )
+    ended = start(models_dir=models, default_model="tiny", port=0)
     assert ended.returncode == 2
     reason = "tiny: model.onnx is not the file its card describes"
     assert ended.stderr.splitlines()[-1] == f"hardmax: DEFAULT_MODEL: the model tiny was refused: {reason}"
     assert "Traceback" not in ended.stderr
 
 
-def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(models: Path) -> None:
+def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(models: Path, soon: None) -> None:
     """The folder that once stopped everything: a word for a number, brackets, a pipe, and 50 MB."""
     write_head(models, name="many", even="many")
     for name in ("pipe", "deep", "large"):
@@ -277,7 +267,7 @@ def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(mode
     (models / "deep/card.json").write_text("[" * 200_000)
     (models / "pipe/model.onnx").unlink()
     os.mkfifo(models / "pipe/model.onnx")
-    with serving(models, default_model="tiny") as server, server.client() as client:
+    with in_process(models) as client:
         assert label(client) == "positive"
         refused = {each["name"]: each["reason"] for each in client.get("/info").json()["refused"]}
         assert refused.keys() == {"many", "deep", "pipe", "large"}
@@ -287,12 +277,11 @@ def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(mode
         eventually(lambda: len(client.get("/info").json()["refused"]) == 3)
         write_head(models, name="later")
         eventually(lambda: "later" in client.get("/info").json()["models"])
-        assert server.stop() == 0
 
 
-def test_readiness_says_when_the_default_model_is_gone(models: Path) -> None:
+def test_readiness_says_when_the_default_model_is_gone(models: Path, soon: None) -> None:
     write_head(models, name="other")
-    with serving(models, default_model="tiny") as server, server.client() as client:
+    with in_process(models) as client:
         assert client.get("/ready").status_code == 200
         (models / "tiny").rename(models / ".away")
         eventually(lambda: client.get("/ready").status_code == 503)
@@ -305,18 +294,17 @@ def test_readiness_says_when_the_default_model_is_gone(models: Path) -> None:
 def test_port_that_is_taken_stops_the_start_with_one_line(models: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = start(HARDMAX_MODELS_DIR=models, HARDMAX_BUNDLED_MODELS="false", HARDMAX_PORT=port)
+        ended = start(models_dir=models, port=port)
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"hardmax: cannot listen on 127.0.0.1:{port}: ")
     assert len(ended.stderr.splitlines()) == 1
 
 
-def start(**environ: object) -> subprocess.CompletedProcess[str]:
+def start(**settings: object) -> subprocess.CompletedProcess[str]:
     """A start that is expected to fail."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HARDMAX_")}
-    given = {name: str(value) for name, value in environ.items()}
     command = [sys.executable, "-m", "service.cli.main", "serve"]
-    return subprocess.run(command, env=clean | given, text=True, capture_output=True, timeout=60)
+    given = environ(bundled_models=False, **settings)
+    return subprocess.run(command, env=given, text=True, capture_output=True, timeout=60)
 
 
 def long_cloud() -> bytes:
@@ -347,12 +335,9 @@ def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
 
 def test_client_that_leaves_stops_its_cloud(models: Path) -> None:
     shutil.copytree(DYNAMICS, models / "dynamics")
-    body = long_cloud()
-    head = "POST /dynamics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-npy\r\n"
-    head += f"content-length: {len(body)}\r\n\r\n"
     with serving(models, default_model="tiny") as server, server.client() as client:
         with connect(server.port) as connection:
-            connection.sendall(head.encode() + body)
+            connection.sendall(whole(long_cloud(), "/dynamics", NPY))
             time.sleep(0.5)
         eventually(lambda: 'route="/dynamics",status="499"} 1.0' in client.get("/metrics").text)
         assert client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200
@@ -428,23 +413,11 @@ def test_server_is_ready_soon_and_small(models: Path) -> None:
 
 def test_service_never_loads_torch_or_its_offline_side() -> None:
     code = (
-        "import sys, service.serving.start, service.app\n"
+        "import sys, service.serving.start, service.app, service.cli.main\n"
         "from service.settings import Settings\n"
         "service.app.create_app(Settings()).openapi()\n"
-        "print([name for name in ('torch', 'model_export', 'onnx', 'scipy', 'matplotlib')"
+        "print([name for name in ('torch', 'model_export', 'onnx', 'onnxscript', 'scipy', 'matplotlib')"
         " if name in sys.modules])"
     )
     output = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
     assert output.stdout.strip() == "[]", output.stderr
-
-
-def test_serve_own_model_stands_beside_the_bundled_ones_and_is_the_default_where_told(tmp_path: Path) -> None:
-    write_head(tmp_path, name="mine", on="another-reader")
-    with serving(tmp_path, bundled_models=True, default_model="mine") as server, server.client() as client:
-        cards = {card["name"]: card["default"] for card in client.get("/models").json()["models"]}
-        assert {name: default for name, default in cards.items() if default} == {"mine": True}
-        assert client.post("/classify", json={"input": "good"}).json()["model"] == "mine"
-        bundled = client.post("/classify", json={"input": "good", "model": "sentiment"})
-        assert bundled.json()["model"] == "sentiment"
-        cloud = {"points": [[1, 1], [-1, 0]]}
-        assert client.post("/dynamics", json=cloud).json()["status"] == "certified"

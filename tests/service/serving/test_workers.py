@@ -68,6 +68,7 @@ def test_worker_that_begins_does_not_make_the_shared_listener_block() -> None:
     listener.close()
 
 
+@pytest.mark.system
 def test_rolling_restart_replaces_every_worker_and_refuses_nobody(models: Path) -> None:
     statuses: list[int] = []
     over = threading.Event()
@@ -91,6 +92,7 @@ def test_rolling_restart_replaces_every_worker_and_refuses_nobody(models: Path) 
     assert set(statuses) == {200}
 
 
+@pytest.mark.system
 def test_worker_that_was_stopped_for_good_cannot_hold_up_the_end(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2, shutdown_grace_s=1) as server:
         with server.client() as client:
@@ -101,6 +103,7 @@ def test_worker_that_was_stopped_for_good_cannot_hold_up_the_end(models: Path) -
         assert not any(each.is_running() for each in family)
 
 
+@pytest.mark.system
 def test_workers_end_when_their_supervisor_is_killed(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2) as server:
         family = server.workers
@@ -108,6 +111,7 @@ def test_workers_end_when_their_supervisor_is_killed(models: Path) -> None:
         eventually(lambda: not any(each.is_running() for each in family))
 
 
+@pytest.mark.system
 def test_workers_end_when_their_supervisor_fails(models: Path, tmp_path: Path) -> None:
     script = tmp_path / "failing.py"
     script.write_text(

@@ -9,7 +9,6 @@ import sys
 import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
-from server import serving
 from visiting import Visit
 
 KEYED = "sessionStorage.setItem('hardmax-key', 'sesame')"
@@ -62,15 +61,16 @@ def test_programs_of_what_was_done_run(visit: Visit, snippet: str) -> None:
         assert printed.startswith("certified 1\n")
 
 
-def test_programs_take_the_key_from_the_environment(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_take_the_key_from_the_environment(
+    visit: Visit, keyed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HARDMAX_KEY", "sesame")
-    with serving(api_keys="sesame") as running:
-        page = visit("#model", url=running.url, before=lambda page: page.add_init_script(KEYED))
-        page.locator("#snippet-cloud pre").first.wait_for()
-        programs = [code(page, snippet, "Python") for snippet in ("review", "cloud")]
-        assert all("sesame" not in program for program in programs)
-        assert run(sys.executable, "-c", programs[0]).startswith("negative ")
-        assert run(sys.executable, "-c", programs[1]).startswith("certified 1\n")
+    page = visit("#model", url=keyed, before=lambda page: page.add_init_script(KEYED))
+    page.locator("#snippet-cloud pre").first.wait_for()
+    programs = [code(page, snippet, "Python") for snippet in ("review", "cloud")]
+    assert all("sesame" not in program for program in programs)
+    assert run(sys.executable, "-c", programs[0]).startswith("negative ")
+    assert run(sys.executable, "-c", programs[1]).startswith("certified 1\n")
 
 
 def own_models(page: Page) -> None:
