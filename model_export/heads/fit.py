@@ -1,17 +1,20 @@
 """A plane of one's own rows, learnt on the frozen states of a reader.
 
-    start     a linear probe of each text's mean state says in which direction its words lie: few rows suffice
+    start     a linear probe of each text's mean states, last and first, says in which direction its words lie
     steps     reach, directions and weights learn by gradient, as many steps as the folds say is best
     read-out  v and b are a logistic regression on the places that the words end with: convex, a few numbers
+
+First states say what words are anywhere. Last ones know their context, but a reader keeps in them above all
+what it was taught: subjects are told better by both. Places begin near the origin, where they are linear in
+the states: further out all words have the same length, and those that say much no longer lead.
 
 Two labels that exclude each other have one logit, all others one each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from model_export.heads.plane import WEIGHT_GRID, Plane, PlaneShape
-from model_export.heads.states import States, word_means
-from model_export.reader.stored import Stored
+from model_export.heads.states import States
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,11 +31,11 @@ Floats = NDArray[np.float64]
 MOST_DIMENSIONS = 16
 STEP = 1 / 32  # what one step of a state is taken to be worth
 TEXTS = 32  # of a batch
-PENALTY = 1.0  # on the squared weights of the probe, whatever the number of rows
+PENALTY = 0.1  # on the squared weights of the probe, whatever the number of rows
 PENALTY_OUT = 0.3  # on those of the read-out
-CHECKS = (0, 60, 240, 960)  # numbers of steps of which the folds choose one
-RATE = 3e-3
-SPREAD = 1.0  # how far a usual word's direction goes
+CHECKS = (0, 60, 240, 960)  # numbers of steps after which the read-out is made anew; the folds choose one
+RATE = 5e-4
+SPREAD = 0.25  # how far a usual word's direction goes in the beginning
 
 
 @dataclass(frozen=True)
@@ -77,40 +79,33 @@ def fit(
     states: States,
     targets: NDArray[np.float32],
     task: Task,
-    checks: Sequence[int],
+    steps: int,
     *,
-    start: Stored | None = None,
     seed: int = 0,
     look: Callable[[int, Plane], None] = lambda steps, plane: None,
 ) -> Plane:
-    """The plane after the last of `checks` steps; `look` sees it after each of them.
-
-    `start`: a stored plane whose reach this one begins with.
-    """
+    """The plane after so many steps, one of `CHECKS`; `look` sees it at each of them."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     frozen, y = Frozen(states.found[0].shape[-1]), torch.from_numpy(targets)
-    plane = _begin(states, y, task, frozen, start)
-    slow = [*plane.first.parameters(), *plane.second.parameters(), *plane.read.parameters()]
-    groups: list[dict[str, Any]] = [{"params": slow}, {"params": [plane.v, plane.b], "lr": 5 * RATE}]
-    optimiser = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.01)
+    plane = _begin(states, y, task, frozen)
+    optimiser = torch.optim.AdamW(plane.parameters(), lr=RATE, weight_decay=0.01)
     order: list[Ints] = []
-    for step in range(max(checks) + 1):
-        if step in checks:
+    for step in range(steps + 1):
+        if step in CHECKS:
             _read_out(plane, frozen, states, y, task)
             look(step, plane)
-        if step == max(checks):
+        if step == steps:
             break
         if not order:
             order = np.array_split(rng.permutation(len(states)), max(1, len(states) // TEXTS))
         rows = order.pop()
         plane.train()
-        last, first, batch = states.batch(rows)
-        logits, reach = plane(frozen, last, first, batch)
+        logits, reach = plane(frozen, *states.batch(rows))
         loss = task.loss(logits, y[rows].double()) + 0.1 * reach
         optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(slow, 1.0)
+        torch.nn.utils.clip_grad_norm_(plane.parameters(), 1.0)
         optimiser.step()
     return plane.eval()
 
@@ -128,49 +123,30 @@ def _runs(states: States) -> list[Ints]:
     return np.array_split(np.arange(len(states)), -(-len(states) // 128))
 
 
-def _begin(states: States, y: Tensor, task: Task, frozen: Frozen, start: Stored | None) -> Plane:
+def _begin(states: States, y: Tensor, task: Task, frozen: Frozen) -> Plane:
     W, d = frozen.width, task.dimensions
-    hidden = 64 if start is None else start["first"].shape[1]
-    plane = Plane(PlaneShape(W, d, task.logits, hidden))
     x = torch.from_numpy(states.means()).float() * STEP
     middle = x.mean(0)
-    weight, _ = regression(x - middle, y, task, PENALTY)
+    spread = (x - middle).view(-1, 2, W).pow(2).sum(2).mean(0).sqrt()  # of last and of first states
+    scale = (0.5**0.5 / spread.clamp(min=1e-6)).repeat_interleave(W)
+    weight, _ = regression((x - middle) * scale, y, task, PENALTY)
     if task.logits > 1 and not task.several:
         weight = weight - weight.mean(0)
     _, size, along = torch.linalg.svd(weight, full_matrices=False)
     rank = min(d, len(size))
-    direction = torch.zeros(d, W)
-    direction[:rank] = along[:rank] * (size[:rank, None] / size[0].clamp(min=1e-9)).sqrt()
-    usual = torch.cat([(words - middle) @ direction.T for words in _some_words(states)]).norm(dim=1).mean()
+    direction = torch.zeros(d, 2 * W)
+    direction[:rank] = along[:rank] * (size[:rank, None] / size[0].clamp(min=1e-9)).sqrt() * scale
+    some = np.concatenate([states.words(i) for i in range(0, len(states), max(1, len(states) // 200))])
+    usual = ((torch.from_numpy(some).float() * STEP - middle) @ direction.T).norm(dim=1).mean()
     direction = direction * (SPREAD / usual.clamp(min=1e-6))
+    plane = Plane(PlaneShape(W, d, task.logits, lexical=True))
     with torch.no_grad():
+        plane.second.bias.fill_(1.0)
         plane.read.weight.zero_()
         plane.read.weight[:d] = direction
         plane.read.bias.zero_()
         plane.read.bias[:d] = -direction @ middle
-        if start is None:
-            plane.second.bias.fill_(1.0)
-        else:
-            _take(plane, start)
     return plane
-
-
-def _some_words(states: States) -> list[Tensor]:
-    some = range(0, len(states), max(1, len(states) // 200))
-    return [
-        torch.from_numpy(word_means(states.found[i][:, 0], states.readings[i])).float() * STEP for i in some
-    ]
-
-
-def _take(plane: Plane, start: Stored) -> None:
-    """The network for the reach, of a stored plane."""
-    plane.of_hidden.copy_(torch.from_numpy(1 / start["hidden_steps"]))
-    for name, steps in (("first", torch.full((plane.shape.width,), STEP)), ("second", plane.of_hidden)):
-        linear = getattr(plane, name)
-        whole = torch.from_numpy(start[name].astype(np.float32).T)
-        unit = torch.from_numpy(np.atleast_1d(start[f"{name}_unit"]))
-        linear.weight.copy_(whole * unit[:, None] / steps)
-        linear.bias.copy_(torch.from_numpy(np.atleast_1d(start[f"{name}_bias"])))
 
 
 @torch.no_grad()

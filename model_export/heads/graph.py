@@ -218,8 +218,8 @@ PARTS = (Words, Reach, Places, HardmaxAttention, Leads, Move, Certified, ReadOut
 
 def to_onnx(weights: Stored) -> onnx.ModelProto:
     """The graph with the stored plane in it."""
-    W, c = weights["read"].shape
-    d, K, labels = c - 1, int(weights["layers"]), len(weights["b"])
+    W, d = len(weights["first"]), weights["read"].shape[1] - 1
+    K, labels = int(weights["layers"]), len(weights["b"])
     nodes: list[onnx.NodeProto] = []
 
     def call(function: Any, inputs: str, outputs: str) -> None:
@@ -229,9 +229,14 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     def plain(kind: str, inputs: str, output: str, **attributes: Any) -> None:
         nodes.append(helper.make_node(kind, inputs.split(), [output], **attributes))
 
+    def seen(name: str) -> str:
+        return "both" if len(weights[name]) == 2 * W else "states"
+
     call(Words, "words members first first_unit first_bias zero", "hidden")
     call(Reach, "hidden hidden_steps second second_unit second_bias least rest", "reach")
-    call(Words, "states members read read_unit read_bias zero", "told")
+    if any(seen(name) == "both" for name in ("read", "near") if name in weights):
+        plain("Concat", "states words", "both", axis=1)
+    call(Words, f"{seen('read')} members read read_unit read_bias zero", "told")
     call(Places, "told reach parts scale longest direction_grid place_grid weight_grid first_axis", "z w")
     plain("Concat", "z no_place", "z_and_none", axis=0)
     plain("Gather", "z_and_none texts", "Z0")
@@ -262,7 +267,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     call(Certified, f"c{K} keys{K} penalty{K} C{K} real", "certified")
     call(ReadOut, f"c{K} weights real v b pseudo_weight", "contribution bias")
     if knows_rows := "near" in weights:
-        call(Words, "states members near near_unit near_bias zero", "near_words")
+        call(Words, f"{seen('near')} members near near_unit near_bias zero", "near_words")
         call(Unlike, "near_words texts direction_grid square straight offset layer_grid", "unlike")
     for k in range(K + 1):
         plain("Unsqueeze", f"Z{k} axis_0", f"one_Z{k}")

@@ -1,6 +1,7 @@
 """The plane on a reader: words are places, hardmax layers move them to their leaders, the leaders decide.
 
-    r_i, t_i = linear in the last state of word i               the mean over its pieces
+    r_i, t_i = linear in the last state of word i               the mean over its pieces;
+                                                                 `lexical`: and in its first state
     z_i = scale reach_i r_i / sqrt(1 + |r_i|^2)                  reach_i: a small network over the word alone
     w_i = (t_i + sqrt(1 + t_i^2)) / 2
     z_i <- z_i + gamma (c_i - z_i),  c_i the mean over C_i = argmax_j <z_i, z_j>          K layers
@@ -40,6 +41,7 @@ class PlaneShape:
     alpha: float = 1.0
     scale: float = 4.0
     pseudo_weight: float = 0.5  # W0
+    lexical: bool = False  # a place is told by the first state of a word too: by what the word is anywhere
 
 
 class Steps(Protocol):
@@ -69,7 +71,7 @@ class Plane(nn.Module):
         super().__init__()
         self.shape = shape
         self.first, self.second = Linear(shape.width, shape.hidden), Linear(shape.hidden, 1)
-        self.read = Linear(shape.width, shape.d + 1)
+        self.read = Linear(shape.width * (1 + shape.lexical), shape.d + 1)
         self.v = nn.Parameter(torch.zeros(shape.labels, shape.d, dtype=torch.float64))
         self.b = nn.Parameter(torch.zeros(shape.labels, dtype=torch.float64))
         self.register_buffer("of_hidden", torch.full((shape.hidden,), 1 / 32))
@@ -83,6 +85,10 @@ class Plane(nn.Module):
             else:
                 nn.init.normal_(self.v, std=1.0)
 
+    def steps(self, reader: Steps) -> Tensor:
+        """What one step of the states is worth that `read` maps."""
+        return torch.cat([reader.of_last, reader.of_word]) if self.shape.lexical else reader.of_last
+
     def places(self, reader: Steps, state: Tensor, first: Tensor, batch: Batch) -> tuple[Tensor, ...]:
         """Of whole states: how far each word would be [B, M, d], its reach [B, M, 1], its weight [B, M]."""
         weight, _, unit = self.first.codes(reader.of_word)
@@ -91,8 +97,9 @@ class Plane(nn.Module):
         weight, _, unit = self.second.codes(self.of_hidden)
         f = (hidden @ weight.T * unit + self.second.bias).double()
         reach = LEAST_REACH + (1 - LEAST_REACH) * (0.5 + 0.5 * f / torch.sqrt(1 + f * f))
-        weight, _, unit = self.read.codes(reader.of_last)
-        told = (batch.by_word(state @ weight.T) * unit + self.read.bias).double()
+        weight, _, unit = self.read.codes(self.steps(reader))
+        seen = torch.cat([state, first], -1) if self.shape.lexical else state
+        told = (batch.by_word(seen @ weight.T) * unit + self.read.bias).double()
         r = told[..., :-1].clamp(-LONGEST_DIRECTION, LONGEST_DIRECTION)
         r = grid(r, DIRECTION_GRID)
         far = self.shape.scale * (r / torch.sqrt(1 + (r * r).sum(-1, keepdim=True)))

@@ -57,18 +57,16 @@ class States:
         batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(rows), M)
         return both[None, :, 0], both[None, :, 1], batch
 
+    def words(self, i: int) -> NDArray[np.float64]:
+        """[M, 2W] of a text the last and first state of each word, around 0."""
+        both, bounds = self.found[i].reshape(len(self.found[i]), -1), self.readings[i].bounds
+        sums = np.add.reduceat(both.astype(np.float64) - ZERO, bounds[:-1], axis=0)
+        mean: NDArray[np.float64] = sums / np.diff(bounds)[:, None]
+        return mean
+
     def means(self) -> NDArray[np.float64]:
-        """[n, W] the mean over the words of each text of their last states."""
-        return np.array(
-            [word_means(x[:, 0], r).mean(0) for x, r in zip(self.found, self.readings, strict=True)]
-        )
-
-
-def word_means(states: Array, reading: Reading) -> NDArray[np.float64]:
-    """[M, W], around 0"""
-    sums = np.add.reduceat(states.astype(np.float64) - ZERO, reading.bounds[:-1], axis=0)
-    mean: NDArray[np.float64] = sums / np.diff(reading.bounds)[:, None]
-    return mean
+        """[n, 2W] the mean over the words of each text."""
+        return np.array([self.words(i).mean(0) for i in range(len(self))])
 
 
 def see(

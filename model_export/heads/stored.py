@@ -28,7 +28,7 @@ def stored(plane: Plane, reader: Steps) -> dict[str, Array]:
     return {
         **_linear("first", plane.first, reader.of_word),
         **_linear("second", plane.second, plane.of_hidden),
-        **_linear("read", plane.read, reader.of_last),
+        **_linear("read", plane.read, plane.steps(reader)),
         "hidden_steps": (1 / plane.of_hidden).numpy(),
         "v": np.round(plane.v.numpy() * WEIGHT_GRID) / WEIGHT_GRID,
         "b": plane.b.numpy(),
@@ -96,7 +96,7 @@ def places(
     product = (hidden @ weights["second"].astype(np.int64)).astype(np.float32)
     f = (product * weights["second_unit"] + weights["second_bias"]).astype(np.float64)
     reach = LEAST_REACH + (1 - LEAST_REACH) * (0.5 + 0.5 * f / np.sqrt(1 + f * f))
-    told = _linear_of(weights, "read", states.astype(np.int64) - ZERO, members).astype(np.float64)
+    told = _linear_of(weights, "read", _seen(weights, "read", states, words), members).astype(np.float64)
     r = (
         np.round(np.clip(told[:, :-1], -LONGEST_DIRECTION, LONGEST_DIRECTION) * DIRECTION_GRID)
         / DIRECTION_GRID
@@ -108,12 +108,18 @@ def places(
     return z, np.round((t + np.sqrt(1 + t * t)) / 2 * WEIGHT_GRID) / WEIGHT_GRID
 
 
-def unlike(weights: Stored, states: Array, members: Sequence[Sequence[int]]) -> float:
+def unlike(weights: Stored, states: Array, words: Array, members: Sequence[Sequence[int]]) -> float:
     """Above 0: a text of these words is unlike the rows."""
-    near = _linear_of(weights, "near", states.astype(np.int64) - ZERO, members).astype(np.float64)
+    near = _linear_of(weights, "near", _seen(weights, "near", states, words), members).astype(np.float64)
     mean = (np.round(near * DIRECTION_GRID) / DIRECTION_GRID).sum(0) / len(members)
     parts = (weights["square"] * mean + weights["straight"]) * mean
     return float((np.round(parts * LAYER_GRID) / LAYER_GRID).sum() + weights["offset"])
+
+
+def _seen(weights: Stored, name: str, states: Array, words: Array) -> Array:
+    """What a linear map sees: the last states, and beside them the first ones if it has rows for them."""
+    both = np.concatenate([states, words], 1)
+    return both[:, : len(weights[name])].astype(np.int64) - ZERO
 
 
 def _linear_of(weights: Stored, name: str, x: Array, members: Sequence[Sequence[int]]) -> Array:

@@ -1,6 +1,6 @@
 """`hardmax-export train rows.csv --name mine`: a plane on the bundled reader, learnt from one's own rows.
 
-    rows -> states of the frozen reader (kept on disk) -> folds: how long, which reach, how sure -> plane
+    rows -> states of the frozen reader (kept on disk) -> folds: how long, how sure -> plane
          -> what it does not know -> head bundle mine@N, checked -> report
 
 The figures are of rows that the measured plane had not seen.
@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
-from onnx import numpy_helper
 
 from model_export.bundle import write_bundle
 from model_export.heads import graph, stored
 from model_export.heads import unlike as measure_unlike
 from model_export.heads.fit import CHECKS, Floats, Frozen, Ints, Task, fit, logits, temperature, tempered
+from model_export.heads.plane import Plane
 from model_export.heads.states import States, forget, see
 from model_export.heads.verify import differing
 from model_export.reader.stored import Stored
@@ -53,7 +52,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MANY = 4_000  # from so many rows on, one fold is measured
 CHECKED = 200  # texts that the exported graph is compared on
 EVEN = 0.02
-FEW = 400  # rows, up to which both starts of the reach are tried
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,6 @@ class Held:
     logits: Floats  # [n, C]
     weights: list[Stored]  # the plane of each row
     steps: int
-    start: bool  # whether the reach began with that of the bundled head
     factor: float
 
 
@@ -80,7 +77,6 @@ def train(
     rows: Rows,
     states: States,
     others: States,
-    start: Stored | None = None,
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -92,8 +88,8 @@ def train(
     parts = [np.array(part) for part in folds(truth)]
     near, apart, foreign = measure_unlike.calibrated(states, others, parts)
     parts = parts[:1] if len(rows.texts) >= MANY else parts
-    held = _held_out(states, rows, task, parts, start, seed, progress)
-    plane = fit(states, rows.targets, task, [held.steps], start=start if held.start else None, seed=seed)
+    held = _held_out(states, rows, task, parts, seed, progress)
+    plane = fit(states, rows.targets, task, held.steps, seed=seed)
     tempered(plane, held.factor)
     thresholds = _thresholds(held, rows) if rows.several else None
     weights = {**stored.stored(plane, Frozen(states.found[0].shape[-1])), **near}
@@ -107,37 +103,34 @@ def _held_out(
     rows: Rows,
     task: Task,
     parts: Sequence[Ints],
-    start: Stored | None,
     seed: int,
     progress: Callable[[int, int], None],
 ) -> Held:
-    """Each part answered by a plane of the others; how long, and from where, is what tells the truth best."""
-    checks = [each for each in CHECKS if each <= max(60, 2 * len(states))]
-    starts = [None] if start is None else [None, start] if len(states) <= FEW else [start]
-    seen: dict[tuple[int, bool], list[tuple[Floats, Stored]]] = {}
+    """Each part answered by a plane of the others; how long it learns is what tells the truth best."""
+    most = max(each for each in CHECKS if each <= max(60, 2 * len(states)))
+    seen: dict[int, list[tuple[Floats, Stored]]] = {}
     for number, part in enumerate(parts):
+        progress(number, len(parts))
         learnt, held = np.setdiff1d(np.arange(len(states)), part), states.take(part)
-        for i, begin in enumerate(starts):
-            progress(number * len(starts) + i, len(parts) * len(starts))
 
-            def look(steps: int, plane: Any, held: States = held, begun: bool = begin is not None) -> None:
-                weights = stored.stored(plane, Frozen(states.found[0].shape[-1]))
-                seen.setdefault((steps, begun), []).append((logits(plane, held), weights))
+        def look(steps: int, plane: Plane, held: States = held) -> None:
+            weights = stored.stored(plane, Frozen(states.found[0].shape[-1]))
+            seen.setdefault(steps, []).append((logits(plane, held), weights))
 
-            fit(states.take(learnt), rows.targets[learnt], task, checks, start=begin, seed=seed, look=look)
+        fit(states.take(learnt), rows.targets[learnt], task, most, seed=seed, look=look)
     every = np.concatenate(parts)
     targets = rows.targets[every]
 
-    def surprise(key: tuple[int, bool]) -> tuple[float, float, Floats]:
-        said = np.concatenate([found for found, _ in seen[key]])
+    def surprise(steps: int) -> tuple[float, float, Floats]:
+        said = np.concatenate([found for found, _ in seen[steps]])
         factor = temperature(said, targets, task)
         loss = task.loss(torch.from_numpy(said * factor), torch.from_numpy(targets).double())
         return float(loss), factor, said * factor
 
-    best = min(seen, key=lambda key: surprise(key)[0])
+    best = min(seen, key=lambda steps: surprise(steps)[0])
     _, factor, said = surprise(best)
     planes = [weights for part, (_, weights) in zip(parts, seen[best], strict=True) for _ in part]
-    return Held(every, said, planes, *best, factor)
+    return Held(every, said, planes, best, factor)
 
 
 def _thresholds(held: Held, rows: Rows) -> tuple[float, ...]:
@@ -238,19 +231,6 @@ def find_reader(wanted: Path | None, folders: Sequence[Path]) -> Path:
     raise NotFound("there is no reader here to stand on; say --reader FOLDER", param="reader")
 
 
-def beginning(reader: Path, digest: str) -> Stored | None:
-    """The stored numbers of the head `sentiment` beside the reader, if it stands on it."""
-    folder = reader.parent / "sentiment"
-    if not (folder / "card.json").exists():
-        return None
-    head = read_bundle(folder)
-    if head.kind != HEAD or head.card["reader"]["sha256"] != digest:
-        return None
-    model = onnx.load_from_string(head.model)
-    values = {each.name: numpy_helper.to_array(each).copy() for each in model.graph.initializer}
-    return {name: values[name] for name in values if name.startswith(("first", "second", "hidden_steps"))}
-
-
 # ---------------------------------------- command line
 
 
@@ -312,7 +292,7 @@ def run(arguments: argparse.Namespace) -> int:
         others, _ = see(reader, measure_unlike.ordinary())
         rows = _only(rows, kept)
         trained = train(
-            rows, states, others, beginning(folder, digest), seed=arguments.seed,
+            rows, states, others, seed=arguments.seed,
             progress=lambda n, total: shown.count(n, total, "fits"),
         )  # fmt: skip
     name = f"{base}@{max(versions_of(base, os.listdir(arguments.out)), default=0) + 1}"

@@ -78,7 +78,9 @@ def calibrated(
 
 
 def told(weights: dict[str, Array], states: States) -> Floats:
-    return np.array([unlike(weights, states.found[i][:, 0], states.members(i)) for i in range(len(states))])
+    return np.array(
+        [unlike(weights, x[:, 0], x[:, 1], states.members(i)) for i, x in enumerate(states.found)]
+    )
 
 
 def _spread(x: Floats, usual: Floats) -> Floats:

@@ -28,6 +28,8 @@ def differing(model: onnx.ModelProto, weights: Stored, states: States) -> int:
         told = stored.run(weights, both[:, 0], both[:, 1], states.members(i))
         same = all(np.array_equal(found[name][0], getattr(told, name)) for name in OUTPUTS)
         if "near" in weights:
-            same = same and found["unlike"][0] == stored.unlike(weights, both[:, 0], states.members(i))
+            same = same and found["unlike"][0] == stored.unlike(
+                weights, both[:, 0], both[:, 1], states.members(i)
+            )
         wrong += not same
     return wrong

@@ -1,9 +1,11 @@
-"""How sure a plane may be of what it says."""
+"""What a plane learns of a few rows, and how sure it may be of it."""
 
 import numpy as np
 import pytest
 
-from model_export.heads.fit import Task, temperature
+from model_export.heads.fit import Task, fit, logits, temperature
+from model_export.heads.states import States
+from service.texts.pieces import Reading
 
 
 def test_temperature_makes_said_what_is_right():
@@ -20,3 +22,33 @@ def test_few_rows_that_are_all_right_do_not_make_it_certain():
     targets = np.array([[0.0, 1.0], [1.0, 0.0]] * 4, np.float32)
     sure = 1 / (1 + np.exp(-6 * temperature(logits, targets, Task(2, False))))
     assert sure == pytest.approx(0.9, abs=0.03)
+
+
+def seen(first, last):
+    """States of texts of five words, one piece each: [n, 5, W] of each kind."""
+    found = np.stack([last, first], 2).round().clip(-128, 127).astype(np.int16) + 128
+    at = np.arange(5)
+    reading = Reading("a b c d e", 2 * at, 2 * at + 1, np.arange(6), at, at, 0 * at, False)
+    return States([reading] * len(found), list(found.astype(np.uint8)))
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_eight_rows_teach_what_either_state_tells(where):
+    """One word in five tells the label, in the first state or in the last; the other is noise."""
+    rng = np.random.default_rng(0)
+    states, label = {kind: rng.normal(0, 20, (216, 5, 64)) for kind in ("first", "last")}, np.arange(216) % 2
+    states[where][:, 2] += np.where(label, 1, -1)[:, None] * rng.choice([-30, 30], 64)
+    rows, targets, task = seen(**states), np.eye(2, dtype=np.float32)[label], Task(2, False)
+    plane = fit(rows.take(np.arange(16)), targets[:16], task, 60)
+    said = logits(plane, rows.take(np.arange(16, 216)))[:, 0] > 0
+    assert (said == label[16:]).mean() >= 0.95
+
+
+def test_plane_of_many_steps_is_the_one_that_was_seen_on_the_way():
+    """The folds choose a number of steps by what they saw; learning just as many gives that plane."""
+    rng = np.random.default_rng(1)
+    rows = seen(*(rng.normal(0, 20, (12, 5, 16)) for _ in range(2)))
+    targets, task, on_the_way = np.eye(3, dtype=np.float32)[np.arange(12) % 3], Task(3, False), {}
+    fit(rows, targets, task, 240, look=lambda steps, plane: on_the_way.update({steps: logits(plane, rows)}))
+    assert set(on_the_way) == {0, 60, 240}
+    assert np.array_equal(logits(fit(rows, targets, task, 60), rows), on_the_way[60])

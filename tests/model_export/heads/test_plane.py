@@ -45,9 +45,10 @@ def answers(session, states, words, texts):
 
 
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (2, 3), (5, 4)])
+@pytest.mark.parametrize("lexical", [False, True], ids=["last", "both"])
 @pytest.mark.parametrize("alike", [0, 4], ids=["", "twins"])
-def test_graph_gives_the_numbers_of_the_definition(d, labels, alike):
-    weights = stored(random_plane(d, labels), random_reader())
+def test_graph_gives_the_numbers_of_the_definition(d, labels, alike, lexical):
+    weights = stored(random_plane(d, labels, lexical=lexical), random_reader())
     session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
     states, words, texts = draw(LENGTHS, alike=alike)
     found = answers(session, states, words, texts)
@@ -63,8 +64,9 @@ def test_graph_gives_the_numbers_of_the_definition(d, labels, alike):
         assert not found["contribution"][b, :, n:].any()
 
 
-def test_torch_gives_the_logits_of_the_definition():
-    plane, reader = random_plane(labels=3), random_reader()
+@pytest.mark.parametrize("lexical", [False, True], ids=["last", "both"])
+def test_torch_gives_the_logits_of_the_definition(lexical):
+    plane, reader = random_plane(labels=3, lexical=lexical), random_reader()
     weights = stored(plane, reader)
     states, words, texts = draw((9, 4))
     M = max(map(len, texts))
