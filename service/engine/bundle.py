@@ -84,6 +84,18 @@ def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def find_served(folders: Iterable[Path]) -> dict[str, Path]:
+    """The same, and readers that a later folder's bundle hides by name: heads ask for them by digest."""
+    folders = list(folders)
+    found = find_bundles(folders)
+    for folder in folders:
+        for name, bundle in find_bundles([folder]).items():
+            digest = _digest_of_reader(bundle)
+            if digest not in (None, _digest_of_reader(found[name])):
+                found[f"{name} ({str(digest)[:12]})"] = bundle
+    return found
+
+
 def versions_of(name: str, bundles: Iterable[str]) -> dict[int, str]:
     """The bundles NAME@1, NAME@2, .. by number."""
     parts = ((each, *each.rpartition("@")) for each in bundles)
@@ -112,6 +124,13 @@ def kind_of(folder: Path) -> str | None:
     """Of the bundle in `folder`; None if its card cannot be read."""
     with suppress(BundleError):
         return str(_read_card(folder / "card.json")["kind"])
+    return None
+
+
+def _digest_of_reader(folder: Path) -> str | None:
+    with suppress(BundleError, KeyError):
+        card = _read_card(folder / "card.json")
+        return str(card["model_sha256"]) if card["kind"] == READER else None
     return None
 
 

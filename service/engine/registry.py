@@ -21,7 +21,7 @@ from service.engine.bundle import (
     READER,
     Bundle,
     default_of,
-    find_bundles,
+    find_served,
     kind_of,
     newest,
     read_bundle,
@@ -86,7 +86,7 @@ class Registry:
         bundles = self._bundles()
         for name in sorted(bundles, key=lambda name: kind_of(bundles[name]) != READER):
             try:
-                entries[name] = self._keep_or_load(bundles[name], entries)
+                entries[name] = self._keep_or_load(name, bundles[name], entries)
             except BundleError as broken:
                 refused[_shown(name)] = _shown(broken.message)
                 if name in self.entries:
@@ -102,20 +102,20 @@ class Registry:
         entries = dict(self.entries)
         readers = [each for each in bundles if kind_of(bundles[each]) == READER]
         for each in (*(readers if kind_of(bundles[name]) == HEAD else ()), name):
-            entries[each] = self._keep_or_load(bundles[each], entries)
+            entries[each] = self._keep_or_load(each, bundles[each], entries)
         self.entries = entries
 
     def _bundles(self) -> dict[str, Path]:
         try:
-            return find_bundles(self.folders)
+            return find_served(self.folders)
         except OSError as failure:
             # The folder itself is gone for the moment (a mount being swapped): keep what we have.
             log.warning("MODELS_DIR cannot be read: %s", failure.strerror)
             return {name: entry.folder for name, entry in self.entries.items()}
 
-    def _keep_or_load(self, folder: Path, readers: Mapping[str, Entry]) -> Entry:
+    def _keep_or_load(self, name: str, folder: Path, readers: Mapping[str, Entry]) -> Entry:
         """The entry we have if the bundle and its reader are the same, otherwise a new one."""
-        old = self.entries.get(folder.name)
+        old = self.entries.get(name)
         files = fingerprint(folder)
         if old is not None and old.files == files and old.stands_on == _reader_of(old, readers):
             return old
@@ -124,7 +124,7 @@ class Registry:
         if old is not None and (old.version, old.stands_on) == (bundle.version, stands_on):
             return replace(old, folder=folder, files=files)
         return Entry(
-            name=bundle.name,
+            name=name,
             kind=bundle.kind,
             version=bundle.version,
             stands_on=stands_on,
@@ -184,7 +184,7 @@ def fingerprints(folders: Sequence[Path]) -> Mapping[str, Fingerprint | str] | N
     """Those of all bundles; None where a folder cannot be read at this moment."""
     found: dict[str, Fingerprint | str] = {}
     try:
-        for name, folder in find_bundles(folders).items():
+        for name, folder in find_served(folders).items():
             try:
                 found[name] = fingerprint(folder)
             except BundleError as broken:

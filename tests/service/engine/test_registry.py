@@ -162,6 +162,24 @@ def test_head_stands_on_its_reader_and_is_refused_by_name_without_it(tmp_path: P
     assert registry.find("a head", "sentiment") == "a head"
 
 
+def test_head_finds_its_reader_by_digest_behind_another_of_that_name(tmp_path: Path) -> None:
+    bundled, own = tmp_path / "bundled", tmp_path / "own"
+    put_reader(bundled / "reader", b"one")
+    put_reader(own / "reader", b"two")
+    stand(own, "mine", b"one")
+    stand(own, "other", b"two")
+    registry = Registry([bundled, own], {"reader": lambda bundle: bundle.version, "sentiment": load})
+    registry.refresh()
+    hidden = f"reader ({hashlib.sha256(b'one').hexdigest()[:12]})"
+    assert (list(registry.entries), registry.refused) == (["mine", "other", "reader", hidden], {})
+    assert registry.entries["mine"].stands_on == registry.entries[hidden].version
+    assert registry.entries["other"].stands_on == registry.entries["reader"].version
+    put_reader(own / "reader", b"one")  # a copy of the same is no second reader
+    shutil.rmtree(own / "other")
+    registry.refresh()
+    assert list(registry.entries) == ["mine", "reader"]
+
+
 def test_bare_name_finds_its_newest_version(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@9", "mine@10"):
         write_folder(tmp_path / name, name=name)
