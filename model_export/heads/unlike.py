@@ -1,4 +1,4 @@
-"""Whether a text is unlike the rows: a measure on the mean of its words' states, calibrated while training.
+"""Whether a text is unlike the rows: a measure on its words' mean states, calibrated while training.
 
     u = log p(x | ordinary) - log p(x | rows) - threshold    both normal, in a few directions
 
@@ -34,7 +34,7 @@ def ordinary() -> list[str]:
 
 
 def measure(rows: Floats, others: Floats) -> dict[str, Array]:
-    """The stored numbers of u, threshold 0. `rows`, `others` [n, W] mean states around 0."""
+    """The stored numbers of u, threshold 0. `rows`, `others` [n, 2W] mean states around 0, last and first."""
     both = np.concatenate([rows, others])
     middle = both.mean(0)
     _, size, along = np.linalg.svd(both - middle, full_matrices=False)

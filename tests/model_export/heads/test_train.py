@@ -15,6 +15,7 @@ from model_export.cli import main
 from model_export.heads.states import see
 from model_export.heads.train import open_reader
 from model_export.reader import graph, stored
+from service.cli.main import main as hardmax_command
 from service.local import Local
 from service.settings import load_settings
 
@@ -82,6 +83,15 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
         )
     assert first == ["bad", "good"]
     assert second == newest == ["good", "bad"]
+    where = ("--models-dir", str(folder / "models"))
+    asked = ["evaluate", "--model", "mine", "--against", "mine@1", "--file", str(file), "--json", *where]
+    assert hardmax_command(asked) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["models"]
+    assert found["mine"]["accuracy"] >= 0.95
+    assert found["mine@1"]["accuracy"] <= 0.05  # it learnt the same words the other way round
+    assert hardmax_command(["models", "rollback", "mine", *where]) == 0
+    with local(folder) as hardmax:
+        assert [each.label for each in hardmax.classify(texts, model="mine")] == first
 
 
 def test_labels_that_do_not_exclude_each_other(folder, capsys):

@@ -1,0 +1,31 @@
+"""Rows of a file as texts with labels."""
+
+import pytest
+
+from service.cli.labels import read_rows
+from service.errors import InvalidInput
+
+
+def test_labels_have_a_column_each(tmp_path):
+    file = tmp_path / "two.csv"
+    file.write_text("text,late,rude\nx y,1,0\nz w,yes,x\nu v,,0\na b,0,1\n")
+    rows = read_rows(str(file), label=["late", "rude"])
+    assert (rows.labels, rows.several) == (("late", "rude"), True)
+    assert rows.truth == [("late",), ("late", "rude"), (), ("rude",)]
+    assert rows.targets.tolist() == [[1, 0], [1, 1], [0, 0], [0, 1]]
+
+
+def test_column_of_a_label_that_holds_something_else_is_named(tmp_path):
+    file = tmp_path / "two.csv"
+    file.write_text("text,late,rude\nx y,1,0\nz w,maybe,1\n")
+    with pytest.raises(InvalidInput, match="row 2: late is 'maybe'; one column a label holds 1 or 0"):
+        read_rows(str(file), label=["late", "rude"])
+
+
+@pytest.mark.parametrize("as_is", [False, True])
+def test_ratings_become_two_labels_unless_kept_as_they_are(tmp_path, as_is):
+    file = tmp_path / "stars.csv"
+    file.write_text("text,rating\n" + "".join(f"some text {i},{1 + i % 5}\n" for i in range(10)))
+    rows = read_rows(str(file), as_is=as_is)
+    assert rows.labels == (("1", "2", "3", "4", "5") if as_is else ("negative", "positive"))
+    assert len(rows.texts) == (10 if as_is else 8)
