@@ -13,7 +13,7 @@ from service.engine.registry import Entry
 from service.errors import NotFound, NotReady
 from service.http import examples
 from service.http.dependencies import ServiceOf
-from service.http.documents import reply
+from service.http.replies import reply
 from service.lifecycle import Service
 from service.observe.metrics import CONTENT_TYPE
 from service.schemas.operations import Health, Info, Limits, ModelCard, ModelList, Ready, RefusedBundle
