@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from benchmarks.environments import fetched
 from benchmarks.record import Record
 from model_export.data.corpora import Row, read_reviews
+from service.answers.texts import raise_first
 from service.engine.bundle import HEAD
 from service.engine.registry import Registry
 from service.engine.runtime import Runtime
-from service.http.routes.classify import raise_first
 from service.lifecycle import domain_loaders
 from service.schemas.texts import Explain
 from service.settings import Settings

@@ -253,9 +253,9 @@ def control(
     """A matrix A under which the wish comes true, or why none does."""
     body: dict[str, Any] = {"points": _numbers(points, "points").tolist()}
     if assignment is not None:
-        body["assignment"] = {str(token): leader for token, leader in assignment.items()}
+        body["assignment"] = dict(zip(map(str, assignment), _plain(assignment.values()), strict=True))
     if leaders is not None:
-        body["leaders"] = list(leaders)
+        body["leaders"] = _plain(leaders)
     return read(ControlResponse, (yield Question("control", body)))
 
 
@@ -264,6 +264,11 @@ def classify_sequences(model: str, sequences: Iterable[Any]) -> Steps[list[Seque
     listed = [_numbers(each, f"sequences[{i}]").tolist() for i, each in enumerate(sequences)]
     document = yield Question("sequences/classify", {"model": model, "sequences": listed})
     return read(SequencesResponse, document).data
+
+
+def _plain(indices: Iterable[Any]) -> list[Any]:
+    """Numbers of numpy as Python's own: the others are no JSON."""
+    return [each.item() if isinstance(each, np.generic) else each for each in indices]
 
 
 def _numbers(values: Any, name: str) -> NDArray[Any]:

@@ -394,7 +394,7 @@ class Limits(Document):
     max_concurrent_requests: int
     """Requests at once."""
     max_batch_tokens: int
-    """Padded tokens that run together."""
+    """Pieces of words that run together at most."""
     max_client_batch_size: int
     """Texts or sequences in one request."""
     max_text_chars: int
@@ -425,7 +425,7 @@ class RefusedBundle(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class Info(Document):
-    name: str = "hardmax"
+    name: Literal["hardmax"] = "hardmax"
     """Of the service."""
     version: str
     """Of the service."""

@@ -12,42 +12,19 @@ Raise where the fact is known. `service.http.problems` alone turns these into st
 
 from __future__ import annotations
 
-from hardmax.errors import (
-    CapacityError,
-    DeadlineExceeded,
-    Forbidden,
-    HardmaxError,
-    InputError,
-    InvalidInput,
-    MalformedInput,
-    NotFound,
-    NotReady,
-    Overloaded,
-    TooLarge,
-    Unauthorized,
-    UnsupportedMediaType,
-)
-
-__all__ = [
-    "BundleError",
-    "Cancelled",
-    "CapacityError",
-    "ConfigurationError",
-    "DeadlineExceeded",
-    "Forbidden",
-    "HardmaxError",
-    "InferenceError",
-    "InputError",
-    "InvalidInput",
-    "MalformedInput",
-    "NotFound",
-    "NotReady",
-    "Overloaded",
-    "TooLarge",
-    "Unauthorized",
-    "UnsupportedMediaType",
-    "needs",
-]
+from hardmax.errors import CapacityError as CapacityError
+from hardmax.errors import DeadlineExceeded as DeadlineExceeded
+from hardmax.errors import Forbidden as Forbidden
+from hardmax.errors import HardmaxError as HardmaxError
+from hardmax.errors import InputError as InputError
+from hardmax.errors import InvalidInput as InvalidInput
+from hardmax.errors import MalformedInput as MalformedInput
+from hardmax.errors import NotFound as NotFound
+from hardmax.errors import NotReady as NotReady
+from hardmax.errors import Overloaded as Overloaded
+from hardmax.errors import TooLarge as TooLarge
+from hardmax.errors import Unauthorized as Unauthorized
+from hardmax.errors import UnsupportedMediaType as UnsupportedMediaType
 
 
 def needs(what: str, package: str, extra: str) -> str:

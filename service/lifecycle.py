@@ -13,30 +13,33 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from service.clouds.candidates import by_length
+from service.clouds.dynamics import Dynamics, Limits
 from service.engine.account import ByteBudget, RequestLimit
 from service.engine.batching import Batcher
 from service.engine.bundle import HEAD, READER, Bundle
 from service.engine.lane import Lane
 from service.engine.memory import release_memory
 from service.engine.registry import Entry, Loader, Registry, fingerprints
+from service.engine.runtime import Runtime
 from service.errors import ConfigurationError
 from service.keys import Keys
 from service.observe.logs import AccessLog
 from service.observe.metrics import Metrics
 from service.observe.tracing import Tracer
+from service.sequences.classifier import Sequences
 from service.settings import Settings, available_memory
+from service.texts.heads import Head
+from service.texts.reader import Reader
 from service.texts.work import Answer, Text, run
 
-if TYPE_CHECKING:
-    from service.engine.runtime import Runtime
-
 log = logging.getLogger(__name__)
-Loaders = Callable[["Runtime", Settings], Mapping[str, Loader]]
+Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]
 
 CLOUDS_WAITING = 16
 FILES = "/web/{path:path}"  # the page's files need no key: they are public anyway
@@ -89,9 +92,6 @@ class Service:
         self._started = True
 
     def _load(self) -> None:
-        # Imports onnxruntime, which printing the OpenAPI document does not need.
-        from service.engine.runtime import Runtime
-
         runtime = Runtime(self.settings.provider, self.settings.intra_op_threads)
         self.provider = runtime.provider
         self.registry.loaders = self._loaders(runtime, self.settings)
@@ -219,12 +219,6 @@ def settle_memory() -> None:
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
     """How each kind of bundle becomes a model."""
-    from service.clouds.candidates import by_length
-    from service.clouds.dynamics import Dynamics, Limits
-    from service.sequences.classifier import Sequences
-    from service.texts.heads import Head
-    from service.texts.reader import Reader
-
     limits = Limits(
         settings.max_points, settings.max_dimension, settings.max_layers, max_bytes=available_memory() // 4
     )

@@ -15,8 +15,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
 from benchmarks.peers.sentiment import Classifier
+from service.answers.texts import raise_first
 from service.engine.batching import Batcher
-from service.http.routes.classify import raise_first
 from service.schemas.texts import ClassifyRequest
 from service.texts.work import Answer, How, Text, run, texts_of
 

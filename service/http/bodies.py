@@ -18,10 +18,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel
-from pydantic_core import from_json
 
-from service.errors import Cancelled, InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
-from service.http.problems import parse
+from service.errors import Cancelled, TooLarge, UnsupportedMediaType
+from service.schemas.reading import parse
 
 JSON = "application/json"
 NPY = "application/x-npy"
@@ -30,7 +29,6 @@ NDJSON = "application/x-ndjson"
 BINARY = "application/octet-stream"
 
 LARGEST_JSON = 16_000_000  # bytes
-MOST_PARTS = 1_200_000  # arrays, objects and strings in one: a million points are as many arrays
 BRIEF = 65_536  # bytes that are read on the event loop: half a millisecond
 LARGE = 2**20  # bytes that are not joined on the event loop
 
@@ -88,31 +86,7 @@ def json_body(model: type[Model]) -> Any:
 
 
 async def parse_body(request: Request, model: type[Model], content: bytes) -> Model:
-    check_parts(content)
     return await reader_of(request).read(len(content), partial(parse, model, content))
-
-
-def parse_object(content: bytes) -> dict[str, Any]:
-    """A body that is a JSON object, as Python's own values; NaN and infinities are told from no JSON."""
-    check_parts(content)
-    document = parse_json(content)
-    if not isinstance(document, dict):
-        raise InvalidInput("the body should be an object")
-    return document
-
-
-def parse_json(text: bytes) -> Any:
-    try:
-        return from_json(text, allow_inf_nan=True)
-    except ValueError as invalid:
-        raise MalformedInput(f"the body is not JSON: {str(invalid)[:200]}") from None
-
-
-def check_parts(content: bytes) -> None:
-    """Refuse what would take very long to parse, and very much memory, for its size."""
-    parts = content.count(b"[") + content.count(b"{") + content.count(b'"') // 2
-    if parts > MOST_PARTS:
-        raise TooLarge(f"the body has more than {MOST_PARTS} arrays, objects and strings")
 
 
 def _accepted(request: Request) -> Collection[str]:

@@ -9,56 +9,40 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from difflib import get_close_matches
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from service.errors import (
-    Cancelled,
-    DeadlineExceeded,
-    Forbidden,
-    HardmaxError,
-    InvalidInput,
-    MalformedInput,
-    NotFound,
-    NotReady,
-    Overloaded,
-    TooLarge,
-    Unauthorized,
-    UnsupportedMediaType,
-)
+from service import errors
+from service.errors import HardmaxError
+from service.schemas.reading import NAME_CHARS, input_error
 
 log = logging.getLogger(__name__)
 
 STATUS: dict[type[HardmaxError], tuple[int, str]] = {
-    MalformedInput: (400, "malformed_input"),
-    Unauthorized: (401, "unauthorized"),
-    Forbidden: (403, "forbidden"),
-    NotFound: (404, "not_found"),
-    TooLarge: (413, "too_large"),
-    UnsupportedMediaType: (415, "unsupported_media_type"),
-    InvalidInput: (422, "invalid_input"),
-    Overloaded: (429, "overloaded"),
-    Cancelled: (499, "cancelled"),  # nobody reads it: for logs and metrics
-    NotReady: (503, "not_ready"),
-    DeadlineExceeded: (504, "deadline_exceeded"),
+    errors.MalformedInput: (400, "malformed_input"),
+    errors.Unauthorized: (401, "unauthorized"),
+    errors.Forbidden: (403, "forbidden"),
+    errors.NotFound: (404, "not_found"),
+    errors.TooLarge: (413, "too_large"),
+    errors.UnsupportedMediaType: (415, "unsupported_media_type"),
+    errors.InvalidInput: (422, "invalid_input"),
+    errors.Overloaded: (429, "overloaded"),
+    errors.Cancelled: (499, "cancelled"),  # nobody reads it: for logs and metrics
+    errors.NotReady: (503, "not_ready"),
+    errors.DeadlineExceeded: (504, "deadline_exceeded"),
 }
 TYPES = dict(STATUS.values())
 INTERNAL = (500, "internal_error")
 INTERNAL_MESSAGE = "The service failed on this request; its log has an entry with this request id."
-MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
 NEAR = 0.75  # from 0 to 1: as alike is a path that was probably meant
-NAME_CHARS = 200  # of a name that the caller made up
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 class Refused(HTTPException):
@@ -106,11 +90,11 @@ def answer(failure: Exception, scope: Scope) -> Response:
 
 
 def _headers(failure: HardmaxError) -> dict[str, str]:
-    if isinstance(failure, Overloaded):
+    if isinstance(failure, errors.Overloaded):
         return {"retry-after": str(max(1, math.ceil(failure.retry_after_s)))}
-    if isinstance(failure, NotReady):
+    if isinstance(failure, errors.NotReady):
         return {"retry-after": "1"}
-    return {"www-authenticate": "Bearer"} if isinstance(failure, Unauthorized) else {}
+    return {"www-authenticate": "Bearer"} if isinstance(failure, errors.Unauthorized) else {}
 
 
 def _from_http(failure: HTTPException, scope: Scope) -> tuple[int, str, str, str | None]:
@@ -150,69 +134,3 @@ def render(
 def document(kind: str, message: str, param: str | None, request_id: str) -> dict[str, Any]:
     """The one shape of a failure."""
     return {"error": {"type": kind, "message": message, "param": param, "request_id": request_id}}
-
-
-def parse(model: type[Model], body: bytes) -> Model:
-    """A request's body as `model`; what is wrong with it is said in our words and never quotes it."""
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as invalid:
-        raise input_error(invalid, model.model_fields) from None
-
-
-def validate(model: type[Model], document: object, *, strict: bool | None = None) -> Model:
-    """The same for a document that is parsed already. `strict`: whether as the model says, or not."""
-    try:
-        return model.model_validate(document, strict=strict)
-    except ValidationError as invalid:
-        raise input_error(invalid, model.model_fields) from None
-
-
-def input_error(
-    problems: ValidationError | Sequence[Mapping[str, Any]], known: Iterable[str] = ()
-) -> MalformedInput | InvalidInput:
-    """What pydantic complains of, in our words. The body is never quoted, only names of fields are.
-
-    `known` are the fields that could have been meant.
-    """
-    if isinstance(problems, ValidationError):
-        if problems.error_count() > MANY_FAULTS:
-            return InvalidInput(f"the body is wrong in {problems.error_count()} places")
-        problems = problems.errors(include_url=False, include_input=False, include_context=False)
-    unknown = [_param(each["loc"]) for each in problems if each["type"] == "extra_forbidden"]
-    for problem in problems:
-        if problem["type"] == "missing":
-            param = _param(problem["loc"]) or None
-            sent = f"; you sent {', '.join(f'`{name}`' for name in unknown)}"[:NAME_CHARS] if unknown else ""
-            return InvalidInput(f"`{param or 'the body'}` is required{sent}", param=param)
-    # The deepest complaint: of a union it is the one about the branch that was meant.
-    problem = max(problems, key=lambda each: len(each["loc"]))
-    if problem["type"] == "json_invalid":
-        told = problem["msg"].replace("JSON decode error", "Invalid JSON")  # FastAPI's words and pydantic's
-        return MalformedInput(told[:300].replace("Invalid JSON", "the body is not JSON"))
-    param = _param(problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        param = param[:NAME_CHARS]
-        near = get_close_matches(param, list(known), 1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        return InvalidInput(f"{param}: an unknown field{meant}", param=param)
-    what = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return InvalidInput(
-        f"{param or 'the body'} {what}" if what != problem["msg"] else what, param=param or None
-    )
-
-
-def _param(location: Sequence[str | int]) -> str:
-    """`("body", "input", "list[str]", 0)` is input[0]: where FastAPI looked, and which branch of a union it
-    tried, is not the caller's business."""
-    if location and location[0] in ("body", "query", "path", "header", "cookie"):
-        location = location[1:]
-    path = ""
-    for part in location:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        elif not path:
-            path = part
-        elif part not in ("str", "constrained-str") and not part.startswith("list["):
-            path += f".{part}"
-    return path

@@ -7,9 +7,8 @@ begin, end on the clock of time.perf_counter). A caller's `traceparent` makes it
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
-
-from starlette.types import Scope
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from service.errors import ConfigurationError, needs
 
@@ -42,7 +41,7 @@ class Tracer:
             raise ConfigurationError(problem, param="OTLP_ENDPOINT") from None
         return cls(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")))
 
-    def record(self, scope: Scope, route: str, status: int, began: float, ended: float) -> None:
+    def record(self, scope: Mapping[str, Any], route: str, status: int, began: float, ended: float) -> None:
         """A span for a request, from `began` to `ended`, and one below it for each of its stages."""
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 

@@ -16,19 +16,19 @@ class ProtocolError(Wire):
 
 
 class TensorMetadata(Wire):
-    name: str = Field(description="Of the tensor.")
+    name: str = Field(description="Name of the tensor.")
     datatype: str = Field(description="BYTES or FP32.")
     shape: list[int] = Field(description="-1: as many as are sent.")
 
 
 class ServerMetadata(Wire):
-    name: str = Field(description="Of the server.")
-    version: str = Field(description="Of the server.")
-    extensions: list[str] = Field(description="Of the protocol, that it has.")
+    name: str = Field(description="Name of the server.")
+    version: str = Field(description="Version of the server.")
+    extensions: list[str] = Field(description="Extensions of the protocol that the server has.")
 
 
 class ModelMetadata(Wire):
-    name: str = Field(description="Of the model.")
+    name: str = Field(description="Name of the model.")
     versions: list[str] = Field(description="The one that is served.")
     platform: str = Field(description="What runs it.")
     inputs: list[TensorMetadata] = Field(description="Tensors it takes.")
@@ -42,20 +42,20 @@ class Lenient(BaseModel):
 
 
 class InferTensor(Lenient):
-    name: str = Field(description="Of the tensor.")
+    name: str = Field(description="Name of the tensor.")
     datatype: str = Field(description="BYTES or FP32.")
-    shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(description="Its sizes.")
+    shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(description="Size of each dimension.")
     parameters: dict[str, Any] = Field(
         default_factory=dict,
-        description="Of the protocol: binary_data_size tells how many bytes follow the JSON.",
+        description="binary_data_size: how many bytes of this tensor follow the JSON.",
     )
-    data: list[Any] | None = Field(None, description="Its elements, where they are not behind the JSON.")
+    data: list[Any] | None = Field(None, description="The elements, unless they follow the JSON as bytes.")
 
 
 class InferOutput(Lenient):
-    name: str = Field(description="label, score or logit.")
+    name: str = Field(description="label, score, logit, undecided or leaders.")
     parameters: dict[str, Any] = Field(
-        default_factory=dict, description="Of the protocol: binary_data asks for bytes behind the JSON."
+        default_factory=dict, description="binary_data: give this tensor as bytes behind the JSON."
     )
 
 
@@ -63,11 +63,11 @@ class InferRequest(Lenient):
     id: str | None = Field(None, description="Given back in the answer.")
     parameters: dict[str, Any] = Field(
         default_factory=dict,
-        description="Of the protocol: binary_data_output asks for bytes behind the JSON.",
+        description="binary_data_output: give all tensors as bytes behind the JSON.",
     )
     inputs: Given[InferTensor] = Field(description='One tensor, "text".')
     outputs: Given[InferOutput] = Field(
-        default_factory=list, description="Those that are wanted; all if none is named."
+        default_factory=list, description="The tensors that are wanted; if none is named, all but leaders."
     )
 
 

@@ -22,16 +22,16 @@ import orjson
 from hypothesis import strategies as st
 from starlette.requests import Request
 
+from service.answers.arrays import Array, read_npy, read_rows
+from service.answers.writing import write_document
 from service.engine.bundle import HEAD, read_bundle
 from service.engine.registry import Registry
 from service.engine.runtime import Runtime
 from service.errors import BundleError, InputError
-from service.http.arrays import Array, read_npy, read_rows
 from service.http.bodies import JSON, NPY, body_type
-from service.http.documents import write_document
-from service.http.problems import parse
 from service.lifecycle import domain_loaders
 from service.schemas.clouds import ControlWish, DynamicsParameters
+from service.schemas.reading import parse
 from service.schemas.texts import ClassifyRequest
 from service.settings import BUNDLED_MODELS, Settings
 from service.texts.heads import Head

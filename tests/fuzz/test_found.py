@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from bundles import open_head
 
+from service.answers.arrays import read_npy, read_rows
+from service.answers.writing import write_document
 from service.errors import InvalidInput, MalformedInput
-from service.http.arrays import read_npy, read_rows
-from service.http.documents import write_document
 from service.texts.work import How, texts_of
 
 LIMITS = {"max_rows": 10, "max_columns": 10}

@@ -68,3 +68,16 @@ def test_local_refuses_parameters_by_name(hardmax: Local, field: str, value: Any
         hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], **{field: value})
     assert str(refused.value.param).startswith(field)
     assert refused.value.message.startswith(field)
+
+
+def test_local_takes_a_wish_as_a_server_does(hardmax: Local) -> None:
+    """Indices may be numpy's own; what is no index is refused by its place."""
+    points = [[1.0, 0.2], [0.9, 0.8], [-0.6, 1.0], [0.2, -1.0]]
+    found = hardmax.control(points, leaders=np.array([0, 2]))  # type: ignore[arg-type]
+    assert found.feasible is True
+    assert found.dynamics is not None
+    assert {0, 2} <= {leader.index for leader in found.dynamics.leaders}
+    assert hardmax.control(points, assignment={1: np.int64(0)}).feasible is True  # type: ignore[dict-item]
+    with pytest.raises(InvalidInput) as refused:
+        hardmax.control(points, leaders=["first"])  # type: ignore[list-item]
+    assert refused.value.param == "leaders[0]"

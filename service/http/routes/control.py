@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.engine.lane import LARGE, Steps
-from service.errors import InvalidInput
+from service.answers.arrays import read_rows
+from service.answers.clouds import MODEL, find_control
+from service.clouds.dynamics import Dynamics
+from service.engine.lane import LARGE
 from service.http import examples
-from service.http.arrays import Array, read_rows
 from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.documents import reply_document
-from service.http.problems import validate
-from service.http.routes import dynamics
-from service.lifecycle import Service
-from service.schemas.clouds import ControlRequest, ControlResponse, ControlWish
-
-if TYPE_CHECKING:
-    from service.clouds.dynamics import Run
-    from service.control.control import Control
+from service.http.replies import reply_document
+from service.schemas.clouds import ControlRequest, ControlResponse
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer
 router = APIRouter(tags=["inference"])
@@ -47,47 +38,9 @@ async def control(
     settings = service.settings
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
     read = partial(read_rows, body.content, "points", **limits)
-    points, document = await reader_of(request).read(len(body.content), read)
-    wish = validate(ControlWish, document)
+    points, wish = await reader_of(request).read(len(body.content), read)
+    model: Dynamics = service.registry.find(MODEL, "dynamics")
     async with service.clouds.place(large=points.size > LARGE) as place:
-        found = await place.follow(_solve(points, wish, service))
-    return await reply_document({"id": request_id, **answer(found)}, reservation)
-
-
-def _solve(points: Array, wish: ControlWish, service: Service) -> Steps[Control]:
-    from service.control.control import control as solve
-
-    settings = service.settings
-    assignment = None if wish.assignment is None else _by_index(wish.assignment)
-
-    def run(points: Array, A: Array) -> Run:
-        from service.clouds.dynamics import Parameters
-
-        model = service.registry.find(dynamics.MODEL, "dynamics")
-        layers = min(1000, settings.max_layers)
-        started: Run = model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
-        return started
-
-    return (yield from solve(points, assignment, wish.leaders, run, SHARE * settings.request_timeout_s))
-
-
-def answer(found: Control) -> dict[str, Any]:
-    """A solution in the words of the contract."""
-    document = {field.name: getattr(found, field.name) for field in fields(found)}
-    document = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in document.items()}
-    if found.certificate is not None:
-        names = ("token", "leader", "rival", "weight")  # weights may have more digits than a JSON number
-        terms = ((*pair, str(weight)) for *pair, weight in found.certificate)
-        document["certificate"] = [dict(zip(names, term, strict=True)) for term in terms]
-    if found.dynamics is not None:
-        document["dynamics"] = dynamics.answer(found.dynamics)
-    return document
-
-
-def _by_index(assignment: dict[str, int]) -> dict[int, int]:
-    try:
-        return {int(token): leader for token, leader in assignment.items()}
-    except ValueError:
-        raise InvalidInput(
-            "the names in assignment should be indices of points", param="assignment"
-        ) from None
+        within_s = SHARE * settings.request_timeout_s
+        answer = await place.follow(find_control(points, wish, model, settings, within_s))
+    return await reply_document({"id": request_id, **answer}, reservation)

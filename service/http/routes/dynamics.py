@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
-import numpy as np
 from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from service.answers.arrays import Array, read_npy, read_rows
+from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, parameters_of
+from service.answers.writing import write_document
+from service.clouds.dynamics import Dynamics, Parameters, Progress, Result
 from service.engine.account import Reservation
 from service.engine.lane import LARGE
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
-from service.http.arrays import Array, as_array, read_npy, read_rows, write_npz
-from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, parse_json, reader_of, wanted
+from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, reader_of, wanted
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.documents import (
-    Pieces,
-    Records,
-    let_go,
-    reply_document,
-    reply_pieces,
-    write_document,
-    written_of,
-)
-from service.http.problems import document, status_of, validate
+from service.http.problems import document, status_of
+from service.http.replies import Pieces, let_go, reply_document, reply_pieces, written_of
 from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResult
+from service.schemas.reading import parse_json
 from service.settings import Settings
 
-if TYPE_CHECKING:
-    from service.clouds.dynamics import Dynamics, Parameters, Progress, Result
-
-MODEL = "dynamics"  # the bundle that runs clouds
-SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 NUMBER_BYTES = 8  # of a number in an answer, at least
 
 router = APIRouter(tags=["inference"])
@@ -91,13 +81,13 @@ async def dynamics(
             return run.result
 
     def form(result: Result) -> dict[str, Any]:
-        return {"id": request_id, **answer(result, parameters.include)}
+        return {"id": request_id, **dynamics_answer(result, parameters.include)}
 
     if answer_as == NDJSON:
         return await _stream(_lines(work, form, request, reservation))
     result = await work(lambda progress: None)
     if answer_as == NPZ:
-        return await reply_pieces(npz(request_id, result, parameters.include), reservation, NPZ)
+        return await reply_pieces(dynamics_npz(request_id, result, parameters.include), reservation, NPZ)
     return await reply_document(form(result), reservation)
 
 
@@ -168,76 +158,6 @@ async def _lines(
         yield _last_words(failure, name)
     finally:
         working.cancel()
-
-
-def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:
-    """What a run is asked for, checked; who names no `max_layers` gets no more than the operator allows."""
-    from service.clouds.dynamics import Parameters
-
-    wire = validate(DynamicsParameters, document, strict=strict)
-    fields = dict(wire)
-    fields["include"] = frozenset(wire.include)
-    if wire.A is not None:
-        fields["A"] = as_array(
-            wire.A, "A", max_rows=settings.max_dimension, max_columns=settings.max_dimension
-        )
-    if "max_layers" not in wire.model_fields_set:
-        fields["max_layers"] = min(wire.max_layers, settings.max_layers)
-    return Parameters(**fields)
-
-
-def answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[str, Any]:
-    """A result in the words of the contract. What may be long stays arrays: see `write_document`."""
-    clusters = result.clusters
-    document: dict[str, Any] = {
-        **{name: getattr(result, name) for name in SUMMARY},
-        "leaders": Records(**vars(result.leaders)),
-        "clusters": Records(
-            id=np.arange(len(clusters)),
-            kind=np.where(clusters.tie, "tie", "leader"),
-            leaders=clusters.leaders,
-            limit=clusters.limit,
-            size=clusters.size,
-        ),
-    }
-    if result.note:
-        document["note"] = result.note
-    if "assignment" in include:
-        document["assignment"] = result.assignment
-    if "limits" in include:
-        document["limits"] = result.limits
-    if "polytope" in include:
-        document["polytope"] = {"vertices": result.vertices}
-    if "temperature" in include:
-        document["temperature"] = result.temperature and vars(result.temperature)
-    if "trajectory" in include:
-        assert result.trajectory is not None
-        kept = result.trajectory
-        document["trajectory"] = {"layers": kept.layers, "points": list(kept.points)}
-    return document
-
-
-def npz(request_id: str, result: Result, include: Collection[str]) -> Iterator[bytes]:
-    """The answer's arrays, and its summary as JSON in the array `summary`."""
-    summary = {name: getattr(result, name) for name in SUMMARY}
-    arrays: dict[str, Any] = {
-        "leaders": result.leaders.index,
-        "since_layer": result.leaders.since_layer,
-        "cluster_limits": result.clusters.limit,
-        "cluster_sizes": result.clusters.size,
-        "summary": np.array(to_json({"id": request_id, **summary}).decode()),
-    }
-    if "assignment" in include:
-        arrays["assignment"] = result.assignment
-    if "limits" in include:
-        arrays["limits"] = result.limits
-    if "polytope" in include:
-        arrays["vertices"] = result.vertices
-    if result.temperature is not None:
-        arrays["temperature"] = np.array([result.temperature.t or np.inf, result.temperature.distance])
-    if result.trajectory is not None:
-        arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
-    return write_npz(arrays)
 
 
 def _from_query(query: bytes) -> dict[str, Any]:

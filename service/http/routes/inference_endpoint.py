@@ -17,12 +17,13 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from service.answers.texts import heads_of
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import json_body
 from service.http.dependencies import NeutralOf, RequestId, ServiceOf
-from service.http.documents import reply
-from service.http.routes.classify import check_size, heads_of, run
+from service.http.replies import reply
+from service.http.routes.classify import label
 from service.lifecycle import Service
 from service.schemas.endpoints import (
     EndpointRequest,
@@ -31,8 +32,7 @@ from service.schemas.endpoints import (
     VllmRequest,
     VllmResponse,
 )
-from service.texts.verdicts import with_neutral
-from service.texts.work import Answer, How, texts_of
+from service.texts.work import Answer, How
 
 EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]
 
@@ -73,8 +73,9 @@ async def predict(
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
     texts = _texts(body.inputs)
     single = isinstance(body.inputs, str)
-    how = How(heads_of(service, [service.settings.default_model]), "none", truncate=body.truncate)
-    answers = await _classify(service, how, texts, single, neutral=neutral and not body.raw_scores)
+    heads = heads_of(service.registry.find, [service.settings.default_model])
+    how, neutral = How(heads, "none", truncate=body.truncate), neutral and not body.raw_scores
+    answers = await label(service, texts, how, "inputs", single=single, neutral=neutral)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
     return reply(orjson.dumps(ranked[0] if single else ranked))
 
@@ -95,8 +96,8 @@ async def vllm(
     """What vLLM answers, and beside it of each text `undecided` and `leaders`."""
     single = isinstance(body.input, str)
     name = body.model or service.settings.default_model
-    how = How(heads_of(service, [name]), "leaders")
-    answers = await _classify(service, how, _texts(body.input), single, neutral=neutral, param="input")
+    how = How(heads_of(service.registry.find, [name]), "leaders")
+    answers = await label(service, _texts(body.input), how, "input", single=single, neutral=neutral)
     tokens = sum([answer["tokens"] for answer in answers])
     data = [
         {
@@ -120,7 +121,7 @@ async def vllm(
 
 
 async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral: bool) -> Response:
-    heads, parameters = heads_of(service, [name]), body.parameters
+    heads, parameters = heads_of(service.registry.find, [name]), body.parameters
     labels, wanted = heads[0].rules.labels, parameters.candidate_labels
     if wanted is not None and not set(wanted) <= set(labels):
         problem = f"this model tells {', '.join(labels)}, and cannot be asked for other labels"
@@ -131,7 +132,8 @@ async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral:
     raw = parameters.function_to_apply == "none"
     single = isinstance(body.inputs, str)
     how = How(heads, "none")
-    answers = await _classify(service, how, _texts(body.inputs), single, neutral=neutral and not raw)
+    texts = _texts(body.inputs)
+    answers = await label(service, texts, how, "inputs", single=single, neutral=neutral and not raw)
     ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]
     if wanted is not None:  # a zero-shot client: one text, one list
         return reply(orjson.dumps([each for each in ranked[0] if each["label"] in wanted]))
@@ -148,15 +150,6 @@ def _texts(inputs: str | Sequence[str | Sequence[str]]) -> list[str]:
             raise InvalidInput("this is a pair of texts; the model takes one text", param=f"inputs[{index}]")
         texts.append(each if isinstance(each, str) else each[0])
     return texts
-
-
-async def _classify(
-    service: Service, how: How, sources: Sequence[str], single: bool, *, neutral: bool, param: str = "inputs"
-) -> list[Answer]:
-    check_size(sources, service.settings, param, single=single)
-    texts = texts_of(sources, how, param, single=single)
-    answers = [each for (each,) in await run(service, texts, param, single=single)]
-    return [with_neutral(answer) if neutral else answer for answer in answers]
 
 
 def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, str | float]]:

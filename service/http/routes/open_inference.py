@@ -26,8 +26,8 @@ from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, Too
 from service.http import examples
 from service.http.bodies import BINARY, Body, UntypedBodyOf, parse_body, reader_of
 from service.http.dependencies import NeutralOf, ServiceOf
-from service.http.documents import NO_STORE, reply
-from service.http.routes.classify import check_size, run
+from service.http.replies import NO_STORE, reply
+from service.http.routes.classify import label
 from service.lifecycle import Service
 from service.schemas.open_inference import (
     InferRequest,
@@ -37,8 +37,7 @@ from service.schemas.open_inference import (
     ServerMetadata,
     TensorMetadata,
 )
-from service.texts.verdicts import with_neutral
-from service.texts.work import Answer, How, texts_of
+from service.texts.work import Answer, How
 
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"
@@ -184,8 +183,7 @@ async def _infer(entry: Entry, body: Body, request: Request, service: Service, n
     texts, shape = await _texts_of(service, request, asked, tensors)
     wanted = _wanted(asked)
     how = How((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
-    answers = [each for (each,) in await run(service, texts_of(texts, how, INPUT), INPUT)]
-    answers = [with_neutral(answer) if neutral else answer for answer in answers]
+    answers = await label(service, texts, how, INPUT, neutral=neutral)
     return _answer(entry, asked, wanted, answers, shape)
 
 
@@ -211,7 +209,6 @@ async def _texts_of(
         raise MalformedInput("binary_data_size is not the size of the data that follow")
     if len(texts) != count:
         raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-    check_size(texts, service.settings, INPUT, single=False)
     return texts, tensor.shape
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from hardmax.documents import Info, Limits, RefusedBundle
 from service import __version__
 from service.engine.bundle import HEAD
 from service.engine.registry import Entry
 from service.errors import NotFound, NotReady
 from service.http import examples
 from service.http.dependencies import ServiceOf
-from service.http.documents import reply
+from service.http.replies import reply
 from service.lifecycle import Service
 from service.observe.metrics import CONTENT_TYPE
-from service.schemas.operations import Health, Info, Limits, ModelCard, ModelList, Ready, RefusedBundle
+from service.schemas.operations import Health, ModelCard, ModelList, Ready
 
 router = APIRouter(tags=["operations"])
 OPEN: dict[str, Any] = {"security": [{}]}  # by default these need no key: see PUBLIC_PATHS
@@ -56,7 +58,7 @@ async def info(service: ServiceOf) -> Info:
         default_model=settings.default_model,
         models=list(service.registry.entries),
         refused=[RefusedBundle(name=name, reason=why) for name, why in service.registry.refused.items()],
-        limits=Limits(**{name: getattr(settings, name) for name in Limits.model_fields}),
+        limits=Limits(**{each.name: getattr(settings, each.name) for each in fields(Limits)}),
     )
 
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.errors import NotFound
-from service.http.documents import reply
+from service.http.replies import reply
 
 WEB = Path(__file__).parents[2] / "web"
 POLICY = (

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.answers.arrays import read_arrays
 from service.engine.lane import LARGE, Steps
 from service.http import examples
-from service.http.arrays import read_arrays
 from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.documents import reply_document
-from service.http.problems import validate
+from service.http.replies import reply_document
+from service.schemas.reading import validate
 from service.schemas.sequences import SequencesEnvelope, SequencesRequest, SequencesResponse
-
-if TYPE_CHECKING:
-    from service.sequences.classifier import Sequences
+from service.sequences.classifier import Sequences
 
 NUMBER_BYTES = 32  # of a number on its way into an answer
 

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from service.answers.arrays import read_arrays, read_rows
 from service.errors import HardmaxError, InvalidInput, MalformedInput, TooLarge
-from service.http.arrays import read_arrays, read_rows
 
 LIMITS = {"max_rows": 10**6, "max_columns": 10}
 POINTS = np.random.default_rng(0).normal(size=(20_000, 3)).tolist()

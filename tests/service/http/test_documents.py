@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from service.http.documents import NUMBERS, OBJECTS, PIECE, Records, write_document
+from service.answers.writing import NUMBERS, OBJECTS, PIECE, Records, write_document
 
 
 @pytest.mark.parametrize("rows", [0, 1, NUMBERS // 2, NUMBERS // 2 + 1, 3 * NUMBERS])

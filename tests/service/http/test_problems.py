@@ -3,8 +3,8 @@
 import pytest
 
 from service.errors import InvalidInput
-from service.http.problems import validate
 from service.schemas.clouds import DynamicsParameters
+from service.schemas.reading import validate
 from service.schemas.texts import ClassifyRequest
 
 

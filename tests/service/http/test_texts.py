@@ -14,7 +14,8 @@ from refusals import JSON, refusal
 from server import Server, serving
 from stalls import HELD_S, PROMISED_S, stall_of
 
-from service.http.bodies import LARGEST_JSON, MOST_PARTS
+from service.http.bodies import LARGEST_JSON
+from service.schemas.reading import MOST_PARTS
 
 MB = 1_000_000
 INFER = "/v2/models/tiny/infer"

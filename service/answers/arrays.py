@@ -13,7 +13,7 @@ import numpy as np
 
 from service.clouds.points import check_finite, check_size
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
-from service.http.bodies import parse_object
+from service.schemas.reading import parse_object
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 PIECE = 128 * 1024

@@ -1,0 +1,128 @@
+"""POST /dynamics and POST /control as documents: how a cloud is run, and what is answered about it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from pydantic_core import to_json
+
+from service.answers.arrays import Array, as_array, write_npz
+from service.answers.writing import Records
+from service.clouds.dynamics import Dynamics, Parameters, Result, Run
+from service.control.control import Control, control
+from service.engine.lane import Steps
+from service.errors import InvalidInput
+from service.schemas.clouds import ControlWish, DynamicsParameters
+from service.schemas.reading import validate
+from service.settings import Settings
+
+MODEL = "dynamics"  # the bundle that runs clouds
+CONTROL_LAYERS = 1000  # of the run that confirms a matrix
+SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
+
+
+def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:
+    """What a run is asked for, checked; who names no `max_layers` gets no more than the operator allows."""
+    wire = validate(DynamicsParameters, document, strict=strict)
+    fields = dict(wire)
+    fields["include"] = frozenset(wire.include)
+    if wire.A is not None:
+        fields["A"] = as_array(
+            wire.A, "A", max_rows=settings.max_dimension, max_columns=settings.max_dimension
+        )
+    if "max_layers" not in wire.model_fields_set:
+        fields["max_layers"] = min(wire.max_layers, settings.max_layers)
+    return Parameters(**fields)
+
+
+def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[str, Any]:
+    """A result in the words of the contract. What may be long stays arrays: see `write_document`."""
+    clusters = result.clusters
+    document: dict[str, Any] = {
+        **{name: getattr(result, name) for name in SUMMARY},
+        "leaders": Records(**vars(result.leaders)),
+        "clusters": Records(
+            id=np.arange(len(clusters)),
+            kind=np.where(clusters.tie, "tie", "leader"),
+            leaders=clusters.leaders,
+            limit=clusters.limit,
+            size=clusters.size,
+        ),
+    }
+    if result.note:
+        document["note"] = result.note
+    if "assignment" in include:
+        document["assignment"] = result.assignment
+    if "limits" in include:
+        document["limits"] = result.limits
+    if "polytope" in include:
+        document["polytope"] = {"vertices": result.vertices}
+    if "temperature" in include:
+        document["temperature"] = result.temperature and vars(result.temperature)
+    if "trajectory" in include:
+        assert result.trajectory is not None
+        kept = result.trajectory
+        document["trajectory"] = {"layers": kept.layers, "points": list(kept.points)}
+    return document
+
+
+def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> Iterator[bytes]:
+    """The answer's arrays, and its summary as JSON in the array `summary`."""
+    summary = {name: getattr(result, name) for name in SUMMARY}
+    arrays: dict[str, Any] = {
+        "leaders": result.leaders.index,
+        "since_layer": result.leaders.since_layer,
+        "cluster_limits": result.clusters.limit,
+        "cluster_sizes": result.clusters.size,
+        "summary": np.array(to_json({"id": request_id, **summary}).decode()),
+    }
+    if "assignment" in include:
+        arrays["assignment"] = result.assignment
+    if "limits" in include:
+        arrays["limits"] = result.limits
+    if "polytope" in include:
+        arrays["vertices"] = result.vertices
+    if result.temperature is not None:
+        arrays["temperature"] = np.array([result.temperature.t or np.inf, result.temperature.distance])
+    if result.trajectory is not None:
+        arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
+    return write_npz(arrays)
+
+
+def find_control(
+    points: Array, document: dict[str, Any], model: Dynamics, settings: Settings, within_s: float
+) -> Steps[dict[str, Any]]:
+    """The answer to a wish, which is the rest of the request; a step at a time, since it takes long."""
+    wish = validate(ControlWish, document)
+    assignment = None if wish.assignment is None else _by_index(wish.assignment)
+
+    def run(points: Array, A: Array) -> Run:
+        layers = min(CONTROL_LAYERS, settings.max_layers)
+        return model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
+
+    return control_answer((yield from control(points, assignment, wish.leaders, run, within_s)))
+
+
+def control_answer(found: Control) -> dict[str, Any]:
+    """A solution in the words of the contract."""
+    document = {field.name: getattr(found, field.name) for field in fields(found)}
+    document = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in document.items()}
+    if found.certificate is not None:
+        names = ("token", "leader", "rival", "weight")  # weights may have more digits than a JSON number
+        terms = ((*pair, str(weight)) for *pair, weight in found.certificate)
+        document["certificate"] = [dict(zip(names, term, strict=True)) for term in terms]
+    if found.dynamics is not None:
+        document["dynamics"] = dynamics_answer(found.dynamics)
+    return document
+
+
+def _by_index(assignment: dict[str, int]) -> dict[int, int]:
+    try:
+        return {int(token): leader for token, leader in assignment.items()}
+    except ValueError:
+        raise InvalidInput(
+            "the names in assignment should be indices of points", param="assignment"
+        ) from None

@@ -1,0 +1,100 @@
+"""POST /classify as documents: what is to be read of a request, and how answers to texts are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from service.engine.bundle import HEAD
+from service.errors import InvalidInput, TooLarge
+from service.schemas.texts import ClassifyRequest
+from service.settings import Settings
+from service.texts.flip import MOST_TEXTS, find_flip
+from service.texts.heads import Head
+from service.texts.work import Answer, How, Text, codepoints, texts_of
+
+Find = Callable[[str, str], Any]  # the model of a name and a kind
+Results = Sequence[list[Answer] | Exception]
+
+
+def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[Text]:
+    """What is to be read, and how it is to be answered."""
+    if body.trajectory and body.explain != "full":
+        raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
+    single = isinstance(body.input, str)
+    sources = [body.input] if isinstance(body.input, str) else body.input
+    if body.without and len(sources) != 1:
+        raise InvalidInput("without goes with one text", param="without")
+    if body.flip and len(sources) > MOST_TEXTS:
+        raise InvalidInput(f"flip goes with {MOST_TEXTS} texts at most", param="flip")
+    names = names_of(body, settings)
+    heads = heads_of(find, [names] if isinstance(names, str) else names)
+    check_size(sources, settings, "input", single=single)
+    how = How(heads, body.explain, body.trajectory, body.truncate, body.spans)
+    texts = texts_of(sources, how, "input", single=single)
+    if body.without:
+        texts[0].without = codepoints(sources[0], [(begin, end) for begin, end in body.without], body.spans)
+    return texts
+
+
+def names_of(body: ClassifyRequest, settings: Settings) -> str | list[str]:
+    """The model, or those that answer each text."""
+    return settings.default_model if body.model is None else body.model
+
+
+def heads_of(find: Find, names: Sequence[str]) -> tuple[Head, ...]:
+    """The models of those names; one reading must do for all."""
+    heads = tuple(find(name, HEAD) for name in names)
+    if len({id(head.reader) for head in heads}) > 1:
+        raise InvalidInput("these models stand on several readers: ask for each alone", param="model")
+    return heads
+
+
+def check_size(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
+    """Refuse what is too many or too long, by name."""
+    if not texts:
+        raise InvalidInput(f"{param} is empty", param=param)
+    if len(texts) > settings.max_client_batch_size:
+        problem = f"more than {settings.max_client_batch_size} texts (MAX_CLIENT_BATCH_SIZE)"
+        raise TooLarge(problem, param=param)
+    for index, text in enumerate(texts):
+        if len(text) > settings.max_text_chars:
+            most = f"{settings.max_text_chars} (MAX_TEXT_CHARS)"
+            problem = f"the text has {len(text)} characters, more than {most}"
+            raise TooLarge(problem, param=param if single else f"{param}[{index}]")
+
+
+def raise_first(results: Results, param: str = "input", *, single: bool = False) -> list[list[Answer]]:
+    """The results, unless one is an error; a text that is too long is named by its place."""
+    for index, result in enumerate(results):
+        if isinstance(result, TooLarge):
+            raise TooLarge(result.message, param=param if single else f"{param}[{index}]")
+        if isinstance(result, Exception):
+            raise result
+    return cast("list[list[Answer]]", results)
+
+
+def tell_flips(text: Text, answers: Sequence[Answer]) -> Generator[Sequence[Text], Results, None]:
+    """Adds `flip` to each model's answer. Yields texts to read, and is sent what came of them."""
+    for head, answer in zip(text.how.heads, answers, strict=True):
+        search = find_flip(Text(text.source, replace(text.how, heads=(head,)), text.without))
+        asked = next(search)
+        while "flip" not in answer:
+            found = raise_first((yield asked))
+            try:
+                asked = search.send([each[0] for each in found])
+            except StopIteration as end:
+                answer["flip"] = end.value
+
+
+def classification(asked: str | list[str], results: Sequence[list[Answer]]) -> Answer:
+    """The document, without its id. `asked` is the model, or those that answer each text."""
+    data: list[Answer] = [
+        {"index": i, **answers[0]}
+        if isinstance(asked, str)
+        else {"index": i, "answers": dict(zip(asked, answers, strict=True))}
+        for i, answers in enumerate(results)
+    ]
+    tokens = sum([answers[0]["tokens"] for answers in results])
+    return {"model": asked, "usage": {"texts": len(data), "tokens": tokens}, "data": data}

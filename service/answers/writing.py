@@ -1,0 +1,92 @@
+"""How answers are written: as JSON text, in pieces of which none holds the interpreter for long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+PIECE = 65_536  # bytes, about
+NUMBERS = 16_384  # rendered in one call
+OBJECTS = 2048
+
+Numbers = np.ndarray[Any, Any]
+Column = Numbers | Sequence[Numbers]
+
+
+class Records:
+    """Objects with the same names, kept as columns and made when they are written, some at a time.
+
+    A list of a hundred thousand dicts would hold up everybody else when the garbage collector walks through
+    it, and again when it is freed.
+    """
+
+    def __init__(self, **columns: Column) -> None:
+        self._columns = columns
+
+    def blocks(self) -> Iterator[list[dict[str, Any]]]:
+        count = len(next(iter(self._columns.values())))
+        for start in range(0, count, OBJECTS):
+            columns = [_list(column[start : start + OBJECTS]) for column in self._columns.values()]
+            yield [dict(zip(self._columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _list(column: Column) -> list[Any]:
+    return column.tolist() if isinstance(column, np.ndarray) else [each.tolist() for each in column]
+
+
+def write_document(document: Any) -> Iterator[bytes]:
+    """A value as JSON text. What is in it may be long: arrays, records, lists. A list's entries are let go of
+    once they are written. What is not finite becomes null.
+    """
+    parts: list[bytes] = []
+    size = 0
+    for part in _write(document):
+        parts.append(part)
+        size += len(part)
+        if size > PIECE:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join(parts)
+
+
+def _write(value: Any) -> Iterator[bytes]:
+    if isinstance(value, Mapping):
+        opening = b"{"
+        for name, member in value.items():
+            yield opening + orjson.dumps(name) + b":"
+            yield from _write(member)
+            opening = b","
+        yield b"}" if value else b"{}"
+    elif isinstance(value, np.ndarray):
+        step = max(1, NUMBERS * len(value) // max(1, value.size))
+        yield from _join(value[start : start + step] for start in range(0, len(value), step))
+    elif isinstance(value, Records):
+        yield from _join(value.blocks())
+    elif isinstance(value, list):
+        opening = b"["
+        for index, each in enumerate(value):
+            yield opening
+            yield from _write(each) if isinstance(each, np.ndarray) else [_dump(each)]
+            value[index] = None
+            opening = b","
+        yield b"]" if value else b"[]"
+    else:
+        yield _dump(value)
+
+
+def _join(blocks: Iterator[Any]) -> Iterator[bytes]:
+    """One list out of several."""
+    opening = b"["
+    for block in blocks:
+        yield opening + _dump(block)[1:-1]
+        opening = b","
+    yield b"]" if opening == b"," else b"[]"
+
+
+def _dump(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        value = np.ascontiguousarray(value)
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,0 +1,108 @@
+"""How documents are read: as JSON, as a model; and what is wrong with them, in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from service.errors import InvalidInput, MalformedInput, TooLarge
+
+MOST_PARTS = 1_200_000  # arrays, objects and strings in one document: a million points are as many arrays
+MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
+NAME_CHARS = 200  # of a name that the caller made up
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def check_parts(content: bytes) -> None:
+    """Refuse what would take very long to parse, and very much memory, for its size."""
+    parts = content.count(b"[") + content.count(b"{") + content.count(b'"') // 2
+    if parts > MOST_PARTS:
+        raise TooLarge(f"the body has more than {MOST_PARTS} arrays, objects and strings")
+
+
+def parse_json(text: bytes) -> Any:
+    """As Python's own values; NaN and infinities are told from no JSON."""
+    try:
+        return from_json(text, allow_inf_nan=True)
+    except ValueError as invalid:
+        raise MalformedInput(f"the body is not JSON: {str(invalid)[:200]}") from None
+
+
+def parse_object(content: bytes) -> dict[str, Any]:
+    check_parts(content)
+    document = parse_json(content)
+    if not isinstance(document, dict):
+        raise InvalidInput("the body should be an object")
+    return document
+
+
+def parse(model: type[Model], body: bytes) -> Model:
+    """JSON text as a `model`; what is wrong with it is said in our words and never quotes it."""
+    check_parts(body)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as invalid:
+        raise input_error(invalid, model.model_fields) from None
+
+
+def validate(model: type[Model], document: object, *, strict: bool | None = None) -> Model:
+    """The same for a document that is parsed already. `strict`: whether as the model says, or not."""
+    try:
+        return model.model_validate(document, strict=strict)
+    except ValidationError as invalid:
+        raise input_error(invalid, model.model_fields) from None
+
+
+def input_error(
+    problems: ValidationError | Sequence[Mapping[str, Any]], known: Iterable[str] = ()
+) -> MalformedInput | InvalidInput:
+    """What pydantic complains of, in our words. The body is never quoted, only names of fields are.
+
+    `known` are the fields that could have been meant.
+    """
+    if isinstance(problems, ValidationError):
+        if problems.error_count() > MANY_FAULTS:
+            return InvalidInput(f"the body is wrong in {problems.error_count()} places")
+        problems = problems.errors(include_url=False, include_input=False, include_context=False)
+    unknown = [_param(each["loc"]) for each in problems if each["type"] == "extra_forbidden"]
+    for problem in problems:
+        if problem["type"] == "missing":
+            param = _param(problem["loc"]) or None
+            sent = f"; you sent {', '.join(f'`{name}`' for name in unknown)}"[:NAME_CHARS] if unknown else ""
+            return InvalidInput(f"`{param or 'the body'}` is required{sent}", param=param)
+    # The deepest complaint: of a union it is the one about the branch that was meant.
+    problem = max(problems, key=lambda each: len(each["loc"]))
+    if problem["type"] == "json_invalid":
+        told = problem["msg"].replace("JSON decode error", "Invalid JSON")  # FastAPI's words and pydantic's
+        return MalformedInput(told[:300].replace("Invalid JSON", "the body is not JSON"))
+    param = _param(problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        param = param[:NAME_CHARS]
+        near = get_close_matches(param, list(known), 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        return InvalidInput(f"{param}: an unknown field{meant}", param=param)
+    what = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return InvalidInput(
+        f"{param or 'the body'} {what}" if what != problem["msg"] else what, param=param or None
+    )
+
+
+def _param(location: Sequence[str | int]) -> str:
+    """`("body", "input", "list[str]", 0)` is input[0]: where FastAPI looked, and which branch of a union it
+    tried, is not the caller's business."""
+    if location and location[0] in ("body", "query", "path", "header", "cookie"):
+        location = location[1:]
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif not path:
+            path = part
+        elif part not in ("str", "constrained-str") and not part.startswith("list["):
+            path += f".{part}"
+    return path
