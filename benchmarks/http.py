@@ -1,4 +1,4 @@
-"""Texts of 22 words with leaders over HTTP, ours and our peers': one worker on one core, the load on the other.
+"""Texts of 22 words with leaders over HTTP, ours and our peers': one worker on one core.
 
     python -m benchmarks.http [--quick] [--rounds 5] [--seconds 4]
 
@@ -138,8 +138,9 @@ def main() -> None:
     pairs = zip(busy, quiet, strict=True)
     times.add("ours", {"target": 3}, [b.quantile_ms(0.99) / q.quantile_ms(0.99) for b, q in pairs])
     record.note(
-        f"Texts of 22 words, one a request, with leaders; keep-alive, a closed loop of {TOGETHER} connections "
-        f"({CALLERS} for the last tables); {asked.seconds:g} s a sample. All serve the bundled graphs through "
+        f"Texts of 22 words, one a request, with leaders; keep-alive, a closed loop of {TOGETHER} "
+        f"connections ({CALLERS} for the last tables); {asked.seconds:g} s a sample. The load has the other "
+        "core. All serve the bundled graphs through "
         "the same code, so only the way of serving differs. TEI's way is its queue, written in Python."
     )
     print(record.write(QUICK if asked.quick else RESULTS))

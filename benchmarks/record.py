@@ -6,8 +6,8 @@
     layer.add("KeOps", {"n": 10_000, "d": 2}, [0.90, 0.88, 0.95])
     record.write()
 
-A row is one subject in one case: its median, smallest and largest sample, and how many there were. Rows of one
-table that share a case were measured in one run and may be divided by each other; the report does so, and
+A row is one subject in one case: its median, smallest and largest sample, and how many there were. Rows of
+one table that share a case were measured in one run and may be divided by each other; the report does so, and
 finds by itself where we lose.
 """
 

