@@ -257,8 +257,8 @@ def main() -> None:
     measure_answers(record, model, {"sentences": [each.reading.text for each in sentences], "reviews": whole})
     record.note(
         f"{np.mean([len(each.leaders) for each in sentences]):.1f} words are named on average, of sentences "
-        "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model asked, so the "
-        "figures of the two models are not of the same labels."
+        "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model asked, so "
+        "the figures of the two models are not of the same labels."
     )
     print(record.write(QUICK if asked.quick else RESULTS))
 
