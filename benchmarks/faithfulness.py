@@ -213,7 +213,7 @@ def measure_answers(record: Record, model: Classifier, kinds: dict[str, Sequence
 
 def main() -> None:
     parser = arguments(
-        __doc__, sentences=(200, "that are explained"), lime=(40, "of them that LIME explains too")
+        __doc__, sentences=(200, "that are explained"), lime=(30, "of them that LIME explains too")
     )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--encoder", type=Path, required=True, help="all-MiniLM-L6-v2, as published")

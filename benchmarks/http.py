@@ -95,7 +95,8 @@ def main() -> None:
     ).parse_args()
     if asked.quick:
         asked.rounds, asked.seconds = 1, 1.0
-    record = Record("http", "The service over HTTP", ("fastapi", "uvicorn", *MODEL_LIBRARIES), ["reader", "sentiment"])
+    packages = ("fastapi", "uvicorn", *MODEL_LIBRARIES)
+    record = Record("http", "The service over HTTP", packages, ["reader", "sentiment"])
     subjects = [subject for subject in (OURS, *PEERS) if is_present(subject, record)]
     cpus = sorted(os.sched_getaffinity(0))
     model = Classifier()
