@@ -220,8 +220,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.quick:
         asked.sentences, asked.lime = 3, 1
+    refused = fetched("texts")  # first, so that the record finds their versions
     record = Record("faithfulness", "Faithful reasons", ["lime", "numpy", "torch"], ["reader", "sentiment"])
-    refused = fetched("texts")
     sets = {
         "sst": read_table(asked.data / "sst2/dev.tsv", "sst"),
         "yelp": read_table(asked.data / "yelp/sentences.tsv.gz", "yelp"),

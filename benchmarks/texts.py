@@ -96,7 +96,9 @@ def drawn(rows: Rows, most: int) -> list[Row]:
     return some[:most]
 
 
-def judges_of(sets: dict[str, Rows], encoder: Path, record: Record, quick: bool) -> dict[str, Judge]:
+def judges_of(
+    sets: dict[str, Rows], encoder: Path, record: Record, refused: str, quick: bool
+) -> dict[str, Judge]:
     model, weights = Classifier(), published(encoder)
     train = [
         row
@@ -111,7 +113,6 @@ def judges_of(sets: dict[str, Rows], encoder: Path, record: Record, quick: bool)
     large = Twin(model.reader.read, Reader(DISTILBERT))
     judges[LARGE] = lambda texts: large(texts)[:, 0] > 0
     judges["TF-IDF pairs + logistic regression"] = tf_idf(train)
-    refused = fetched("texts")
     try:
         judges["fastText, pairs"] = fast_text(train)
     except ImportError as missing:
@@ -132,11 +133,12 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.quick:
         asked.rounds, asked.seconds = 1, 0.1
+    refused = fetched("texts")  # first, so that the record finds their versions
     packages = ("onnxruntime", "numpy", "torch", "scikit-learn", "fasttext-wheel")
     record = Record("texts", "Texts in process", packages, ["reader", "sentiment"])
     sets = read_all(asked.data)
     held = {name: [row for row in sets[name] if row.split == "report"] for name in NAMES}
-    judges = judges_of(sets, asked.encoder, record, asked.quick)
+    judges = judges_of(sets, asked.encoder, record, refused, asked.quick)
     sentences = [
         row.text
         for name in ("sst", "yelp", "tweets", "electronics")
