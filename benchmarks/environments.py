@@ -61,7 +61,7 @@ def _make_environment(folder: Path, pins: Path) -> None:
     python = str(folder / "bin" / "python")
     _run(sys.executable, "-m", "venv", "--clear", str(folder))
     _run(python, *PIP, "--requirement", str(pins))
-    _run(python, *PIP, "--no-deps", "--editable", str(ROOT))
+    _run(python, *PIP, "--no-deps", "--editable", str(ROOT), "--editable", str(ROOT / "hardmax"))
 
 
 def _make_folder(folder: Path, pins: Path) -> None:

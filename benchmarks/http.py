@@ -1,185 +1,150 @@
-"""Requests a second, ours and our peers': the same model, the same texts of 22 words, one run.
+"""Texts of 22 words with leaders over HTTP, ours and our peers': one worker on one core.
 
-    python -m benchmarks.http                    everything, about half an hour
-    python -m benchmarks.http --seconds 2 --rounds 1 --connections 32 --only ours,floor
+    python -m benchmarks.http [--quick] [--rounds 5] [--seconds 4]
 
-The load generator has one CPU, a server of one worker the other; a server of two workers shares both with
-it. Subjects take turns in every round. Before any figure counts, each subject's answers are compared with the
-model's own in this process.
+Subjects take turns in every round; one of them is the same graph in this process, 32 texts at a time, on the
+server's core. Before any figure counts, each server's answers are compared with the model's own. Then short
+texts are asked while one caller sends reviews of 2,560 words back to back.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
-from collections import defaultdict
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from benchmarks.environments import CannotInstall, environment
-from benchmarks.load import Load, ask, drive
+from benchmarks.load import Clients, Load, ask, drive
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import Record, Table
+from benchmarks.record import QUICK, RESULTS, Record, arguments
 from benchmarks.reviews import reviews
-from benchmarks.servers import FLOOR, ORDINARY, OURS, PEERS, Server, pinned, running, versions
+from benchmarks.servers import OURS, PEERS, Server, pinned, running, versions
 
-WORDS = 22
-TEXTS = reviews(WORDS, 512)
-KINDS = ("leaders", "none")
+TEXTS = reviews(22, 512)
+LONG = reviews(2560, 4)
+TOGETHER = 32
 CHECKED = 32
+CALLERS = 4  # of short texts beside the long ones
 MODEL_LIBRARIES = ("onnxruntime", "numpy")
-MEASURES = (
-    ("throughput", "requests a second", "1/s"),
-    ("p50", "median latency", "ms"),
-    ("p99", "99th percentile of latency", "ms"),
-)
+IN_PROCESS = "in process, 32 at a time"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is run: every subject, workers, kind of answer and number of connections, `rounds` times."""
-
-    subjects: tuple[Server, ...]
-    workers: tuple[int, ...]
-    connections: tuple[int, ...]
-    seconds: float
-    rounds: int
-
-
-Key = tuple[str, str, int, int]  # subject, kind of answer, workers, connections
+def in_process(model: Classifier, seconds: float, cpus: set[int]) -> float:
+    """Texts a second without HTTP."""
+    done, at = 0, 0
+    with pinned(cpus):
+        model.classify(TEXTS[:TOGETHER])
+        began = time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            done += len(model.classify(TEXTS[at : at + TOGETHER]))
+            at = (at + TOGETHER) % len(TEXTS)
+        return done / (time.perf_counter() - began)
 
 
-def measure(plan: Plan) -> dict[Key, list[Load]]:
-    """All loads of the plan."""
-    loads: dict[Key, list[Load]] = defaultdict(list)
-    cpus = sorted(os.sched_getaffinity(0))
-    with pinned({cpus[-1]}):
-        for turn in range(plan.rounds):
-            for workers in plan.workers:
-                for server in plan.subjects if turn % 2 == 0 else reversed(plan.subjects):
-                    mine = {cpus[0]} if workers == 1 else set(cpus)
-                    with running(server, workers, TEXTS[0], mine) as port:
-                        _visit(server, port, workers, plan, loads)
-    return loads
-
-
-def _visit(server: Server, port: int, workers: int, plan: Plan, loads: dict[Key, list[Load]]) -> None:
-    """Everything that is asked of one running server."""
-    if server is not FLOOR:
-        check(server, port)
-    for explain in KINDS:
-        requests = [server.request(text, explain) for text in TEXTS]
-        for connections in plan.connections:
-            load = drive(port, requests, connections, plan.seconds, warm_s=plan.seconds / 3)
-            loads[server.name, explain, workers, connections].append(load)
-            print(
-                f"{server.name:20} {explain:7} workers {workers} {_line(connections, load)}", file=sys.stderr
-            )
-
-
-def _line(connections: int, load: Load) -> str:
-    p50, p99 = load.quantile_ms(0.5), load.quantile_ms(0.99)
-    counts = f"{dict(load.statuses)}, {load.broken} broken"
-    return (
-        f"connections {connections:3} {load.per_second:7.0f}/s p50 {p50:7.2f} ms p99 {p99:7.2f} ms {counts}"
-    )
-
-
-def check(server: Server, port: int) -> None:
+def check(server: Server, port: int, model: Classifier) -> None:
     """Stops the benchmark unless the server gives the labels and logits the model gives in this process."""
-    wanted = Classifier().classify(TEXTS[:CHECKED], "leaders")
-    for text, right in zip(TEXTS[:CHECKED], wanted, strict=True):
-        for explain in KINDS:
-            status, answer = ask(port, server.request(text, explain))
-            item = server.item(json.loads(answer)) if status == 200 else {}
-            same = item and item["label"] == right["label"] and abs(item["logit"] - right["logit"]) < 1e-4
-            if not same or ("leaders" in item) != (explain == "leaders"):
-                raise RuntimeError(f"{server.name} answers {status} {answer!r} instead of {right}")
+    for text, right in zip(TEXTS[:CHECKED], model.classify(TEXTS[:CHECKED]), strict=True):
+        status, answer = ask(port, server.request(text))
+        item = server.item(json.loads(answer)) if status == 200 else {}
+        if [item.get(name) for name in ("label", "logit")] != [right["label"], right["logit"]] or not item[
+            "leaders"
+        ]:
+            raise RuntimeError(f"{server.name} answers {status} {answer!r} instead of {right}")
 
 
-def describe(result: Record, plan: Plan, loads: dict[Key, list[Load]]) -> None:
-    """Puts the loads into tables, one a measure and kind of answer, and says what was compared."""
-    for peer in plan.subjects:
-        if peer.requirements:
-            package = peer.requirements
-            found = versions(environment(peer.requirements), (package, *MODEL_LIBRARIES))
-            result.versions[package] = found.pop(package)
-            if any(result.versions[library] != version for library, version in found.items()):
-                raise RuntimeError(f"{peer.name} has other model libraries than ours: {found}")
-    for explain in KINDS:
-        for name, title, unit in MEASURES:
-            table = result.table(
-                f"{explain}-{name}",
-                f'"explain": "{explain}", {title}',
-                unit=unit,
-                better="higher" if name == "throughput" else "lower",
-                floors=("floor",),
-            )
-            _fill(table, name, explain, loads)
-    result.note(
-        f"Texts of {WORDS} words, {len(TEXTS)} different ones, one a request, keep-alive, closed loop; "
-        f"{plan.seconds:g} s a measurement after a warm-up, {plan.rounds} rounds, subjects in turn."
-    )
-    result.note(
-        "One worker: the server on one CPU, the load on the other. Two workers: both share both CPUs. "
-        "FastAPI, our batcher: an ordinary endpoint that answers bytes. FastAPI's hook: bytes in and "
-        "out by an APIRoute subclass. Both have our model and batches, no keys, limits, deadlines, "
-        "metrics or log. The other FastAPI rows run one inference a request. "
-        "The floor is a raw ASGI app on uvicorn: it reads the body and sends bytes of our answer's size."
-    )
+@contextmanager
+def long_caller(port: int) -> Iterator[None]:
+    """One caller that sends long reviews back to back, from another thread."""
+    ended = threading.Event()
+
+    def call() -> None:
+        clients = Clients(port, [OURS.request(text) for text in LONG], 1)
+        while not ended.is_set():
+            clients.run(0.2)
+        clients.close()
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        caller.join()
 
 
-def _fill(table: Table, measure: str, explain: str, loads: dict[Key, list[Load]]) -> None:
-    for (subject, kind, workers, connections), runs in loads.items():
-        if kind != explain:
-            continue
-        failed = sum(
-            run.broken + sum(n for status, n in run.statuses.items() if status != 200) for run in runs
-        )
-        answered = [run for run in runs if run.latencies_s]  # a round without any answer has no latency
-        samples = {
-            "throughput": [run.statuses[200] / run.seconds for run in runs],
-            "p50": [run.quantile_ms(0.5) for run in answered],
-            "p99": [run.quantile_ms(0.99) for run in answered],
-        }[measure]
-        silent = "" if len(answered) == len(runs) else f"{len(runs) - len(answered)} rounds without an answer"
-        note = f"{failed} requests not answered 200" if failed else silent
-        table.add(subject, {"workers": workers, "connections": connections}, samples, note)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--connections", type=_numbers, default=(1, 32, 256))
-    parser.add_argument("--workers", type=_numbers, default=(1, 2))
-    parser.add_argument("--only", default="", help="names of subjects, separated by commas")
-    arguments = parser.parse_args()
-    everyone = (OURS, ORDINARY, *PEERS, FLOOR)
-    named = [name.strip().lower() for name in arguments.only.split(",") if name.strip()]
-    subjects = tuple(s for s in everyone if not named or any(s.name.lower().startswith(n) for n in named))
-    result = Record("http", "The service over HTTP", ("fastapi", "uvicorn", "pydantic", *MODEL_LIBRARIES))
-    present = tuple(subject for subject in subjects if is_present(subject, result))
-    plan = Plan(present, arguments.workers, arguments.connections, arguments.seconds, arguments.rounds)
-    describe(result, plan, measure(plan))
-    print(result.write())
-
-
-def is_present(subject: Server, result: Record) -> bool:
+def is_present(subject: Server, record: Record) -> bool:
     """Whether the subject's environment is there or can be made; if not, the report will say why."""
     try:
-        environment(subject.requirements)
+        found = versions(environment(subject.requirements), MODEL_LIBRARIES)
     except CannotInstall as refused:
-        result.note(f"{subject.name} was left out: {refused}")
+        record.note(f"{subject.name} was left out: {refused}")
         return False
+    if any(record.versions[library] != version for library, version in found.items()):
+        raise RuntimeError(f"{subject.name} has other model libraries than ours: {found}")
+    if subject.requirements:
+        record.versions |= versions(environment(subject.requirements), (subject.requirements,))
     return True
 
 
-def _numbers(listed: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in listed.split(","))
+def main() -> None:
+    asked = arguments(
+        __doc__, rounds=(5, "of every subject"), seconds=(4.0, "of each measurement")
+    ).parse_args()
+    if asked.quick:
+        asked.rounds, asked.seconds = 1, 1.0
+    packages = ("fastapi", "uvicorn", *MODEL_LIBRARIES)
+    record = Record("http", "The service over HTTP", packages, ["reader", "sentiment"])
+    subjects = [subject for subject in (OURS, *PEERS) if is_present(subject, record)]
+    cpus = sorted(os.sched_getaffinity(0))
+    model = Classifier()
+    loads: dict[str, list[Load]] = {}
+    alone: list[float] = []
+    quiet: list[Load] = []
+    busy: list[Load] = []
+    with pinned({cpus[-1]}):
+        for turn in range(asked.rounds):
+            for server in subjects if turn % 2 == 0 else subjects[::-1]:
+                with running(server, TEXTS[0], {cpus[0]}) as port:
+                    check(server, port, model)
+                    requests = [server.request(text) for text in TEXTS]
+                    load = drive(port, requests, TOGETHER, asked.seconds, warm_s=asked.seconds / 3)
+                    loads.setdefault(server.name, []).append(load)
+                    if server is OURS:
+                        alone.append(in_process(model, asked.seconds, {cpus[0]}))
+                        quiet.append(drive(port, requests, CALLERS, 2 * asked.seconds, warm_s=0.5))
+                        with long_caller(port):
+                            busy.append(drive(port, requests, CALLERS, 2 * asked.seconds, warm_s=0.5))
+    rate = record.table("throughput", "Texts a second", unit="1/s", better="higher", floors=(IN_PROCESS,))
+    rate.add(IN_PROCESS, {"connections": TOGETHER}, alone)
+    ours = [load.statuses[200] / load.seconds for load in loads[OURS.name]]
+    for name, found in loads.items():
+        failed = sum(load.broken + len(load.latencies_s) - load.statuses[200] for load in found)
+        note = f"{failed} requests not answered 200" if failed else ""
+        rate.add(name, {"connections": TOGETHER}, [load.statuses[200] / load.seconds for load in found], note)
+    share = record.table(
+        "share", "Ours over HTTP, as a share of the same in process", unit="", better="neither"
+    )
+    share.add("ours", {"target": 0.85}, [a / b for a, b in zip(ours, alone, strict=True)])
+    for quantile, title in ((0.5, "Median latency"), (0.99, "99th percentile of latency")):
+        table = record.table(f"p{quantile * 100:.0f}", title, unit="ms", better="lower")
+        for name, found in loads.items():
+            table.add(name, {"connections": TOGETHER}, [load.quantile_ms(quantile) for load in found])
+    late = record.table("beside", "99th percentile of short texts, ours", unit="ms", better="neither")
+    late.add("ours", {"beside": "nobody else"}, [load.quantile_ms(0.99) for load in quiet])
+    late.add("ours", {"beside": "reviews of 2,560 words"}, [load.quantile_ms(0.99) for load in busy])
+    times = record.table("times", "How many times later that is", unit="", better="neither")
+    pairs = zip(busy, quiet, strict=True)
+    times.add("ours", {"target": 3}, [b.quantile_ms(0.99) / q.quantile_ms(0.99) for b, q in pairs])
+    record.note(
+        f"Texts of 22 words, one a request, with leaders; keep-alive, a closed loop of {TOGETHER} "
+        f"connections ({CALLERS} for the last tables); {asked.seconds:g} s a sample. The load has the other "
+        "core. All serve the bundled graphs through "
+        "the same code, so only the way of serving differs. TEI's way is its queue, written in Python."
+    )
+    print(record.write(QUICK if asked.quick else RESULTS))
 
 
 if __name__ == "__main__":

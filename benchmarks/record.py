@@ -1,34 +1,48 @@
 """What every benchmark writes: results/NAME.json, the figures beside the machine, versions, command and date.
 
-    record = Record("clouds", "Clouds", packages=["numpy", "onnxruntime"])
+    record = Record("clouds", "Clouds", packages=["numpy"], models=["dynamics"])
     layer = record.table("layer", "One layer of hardmax attention", unit="s", better="lower")
     layer.add("ours", {"n": 10_000, "d": 2}, [0.11, 0.10, 0.12])
     layer.add("KeOps", {"n": 10_000, "d": 2}, [0.90, 0.88, 0.95])
     record.write()
 
-A row is one subject in one case: its median, smallest and largest sample. Rows of one table that share a case
-were measured in one run and may be divided by each other; the report does so, and finds by itself where we
-lose.
+A row is one subject in one case: its median, smallest and largest sample, and how many there were. Rows of
+one table that share a case were measured in one run and may be divided by each other; the report does so, and
+finds by itself where we lose.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import statistics
 import sys
+import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
-RESULTS = Path(__file__).parents[1] / "results"
-FORMAT = 1
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+QUICK = Path(tempfile.gettempdir()) / "hardmax-quick"  # results of runs that only try the programs
+MODELS = ROOT / "service/models"
+FORMAT = 2
 
-Case = dict[str, str | int | float | bool]
+Case = dict[str, Any]  # of words, numbers and truths
+
+
+def arguments(doc: str | None, **defaults: Any) -> argparse.ArgumentParser:
+    """A command line with --quick: sizes so small that it only shows whether the program runs."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"tiny sizes; writes to {QUICK.name} in /tmp")
+    for name, (value, told) in defaults.items():
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{told} (%(default)s)")
+    return parser
 
 
 @dataclass(frozen=True)
@@ -54,30 +68,46 @@ class Table:
     better: Literal["lower", "higher", "neither"]
     ours: Sequence[str] = ("ours",)
     floors: Sequence[str] = ()
-    notes: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 
     def add(self, subject: str, case: Case, samples: Sequence[float], note: str = "") -> Row:
         """The row of these samples; without samples, a row that says by its note why there are none."""
         if not samples and not note:
             raise ValueError(f"{subject} {case}: a row without samples needs a note that says why")
-        middle, low, high = (
-            (statistics.median(samples), min(samples), max(samples)) if samples else (None, None, None)
-        )
-        row = Row(subject, case, middle, low, high, len(samples), note)
+        found = (statistics.median(samples), min(samples), max(samples)) if samples else (None, None, None)
+        row = Row(subject, case, *(map(_short, found)), len(samples), note)
         self.rows.append(row)
+        where = ", ".join(f"{name} {value}" for name, value in case.items())
+        print(
+            f"{self.title}: {subject} ({where}): {row.median} {self.unit} {note}", file=sys.stderr, flush=True
+        )
         return row
+
+    def lines(self) -> list[str]:
+        """As it is kept: a line a row."""
+        about = {
+            "name": self.name, "title": self.title, "unit": self.unit, "better": self.better,
+            "ours": list(self.ours), "floors": list(self.floors),
+        }  # fmt: skip
+        rows = [
+            _json([row.subject, row.case, [row.median, row.min, row.max, row.repeats], row.note])
+            for row in self.rows
+        ]
+        return [f'{_json(about)[:-1]}, "rows": [', ",\n".join(rows), "]}"]
 
 
 class Record:
     """One results file in the making."""
 
-    def __init__(self, name: str, title: str, packages: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, title: str, packages: Sequence[str] = (), models: Sequence[str] = ()
+    ) -> None:
         self.name = name
         self.title = title
         self.tables: list[Table] = []
         self.notes: list[str] = []
         self.versions = {package: _version(package) for package in ("hardmax", *packages)}
+        self.models = {model: _digest(model) for model in models}
         self._began = datetime.now(UTC)
 
     def table(
@@ -101,31 +131,25 @@ class Record:
     def write(self, folder: Path = RESULTS) -> Path:
         folder.mkdir(exist_ok=True)
         path = folder / f"{self.name}.json"
-        content = {
-            "format": FORMAT,
-            "name": self.name,
-            "title": self.title,
-            "command": command(),
+        about = {
+            "format": FORMAT, "name": self.name, "title": self.title, "command": command(),
             "date": self._began.isoformat(timespec="seconds"),
-            "seconds": round((datetime.now(UTC) - self._began).total_seconds(), 1),
-            "machine": machine(),
-            "versions": dict(sorted(self.versions.items())),
+            "seconds": round((datetime.now(UTC) - self._began).total_seconds()),
+            "machine": machine(), "versions": dict(sorted(self.versions.items())), "models": self.models,
             "notes": self.notes,
-            "tables": [asdict(table) for table in self.tables],
-        }
-        path.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        }  # fmt: skip
+        head = ",\n".join(f"{_json(name)}: {_json(value)}" for name, value in about.items())
+        tables = ",\n".join("\n".join(table.lines()) for table in self.tables)
+        path.write_text(f'{{{head},\n"tables": [\n{tables}\n]}}\n')
         return path
 
 
-def machine() -> dict[str, str | int | float]:
+def machine() -> str:
     """What a reader must know of the machine to weigh the figures, and nothing that names it."""
-    return {
-        "cpu": _cpu_model(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "system": f"{platform.system()} {platform.release().split('-')[0]}",
-        "python": platform.python_version(),
-    }
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
+    return f"{_cpu_model()}, {cpus} CPUs, {gigabytes:.0f} GB, {system}, Python {platform.python_version()}"
 
 
 def peak_mb() -> float:
@@ -145,14 +169,33 @@ def command() -> str:
 
 
 def read_results(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Every results file by name; one of another format is an error, not a guess."""
+    """Every results file by name, its rows as `Row`; one of another format is an error, not a guess."""
     records = {}
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_text())
         if content.get("format") != FORMAT:
             raise ValueError(f"{path.name}: format {content.get('format')!r}, this report reads {FORMAT}")
+        for table in content["tables"]:
+            table["rows"] = [
+                Row(subject, case, *figures, note) for subject, case, figures, note in table["rows"]
+            ]
+        content["tables"] = [Table(**table) for table in content["tables"]]
         records[content["name"]] = content
     return records
+
+
+def _short(value: float | None) -> float | None:
+    """Four digits that count."""
+    return value if value is None else float(f"{value:.4g}") if abs(value) < 1000 else float(round(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _digest(model: str) -> str:
+    """Which weights: the beginning of their digest, as the card has it."""
+    return str(json.loads((MODELS / model / "card.json").read_text())["model_sha256"][:12])
 
 
 def _version(package: str) -> str:

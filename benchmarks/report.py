@@ -1,180 +1,239 @@
-"""`python -m benchmarks.report`: docs/benchmarks.md and its plots, from results/*.json alone.
+"""`python -m benchmarks.report`: docs/benchmarks.md and the README's table, from results/*.json alone.
 
-It measures nothing. The tables say who we are, who is a peer and who only a floor. Where a peer is better, a
-section of its own says so.
+It measures nothing. Where a peer is better, a section of its own says so, first of all. What was measured
+with another version, other weights or on another machine than the newest results is told apart, and is
+compared with nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plots import draw
-from benchmarks.record import RESULTS, read_results
+from benchmarks.record import RESULTS, ROOT, Case, Row, Table, read_results
 
-DOCS = Path(__file__).parents[1] / "docs"
-# The chapters in their order, and the make target that measures each.
-CHAPTERS = dict.fromkeys(("texts", "clouds", "http", "faithfulness", "startup", "sizing"), "bench")
-CHAPTERS |= {"soak": "soak", "faults": "soak", "attacks": "soak", "fuzz": "fuzz", "fuzz-clouds": "fuzz"}
+# The chapters in their order: the make target that measures each, and how many of its tables the page shows.
+CHAPTERS = {
+    **dict.fromkeys(("texts", "http", "faithfulness", "own", "equality"), ("bench", 9)),
+    **dict.fromkeys(("clouds", "startup", "sizing"), ("bench", 9)),
+    **{"soak": ("soak", 1), "faults": ("soak", 1), "attacks": ("soak", 1)},
+    **{"fuzz": ("fuzz", 1), "fuzz-clouds": ("fuzz", 1)},
+}  # fmt: skip
 CLOSE = 1.05  # a difference below 5 % on a shared machine is none
+POINTS = 1.0  # nor is one below a point, of what is counted in per cent
+# The README's tables: (chapter, table, title of the first column).
+README = (
+    ("texts", "speed", "on one core"),
+    ("texts", "accuracy", "balanced accuracy, %"),
+    ("http", "throughput", "over HTTP, one worker on one core"),
+)
+BLOCK = re.compile(r"(<!-- figures: make bench -->\n).*(<!-- end of figures -->)", re.DOTALL)
 
-Table = dict[str, Any]
+Content = dict[str, Any]
 CaseKey = tuple[tuple[str, Any], ...]
 
 
-def write(results: Path = RESULTS, docs: Path = DOCS) -> Path:
-    """The report, and a plot beside it for every table that has one."""
+def write(results: Path = RESULTS, root: Path = ROOT) -> list[Path]:
     records = read_results(results)
+    paths = root / "docs/benchmarks.md", root / "README.md"
+    paths[0].write_text(page(records))
+    paths[1].write_text(with_figures(paths[1].read_text(), records))
+    return list(paths)
+
+
+def page(records: dict[str, Content]) -> str:
     names = [name for name in CHAPTERS if name in records] + sorted(records.keys() - CHAPTERS.keys())
+    newest = newest_of(records)
     lines = [
         "# Benchmarks",
         "",
         "For people who compare.",
         "Written by `python -m benchmarks.report` from `results/*.json`, nothing by hand. Below each title",
-        "stand its make target and the command that measured it. A figure is a median with the",
-        "smallest and the largest sample after it; ratios are taken within one run only.",
+        "stand its make target and the command that measured it alone. A figure is a median with the",
+        "smallest and the largest sample after it; a ratio is of figures of one run.",
         "",
-        *_losses([records[name] for name in names]),
+        f"{newest['date'][:10]}, {told_of(newest)}.",
+        "",
+        "## Where we lose",
+        "",
+        *_losses([records[name] for name in names if is_alike(records[name], newest)]),
     ]
     for name in names:
-        lines += _chapter(records[name], docs)
-    path = docs / "benchmarks.md"
-    path.write_text("\n".join(lines).rstrip() + "\n")
-    return path
+        lines += _chapter(records[name], newest)
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def _losses(records: list[dict[str, Any]]) -> list[str]:
-    """Every case in which a peer does better than we do, worst first in each table."""
-    lines = ["## Where we lose", ""]
-    found = [(record, table, list(losses(table))) for record in records for table in record["tables"]]
-    for record, table, lost in found:
-        if lost:
-            lines += [f"{record['title']}: {table['title'].lower()} ({table['unit']})", ""]
-            lines += ["| case | ours | better | by |", "|---|---|---|---|", *lost, ""]
-    if not any(lost for _, _, lost in found):
-        lines += ["In no case of the tables below was a peer measured to be more than 5 % better.", ""]
-    return lines
+def with_figures(text: str, records: dict[str, Content]) -> str:
+    """The README with our figures between its two marks."""
+    lines = []
+    for name, which, title in README:
+        found = [table for table in records[name]["tables"] if table.name == which] if name in records else []
+        for table in found:
+            lines += [*_rows(table, title, spread=False), ""]
+    return BLOCK.sub(lambda marks: marks[1] + "\n".join(lines) + marks[2], text)
 
 
-def losses(table: Table) -> Iterator[str]:
-    """The rows of "where we lose" of one table."""
-    rows = []
-    for case, found in by_case(table).items():
-        ours, peers = split(table, found)
-        if not ours or not peers or table["better"] == "neither":
-            continue
-        mine, theirs = best(table, ours), best(table, peers)
-        factor = ratio(table, theirs["median"], mine["median"])
-        if factor > CLOSE:
-            line = f"| {say_case(case)} | {say(mine)} | {theirs['subject']}: {say(theirs)} | {factor:.2f} x |"
-            rows.append((factor, line))
-    yield from (line for _, line in sorted(rows, key=lambda row: -row[0]))
+# ---- what may be compared
 
 
-def by_case(table: Table) -> dict[CaseKey, dict[str, dict[str, Any]]]:
-    """The rows that may be compared, by case and subject."""
-    cases: dict[CaseKey, dict[str, dict[str, Any]]] = {}
-    for row in table["rows"]:
-        cases.setdefault(tuple(row["case"].items()), {})[row["subject"]] = row
-    return cases
+def newest_of(records: dict[str, Content]) -> Content:
+    return max(records.values(), key=lambda record: str(record["date"]))
 
 
-def split(
-    table: Table, found: dict[str, dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Our measured rows of a case, and our peers'."""
-    measured = [row for row in found.values() if row["median"] is not None]
-    ours = [row for row in measured if row["subject"] in table["ours"]]
-    peers = [row for row in measured if row["subject"] not in (*table["ours"], *table["floors"])]
-    return ours, peers
-
-
-def best(table: Table, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    sign = 1 if table["better"] == "lower" else -1
-    return min(rows, key=lambda row: sign * row["median"])
-
-
-def ratio(table: Table, one: float, other: float) -> float:
-    """How many times better `one` is than `other`."""
-    above, below = (other, one) if table["better"] == "lower" else (one, other)
-    return above / below if below else float("inf")
-
-
-def _chapter(record: dict[str, Any], docs: Path) -> list[str]:
-    machine = record["machine"]
-    where = f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['memory_gb']} GB, {machine['system']}"
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    target = CHAPTERS.get(record["name"])
-    lines = [
-        f"## {record['title']}",
-        "",
-        (f"`make {target}`: " if target else "") + f"`{record['command']}`  ",
-        f"{record['date'][:10]}, {where}, Python {machine['python']}  ",
-        versions,
-        "",
-        *(f"* {note}" for note in record["notes"]),
-        *([""] if record["notes"] else []),
-    ]
-    for table in record["tables"]:
-        lines += [f"### {table['title']}", "", *(f"{note}\n" for note in table["notes"])]
-        if image := draw(f"{record['name']}-{table['name']}", table, docs / "images"):
-            lines += [f"![{table['title']}]({image.relative_to(docs)})", ""]
-        lines += [*_rows(table), ""]
-    return lines
-
-
-def _rows(table: Table) -> list[str]:
-    """A row a case and a column a subject; few cases of many subjects are turned."""
-    subjects = list(dict.fromkeys(row["subject"] for row in table["rows"]))
-    cases = by_case(table)
-    compared = table["better"] != "neither" and any(all(split(table, found)) for found in cases.values())
-    if len(subjects) > 4 and len(cases) <= 2:
-        return _turned(table, subjects, cases)
-    unit = f" ({table['unit']})" if table["unit"] else ""
-    head = [f"case{unit}", *subjects, *(["ours to the best peer"] if compared else [])]
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for case, found in cases.items():
-        cells = [say(found[subject]) if subject in found else "" for subject in subjects]
-        lines.append(
-            f"| {' | '.join([say_case(case), *cells, *([_share(table, found)] if compared else [])])} |"
-        )
-    return lines
-
-
-def _turned(table: Table, subjects: list[str], cases: dict[CaseKey, dict[str, dict[str, Any]]]) -> list[str]:
-    unit = f" ({table['unit']})" if table["unit"] else ""
-    head = ["", *(say_case(case) + unit for case in cases)]
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for subject in subjects:
-        cells = [say(found[subject]) if subject in found else "" for found in cases.values()]
-        lines.append(f"| {' | '.join([subject, *cells])} |")
-    return lines
-
-
-def _share(table: Table, found: dict[str, dict[str, Any]]) -> str:
-    ours, peers = split(table, found)
-    if not ours or not peers:
-        return ""
-    return f"{ratio(table, best(table, ours)['median'], best(table, peers)['median']):.2f} x"
-
-
-def say_case(case: CaseKey) -> str:
-    """Names and values; a name that stands alone before words says nothing."""
-    if len(case) == 1 and isinstance(case[0][1], str):
-        return case[0][1]
-    return ", ".join(
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in case
+def is_alike(record: Content, newest: Content) -> bool:
+    """Whether both are of one version, one machine, and the same weights where both have such."""
+    shared = record["models"].keys() & newest["models"].keys()
+    return bool(
+        record["versions"]["hardmax"] == newest["versions"]["hardmax"]
+        and record["machine"] == newest["machine"]
+        and all(record["models"][name] == newest["models"][name] for name in shared)
     )
 
 
-def say(row: dict[str, Any]) -> str:
+def told_of(record: Content) -> str:
+    weights = ", ".join(f"{name} {digest}" for name, digest in record["models"].items())
+    return f"hardmax {record['versions']['hardmax']}{f' ({weights})' if weights else ''}, {record['machine']}"
+
+
+def by_case(table: Table) -> dict[CaseKey, dict[str, Row]]:
+    """The rows that may be compared, by case and subject."""
+    cases: dict[CaseKey, dict[str, Row]] = {}
+    for row in table.rows:
+        cases.setdefault(tuple(row.case.items()), {})[row.subject] = row
+    return cases
+
+
+def split(table: Table, found: dict[str, Row]) -> tuple[Row | None, Row | None]:
+    """The best of our measured rows of a case, and the best of our peers'."""
+    measured = [row for row in found.values() if row.median is not None and row.subject not in table.floors]
+    sign = -1 if table.better == "higher" else 1
+
+    def best(rows: Sequence[Row]) -> Row | None:
+        return min(rows, key=lambda row: sign * (row.median or 0), default=None)
+
+    if table.better == "neither":
+        return None, None
+    return (
+        best([row for row in measured if row.subject in table.ours]),
+        best([row for row in measured if row.subject not in table.ours]),
+    )
+
+
+def gain(table: Table, one: Row, other: Row) -> tuple[float, str]:
+    """How much better `one` is than `other`: above 1 where it counts, and in words."""
+    a, b = one.median or 0.0, other.median or 0.0
+    if table.unit == "%":
+        points = b - a if table.better == "lower" else a - b
+        return 1 + points - POINTS, f"{points:.1f} points"
+    above, below = (b, a) if table.better == "lower" else (a, b)
+    times = above / below if below else float("inf")
+    return times / CLOSE, f"{times:.2f} x"
+
+
+def _losses(records: Sequence[Content]) -> Iterator[str]:
+    """Every case in which a peer does better than we do, in the order of the chapters."""
+    rows = [
+        f"| {record['title']}: {table.title.lower()} ({table.unit}) | {line} |"
+        for record in records
+        for table in record["tables"]
+        for line in losses(table)
+    ]
+    if not rows:
+        yield "In no case of the tables below was a peer better by more than the noise (5 %, or a point)."
+    else:
+        yield from ("| measure | case | ours | better | by |", "|---|---|---|---|---|", *rows)
+    yield ""
+
+
+def losses(table: Table) -> Iterator[str]:
+    rows = []
+    for case, found in by_case(table).items():
+        ours, theirs = split(table, found)
+        if ours and theirs:
+            counts, told = gain(table, theirs, ours)
+            if counts > 1:
+                line = f"{say_case(case)} | {say(ours)} | {theirs.subject}: {say(theirs)} | {told}"
+                rows.append((counts, line))
+    yield from (line for _, line in sorted(rows, key=lambda row: -row[0]))
+
+
+# ---- how it looks
+
+
+def _chapter(record: Content, newest: Content) -> list[str]:
+    target, shown = CHAPTERS.get(record["name"], ("", 9))
+    versions = ", ".join(
+        f"{name} {version}" for name, version in record["versions"].items() if name != "hardmax"
+    )
+    lines = [
+        f"## {record['title']}",
+        "",
+        f"`make {target}`, or `{record['command']}` ({record['seconds']} s)  ",
+        versions,
+        "",
+    ]
+    if not is_alike(record, newest):
+        lines += [f"**Measured apart from the rest**: {record['date'][:10]}, {told_of(record)}.", ""]
+    lines += [*(f"* {note}" for note in record["notes"]), *([""] if record["notes"] else [])]
+    for table in record["tables"][:shown]:
+        lines += [f"### {table.title}", "", *_rows(table), ""]
+    if record["tables"][shown:]:
+        lines += [f"More in `results/{record['name']}.json`.", ""]
+    return lines
+
+
+def _rows(table: Table, title: str = "", *, spread: bool = True) -> list[str]:
+    """A row a case and a column a subject; few cases of many subjects are turned."""
+    subjects = list(dict.fromkeys(row.subject for row in table.rows))
+    cases = by_case(table)
+    unit = f" ({table.unit})" if table.unit else ""
+
+    def cell(row: Row | None) -> str:
+        return say(row, spread=spread) if row else ""
+
+    if len(subjects) > max(4, len(cases)):
+        lines = [["", *(say_case(case) + unit for case in cases)]]
+        lines += [[name, *(cell(found.get(name)) for found in cases.values())] for name in subjects]
+    else:
+        ratios = {
+            case: gain(table, ours, theirs)[1]
+            for case, found in cases.items()
+            for ours, theirs in [split(table, found)]
+            if ours and theirs
+        }
+        lines = [[title or f"case{unit}", *subjects, *(["ours to the best peer"] if ratios else [])]]
+        lines += [
+            [
+                say_case(case),
+                *(cell(found.get(name)) for name in subjects),
+                *([ratios.get(case, "")] if ratios else []),
+            ]
+            for case, found in cases.items()
+        ]
+    head, *rest = [f"| {' | '.join(line)} |" for line in lines]
+    return [head, "|---" * len(lines[0]) + "|", *rest]
+
+
+def say_case(case: CaseKey | Case) -> str:
+    """Names and values; a name that stands alone before words says nothing."""
+    pairs = tuple(case.items()) if isinstance(case, dict) else case
+    if len(pairs) == 1 and isinstance(pairs[0][1], str):
+        return pairs[0][1]
+    return ", ".join(
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in pairs
+    )
+
+
+def say(row: Row, *, spread: bool = True) -> str:
     """A median with its spread, and what the figure alone would not say."""
-    if row["median"] is None:
-        return str(row["note"])
-    spread = "" if row["repeats"] == 1 else f" ({_digits(row['min'])} to {_digits(row['max'])})"
-    note = f", {row['note']}" if row["note"] else ""
-    return f"{_digits(row['median'])}{spread}{note}"
+    if row.median is None or row.min is None or row.max is None:
+        return row.note
+    around = f" ({_digits(row.min)} to {_digits(row.max)})" if spread and row.repeats > 1 else ""
+    note = f", {row.note}" if row.note and spread else ""
+    return f"{_digits(row.median)}{around}{note}"
 
 
 def _digits(value: float) -> str:
@@ -184,5 +243,13 @@ def _digits(value: float) -> str:
     return f"{value:.3g}"
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--root", type=Path, default=ROOT, help="where README.md and docs/ are")
+    arguments = parser.parse_args()
+    print(*write(arguments.results, arguments.root))
+
+
 if __name__ == "__main__":
-    print(write())
+    main()

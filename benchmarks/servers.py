@@ -24,110 +24,76 @@ from benchmarks.load import ask, post
 START_S = 90
 QUIET = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
 
-Body = Callable[[str, str], dict[str, Any]]
+Start = Callable[[str, int, Path], tuple[list[str], dict[str, str]]]
 
 
 @dataclass(frozen=True)
 class Server:
-    """One subject: `start(python, port, workers, folder)` is its command line and environment."""
+    """One subject: `start(python, port, folder)` is its command line and environment."""
 
     name: str
     requirements: str | None  # None: our own environment
-    start: Callable[[str, int, int, Path], tuple[list[str], dict[str, str]]]
-    path: Callable[[str], str]  # the route for a kind of answer
-    body: Body  # what is sent for (text, kind of answer)
+    start: Start
+    path: str
+    body: Callable[[str], dict[str, Any]]  # what is sent for a text
     item: Callable[[Any], dict[str, Any]]  # the classification in the answer
-    several: bool = True  # whether it has worker processes
 
-    def request(self, text: str, explain: str) -> bytes:
-        return post(self.path(explain), json.dumps(self.body(text, explain)).encode())
-
-
-def _plain_body(text: str, explain: str) -> dict[str, Any]:
-    return {"input": text, "explain": explain}
+    def request(self, text: str) -> bytes:
+        return post(self.path, json.dumps(self.body(text)).encode())
 
 
-def _first_item(answer: Any) -> dict[str, Any]:
-    return answer["data"][0]  # type: ignore[no-any-return]
+def _ours(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+    flags = ["--port", str(port), "--log-level", "warning"]
+    return [python, "-m", "service.cli.main", "serve", *flags], {}
 
 
-def _uvicorn(app: str) -> Callable[[str, int, int, Path], tuple[list[str], dict[str, str]]]:
-    def start(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-        flags = ["--no-access-log", "--log-level", "warning", "--loop", "uvloop", "--http", "httptools"]
-        address = ["--host", "127.0.0.1", "--port", str(port), "--workers", str(workers)]
-        return [python, "-m", "uvicorn", app, *address, *flags], {}
-
-    return start
+def _tei(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+    flags = ["--no-access-log", "--log-level", "warning", "--loop", "uvloop", "--http", "httptools"]
+    return [python, "-m", "uvicorn", "benchmarks.peers.tei:app", "--port", str(port), *flags], {}
 
 
-def _ours(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    flags = ["--port", str(port), "--workers", str(workers), "--max-concurrent-requests", "1024"]
-    return [python, "-m", "service.cli.main", "serve", *flags, "--log-level", "warning"], {}
+def _litserve(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+    return [python, "-m", "benchmarks.peers.lit", str(port)], {}
 
 
-def _without_lane(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    return _ours(python, port, workers, folder)[0], {"HARDMAX_EXPRESS_LANE": "false"}
-
-
-def _litserve(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    flags = ["--port", str(port), "--workers", str(workers)]
-    return [python, "-m", "benchmarks.peers.lit", *flags], {}
-
-
-def _bentoml(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+def _bentoml(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
     flags = ["--host", "127.0.0.1", "--port", str(port), "--working-dir", str(ROOT)]
-    own = {"BENTO_WORKERS": str(workers), "BENTOML_HOME": str(folder), "BENTOML_DO_NOT_TRACK": "True"}
+    own = {"BENTOML_HOME": str(folder), "BENTOML_DO_NOT_TRACK": "True"}
     return [python, "-m", "bentoml", "serve", "benchmarks.peers.bento:Reviews", *flags], own
 
 
-def _mlserver(python: str, port: int, workers: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+def _mlserver(python: str, port: int, folder: Path) -> tuple[list[str], dict[str, str]]:
     server = {"host": "127.0.0.1", "http_port": port, "grpc_port": free_port(), "metrics_port": free_port()}
-    processes = 0 if workers == 1 else workers
-    (folder / "settings.json").write_text(
-        json.dumps({**server, "parallel_workers": processes, "debug": False})
-    )
-    for name in ("leaders", "none"):
-        (folder / name).mkdir()
-        batching = {"max_batch_size": 32, "max_batch_time": 0.001}
-        model = {"name": name, "implementation": "benchmarks.peers.mls.Reviews", **batching}
-        (folder / name / "model-settings.json").write_text(json.dumps(model))
+    (folder / "settings.json").write_text(json.dumps({**server, "parallel_workers": 0, "debug": False}))
+    batching = {"max_batch_size": 32, "max_batch_time": 0.001}
+    model = {"name": "reviews", "implementation": "benchmarks.peers.mls.Reviews", **batching}
+    (folder / "model-settings.json").write_text(json.dumps(model))
     return [str(Path(python).parent / "mlserver"), "start", str(folder)], {}
 
 
-def _tensor(text: str, explain: str) -> dict[str, Any]:
+def _tensor(text: str) -> dict[str, Any]:
     return {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": [text]}]}
 
 
-OURS = Server("ours", None, _ours, lambda kind: "/classify", _plain_body, _first_item)
-ORDINARY = Server(
-    "ours without the lane", None, _without_lane, lambda kind: "/classify", _plain_body, _first_item
-)
-FLOOR = Server(
-    "floor", None, _uvicorn("benchmarks.peers.floor:app"), lambda kind: f"/{kind}", _plain_body, _first_item
-)
-_PLAIN = _uvicorn("benchmarks.peers.plain:app")
-_BATCHED = _uvicorn("benchmarks.peers.batched:app")
+OURS = Server("ours", None, _ours, "/classify", lambda text: {"input": text}, lambda told: told["data"][0])
 PEERS = (
-    Server("FastAPI, our batcher", None, _BATCHED, lambda kind: "/plain", _plain_body, _first_item),
-    Server("FastAPI's hook, our batcher", None, _BATCHED, lambda kind: "/hook", _plain_body, _first_item),
-    Server("FastAPI, in the loop", "fastapi", _PLAIN, lambda kind: "/loop", _plain_body, _first_item),
-    Server("FastAPI, in threads", "fastapi", _PLAIN, lambda kind: "/threads", _plain_body, _first_item),
-    Server("LitServe", "litserve", _litserve, lambda kind: "/predict", _plain_body, _first_item),
+    Server("TEI's way", None, _tei, "/predict", lambda text: {"inputs": text}, lambda told: told[0]),
     Server(
-        "BentoML",
-        "bentoml",
-        _bentoml,
-        lambda kind: f"/{kind}",
-        lambda text, kind: {"input": [text]},
-        lambda answer: answer[0],
+        "LitServe",
+        "litserve",
+        _litserve,
+        "/predict",
+        lambda text: {"input": text},
+        lambda told: told["data"][0],
     ),
+    Server("BentoML", "bentoml", _bentoml, "/predict", lambda text: {"input": [text]}, lambda told: told[0]),
     Server(
         "MLServer",
         "mlserver",
         _mlserver,
-        lambda kind: f"/v2/models/{kind}/infer",
+        "/v2/models/reviews/infer",
         _tensor,
-        lambda answer: json.loads(answer["outputs"][0]["data"][0]),
+        lambda told: json.loads(told["outputs"][0]["data"][0]),
     ),
 )
 
@@ -141,11 +107,11 @@ def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
 
 
 @contextmanager
-def running(server: Server, workers: int, probe: str, cpus: set[int]) -> Iterator[int]:
+def running(server: Server, probe: str, cpus: set[int]) -> Iterator[int]:
     """The server on a free port, up to its first right answer; its processes stay on `cpus`."""
     python, port = environment(server.requirements), free_port()
     with TemporaryDirectory() as folder:
-        command, own = server.start(python, port, workers, Path(folder))
+        command, own = server.start(python, port, Path(folder))
         with pinned(cpus), open(Path(folder) / "log", "wb") as log:
             process = subprocess.Popen(
                 command, cwd=ROOT, env=_environment(own), stdout=log, stderr=log, start_new_session=True
@@ -175,7 +141,7 @@ def _environment(own: Mapping[str, str]) -> dict[str, str]:
 
 def _await(server: Server, port: int, process: subprocess.Popen[bytes], probe: str, log: Path) -> None:
     deadline = time.monotonic() + START_S
-    request = server.request(probe, "leaders")
+    request = server.request(probe)
     while time.monotonic() < deadline and process.poll() is None:
         try:
             if ask(port, request)[0] == 200:

@@ -8,7 +8,6 @@ figures hold on a busy machine too, and one core's requests a second is 1 divide
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import re
@@ -20,7 +19,7 @@ import httpx
 import numpy as np
 
 from benchmarks.load import ask, drive, post
-from benchmarks.record import Record, Table
+from benchmarks.record import QUICK, RESULTS, Record, Table, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, running
 
@@ -74,24 +73,29 @@ class Server:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="CPU time and memory of the service")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of load for each kind of request")
-    parser.add_argument("--largest", type=int, default=1_000_000, help="leave larger clouds out")
-    arguments = parser.parse_args()
-    record = Record("sizing", "What the service costs", packages=["numpy", "onnxruntime", "uvicorn"])
+    asked = arguments(
+        __doc__,
+        seconds=(6.0, "of load for each kind of request"),
+        largest=(1_000_000, "of the clouds, points"),
+    ).parse_args()
+    if asked.quick:
+        asked.seconds, asked.largest = 1.5, 10_000
+    record = Record(
+        "sizing", "What the service costs", ["numpy", "onnxruntime", "uvicorn"], ["reader", "sentiment"]
+    )
     cpu = record.table("cpu", "CPU time of the server", unit="s", better="lower")
     memory = record.table("memory", "Resident memory of the server", unit="MB", better="lower")
-    with running(OURS, 1, reviews(22, 1)[0], {0}) as port:
+    with running(OURS, reviews(22, 1)[0], {0}) as port:
         server = Server(port)
         memory.add("ours", {"after": "the start"}, [server.megabytes()])
         for words, texts, explain in REQUESTS:
             case = {"words": words, "texts": texts, "explain": explain}
-            cpu.add("ours", case, measure_texts(server, words, texts, explain, arguments.seconds))
+            cpu.add("ours", case, measure_texts(server, words, texts, explain, asked.seconds))
         memory.add("ours", {"after": "the texts"}, [server.megabytes()])
     for n, d in CLOUDS:
-        if n <= arguments.largest:
+        if n <= asked.largest:
             measure_cloud(cpu, memory, n, d)
-    print(record.write())
+    print(record.write(QUICK if asked.quick else RESULTS))
 
 
 def measure_texts(server: Server, words: int, texts: int, explain: str, seconds: float) -> Sequence[float]:
@@ -116,7 +120,7 @@ def measure_cloud(cpu: Table, memory: Table, n: int, d: int) -> None:
     """A Gaussian cloud run to its certificate, as numpy saves it, by a server of its own."""
     stream = io.BytesIO()
     np.save(stream, np.random.default_rng(n + d).standard_normal((n, d)))
-    with running(OURS, 1, reviews(22, 1)[0], {0}) as port:
+    with running(OURS, reviews(22, 1)[0], {0}) as port:
         server = Server(port)
         samples = []
         with server.peak() as resident:

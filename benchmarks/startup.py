@@ -7,7 +7,6 @@ From the start of the process to the first 200 of /ready; memory is the resident
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ import time
 import psutil
 
 from benchmarks.load import ask, drive, post
-from benchmarks.record import Record
+from benchmarks.record import QUICK, RESULTS, Record, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, free_port
 
@@ -51,7 +50,7 @@ def start(workers: int) -> tuple[float, float, float]:
             time.sleep(0.005)
         ready_s = time.perf_counter() - began
         fresh_mb = _memory_mb(process.pid)
-        drive(port, [OURS.request(text, "leaders") for text in reviews(22, 64)], 16, 2.0, warm_s=0.0)
+        drive(port, [OURS.request(text) for text in reviews(22, 64)], 16, 2.0, warm_s=0.0)
         ask(port, post("/classify", b'{"input": "superb", "explain": "full"}'))
         return ready_s, fresh_mb, _memory_mb(process.pid)
     finally:
@@ -82,12 +81,11 @@ def imported(program: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = arguments(__doc__, repeats=(5, "starts")).parse_args()
+    repeats = 1 if asked.quick else asked.repeats
+    record = Record(
+        "startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn"], ["reader", "sentiment"]
     )
-    parser.add_argument("--repeats", type=int, default=7)
-    repeats = parser.parse_args().repeats
-    record = Record("startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn"])
     times = record.table("ready", "From process start to ready", unit="s", better="lower")
     memory = record.table("memory", "Resident memory, all bundled models loaded", unit="MB", better="lower")
     for workers in (1, 2):
@@ -101,7 +99,7 @@ def main() -> None:
         seconds, megabytes = zip(*(imported(program) for _ in range(repeats)), strict=True)
         parts.add(name, {}, seconds)
         sizes.add(name, {}, megabytes)
-    print(record.write())
+    print(record.write(QUICK if asked.quick else RESULTS))
 
 
 if __name__ == "__main__":

@@ -1,64 +1,48 @@
-"""Whole reviews in process: ours against TF-IDF + logistic regression, fastText, VADER and a transformer.
+"""Texts in process, on one core: ours beside soft transformers, TF-IDF and fastText.
 
-    python -m benchmarks.texts --data aclImdb_train.tar.gz [--model service/models/sentiment]
+    python -m benchmarks.texts --data ../shared/data --encoder ENCODER [--quick]
 
-Every subject reads the same reviews and says which are positive; ours also gives leaders and clusters. The
-learning peers are fitted first. None has learnt from these reviews, and ours neither. The transformer has
-random weights: it shows a speed and has no accuracy. Subjects take turns, so that a busy machine slows all
-alike. With two cores each subject runs in two processes. The peers are installed on first use
-(environments.py).
+Every subject reads the same texts, one core and one thread each, in turn. What learns is fitted to labelled
+rows of the split `train`; accuracy is measured on `report`, which nobody has learnt from. Peers are
+installed on first use (environments.py).
 """
 
 from __future__ import annotations
 
-import argparse
 import os
+import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
-from benchmarks.record import Record
-from model_export.data.corpora import Row, read_reviews
-from service.answers.texts import raise_first
-from service.engine.bundle import HEAD
-from service.engine.registry import Registry
-from service.engine.runtime import Runtime
-from service.lifecycle import domain_loaders
-from service.schemas.texts import Explain
-from service.settings import Settings
-from service.texts.heads import Head
-from service.texts.work import How, run_all, texts_of
+from benchmarks.peers.sentiment import Classifier
+from benchmarks.record import QUICK, RESULTS, Record, arguments
+from benchmarks.servers import pinned
+from benchmarks.twins import DISTILBERT, Twin, logistic
+from model_export.data.corpora import Row, Rows, read_all
+from model_export.measure.scores import balanced
+from model_export.reader.model import Reader, published
 
 Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
-AT_ONCE = 64
-MET = 3000  # other reviews that every subject has read before it is timed
-TRANSFORMER = "transformer of DistilBERT's size"
-FEW = 30  # reviews for the transformer, which reads three a second
+OURS = ("ours, leaders", "ours, label only")
+TWIN, INT8, LARGE = "soft twin, float32", "soft twin, int8", "transformer of DistilBERT's size"
+LEAST, MOST = 16, 24  # words of a sentence
+SHORT_PIECES = 600  # letters of a text that the twin's verdict is fitted to
+NAMES = {"sst": "SST-2 (dev)", "yelp": "Yelp sentences", "tweets": "tweets", "amazon": "Amazon reviews",
+         "electronics": "Amazon electronics", "mpqa": "MPQA phrases", "reviews": "IMDb reviews"}  # fmt: skip
 
 
-def ours(folder: Path, explain: Explain) -> Judge:
-    """The served model; its reader is in the folder beside it."""
-    registry = Registry([folder.parent], domain_loaders(Runtime("cpu", 1), Settings()))
-    registry.load(folder.name)
-    head: Head = registry.find(folder.name, HEAD)
-
-    def judge(texts: Sequence[str]) -> NDArray[np.bool_]:
-        labels: list[str] = []
-        for at in range(0, len(texts), AT_ONCE):
-            some = texts_of(texts[at : at + AT_ONCE], How((head,), explain))
-            labels += [answers[0]["label"] for answers in raise_first(run_all(some), "input")]
-        return np.array(labels) == head.rules.labels[1]
-
-    return judge
+def ours(model: Classifier, explain: str) -> Judge:
+    positive = model.head.rules.labels[1]
+    return lambda texts: np.array([each["label"] == positive for each in model.classify(texts, explain)])  # type: ignore[arg-type]
 
 
-def logistic_regression(rows: Sequence[Row]) -> Judge:
+def tf_idf(rows: Rows) -> Judge:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -69,7 +53,7 @@ def logistic_regression(rows: Sequence[Row]) -> Judge:
     return lambda texts: pipeline.predict_proba(texts)[:, 1] > 0.5
 
 
-def fast_text(rows: Sequence[Row]) -> Judge:
+def fast_text(rows: Rows) -> Judge:
     import fasttext
 
     def line(text: str) -> str:
@@ -83,109 +67,117 @@ def fast_text(rows: Sequence[Row]) -> Judge:
 
     def judge(texts: Sequence[str]) -> NDArray[np.bool_]:
         found = [predict(line(text) + "\n", 1, 0.0, "strict") for text in texts]
-        return np.array([label == "__label__1" for ((_, label),) in found])
+        return np.array([bool(each) and each[0][1] == "__label__1" for each in found])
 
     return judge
 
 
-def vader() -> Judge:
-    from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
-
-    scores = SentimentIntensityAnalyzer().polarity_scores
-    return lambda texts: np.array([scores(text)["compound"] > 0 for text in texts])
-
-
-def random_transformer() -> Judge:
-    from benchmarks.peers.transformer import transformer
-
-    scores = transformer()
-    return lambda texts: np.array([np.diff(scores(text))[0] > 0 for text in texts])
+def soft(twin: Twin, rows: Rows) -> Judge:
+    """A twin with a logistic regression on its frozen states."""
+    texts = [row.text[:SHORT_PIECES] for row in rows]
+    states = np.concatenate([twin(texts[i : i + 32]) for i in range(0, len(texts), 32)])
+    fitted = logistic(states, np.array([row.target == 1 for row in rows]))
+    return lambda texts: fitted.predict(twin(texts))
 
 
-_judges: dict[str, Judge] = {}  # inherited by the forked processes
+def rate(judge: Judge, texts: Sequence[str], together: int, seconds: float) -> float:
+    """Texts a second."""
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        at = done % len(texts)
+        done += len(judge(texts[at : at + together]))
+    return done / (time.perf_counter() - began)
 
 
-def _pinned(name: str, texts: Sequence[str], core: int) -> float:
-    os.sched_setaffinity(0, {core})
-    begun = time.perf_counter()
-    _judges[name](texts)
-    return time.perf_counter() - begun
+def drawn(rows: Rows, most: int) -> list[Row]:
+    """Some of the rows that have a side, the same every time."""
+    some = [row for row in rows if row.target in (0.0, 1.0) and any(map(str.isalpha, row.text))]
+    random.Random(0).shuffle(some)
+    return some[:most]
 
 
-def docs_per_second(name: str, texts: Sequence[str], cores: Sequence[int]) -> float:
-    """All texts on every core at once; the slowest core counts."""
-    with ProcessPoolExecutor(len(cores)) as pool:  # forked here: judges are shared, affinities are not
-        list(pool.map(_pinned, [name] * len(cores), [texts[: len(texts) // 30]] * len(cores), cores))
-        seconds = list(pool.map(_pinned, [name] * len(cores), [texts] * len(cores), cores))
-    return len(texts) * len(cores) / max(seconds)
+def judges_of(
+    sets: dict[str, Rows], encoder: Path, record: Record, refused: str, quick: bool
+) -> dict[str, Judge]:
+    model, weights = Classifier(), published(encoder)
+    train = [
+        row
+        for name in NAMES
+        for row in drawn([row for row in sets[name] if row.split == "train"], 400 if quick else 12_000)
+    ]
+    random.Random(0).shuffle(train)
+    few = train[: 200 if quick else 5_000]
+    judges = {name: ours(model, explain) for name, explain in zip(OURS, ("leaders", "none"), strict=True)}
+    judges[TWIN] = soft(Twin(model.reader.read, weights), few)
+    judges[INT8] = soft(Twin(model.reader.read, weights, int8=True), few)
+    large = Twin(model.reader.read, Reader(DISTILBERT))
+    judges[LARGE] = lambda texts: large(texts)[:, 0] > 0
+    judges["TF-IDF pairs + logistic regression"] = tf_idf(train)
+    try:
+        judges["fastText, pairs"] = fast_text(train)
+    except ImportError as missing:
+        record.note(f"fastText was left out: {refused or missing}")
+    record.note(
+        f"TF-IDF and fastText learnt from {len(train):,} labelled rows of all data sets. The soft twin is "
+        "all-MiniLM-L6-v2 as published, with a logistic regression of "
+        f"{len(few):,} of these rows on its frozen states. The transformer of DistilBERT's size has random "
+        "weights: a speed and no accuracy. All three read our pieces and passages."
+    )
+    return judges
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = arguments(__doc__, rounds=(5, "of every subject"), seconds=(1.2, "of each measurement"))
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", type=Path, default=Path("service/models/sentiment"))
-    parser.add_argument("--texts", type=int, default=1000)
-    parser.add_argument("--fit", type=int, default=20000, help="reviews that the peers are fitted on")
-    parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
-
-    refused = fetched("texts")
-    left_out: dict[str, str] = {}
-    rng = np.random.default_rng(0)
-    labelled = [row for row in read_reviews(arguments.data) if row.target is not None]
-    held = [row for row in labelled if row.split == "report"]
-    fitting = [row for row in labelled if row.split == "train"]
-    held = [held[i] for i in rng.permutation(len(held))[: arguments.texts]]
-    fitting = [fitting[i] for i in rng.permutation(len(fitting))[: arguments.fit]]
-    texts = [row.text for row in held]
-    _judges["ours, leaders"] = ours(arguments.model, "leaders")
-    _judges["ours, label only"] = ours(arguments.model, "none")
-    _judges["TF-IDF pairs + logistic regression"] = logistic_regression(fitting)
-    for name, make in (("fastText, pairs", lambda: fast_text(fitting)), ("VADER", vader)):
-        try:
-            _judges[name] = make()
-        except ImportError as missing:
-            left_out[name] = refused or str(missing)
-
-    _judges[TRANSFORMER] = random_transformer()
-
-    peers = ["onnxruntime", "numpy", "scikit-learn", "fasttext-wheel", "vaderSentiment"]
-    record = Record("texts", "Whole reviews in process", peers)
-    mine = ("ours, leaders", "ours, label only")
-    table = record.table("reviews", "Whole reviews a second", unit="docs/s", better="higher", ours=mine)
-    for name, judge in _judges.items():
-        if name != TRANSFORMER:  # ours remembers how words are spelt, as a service that has run for a while
-            judge([row.text for row in fitting[:MET]])
-    available = sorted(os.sched_getaffinity(0))
-    for cores in (available[:1], available[:2]):
-        samples: dict[str, list[float]] = {name: [] for name in _judges}
-        for _ in range(arguments.repeats):
-            for name, found in samples.items():
-                some = texts[:FEW] if name == TRANSFORMER else texts
-                found.append(docs_per_second(name, some, cores))
-        for name, found in samples.items():
-            row = table.add(name, {"cores": len(cores)}, found)
-            print(
-                f"{len(cores)} core(s)  {name:36}{row.median:10.0f} docs/s  ({row.min:.0f} to {row.max:.0f})"
+    parser.add_argument("--encoder", type=Path, required=True, help="all-MiniLM-L6-v2, as published")
+    asked = parser.parse_args()
+    if asked.quick:
+        asked.rounds, asked.seconds = 1, 0.1
+    refused = fetched("texts")  # first, so that the record finds their versions
+    packages = ("onnxruntime", "numpy", "torch", "scikit-learn", "fasttext-wheel")
+    record = Record("texts", "Texts in process", packages, ["reader", "sentiment"])
+    sets = read_all(asked.data)
+    held = {name: [row for row in sets[name] if row.split == "report"] for name in NAMES}
+    judges = judges_of(sets, asked.encoder, record, refused, asked.quick)
+    sentences = [
+        row.text
+        for name in ("sst", "yelp", "tweets", "electronics")
+        for row in drawn([row for row in held[name] if LEAST <= len(row.text.split()) <= MOST], 128)
+    ]
+    random.Random(0).shuffle(sentences)
+    whole = [row.text for row in drawn(held["reviews"], 128)]
+    cases = {
+        "sentences alone": (sentences, 1), "sentences, 32 at a time": (sentences, 32),
+        "whole reviews alone": (whole, 1),
+    }  # fmt: skip
+    samples: dict[tuple[str, str], list[float]] = {}
+    with pinned(set(sorted(os.sched_getaffinity(0))[:1])):
+        for turn in range(asked.rounds + 1):  # the first one warms up
+            for case, (texts, together) in cases.items():
+                for name, judge in judges.items():
+                    found = rate(judge, texts, together, asked.seconds if turn else asked.seconds / 3)
+                    if turn:
+                        samples.setdefault((case, name), []).append(found)
+    speed = record.table("speed", "Texts a second on one core", unit="1/s", better="higher", ours=OURS)
+    for (case, name), found in samples.items():
+        speed.add(name, {"texts": case}, found)
+    right = record.table("accuracy", "Balanced accuracy", unit="%", better="higher", ours=OURS[:1])
+    for name, title in NAMES.items():
+        most = 20 if asked.quick else 300 if name in ("reviews", "amazon") else 1000
+        rows = drawn(held[name], most)
+        truth = np.array([row.target == 1 for row in rows])
+        for subject, judge in judges.items():
+            if subject in (LARGE, OURS[1], INT8):
+                continue
+            told = np.concatenate(
+                [judge([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
             )
-    right = record.table("accuracy", "Reviews judged right", unit="share", better="higher", ours=mine)
-    truth = np.array([row.target == 1 for row in held])
-    for name, judge in _judges.items():
-        if name == TRANSFORMER:
-            right.add(name, {"reviews": len(held)}, [], "random weights: no accuracy")
-            continue
-        row = right.add(name, {"reviews": len(held)}, [float((judge(texts) == truth).mean())])
-        print(f"{name:36}{row.median:10.3f} judged right")
-    characters = np.mean([len(text) for text in texts])
-    for name, reason in left_out.items():
-        record.note(f"{name} was left out: {reason}")
-    record.note(f"{len(texts)} reviews of {characters:.0f} characters on average; the subjects take turns.")
-    fewer = np.mean([len(text) for text in texts[:FEW]])
+            right.add(subject, {"data": f"{title} ({len(rows)})"}, [100 * balanced(told, truth)])
     record.note(
-        "The transformer: 6 layers, 768 numbers, 12 heads, 66 million random float32 weights; no tokenizer"
-        f" (a word is one piece). It reads {FEW} of the reviews, of {fewer:.0f} characters, one by one."
+        f"Sentences of {LEAST} to {MOST} words of SST-2, Yelp, tweets and electronics; IMDb reviews of "
+        f"{np.mean([len(text.split()) for text in whole]):.0f} words on average. Subjects take turns."
     )
-    print(record.write())
+    print(record.write(QUICK if asked.quick else RESULTS))
 
 
 if __name__ == "__main__":

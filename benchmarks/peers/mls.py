@@ -12,14 +12,11 @@ from benchmarks.peers.sentiment import Classifier
 
 
 class Reviews(MLModel):
-    """Loaded twice, as "leaders" and as "none": the model's name says which answer it gives."""
-
     async def load(self) -> bool:
         self.classifier = Classifier()
         return True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
         texts = StringCodec.decode_input(payload.inputs[0])
-        explain = "leaders" if self.name == "leaders" else "none"
-        items = [json.dumps(item) for item in self.classifier.classify(texts, explain)]
+        items = [json.dumps(item) for item in self.classifier.classify(texts)]
         return InferenceResponse(model_name=self.name, outputs=[StringCodec.encode_output("items", items)])

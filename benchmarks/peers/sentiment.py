@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
+from service.schemas.texts import Explain
 from service.texts.heads import Head
 from service.texts.reader import Reader
 from service.texts.work import How, run_all, texts_of
 
 MODELS = Path(__file__).parents[2] / "service/models"
 
-Explain = Literal["leaders", "none"]
-
 
 class Classifier:
-    """Texts in, the items of an answer out, on one thread."""
+    """Texts in, the items of an answer out."""
 
-    def __init__(self) -> None:
-        runtime = Runtime("cpu", 1)
-        reader = Reader.load(read_bundle(MODELS / "reader"), runtime)
-        self.head = Head.load(read_bundle(MODELS / "sentiment"), runtime, reader)
+    def __init__(self, threads: int = 1) -> None:
+        runtime = Runtime("cpu", threads)
+        self.reader = Reader.load(read_bundle(MODELS / "reader"), runtime)
+        self.head = Head.load(read_bundle(MODELS / "sentiment"), runtime, self.reader)
 
-    def classify(self, texts: Sequence[str], explain: Explain) -> list[dict[str, Any]]:
+    def classify(self, texts: Sequence[str], explain: Explain = "leaders") -> list[dict[str, Any]]:
         found = run_all(texts_of(texts, How((self.head,), explain)))
         refused = [each for each in found if isinstance(each, Exception)]
         if refused:

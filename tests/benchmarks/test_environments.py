@@ -10,7 +10,7 @@ import pytest
 from pins import read_pins
 
 from benchmarks.environments import ROOT, CannotInstall, _run, environment
-from benchmarks.http import is_present
+from benchmarks.http import MODEL_LIBRARIES, is_present
 from benchmarks.record import Record
 from benchmarks.servers import OURS
 
@@ -34,7 +34,7 @@ def test_installer_that_fails_is_told_in_a_line(said: str, reason: str) -> None:
 
 
 def test_our_own_environment_is_always_present() -> None:
-    record = Record("http", "HTTP")
+    record = Record("http", "HTTP", MODEL_LIBRARIES)
     assert environment(None) == sys.executable
     assert is_present(OURS, record)
     assert record.notes == []
@@ -57,7 +57,7 @@ def needs(path: Path, seen: set[Path]) -> set[str]:
     return found - sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("peer", ["fastapi", "litserve", "bentoml", "mlserver"])
+@pytest.mark.parametrize("peer", ["litserve", "bentoml", "mlserver"])
 def test_http_peers_have_our_versions_of_what_the_model_needs(peer: str) -> None:
     wanted = needs(ROOT / "benchmarks/peers/sentiment.py", set())
     assert {"numpy", "onnxruntime"} <= wanted

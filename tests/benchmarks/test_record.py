@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.record import Record, read_results
+from benchmarks.record import MODELS, Record, Row, read_results
 
 
 def test_record_keeps_median_and_spread(tmp_path: Path) -> None:
@@ -17,29 +17,23 @@ def test_record_keeps_median_and_spread(tmp_path: Path) -> None:
     layer.add("peer", {"n": 1000}, [], note="ran out of memory")
     record.write(tmp_path)
 
-    read = read_results(tmp_path)["clouds"]
-    ours, peer = read["tables"][0]["rows"]
-    assert ours == {
-        "subject": "ours",
-        "case": {"n": 1000},
-        "median": 2.5,
-        "min": 1.0,
-        "max": 10.0,
-        "repeats": 4,
-        "note": "",
-    }
-    assert (peer["median"], peer["note"]) == (None, "ran out of memory")
-    assert read["tables"][0]["floors"] == ["memcpy"]
+    read = read_results(tmp_path)["clouds"]["tables"][0]
+    assert read.rows == [
+        Row("ours", {"n": 1000}, 2.5, 1.0, 10.0, 4),
+        Row("peer", {"n": 1000}, None, None, None, 0, "ran out of memory"),
+    ]
+    assert read.floors == ["memcpy"]
 
 
 def test_record_says_where_and_with_what_it_was_measured(tmp_path: Path) -> None:
-    path = Record("texts", "Texts", ["numpy", "no-such-package"]).write(tmp_path)
+    path = Record("texts", "Texts", ["numpy", "no-such-package"], ["reader"]).write(tmp_path)
     content = json.loads(path.read_text())
     assert content["versions"]["no-such-package"] == "not installed"
     assert content["versions"]["numpy"][0].isdigit()
     assert content["command"].startswith("python ")
-    assert content["machine"]["cpus"] >= 1
-    assert "/" not in content["machine"]["python"]
+    assert " CPUs, " in content["machine"]
+    card = json.loads((MODELS / "reader/card.json").read_text())
+    assert content["models"] == {"reader": card["model_sha256"][:12]}
 
 
 def test_record_refuses_a_row_without_samples_or_reason(tmp_path: Path) -> None:

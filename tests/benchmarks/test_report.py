@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.record import Record
-from benchmarks.report import write
+from benchmarks.record import ROOT, Record, read_results
+from benchmarks.report import BLOCK, page, with_figures
 
 
-def report(tmp_path: Path, record: Record) -> str:
-    results, docs = tmp_path / "results", tmp_path / "docs"
-    docs.mkdir()
-    record.write(results)
-    return write(results, docs).read_text()
+def report(tmp_path: Path, *records: Record) -> str:
+    for record in records:
+        record.write(tmp_path)
+    return page(read_results(tmp_path))
 
 
 def test_report_lists_every_case_we_lose_and_by_how_much(tmp_path: Path) -> None:
@@ -37,19 +37,39 @@ def test_report_knows_that_less_time_is_better(tmp_path: Path) -> None:
     times.add("other", {"d": 2}, [], note="out of memory")
     text = report(tmp_path, record)
     assert "In no case of the tables below" in text
-    assert "`make bench`: `" in text.split("## Clouds")[1]
+    assert "`make bench`, or `" in text.split("## Clouds")[1]
     assert "| d 2 | 0.2 (0.1 to 0.4) | 0.8 | out of memory | 4.00 x |" in text
 
 
-def test_report_draws_what_varies_and_repeats_itself_to_the_byte(tmp_path: Path) -> None:
-    record = Record("scale", "Scale")
-    table = record.table("time", "Time a layer", unit="s", better="neither")
-    for n in (10, 100, 1000):
-        table.add("ours", {"n": n}, [n / 1000, n / 900])
-    text = report(tmp_path, record)
-    image = tmp_path / "docs" / "images" / "scale-time.svg"
-    assert "![Time a layer](images/scale-time.svg)" in text
-    before = image.read_bytes()
-    write(tmp_path / "results", tmp_path / "docs")
-    assert image.read_bytes() == before
-    assert before.startswith(b"<?xml")
+def test_accuracy_is_lost_by_points(tmp_path: Path) -> None:
+    record = Record("texts", "Texts")
+    right = record.table("accuracy", "Accuracy", unit="%", better="higher")
+    for data, peer in (("films", 92.5), ("shops", 90.9)):
+        right.add("ours", {"data": data}, [90.0])
+        right.add("peer", {"data": data}, [peer])
+    lost = report(tmp_path, record).split("## Where we lose")[1].split("## Texts")[0]
+    assert "| films | 90 | peer: 92.5 | 2.5 points |" in lost
+    assert "shops" not in lost, "below a point"
+
+
+def test_other_versions_and_weights_are_told_apart_and_compared_with_nothing(tmp_path: Path) -> None:
+    old, new = Record("clouds", "Clouds"), Record("texts", "Texts")
+    for record in (old, new):
+        times = record.table("t", "Time", unit="s", better="lower")
+        times.add("ours", {"d": 2}, [2.0])
+        times.add("peer", {"d": 2}, [1.0])
+    new._began += timedelta(seconds=2)
+    old.models, new.models = {"reader": "one"}, {"reader": "other"}
+    lost, texts, clouds = report(tmp_path, old, new).split("\n## ")[1:]
+    assert "Texts: time" in lost
+    assert "Clouds: time" not in lost
+    assert "Measured apart" in clouds
+    assert "Measured apart" not in texts
+
+
+def test_page_and_readme_say_what_the_results_say() -> None:
+    records = read_results()
+    assert (ROOT / "docs/benchmarks.md").read_text() == page(records)
+    readme = (ROOT / "README.md").read_text()
+    assert with_figures(readme, records) == readme
+    assert len(BLOCK.findall(readme)) == 1

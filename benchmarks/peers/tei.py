@@ -1,0 +1,55 @@
+"""The way of text-embeddings-inference, in Python: a queue before one thread that takes as many waiting texts
+as its budget of tokens holds. No timer. (The original is written in Rust and cannot run this graph's head.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+
+from benchmarks.peers.sentiment import Classifier
+
+MAX_BATCH_TOKENS = 16_384  # its default
+Waiting = tuple[str, asyncio.Future[dict[str, Any]], asyncio.AbstractEventLoop]
+waiting: queue.SimpleQueue[Waiting] = queue.SimpleQueue()
+
+
+def work(classifier: Classifier) -> None:
+    while True:
+        batch = [waiting.get()]
+        tokens = len(batch[0][0]) // 4
+        while tokens < MAX_BATCH_TOKENS and not waiting.empty():
+            batch.append(waiting.get())
+            tokens += len(batch[-1][0]) // 4
+        items = classifier.classify([text for text, _, _ in batch])
+        batch[0][2].call_soon_threadsafe(answer, batch, items)
+
+
+def answer(batch: list[Waiting], items: list[dict[str, Any]]) -> None:
+    for (_, future, _), item in zip(batch, items, strict=True):
+        if not future.done():
+            future.set_result(item)
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    threading.Thread(target=work, args=(Classifier(),), daemon=True).start()
+    yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/predict")
+async def predict(request: Request) -> Response:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[dict[str, Any]] = loop.create_future()
+    waiting.put((orjson.loads(await request.body())["inputs"], future, loop))
+    return Response(orjson.dumps([await future]), media_type="application/json")
