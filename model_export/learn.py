@@ -92,7 +92,9 @@ def place(reader: Reader, plane: Plane, lessons: Lessons, how: Step, seed: int, 
         with torch.no_grad():
             states, first, _, _ = reader.whole(batch.pieces)
         logits, reach = plane(reader, states, first, batch)
-        return against(logits[:, 0].float(), lessons.answers(rows), how.sure) + how.reach * reach.float()
+        told = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
+        whole: Tensor = told + how.reach * reach.float()
+        return whole
 
     plane.train()
     fit("place", lessons, how, seed, [(list(plane.parameters()), how.plane_rate / how.rate)], loss, say)
