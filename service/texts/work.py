@@ -7,6 +7,7 @@ answered. No answer depends on the texts that it was computed with: every choice
 
 from __future__ import annotations
 
+import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,13 +29,12 @@ Span = tuple[int, int]
 
 STRIDE = 256  # pieces that one run reads of a text at most: others have their turn soon
 CHARS_PER_PIECE = 4
-TEXT_BYTES = {
-    "none": 500,
-    "leaders": 5_000,
-    "full": 5_000,
-}  # of an answer about one text, between JSON and objects
-WORD_BYTES = 700  # of each word in a whole explanation; of its place at one layer of a trajectory
-PLACE_BYTES = 120
+# Of an answer, as JSON and as objects: of one about one text,
+TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}
+LETTERS = {"none": 0, "leaders": 4, "full": 12}  # how often it has a text's letters,
+WORD_BYTES = 1_400  # of each word in a whole explanation,
+PLACE_BYTES = 150  # and of its place at one layer of a trajectory
+_IN_A_WORD = string.ascii_letters.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,20 @@ class How:
         return self.heads[0].reader
 
     def bytes_of(self, texts: Sequence[str]) -> int:
-        """About what the answers take; a text has no more words than characters."""
-        size = TEXT_BYTES[self.explain] * len(texts)
+        """About what the answers take."""
+        size = TEXT_BYTES[self.explain] * len(texts) + LETTERS[self.explain] * sum(
+            [len(text.encode()) for text in texts]
+        )
         if self.explain == "full":
             word = WORD_BYTES + (8 * PLACE_BYTES if self.trajectory else 0)
-            size += word * sum([min(len(text), MOST) for text in texts])
+            size += word * sum(map(most_words, texts))
         return size * len(self.heads)
+
+
+def most_words(text: str) -> int:
+    """A bound on the words that are read: each stands alone, or has a blank or a mark beside it."""
+    others = text.encode().translate(None, _IN_A_WORD)
+    return min(MOST, len(text), 2 * len(others) - others.count(b" ") + 1)
 
 
 @dataclass(eq=False, slots=True)

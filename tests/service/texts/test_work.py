@@ -14,11 +14,24 @@ from bundles import open_head, open_reader
 from numpy.typing import NDArray
 
 from service.errors import InvalidInput, TooLarge
+from service.http.documents import write_document
 from service.texts.ancestry import Ancestry
 from service.texts.heads import Head, Read
-from service.texts.pieces import PASSAGE, Reading
+from service.texts.pieces import MOST, PASSAGE, Reading
 from service.texts.reader import Reader, Seen
-from service.texts.work import STRIDE, Answer, How, Text, codepoints, run, run_all, texts_of
+from service.texts.work import (
+    LETTERS,
+    STRIDE,
+    WORD_BYTES,
+    Answer,
+    How,
+    Text,
+    codepoints,
+    most_words,
+    run,
+    run_all,
+    texts_of,
+)
 
 
 def answers(head: Head, sources: Sequence[str], **how: Any) -> list[Answer]:
@@ -231,13 +244,28 @@ def test_spans_count_code_points_or_utf16(head: Head) -> None:
     assert codepoints(text, spans, "utf16") == [tuple(word["spans"][0]) for word in points["words"]]
 
 
-def test_price_of_an_answer_grows_with_the_words_that_a_text_can_have(head: Head) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "?!" * 1000,
+        "a1" * 2000,
+        "superb film, " * 400,
+        "x" * 200_000,  # row 7 of the third attack: priced as 5 kB, and 600 kB long
+        "\U00010400" * 50_000,
+        " ".join(chr(97 + i % 26) * 3000 for i in range(64)),
+    ],
+    ids=["marks", "letters and digits", "words", "a long word", "letters of four bytes", "long words"],
+)
+@pytest.mark.parametrize(("explain", "trajectory"), [("leaders", False), ("full", False), ("full", True)])
+def test_price_of_an_answer_covers_it_as_json(head: Head, text: str, explain: Any, trajectory: bool) -> None:
+    (answer,) = answers(head, [text], explain=explain, trajectory=trajectory)
+    assert len(answer.get("words", ())) <= most_words(text)
+    size = sum(map(len, write_document(answer)))
+    assert size <= How((head,), explain, trajectory).bytes_of([text])
+
+
+def test_price_of_an_answer_grows_with_heads_and_words_that_are_read(head: Head) -> None:
     full, whole = How((head,), "full"), How((head,), "full", trajectory=True)
-    marks = "?!" * 1000
-    (answer,) = answers(head, [marks])
-    assert len(answer["words"]) == 2000
-    assert full.bytes_of([marks]) > 2000 * 500
-    assert whole.bytes_of([marks]) > 2 * full.bytes_of([marks])
-    assert full.bytes_of(["x" * 200_000]) == full.bytes_of(["x" * 2560])
+    assert whole.bytes_of(["?!"]) > full.bytes_of(["?!"]) > full.bytes_of(["a"]) + WORD_BYTES
+    assert full.bytes_of(["! " * MOST * 2]) < full.bytes_of(["! " * MOST]) + 2 * MOST * LETTERS["full"] + 1
     assert How((head, head)).bytes_of(["x"]) == 2 * How((head,)).bytes_of(["x"])
-    assert np.isfinite(answer["logit"])
