@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from bundles import open_head, open_reader
 from numpy.typing import NDArray
+from service.http.documents import write_document
 
 from service.errors import InvalidInput, TooLarge
-from service.http.documents import write_document
 from service.texts.ancestry import Ancestry
 from service.texts.heads import Head, Read
 from service.texts.pieces import MOST, PASSAGE, Reading
