@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from bundles import open_head, open_reader
 from numpy.typing import NDArray
-from service.http.documents import write_document
 
+from service.answers.writing import write_document
 from service.errors import InvalidInput, TooLarge
 from service.texts.ancestry import Ancestry
 from service.texts.heads import Head, Read
