@@ -56,7 +56,7 @@ def test_body_that_comes_slowly_gives_way_to_one_that_needs_its_room(tmp_path: P
         eventually(lambda: gauge(client, HELD) == 0)
 
 
-@pytest.mark.system
+@pytest.mark.alone
 def test_answers_that_nobody_reads_hold_up_nobody(tmp_path: Path) -> None:
     """Four requests whose answers take all room, unread: others get theirs. Row 5 of the third attack."""
     models = write_models(tmp_path)
