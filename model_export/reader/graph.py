@@ -37,14 +37,16 @@ _INT64, _UINT8 = onnx.TensorProto.INT64, onnx.TensorProto.UINT8
 
 @script(domain)
 def Norm(x, gain, shift):
-    """(x - mean) / deviation * gain + shift; x in units of 1/16. The statistics are sums of whole numbers."""
+    """(x - mean) / deviation * gain + shift; x in units of 1/16. The statistics are sums of whole numbers.
+
+    subtle: ONNX Runtime makes one division of x * (1 / d), which rounds otherwise; so it is written as one.
+    """
     axis = op.Constant(value_ints=[-1])
     size = op.Cast(op.Shape(x, start=1, end=2), to=1)
     u = op.Round(op.Clip(x, op.Constant(value_float=-200.0), op.Constant(value_float=200.0)))
     mean = op.ReduceSum(u, axis, keepdims=1) / size
     variance = op.ReduceSumSquare(u, axis, keepdims=1) / size - mean * mean
-    deviation = op.Constant(value_float=1.0) / op.Sqrt(variance + op.Constant(value_float=1e-3))
-    return (x - mean) * deviation * gain + shift
+    return (x - mean) / op.Sqrt(variance + op.Constant(value_float=1e-3)) * gain + shift
 
 
 @script(domain)

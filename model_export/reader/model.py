@@ -102,7 +102,7 @@ class Norm(nn.Module):
         u = whole(x, -COARSEST, COARSEST)
         mean = u.sum(-1, keepdim=True) / n
         variance = (u * u).sum(-1, keepdim=True) / n - mean * mean
-        return (x - mean) * (1.0 / torch.sqrt(variance + 1e-3)) * self.gain + self.shift
+        return (x - mean) / torch.sqrt(variance + 1e-3) * self.gain + self.shift
 
 
 class Layer(nn.Module):

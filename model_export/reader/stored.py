@@ -156,6 +156,6 @@ def _normed(x: Array, weights: Stored, name: str) -> Array:
     u = np.clip(np.round(x), -COARSEST, COARSEST)
     mean = u.sum(-1, keepdims=True) / n
     variance = (u * u).sum(-1, keepdims=True) / n - mean * mean
-    deviation = np.float32(1) / np.sqrt(variance + np.float32(1e-3))
-    normed: Array = (x - mean) * deviation * weights[f"{name}.gain"] + weights[f"{name}.shift"]
+    deviation = np.sqrt(variance + np.float32(1e-3))
+    normed: Array = (x - mean) / deviation * weights[f"{name}.gain"] + weights[f"{name}.shift"]
     return normed

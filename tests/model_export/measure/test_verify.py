@@ -1,0 +1,33 @@
+"""The bundled reader and head give the numbers of the definition, to the bit."""
+
+from pathlib import Path
+
+import service
+from model_export.measure.verify import verify
+from service.engine.bundle import read_bundle
+
+MODELS = Path(service.__file__).parent / "models"
+TEXTS = [
+    "The soup was cold, the bread was stale and nobody came to ask whether we wanted anything else.",
+    "I expected to hate it, but I loved every minute.",
+    "They were back the same day with the missing part and fitted it without a word about money.",
+    "Jonah's sister bought 3 of them at https://example.com; two broke within a week. The third one still "
+    "works! She says that it is quieter than the one before, and cheaper. I'd not buy it again.",
+    "no no no no no no",
+    "Inflation fell to two percent in March, and the bank left its rate where it was.",
+]
+
+
+def test_the_bundled_models_are_what_the_definition_says():
+    """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
+    parity = verify(read_bundle(MODELS / "sentiment"), read_bundle(MODELS / "reader"), [*TEXTS, *COMMON])
+    assert parity.holds, parity
+    assert parity.passages == len(TEXTS) - 1 + 4 + len(COMMON)
+
+
+COMMON = [
+    f"{subject} {verb} {end}"
+    for subject in ("The lamp", "Our waiter", "This film", "My old phone")
+    for verb in ("lasted", "was not worth", "kept", "never gave", "could have had")
+    for end in ("two weeks and then the screen went dark.", "what we paid, as far as I can tell.", "us waiting.")
+]
