@@ -13,8 +13,8 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -28,74 +28,38 @@ from model_export.data.corpora import Row, Rows
 from model_export.data.lessons import Lessons
 from model_export.heads import graph as head_graph
 from model_export.heads import stored as head_stored
-from model_export.heads.plane import Plane, PlaneShape
-from model_export.learn import Pooled, Step, calibrate, hard, place, settle, soft, verdicts
+from model_export.heads.plane import Plane
+from model_export.learn import Memory, Pooled, Say, School, calibrate, hard, place, settle, soft, verdicts
 from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
 from model_export.reader import graph as reader_graph
 from model_export.reader import stored as reader_stored
 from model_export.reader.model import Reader, published
+from model_export.recipe import Recipe, long_lessons, short_lessons, wanted
 from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher
-from model_export.teacher.fit import Fitting, fitted
+from model_export.teacher.fit import fitted
 from service.errors import NotFound
 from service.texts.pieces import GROUP, HANDLE, LINK, NAME, NUMBER, Lists, Pieces
 
-Say = Callable[[str], None]
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
-ALL = 10**9
 NEARLY = 0.01  # as well: of balanced accuracy
 HELD = 100_000  # pieces of a data set that choices and figures are made on
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What the bundled models are made of."""
-
-    # texts that are read: negative, neutral, positive ones
-    labelled: Mapping[str, tuple[int, int, int]] = field(
-        default_factory=lambda: {
-            "sst": (ALL, 0, ALL), "phrases": (ALL, 0, 7_000), "tweets": (ALL, 3_000, ALL),
-            "mpqa": (4_500, 0, ALL), "electronics": (2_500, 1_500, 2_500),
-        }
-    )  # fmt: skip
-    long: Mapping[str, tuple[int, int, int]] = field(
-        default_factory=lambda: {"amazon": (1_500, 0, 1_500), "reviews": (1_900, 0, 1_900)}
-    )
-    yelp: tuple[int, int] = (
-        22_000,
-        26_000,
-    )  # sentences that the teacher is asked about, by the star of the review
-    film: int = 30_000
-    shop: int = 14_000
-    asked: int = 52_000  # of them
-    sentence: int = 22  # words of one of film and shop
-    star: float = 0.35  # what the star of its review counts beside the teacher
-    soft_texts: int = 75_000
-    place_texts: int = 26_000
-    settled: float = 0.66  # the share of all lessons, long ones among them
-    soft: Step = field(default_factory=lambda: Step(rate=1e-4))
-    hard: Step = field(default_factory=lambda: Step(rate=1.2e-4, follow=0.3))
-    place: Step = field(default_factory=lambda: Step(pieces=4_000, plane_rate=3e-3))
-    settle: Step = field(default_factory=lambda: Step(plane_rate=1e-3, follow=0.12))
-    plane: PlaneShape = field(default_factory=PlaneShape)
-    teacher: Fitting = field(default_factory=Fitting)
-    seed: int = 3
 
 
 class Kept:
     """What steps made, in files whose names hold a digest of all that they were made of."""
 
-    def __init__(self, folder: Path, say: Say) -> None:
-        self._folder, self._say, self._digest = folder, say, ""
+    def __init__(self, folder: Path, made_of: Any, say: Say) -> None:
+        self._folder, self._say, self._digest = folder, say, _digest(made_of)
 
-    def step(self, name: str, made_of: Any, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        whole = json.dumps([self._digest, name, made_of], sort_keys=True, default=str)
-        self._digest = sha256(whole.encode()).hexdigest()
+    def step(self, name: str, make: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """`make` is given a file to go on from, if it was stopped."""
+        self._digest = _digest([self._digest, name])
         file = self._folder / f"{name}-{self._digest[:12]}.pt"
         if file.exists():
             self._say(f"{name}: taken from {file.name}")
         else:
-            torch.save(dict(make()), file)
+            torch.save(dict(make(file.with_suffix(".checkpoint"))), file)
         kept: Mapping[str, Any] = torch.load(file)
         return kept
 
@@ -106,59 +70,40 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     spelt = (encoder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     lists = names.lists((row.text for name in CASED for row in sets[name] if row.split == "train"), spelt)
     pieces = Pieces(lists)
-    sentences, stars = wanted(sets, recipe)
+    asked = wanted(sets, recipe)
     answers = Answers(SAID, out / "said.npy")
-    if any(sentence not in answers for sentence in sentences):
-        answers.ask(_teacher(recipe, sets, teacher, out, say), sentences, say)
-    says = answers.positive(sentences)
-    share = np.array([0.0 if star is None else recipe.star for star in stars], np.float32)
-    says = (1 - share) * says + share * np.array([star or 0.0 for star in stars], np.float32)
-    taught = Lessons.of(pieces, sentences, says.tolist())
-    draw = random.Random(recipe.seed)
-    parts = [_labelled(pieces, sets[name], quota, draw) for name, quota in recipe.labelled.items()]
-    short = sum(parts, taught).short()
-    long = sum(
-        (_labelled(pieces, sets[name], quota, draw) for name, quota in recipe.long.items()),
-        short.take(np.arange(0)),
-    )
-    order = np.random.default_rng(recipe.seed).permutation(len(short))
-    say(f"{len(short)} short lessons, {len(long)} long: {(short + long).sizes.sum()} pieces")
+    if new := [row.text for rows in asked.values() for row in rows if row.text not in answers]:
+        answers.ask(_teacher(recipe, sets, teacher, out, say), new, say)
+    short, long = short_lessons(asked, answers, pieces, recipe), long_lessons(sets, pieces, recipe)
+    for name, lessons in (("short", short), ("long", long)):
+        say(f"{len(lessons)} {name} lessons, {lessons.sizes.sum()} pieces, mean {lessons.targets.mean():.2f}")
 
     reader, pooled, plane = published(encoder), Pooled(384), Plane(recipe.plane)
     _begin_special(reader, lists)
-    kept, seed = Kept(out, say), recipe.seed
+    school = School(Memory(reader), recipe.seed, say)
+    learnt = {"reader": reader, "pooled": pooled, "plane": plane, "memory": school.memory}
+    made_of = [asdict(recipe), _digest([short.targets.tolist(), long.targets.tolist(), _spelling(short)])]
+    kept = Kept(out, made_of, say)
 
-    def weights() -> dict[str, Any]:
-        return {"reader": reader.state_dict(), "pooled": pooled.state_dict(), "plane": plane.state_dict()}
+    def step(name: str, run: Callable[[Path], None]) -> None:
+        def make(checkpoint: Path) -> dict[str, Any]:
+            run(checkpoint)
+            return {of: part.state_dict() for of, part in learnt.items()}
 
-    def step(name: str, made_of: Any, run: Callable[[], None]) -> Mapping[str, Any]:
-        def make() -> dict[str, Any]:
-            run()
-            return weights()
-
-        found = kept.step(name, made_of, make)
-        for part, of in ((reader, "reader"), (pooled, "pooled"), (plane, "plane")):
+        found = kept.step(name, make)
+        for of, part in learnt.items():
             part.load_state_dict(found[of])
-        return found
 
-    torch.manual_seed(seed)
-    made_of = [asdict(recipe), _digest(sentences), _digest(says.round(4).tolist())]
-    few = short.take(order[: recipe.soft_texts])
-    soft_self = step("soft", made_of, lambda: soft(reader, pooled, few, recipe.soft, seed, say))
-    step("hard", "", lambda: hard(reader, pooled, short.take(order[::-1].copy()), recipe.hard, seed, say))
     every = short + long
-    mixed = np.random.default_rng(seed + 1).permutation(len(every))
 
-    def begin() -> None:
+    def begin(checkpoint: Path) -> None:
         calibrate(reader, short, recipe.place)
-        place(reader, plane, every.take(mixed[: recipe.place_texts]), recipe.place, seed, say)
+        place(reader, plane, every, recipe.place, school, checkpoint)
 
-    step("placed", "", begin)
-    teacher_self, head = published(encoder), Pooled(384)
-    teacher_self.load_state_dict(soft_self["reader"])
-    head.load_state_dict(soft_self["pooled"])
-    last = every.take(mixed[: int(recipe.settled * len(every))])
-    step("settled", "", lambda: settle(reader, plane, teacher_self, head, last, recipe.settle, seed, say))
+    step("soft", lambda at: soft(reader, pooled, short, recipe.soft, school, at))
+    step("hard", lambda at: hard(reader, pooled, short, recipe.hard, school, at))
+    step("placed", begin)
+    step("settled", lambda at: settle(reader, plane, every, recipe.settle, school, at))
     even, figures = judged(reader, plane, pieces, sets, say)
     about = {
         "data": corpora.sizes(sets),
@@ -166,33 +111,6 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
         "recipe": _digest(asdict(recipe)),
     }
     write(reader, plane, lists, out / "models", even=even, about=about, figures=figures)
-
-
-def wanted(sets: Mapping[str, Rows], recipe: Recipe) -> tuple[list[str], list[float | None]]:
-    """Single sentences for the teacher, and the star of the review that each is of, where there is one."""
-    draw = random.Random(7)
-    train = {name: [row for row in rows if row.split == "train"] for name, rows in sets.items()}
-
-    def some(rows: Sequence[Any], most: int) -> list[Any]:
-        rows = list(rows)
-        draw.shuffle(rows)
-        return rows[:most]
-
-    bad, good = recipe.yelp
-    yelp = some([row for row in train["yelp"] if row.target == 1.0], good)
-    yelp += some([row for row in train["yelp"] if row.target == 0.0], bad)
-    film = some(corpora.sentences(row.text for row in some(train["reviews"], 12_000)), 60_000)
-    shop = [each for each in corpora.sentences(row.text for row in train["amazon"]) if _brief(each, recipe)]
-    film = [each for each in film if _brief(each, recipe)][: recipe.film]
-    texts = list(dict.fromkeys([*(row.text for row in yelp), *film, *some(shop, recipe.shop)]))
-    draw.shuffle(texts)
-    star = {row.text: row.target for row in yelp}
-    texts = texts[: recipe.asked]
-    return texts, [star.get(text) for text in texts]
-
-
-def _brief(sentence: str, recipe: Recipe) -> bool:
-    return len(sentence.split()) <= recipe.sentence
 
 
 def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out: Path, say: Say) -> Teacher:
@@ -209,17 +127,6 @@ def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out:
     return teacher
 
 
-def _labelled(pieces: Pieces, rows: Rows, quota: tuple[int, int, int], draw: random.Random) -> Lessons:
-    learn = [row for row in rows if row.split == "train" and row.target is not None]
-    draw.shuffle(learn)
-    found = [
-        row
-        for target, most in zip((0.0, 0.5, 1.0), quota, strict=True)
-        for row in [row for row in learn if row.target == target][:most]
-    ]
-    return Lessons.of(pieces, [row.text for row in found], [row.target or 0.0 for row in found])
-
-
 @torch.no_grad()
 def _begin_special(reader: Reader, lists: Lists) -> None:
     """A folded piece begins as the mean of what it stands for."""
@@ -230,6 +137,10 @@ def _begin_special(reader: Reader, lists: Lists) -> None:
     }.items():  # fmt: skip
         rows = [number[word] for word in words if word in number]
         reader.words.weight[special] = reader.words.weight[rows].mean(0)
+
+
+def _spelling(lessons: Lessons) -> str:
+    return sha256(b"".join(reading.pieces.tobytes() for reading in lessons.readings)).hexdigest()
 
 
 def _digest(content: Any) -> str:

@@ -3,21 +3,25 @@
 soft     the published transformer, fitted to the lessons as everybody does
 hard     every head follows one piece or nobody; learns to end as its soft self does, state by state
 place    a plane learns on the states as they are, in whole numbers: the verdict is read off the leaders
-settle   reader and plane learn together, still told what the soft self says
+settle   reader and plane learn together
+
+While the reader learns, the published encoder's idea of a text must remain readable in its states: a model of
+one's own finds its subjects there.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
+from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, mse_loss
 
 from model_export.data.lessons import Ints, Lessons
 from model_export.heads.plane import Plane
@@ -25,12 +29,14 @@ from model_export.reader.model import PAD, Reader
 
 Say = Callable[[str], None]
 EVERY = 50  # steps between two lines
+CHECKPOINT = 250  # steps
 
 
 @dataclass(frozen=True)
 class Step:
     """How one of the four is fitted."""
 
+    looks: float = 1.0  # at every lesson
     pieces: int = 1_536  # a batch
     rate: float = 1e-4
     plane_rate: float = 2e-3
@@ -39,6 +45,7 @@ class Step:
     states: float = 2.0  # what a distance from the soft states weighs
     follow: float = 0.0  # what following somebody costs in the last layer; in those before it less
     reach: float = 0.3  # what a mean reach of one costs
+    memory: float = 0.5  # what it costs to forget the published encoder's idea of a text
     sure: float = 0.97
 
 
@@ -52,20 +59,65 @@ class Pooled(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, states: Tensor, there: Tensor) -> Tensor:
-        mean = (states * there[..., None]).sum(1) / there.sum(1, keepdim=True)
-        logit: Tensor = self.linear(mean)[:, 0]
+        logit: Tensor = self.linear(mean_state(states, there))[:, 0]
         return logit
 
 
-def soft(reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, seed: int, say: Say) -> None:
+class Memory(nn.Module):
+    """How far the published encoder's idea of a text, its mean state, is from what a map reads off ours."""
+
+    def __init__(self, published: Reader) -> None:
+        super().__init__()
+        self.read = nn.Linear(published.shape.width, published.shape.width, bias=False)
+        nn.init.eye_(self.read.weight)
+        self._published = [copy.deepcopy(published)]  # subtle: in a list it is no part of what learns
+
+    def forward(self, x: Tensor, states: Tensor) -> Tensor:
+        """Of every third text: the published encoder must read it too."""
+        x, states = x[::3], states[::3]
+        there = x != PAD
+        with torch.no_grad():
+            theirs = mean_state(self._published[0].soft(x)[-1], there)
+        return 1 - cosine_similarity(self.read(mean_state(states, there)), theirs).mean()
+
+
+def mean_state(states: Tensor, there: Tensor) -> Tensor:
+    return (states * there[..., None]).sum(1) / there.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class School:
+    """What every step needs beside its lessons."""
+
+    memory: Memory
+    seed: int
+    say: Say
+
+
+def soft(
+    reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, school: School, checkpoint: Path
+) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         x = lessons.padded(rows)
-        return against(pooled(reader.soft(x)[-1], x != PAD), lessons.answers(rows), how.sure)
+        states = reader.soft(x)[-1]
+        value = against(pooled(states, x != PAD), lessons.answers(rows), how.sure)
+        whole: Tensor = value + how.memory * school.memory(x, states)
+        return whole
 
-    fit("soft", lessons, how, seed, [(weights(reader), 1.0), (list(pooled.parameters()), 10.0)], loss, say)
+    fit(
+        "soft",
+        lessons,
+        how,
+        [(weights(reader), 1.0), (heads(pooled, school), 10.0)],
+        loss,
+        school,
+        checkpoint,
+    )
 
 
-def hard(reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, seed: int, say: Say) -> None:
+def hard(
+    reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, school: School, checkpoint: Path
+) -> None:
     """`reader` is soft before and hard behind."""
     teacher, head = copy.deepcopy(reader).requires_grad_(False), copy.deepcopy(pooled).requires_grad_(False)
 
@@ -81,12 +133,24 @@ def hard(reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, seed: int,
         )
         target = (says + lessons.answers(rows)) / 2
         value = against(pooled(ours[-1], there), target, how.sure)
-        return value + how.states * apart / len(ours) + min(1.0, at / how.anneal) * price(followed, how)
+        value = value + how.states * apart / len(ours) + how.memory * school.memory(x, ours[-1])
+        whole: Tensor = value + min(1.0, at / how.anneal) * price(followed, how)
+        return whole
 
-    fit("hard", lessons, how, seed, [(weights(reader), 1.0), (list(pooled.parameters()), 10.0)], loss, say)
+    fit(
+        "hard",
+        lessons,
+        how,
+        [(weights(reader), 1.0), (heads(pooled, school), 10.0)],
+        loss,
+        school,
+        checkpoint,
+    )
 
 
-def place(reader: Reader, plane: Plane, lessons: Lessons, how: Step, seed: int, say: Say) -> None:
+def place(
+    reader: Reader, plane: Plane, lessons: Lessons, how: Step, school: School, checkpoint: Path
+) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
         with torch.no_grad():
@@ -97,38 +161,37 @@ def place(reader: Reader, plane: Plane, lessons: Lessons, how: Step, seed: int, 
         return whole
 
     plane.train()
-    fit("place", lessons, how, seed, [(list(plane.parameters()), how.plane_rate / how.rate)], loss, say)
+    fit(
+        "place",
+        lessons,
+        how,
+        [(list(plane.parameters()), how.plane_rate / how.rate)],
+        loss,
+        school,
+        checkpoint,
+    )
     plane.eval()
 
 
 def settle(
-    reader: Reader,
-    plane: Plane,
-    teacher: Reader,
-    head: Pooled,
-    lessons: Lessons,
-    how: Step,
-    seed: int,
-    say: Say,
+    reader: Reader, plane: Plane, lessons: Lessons, how: Step, school: School, checkpoint: Path
 ) -> None:
-    """`teacher` and `head` are the soft self; of a text of several passages its label is known better."""
-
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
-        target = lessons.answers(rows)
-        if len(batch.pieces) == len(rows):
-            with torch.no_grad():
-                says = torch.sigmoid(head(teacher.soft(batch.pieces)[-1], batch.pieces != PAD))
-            target = (says + target) / 2
         states, first, followed, _ = reader.whole(batch.pieces)
         logits, reach = plane(reader, states, first, batch)
-        value = against(logits[:, 0].float(), target, how.sure)
-        whole: Tensor = value + how.reach * reach.float() + price(followed, how)
+        value = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
+        value = value + how.reach * reach.float() + price(followed, how)
+        whole: Tensor = value + how.memory * school.memory(batch.pieces, states * reader.of_last)
         return whole
 
-    groups = [(weights(reader), 1.0), (list(plane.parameters()), how.plane_rate / how.rate)]
+    groups = [
+        (weights(reader), 1.0),
+        (list(plane.parameters()), how.plane_rate / how.rate),
+        (list(school.memory.parameters()), 10.0),
+    ]
     plane.train()
-    fit("settle", lessons, how, seed, groups, loss, say)
+    fit("settle", lessons, how, groups, loss, school, checkpoint)
     plane.eval()
 
 
@@ -184,6 +247,10 @@ def weights(reader: Reader) -> list[nn.Parameter]:
     return [p for p in reader.parameters() if p.requires_grad]
 
 
+def heads(pooled: Pooled, school: School) -> list[nn.Parameter]:
+    return [*pooled.parameters(), *school.memory.parameters()]
+
+
 def against(logits: Tensor, targets: Tensor, sure: float) -> Tensor:
     return binary_cross_entropy_with_logits(logits, targets.clamp(1 - sure, sure))
 
@@ -192,26 +259,27 @@ def fit(
     name: str,
     lessons: Lessons,
     how: Step,
-    seed: int,
-    groups: Iterable[tuple[list[Any], float]],
+    groups: Sequence[tuple[list[Any], float]],
     loss_of: Callable[[Ints, float], Tensor],
-    say: Say,
+    school: School,
+    checkpoint: Path,
 ) -> None:
-    """One look at every lesson."""
-    torch.manual_seed(seed)
-    plan = list(lessons.batches(how.pieces, np.random.default_rng(seed)))
-    groups = list(groups)
+    """`groups`: parameters, and how many times the rate they learn with. Goes on from `checkpoint`."""
+    torch.manual_seed(school.seed)
+    plan = looks(lessons, how, np.random.default_rng(school.seed))
     optimiser = torch.optim.AdamW(
         [{"params": parameters} for parameters, _ in groups], lr=how.rate, weight_decay=0.01, fused=True
     )
+    learnt = [p for parameters, _ in groups for p in parameters]
+    first = _go_on(checkpoint, learnt, optimiser)
     began, total = time.monotonic(), 0.0
-    for step, rows in enumerate(plan):
+    for step in range(first, len(plan)):
         at = step / len(plan)
         slope = how.rate * min(1.0, (step + 1) / how.warm_up) * max(0.02, 1 - at)
         for group, (_, times) in zip(optimiser.param_groups, groups, strict=True):
             group["lr"] = slope * times
         optimiser.zero_grad()
-        value = loss_of(rows, at)
+        value = loss_of(plan[step], at)
         value.backward()  # type: ignore[no-untyped-call]
         for parameters, _ in groups:
             nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -219,7 +287,33 @@ def fit(
         total += float(value.detach())
         if (step + 1) % EVERY == 0 or step + 1 == len(plan):
             part = (step % EVERY) + 1
-            seconds = time.monotonic() - began
-            left = seconds / (step + 1) * (len(plan) - step - 1)
-            say(f"{name} {step + 1}/{len(plan)}, {seconds:.0f} s, {left:.0f} s left, loss {total / part:.4f}")
+            left = (time.monotonic() - began) / (step + 1 - first) * (len(plan) - step - 1)
+            school.say(f"{name} {step + 1}/{len(plan)}, {left:.0f} s left, loss {total / part:.4f}")
             total = 0.0
+        if (step + 1) % CHECKPOINT == 0:
+            torch.save({"step": step + 1, "learnt": learnt, "optimiser": optimiser.state_dict()}, checkpoint)
+    checkpoint.unlink(missing_ok=True)
+
+
+def looks(lessons: Lessons, how: Step, rng: np.random.Generator) -> list[Ints]:
+    """The batches of all looks; of the last one a part."""
+    found: list[Ints] = []
+    left = how.looks
+    while left > 0:
+        batches = list(lessons.batches(how.pieces, rng))
+        found += batches[: round(min(1.0, left) * len(batches))]
+        left -= 1
+    return found
+
+
+@torch.no_grad()
+def _go_on(checkpoint: Path, learnt: list[Any], optimiser: torch.optim.Optimizer) -> int:
+    """The step to begin with."""
+    if not checkpoint.exists():
+        return 0
+    kept = torch.load(checkpoint)
+    for parameter, value in zip(learnt, kept["learnt"], strict=True):
+        parameter.copy_(value)
+    optimiser.load_state_dict(kept["optimiser"])
+    step: int = kept["step"]
+    return step
