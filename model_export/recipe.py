@@ -32,6 +32,7 @@ class Asked:
     most: int = ALL
     words: tuple[int, int] = (1, ALL)  # that one has
     cut: bool = False  # into single sentences, whose labels are not known
+    even: bool = False  # as many of one side as of the other
     label: float = 0.5  # what a label counts beside the teacher
     times: int = 1  # that it is read in a look
 
@@ -40,12 +41,12 @@ class Asked:
 class Recipe:
     asked: Mapping[str, Asked] = field(
         default_factory=lambda: {
-            "yelp": Asked(("yelp",), 80_000, (2, 22), label=0.35),  # the star of its review
+            "yelp": Asked(("yelp",), 60_000, (2, 22), even=True, label=0.35),  # the star of its review
             "labelled": Asked(("sst", "tweets", "mpqa"), times=2),
             "film": Asked(("reviews",), 30_000, (2, 16), cut=True),
             "shop": Asked(("amazon",), 12_000, (2, 22), cut=True),
             "electronics": Asked(("electronics",), 6_000, (2, 40)),
-            "phrases": Asked(("phrases",), 15_000),
+            "phrases": Asked(("phrases",), 9_000, even=True),
         }
     )
     long: Mapping[str, int] = field(default_factory=lambda: {"amazon": 1_500, "reviews": 1_900})  # of a side
@@ -68,8 +69,14 @@ def wanted(sets: Mapping[str, Rows], recipe: Recipe) -> dict[str, Rows]:
         low, high = asked.words
         rows = [row for row in rows if low <= len(row.text.split()) <= high]
         draw.shuffle(rows)
-        found[name] = rows[: asked.most]
+        found[name] = _even(rows, asked.most) if asked.even else rows[: asked.most]
     return found
+
+
+def _even(rows: Rows, most: int) -> Rows:
+    sides = [[row for row in rows if row.target == side] for side in (0.0, 1.0)]
+    few = min(most // 2, *map(len, sides))
+    return [row for side in sides for row in side[:few]]
 
 
 def short_lessons(asked: Mapping[str, Rows], answers: Answers, pieces: Pieces, recipe: Recipe) -> Lessons:

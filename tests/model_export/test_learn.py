@@ -13,9 +13,18 @@ from model_export.recipe import Asked, Recipe, short_lessons, wanted
 from model_export.teacher.answers import RECORD, Answers, _key
 from service.texts.pieces import Lists, Pieces
 
-WORDS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), "[UNK]", "[CLS]", "[SEP]", *"good bad film soup plot".split()]
+WORDS = [
+    "[PAD]",
+    *(f"[unused{i}]" for i in range(99)),
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    *"good bad film soup plot".split(),
+]
 PIECES = Pieces(Lists((*WORDS, *(f"w{i}" for i in range(292))), frozenset(), frozenset(), frozenset()))
-TEXTS = [f"{a} {b} {c}" for a in ("good", "bad") for b in ("film", "soup", "plot") for c in ("film", "soup", "")]
+TEXTS = [
+    f"{a} {b} {c}" for a in ("good", "bad") for b in ("film", "soup", "plot") for c in ("film", "soup", "")
+]
 LESSONS = Lessons.of(PIECES, TEXTS * 3, [float(text.startswith("good")) for text in TEXTS * 3])
 HOW = Step(looks=1.5, pieces=12, warm_up=2)
 
@@ -61,7 +70,14 @@ def test_a_step_that_was_stopped_goes_on_and_learns_the_same(step, tmp_path, mon
 def test_soft_learns_its_lessons(tmp_path):
     torch.manual_seed(0)
     reader, pooled = random_reader(), Pooled(32)
-    soft(reader, pooled, LESSONS, Step(looks=30, pieces=60, rate=3e-3, warm_up=2), school(reader), tmp_path / "x")
+    soft(
+        reader,
+        pooled,
+        LESSONS,
+        Step(looks=30, pieces=60, rate=3e-3, warm_up=2),
+        school(reader),
+        tmp_path / "x",
+    )
     x = LESSONS.padded(np.arange(len(LESSONS)))
     told = pooled(reader.soft(x)[-1], x != 0) > 0
     assert torch.equal(told, LESSONS.answers(np.arange(len(LESSONS))) > 0.5)
@@ -96,9 +112,16 @@ RECIPE = Recipe(
 
 def test_wanted_are_texts_to_learn_from_and_single_sentences():
     asked = wanted(SETS, RECIPE)
-    assert len(asked["films"]) == 4 and {row.split for row in asked["films"]} == {"train"}
+    assert len(asked["films"]) == 4
+    assert {row.split for row in asked["films"]} == {"train"}
     assert asked["cut"] == [Row("The first sentence is here.", None)]
     assert asked == wanted(SETS, RECIPE)
+
+
+def test_a_part_may_have_as_many_of_one_side_as_of_the_other():
+    sets = {"films": [Row(f"Film {i}.", float(i > 5)) for i in range(20)]}
+    drawn = wanted(sets, Recipe(asked={"films": Asked(("films",), even=True)}))["films"]
+    assert sorted(row.target for row in drawn) == 6 * [0.0] + 6 * [1.0]
 
 
 def test_a_label_counts_beside_the_teacher(tmp_path):

@@ -29,5 +29,9 @@ COMMON = [
     f"{subject} {verb} {end}"
     for subject in ("The lamp", "Our waiter", "This film", "My old phone")
     for verb in ("lasted", "was not worth", "kept", "never gave", "could have had")
-    for end in ("two weeks and then the screen went dark.", "what we paid, as far as I can tell.", "us waiting.")
+    for end in (
+        "two weeks and then the screen went dark.",
+        "what we paid, as far as I can tell.",
+        "us waiting.",
+    )
 ]
