@@ -109,6 +109,8 @@ class Runtime:
         options.enable_cpu_mem_arena = False
         # Idle threads that spin would take the CPU from the event loop and from other workers.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # subtle: without VNNI the usual product of uint8 and int8 adds in 16 bits and overflows.
+        options.add_session_config_entry("session.x64quantprecision", "1")
         try:
             return Session(ort.InferenceSession(model, options, providers=self._providers()), self._options)
         except ort_errors() as failure:

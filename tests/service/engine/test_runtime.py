@@ -1,8 +1,10 @@
 """The runtime: arrays in, arrays out, and every failure of ONNX Runtime as one of ours."""
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
+from onnx import helper, numpy_helper
 
 from service.engine.runtime import _IDENTITY, CUDA, Runtime, TensorSpec, choose_provider, ort_errors
 from service.errors import BundleError, ConfigurationError, InferenceError
@@ -53,3 +55,20 @@ def test_provider_cuda_really_runs_on_the_device() -> None:
     session = Runtime("cuda").open(_IDENTITY)
     assert session.provider == "cuda"
     assert session.run({"x": np.float32([3])}, ["y"])[0].tolist() == [3]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_products_of_whole_numbers_are_exact_on_every_processor(sign: int) -> None:
+    """Two neighbouring products of 255 and 127 do not fit in 16 bits, in which old kernels add them."""
+    weight = np.full((64, 8), sign * 127, np.int8)
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "weight"], ["y"])],
+        "product",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, ["n", 64])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.INT32, ["n", 8])],
+        [numpy_helper.from_array(weight, "weight")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    x = np.full((3, 64), 255, np.uint8)
+    (y,) = Runtime("cpu").open(model.SerializeToString()).run({"x": x}, ["y"])
+    assert y.tolist() == (x.astype(np.int32) @ weight.astype(np.int32)).tolist()
