@@ -67,9 +67,7 @@ class Kept:
 def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: Path, say: Say) -> None:
     out.mkdir(parents=True, exist_ok=True)
     sets = corpora.read_all(data)
-    spelt = (encoder / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    lists = names.lists((row.text for name in CASED for row in sets[name] if row.split == "train"), spelt)
-    pieces = Pieces(lists)
+    reader, pieces, lists = begun(sets, encoder)
     asked = wanted(sets, recipe)
     answers = Answers(SAID, out / "said.npy")
     if new := [row.text for rows in asked.values() for row in rows if row.text not in answers]:
@@ -78,8 +76,7 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     for name, lessons in (("short", short), ("long", long)):
         say(f"{len(lessons)} {name} lessons, {lessons.sizes.sum()} pieces, mean {lessons.targets.mean():.2f}")
 
-    reader, pooled, plane = published(encoder), Pooled(384), Plane(recipe.plane)
-    _begin_special(reader, lists)
+    pooled, plane = Pooled(reader.shape.width), Plane(recipe.plane)
     school = School(Memory(reader), recipe.seed, say)
     learnt = {"reader": reader, "pooled": pooled, "plane": plane, "memory": school.memory}
     made_of = [asdict(recipe), _digest([short.targets.tolist(), long.targets.tolist(), _spelling(short)])]
@@ -111,6 +108,15 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
         "recipe": _digest(asdict(recipe)),
     }
     write(reader, plane, lists, out / "models", even=even, about=about, figures=figures)
+
+
+def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Reader, Pieces, Lists]:
+    """The published reader, with pieces for what is folded into one."""
+    spelt = (encoder / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    lists = names.lists((row.text for name in CASED for row in sets[name] if row.split == "train"), spelt)
+    reader = published(encoder)
+    _begin_special(reader, lists)
+    return reader, Pieces(lists), lists
 
 
 def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out: Path, say: Say) -> Teacher:
@@ -154,16 +160,16 @@ def judged(
     reader: Reader, plane: Plane, pieces: Pieces, sets: Mapping[str, Rows], say: Say
 ) -> tuple[float, dict[str, Any]]:
     """Sets the plane's temperature; the band called even, and figures."""
-    held = {split: _held(pieces, sets, split) for split in ("choose", "report")}
-    chosen = {name: verdicts(reader, plane, lessons)[:, 0] for name, lessons in held["choose"].items()}
-    heat = _temperature(chosen, held["choose"])
+    texts = {split: held(pieces, sets, split) for split in ("choose", "report")}
+    chosen = {name: verdicts(reader, plane, lessons)[:, 0] for name, lessons in texts["choose"].items()}
+    heat = _temperature(chosen, texts["choose"])
     with torch.no_grad():
         plane.v.mul_(heat)
         plane.b.mul_(heat)
-    even = even_band({name: heat * logits for name, logits in chosen.items()}, held["choose"])
+    even = even_band({name: heat * logits for name, logits in chosen.items()}, texts["choose"])
     say(f"temperature {1 / heat:.2f}, even within {even}")
     figures = {}
-    for name, lessons in held["report"].items():
+    for name, lessons in texts["report"].items():
         figures[name] = figures_of(verdicts(reader, plane, lessons)[:, 0], lessons.targets, even)
         say(f"{name}: balanced accuracy {100 * figures[name]['balanced_accuracy']:.1f}")
     return even, figures
@@ -204,7 +210,7 @@ def write(
     write_bundle(models, "sentiment", card, head_graph.to_onnx(head_stored.stored(plane, reader)))
 
 
-def _held(pieces: Pieces, sets: Mapping[str, Rows], split: str) -> dict[str, Lessons]:
+def held(pieces: Pieces, sets: Mapping[str, Rows], split: str) -> dict[str, Lessons]:
     found = {}
     for name, rows in sets.items():
         some: list[Row] = [row for row in rows if row.split == split and row.target is not None]

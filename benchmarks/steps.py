@@ -1,0 +1,117 @@
+"""What each step of learning kept, and what a twin without heads has: balanced accuracy on `report`.
+
+    python -m benchmarks.steps RUNS --data DATA --encoder ENCODER
+
+soft, hard      the mean of the states after that step, read linearly
+placed, settled the verdict read off the leaders, in whole numbers
+alone           the soft step again with the same lessons, but every piece read by itself: no head can follow
+                anybody else. It is learnt here, once, and kept in RUNS
+
+RUNS is where `make models` kept its steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model_export.bundled import begun, held
+from model_export.data import corpora
+from model_export.data.lessons import Ints, Lessons
+from model_export.heads.plane import Plane
+from model_export.learn import Memory, Pooled, School, soft, verdicts
+from model_export.measure.scores import balanced
+from model_export.reader.model import PAD, Reader
+from model_export.recipe import Recipe, short_lessons, wanted
+from model_export.teacher.answers import SAID, Answers
+
+Judge = Callable[[Lessons], Any]
+
+
+class Alone(Reader):
+    """A reader of single pieces."""
+
+    def soft(self, x: Tensor) -> list[Tensor]:
+        there = x != PAD
+        found = super().soft(x[there][:, None])
+        states = x.new_zeros(*x.shape, self.shape.width, dtype=torch.float32)
+        return [states.masked_scatter(there[..., None], each[:, 0]) for each in found]
+
+
+@torch.no_grad()
+def pooled_verdicts(states: Callable[[Tensor], Tensor], pooled: Pooled, lessons: Lessons) -> Any:
+    """Of texts of one passage; those of several are the mean over their passages."""
+    found = np.zeros(len(lessons))
+    for rows in lessons.batches(6_000):
+        batch = lessons.batch(rows)
+        there = batch.pieces != PAD
+        logits = pooled(states(batch.pieces), there)
+        text = batch.word.amin(1) // batch.words
+        size = there.sum(1).float()
+        total = torch.zeros(batch.texts).index_add(0, text, logits * size)
+        found[rows] = (total / torch.zeros(batch.texts).index_add(0, text, size)).numpy()
+    return found
+
+
+def learn_alone(reader: Reader, pooled: Pooled, lessons: Lessons, recipe: Recipe, runs: Path) -> None:
+    kept = runs / "alone.pt"
+    if not kept.exists():
+        school = School(Memory(reader), recipe.seed, lambda line: print(line, flush=True))
+        soft(reader, pooled, lessons, recipe.soft, school, runs / "alone.checkpoint")
+        torch.save({"reader": reader.state_dict(), "pooled": pooled.state_dict()}, kept)
+    found = torch.load(kept)
+    reader.load_state_dict(found["reader"])
+    pooled.load_state_dict(found["pooled"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--encoder", type=Path, required=True)
+    parser.add_argument("--without-alone", action="store_true", help="the kept steps only")
+    arguments = parser.parse_args()
+    recipe, sets = Recipe(), corpora.read_all(arguments.data)
+    reader, pieces, _ = begun(sets, arguments.encoder)
+    pooled, plane = Pooled(reader.shape.width), Plane(recipe.plane)
+    texts = held(pieces, sets, "report")
+
+    def tell(name: str, judge: Judge) -> None:
+        told = {}
+        for of, lessons in texts.items():
+            sided: Ints = np.flatnonzero(lessons.targets != 0.5)
+            some = lessons.take(sided)
+            told[of] = balanced(judge(some) > 0, some.targets > 0.5)
+        line = ", ".join(f"{of} {100 * value:.1f}" for of, value in told.items())
+        print(f"{name}: {line}; mean {100 * np.mean(list(told.values())):.1f}", flush=True)
+
+    def load(name: str) -> None:
+        (file,) = arguments.runs.glob(f"{name}-*.pt")
+        found = torch.load(file)
+        for of, part in (("reader", reader), ("pooled", pooled), ("plane", plane)):
+            part.load_state_dict(found[of])
+
+    load("soft")
+    tell("soft", lambda some: pooled_verdicts(lambda x: reader.soft(x)[-1], pooled, some))
+    load("hard")
+    tell("hard", lambda some: pooled_verdicts(lambda x: reader.hard(x)[0][-1], pooled, some))
+    for name in ("placed", "settled"):
+        load(name)
+        tell(name, lambda some: verdicts(reader, plane, some)[:, 0])
+    if not arguments.without_alone:
+        begin, pieces, _ = begun(sets, arguments.encoder)
+        alone = Alone(begin.shape)
+        alone.load_state_dict(begin.state_dict())
+        lessons = short_lessons(wanted(sets, recipe), Answers(SAID), pieces, recipe)
+        learn_alone(alone, pooled, lessons, recipe, arguments.runs)
+        tell("alone", lambda some: pooled_verdicts(lambda x: alone.soft(x)[-1], pooled, some))
+
+
+if __name__ == "__main__":
+    main()
