@@ -3,11 +3,15 @@
 Every passage is read alone by the definition and in batches by ONNX Runtime; states, first states and who
 follows whom must be the same numbers. So must, for every text, places, leaders and contributions. There is no
 tolerance: all is decided in whole numbers.
+
+Of each passage one piece is drawn, and what it has not read is left out in place: all of it at once, and one
+piece of it. Its state must stay where it is (docs/theory.md, section 9).
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +46,8 @@ class Parity:
     different_choices: int = 0
     different_leaders: int = 0
     different_contributions: int = 0
+    left_out: int = 0  # times that unread pieces were
+    different_without: int = 0  # states that were others then
     certified: int = 0  # texts with a certificate at the last layer
 
     @property
@@ -51,6 +57,7 @@ class Parity:
             or self.different_choices
             or self.different_leaders
             or self.different_contributions
+            or self.different_without
         )
 
 
@@ -72,7 +79,7 @@ def head_weights(model: bytes) -> Stored:
 
 
 def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
-    runtime, parity = Runtime("cpu", 2), Parity()
+    runtime, parity, draw = Runtime("cpu", 2), Parity(), random.Random(0)
     served, session = Reader.load(reader, runtime), runtime.open(head.model)
     of_reader, of_head = reader_weights(reader.model), head_weights(head.model)
     for text in texts:
@@ -94,9 +101,27 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
             )
             assert each.follows is not None
             parity.different_choices += int((follows != each.follows).sum())
+            _leave_out(served, pieces, places, each, draw, parity)
         _compare_plane(session, of_head, reading, seen, parity)
         parity.texts += 1
     return parity
+
+
+def _leave_out(
+    served: Reader, pieces: Array, places: Array, seen: Seen, draw: random.Random, parity: Parity
+) -> None:
+    assert seen.read is not None
+    i = draw.randrange(len(pieces))
+    read = int(seen.read[-1][i])
+    unread = [j for j in range(len(pieces)) if not read >> j & 1]
+    if not unread:
+        return
+    for gone in (unread, [draw.choice(unread)]):
+        kept = np.setdiff1d(np.arange(len(pieces)), gone)
+        (less,) = served.see([(pieces[kept], places[kept])], reasons=False)
+        (at,) = np.flatnonzero(kept == i)
+        parity.left_out += 1
+        parity.different_without += not np.array_equal(less.states[at], seen.states[i])
 
 
 def _compare_plane(session: Any, weights: Stored, reading: Reading, seen: list[Seen], parity: Parity) -> None:
