@@ -106,7 +106,12 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # service/observe does all three
+        telemetry={  # metrics and logs are those of service/observe
+            "tracing": service.spans is not None,
+            "tracer_provider": service.spans,
+            "metrics": False,
+            "logs": False,
+        },
         exception_handlers={
             HardmaxError: problems.handle,
             HTTPException: problems.handle,

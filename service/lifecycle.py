@@ -31,7 +31,7 @@ from service.errors import ConfigurationError
 from service.keys import Keys
 from service.observe.logs import AccessLog
 from service.observe.metrics import Metrics
-from service.observe.tracing import Tracer
+from service.observe.tracing import spans_to
 from service.sequences.classifier import Sequences
 from service.settings import Settings, available_memory
 from service.texts.heads import Head
@@ -77,7 +77,7 @@ class Service:
         self.clouds = Lane("clouds", depth=CLOUDS_WAITING)
         quiet = settings.log_level in ("warning", "error")
         self.access = AccessLog(settings.log_format, quiet=quiet)
-        self.tracer = Tracer.to(settings.otlp_endpoint) if settings.otlp_endpoint else None
+        self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -111,8 +111,8 @@ class Service:
         self.texts.stop()
         self.clouds.stop()
         await asyncio.to_thread(self.access.close)
-        if self.tracer is not None:
-            await asyncio.to_thread(self.tracer.close)
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.shutdown)
 
     async def reload(self) -> None:
         """Read the keys and the models again; what is broken is logged, and what was served stays."""

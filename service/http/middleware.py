@@ -1,7 +1,7 @@
 """What every request passes, from the outside in: plain ASGI.
 
     RequestContext  gives the request an id, the caller's if it is a safe one; turns errors into answers; adds
-                    the headers of every answer; counts, logs and traces it
+                    the headers of every answer; counts and logs it
     Hosts           refuses requests for another host name
     Origins         refuses writes that pages of other sites make
     Deadline        deadline.py: ends what takes too long, and what nobody waits for any more
@@ -16,6 +16,7 @@ import random
 import re
 import time
 
+from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import Cancelled, Forbidden, MalformedInput
@@ -44,6 +45,7 @@ class RequestContext:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         request_id = given if SANE_ID(given) else b"%024x" % random.getrandbits(96)
         scope.setdefault("state", {})["request_id"] = request_id.decode("ascii")
+        trace.get_current_span().set_attribute("hardmax.request_id", scope["state"]["request_id"])
         status = 0
         began = time.perf_counter()
 
@@ -73,8 +75,6 @@ class RequestContext:
         method, service = scope["method"], self._service
         service.metrics.answered(route, method, status, ended - began)
         service.access.write(scope["state"]["request_id"], method, route, status, ended - began)
-        if service.tracer is not None:
-            service.tracer.record(scope, route, status, began, ended)
 
 
 class Hosts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -43,11 +42,9 @@ async def classify(
     """
     texts = texts_asked(body, service.registry.find, service.settings)
     reservation.expect(texts[0].how.bytes_of([text.source for text in texts]))
-    began = time.perf_counter()
     results = await run(service, texts, single=isinstance(body.input, str))
     if body.flip:
         await asyncio.gather(*(_tell_flips(service, *each) for each in zip(texts, results, strict=True)))
-    request.state.stages = [("queue and inference", began, time.perf_counter())]
     document = classification(names_of(body, service.settings), results)
     return await reply_document({"id": request.state.request_id, **document}, reservation)
 
