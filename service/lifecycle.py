@@ -29,7 +29,7 @@ from service.engine.registry import Entry, Loader, Registry, fingerprints
 from service.engine.runtime import Runtime
 from service.errors import ConfigurationError
 from service.keys import Keys
-from service.observe.logs import AccessLog
+from service.observe.logs import log_request
 from service.observe.metrics import Metrics
 from service.observe.tracing import spans_to
 from service.sequences.classifier import Sequences
@@ -75,8 +75,6 @@ class Service:
             failed=self.failed.set,
         )
         self.clouds = Lane("clouds", depth=CLOUDS_WAITING)
-        quiet = settings.log_level in ("warning", "error")
-        self.access = AccessLog(settings.log_format, quiet=quiet)
         self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
@@ -110,7 +108,6 @@ class Service:
                 await task
         self.texts.stop()
         self.clouds.stop()
-        await asyncio.to_thread(self.access.close)
         if self.spans is not None:
             await asyncio.to_thread(self.spans.shutdown)
 
@@ -189,7 +186,7 @@ class Service:
         """A request that was refused before it had a method and a path."""
         self.metrics.answered("(none)", "(none)", status, seconds)
         self.metrics.failed(kind)
-        self.access.write(request_id, "(none)", "(none)", status, seconds)
+        log_request(request_id, "(none)", "(none)", status, seconds)
 
     def drain(self) -> None:
         """From now on /ready says that no more requests should come; those that come are still answered."""

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.errors import Cancelled, Forbidden, MalformedInput
 from service.http.problems import answer
 from service.lifecycle import Service
+from service.observe.logs import log_request
 from service.settings import Settings
 
 SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
@@ -74,7 +75,7 @@ class RequestContext:
         route = getattr(scope.get("route"), "path", "(none)")
         method, service = scope["method"], self._service
         service.metrics.answered(route, method, status, ended - began)
-        service.access.write(scope["state"]["request_id"], method, route, status, ended - began)
+        log_request(scope["state"]["request_id"], method, route, status, ended - began)
 
 
 class Hosts:
