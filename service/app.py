@@ -128,7 +128,6 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
     )
     app.state.service = service
     app.state.reader = reader
-    app.state.page = page.PageFiles(page.WEB)
     for each in ROUTERS:
         app.include_router(each.router)
     return app
