@@ -1,8 +1,8 @@
 """`python -m tests.fuzz --cases 100000`: everything that reads what strangers send, asked the nearly right.
 
-So many cases are shared among the targets of targets.py, and some hundreds go to each operation of the running
-service (document.py). A failure is printed, the run goes on with the others and ends with 1. A run of 100,000
-cases or more is kept in results/fuzz.json.
+So many cases are shared among the targets of targets.py, and some hundreds go to each operation of the
+running service (document.py). A failure is printed, the run goes on with the others and ends with 1. A run of
+100,000 cases or more is kept in results/fuzz.json.
 """
 
 from __future__ import annotations
