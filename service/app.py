@@ -23,7 +23,7 @@ from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
 from service.http.bodies import BodyReader
 from service.http.deadline import Deadline
-from service.http.middleware import Hosts, Origins, RequestContext
+from service.http.middleware import RequestContext
 from service.http.routes import (
     aliases,
     classify,
@@ -119,9 +119,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         },
         middleware=[
             Middleware(RequestContext, service),
-            Middleware(Hosts, settings),
             *_cors(settings),
-            Middleware(Origins, settings),
             Middleware(Deadline, service),
             Middleware(Admission, service),
         ],
