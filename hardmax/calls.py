@@ -307,14 +307,19 @@ def _waiting(
         async def ask(question: Question) -> Any:
             return self.answer(question)
 
-        try:
-            call(ask, *arguments, **options).send(None)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        raise AssertionError("this coroutine never suspends")
+        return ended(call(ask, *arguments, **options))
 
     return as_method(call, method)
+
+
+def ended(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that never suspends."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("this coroutine suspends")
 
 
 def as_method(call: Callable[..., Any], method: T, doc: str | None = None) -> T:
