@@ -99,7 +99,7 @@ sbom: $(VENV)/.dev  ## docs/licences.md and sbom.json (CycloneDX) of what a runn
 	  --output-reproducible --output-file sbom.json $(SERVED)/bin/python
 
 CASES ?= 100000
-fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right inputs, and more by coverage
+fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right inputs
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 	$(BIN)/python -m tests.fuzz.clouds --cases $(CASES)
 	$(BIN)/python -m benchmarks.report

@@ -31,14 +31,14 @@ def environment(name: str | None) -> str:
     return str(_made(name, _make_environment) / "bin" / "python")
 
 
-def fetched(name: str, room: str = "benchmarks") -> str:
+def fetched(name: str) -> str:
     """Makes the packages importable in this process, after our own; says why it could not, or nothing.
 
     subtle: they come without their dependencies. The requirements name those that we have not, so that no
     second numpy or torch is ever downloaded.
     """
     try:
-        folder = str(_made(name, _make_folder, room))
+        folder = str(_made(name, _make_folder))
     except CannotInstall as refused:
         return str(refused)
     if folder not in sys.path:
@@ -48,8 +48,8 @@ def fetched(name: str, room: str = "benchmarks") -> str:
     return ""
 
 
-def _made(name: str, make: Callable[[Path, Path], None], room: str = "benchmarks") -> Path:
-    pins = ROOT / room / f"requirements-{name}.txt"
+def _made(name: str, make: Callable[[Path, Path], None]) -> Path:
+    pins = ROOT / "benchmarks" / f"requirements-{name}.txt"
     folder = CACHE / f"{name}-{hashlib.sha256(pins.read_bytes()).hexdigest()[:12]}"
     if not (folder / "complete").exists():
         make(folder, pins)

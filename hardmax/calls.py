@@ -1,14 +1,14 @@
 """Every call of the API, written once: what is asked, and what becomes of the answers.
 
-A call is a generator, as httpx's own authentication flows are. It yields each question and is sent the
-document that answers it, or thrown the error. So it does not know how questions travel: `Client` and
-`AsyncClient` send them over HTTP, and `Local` answers them in this process.
+A call is a coroutine that asks questions by the function it is given. So it does not know how they travel:
+`AsyncClient` and `Client` send them over HTTP, `Local` answers them in this process. The last two give it a
+function that never suspends: then the coroutine ends in one step.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -30,7 +30,7 @@ from hardmax.documents import (
     Spans,
     Stop,
 )
-from hardmax.errors import HardmaxError, InputError, InvalidInput, TooLarge
+from hardmax.errors import InputError, InvalidInput, TooLarge
 from hardmax.reading import read
 
 BATCH = 256  # texts of one question, and
@@ -52,14 +52,15 @@ class Question:
     points: NDArray[Any] | None = None  # a cloud, apart from the body
 
 
-Steps = Generator[Question, Any, T]
+Ask = Callable[[Question], Awaitable[Any]]
 
 
 # ---------------------------------------- texts
 
 
 @overload
-def classify(
+async def classify(
+    ask: Ask,
     texts: str,
     *,
     model: str | Sequence[str] | None = None,
@@ -71,9 +72,10 @@ def classify(
     flip: bool = False,
     errors: Errors = "raise",
     batch_size: int = BATCH,
-) -> Steps[Answer]: ...
+) -> Answer: ...
 @overload
-def classify(
+async def classify(
+    ask: Ask,
     texts: Iterable[Any],
     *,
     model: str | Sequence[str] | None = None,
@@ -85,8 +87,9 @@ def classify(
     flip: bool = False,
     errors: Errors = "raise",
     batch_size: int = BATCH,
-) -> Steps[Answers]: ...
-def classify(
+) -> Answers: ...
+async def classify(
+    ask: Ask,
     texts: str | Iterable[Any],
     *,
     model: str | Sequence[str] | None = None,
@@ -98,7 +101,7 @@ def classify(
     flip: bool = False,
     errors: Errors = "raise",
     batch_size: int = BATCH,
-) -> Steps[Answer] | Steps[Answers]:
+) -> Answer | Answers:
     """The label of each text with its exact reason: an Answer to one text, Answers to many.
 
     Many may be a list, a column of a table or a generator. They travel in batches. One that has no answer
@@ -117,15 +120,18 @@ def classify(
     }
     options = {name: value for name, value in given.items() if value is not None}
     if isinstance(texts, str):
-        return _one(texts, options, errors == "keep")
-    return _many(_listed(texts), options, errors == "keep", batch_size)
+        return await _one(ask, texts, options, errors == "keep")
+    answers = Answers()
+    for batch in _batches(_listed(texts), batch_size):
+        await _add(ask, batch, answers, options, errors == "keep")
+    return answers
 
 
-def _one(text: str, options: dict[str, Any], keep: bool) -> Steps[Answer]:
+async def _one(ask: Ask, text: str, options: dict[str, Any], keep: bool) -> Answer:
     answers = Answers()
     try:
         _check(text, "input")
-        answers.add((yield Question("classify", {"input": text, **options})), [text])
+        answers.add(await ask(Question("classify", {"input": text, **options})), [text])
     except InputError as refused:
         if not keep:
             raise
@@ -133,14 +139,7 @@ def _one(text: str, options: dict[str, Any], keep: bool) -> Steps[Answer]:
     return answers[0]
 
 
-def _many(texts: list[Any], options: dict[str, Any], keep: bool, size: int) -> Steps[Answers]:
-    answers = Answers()
-    for batch in _batches(texts, size):
-        yield from _batch(batch, answers, options, keep)
-    return answers
-
-
-def _batch(texts: list[Any], answers: Answers, options: dict[str, Any], keep: bool) -> Steps[None]:
+async def _add(ask: Ask, texts: list[Any], answers: Answers, options: dict[str, Any], keep: bool) -> None:
     """Ask for these texts. Where one is at fault the others are asked again without it."""
     if not texts:
         return
@@ -148,18 +147,18 @@ def _batch(texts: list[Any], answers: Answers, options: dict[str, Any], keep: bo
     try:
         for at, text in enumerate(texts):
             _check(text, f"input[{at}]")
-        document = yield Question("classify", {"input": texts, **options})
+        document = await ask(Question("classify", {"input": texts, **options}))
         answers.add(document, texts)
     except InputError as refused:
         at = refused.index
         if at is not None and at < len(texts) and keep:
-            yield from _batch(texts[:at], answers, options, keep)
+            await _add(ask, texts[:at], answers, options, keep)
             answers.append(Answer.refused(refused, texts[at], len(answers)))
-            yield from _batch(texts[at + 1 :], answers, options, keep)
+            await _add(ask, texts[at + 1 :], answers, options, keep)
         elif at is None and len(texts) > 1 and isinstance(refused, TooLarge):
             half = len(texts) // 2
-            yield from _batch(texts[:half], answers, options, keep)
-            yield from _batch(texts[half:], answers, options, keep)
+            await _add(ask, texts[:half], answers, options, keep)
+            await _add(ask, texts[half:], answers, options, keep)
         else:
             refused.count_from(len(answers))
             raise
@@ -232,11 +231,13 @@ def cloud(
     return Question("dynamics", given, _numbers(points, "points"))
 
 
-def _run(ask: Callable[P, Question]) -> Callable[P, Steps[CloudRun]]:
-    @wraps(ask)
-    def dynamics(*arguments: P.args, **options: P.kwargs) -> Steps[CloudRun]:
-        question = ask(*arguments, **options)
-        return read(CloudRun, (yield question), points=question.points)
+def _run(question: Callable[P, Question]) -> Callable[Concatenate[Ask, P], Coroutine[Any, Any, CloudRun]]:
+    """The call that asks it, with its words and parameters."""
+
+    @wraps(question)
+    async def dynamics(ask: Ask, /, *arguments: P.args, **options: P.kwargs) -> CloudRun:
+        asked = question(*arguments, **options)
+        return read(CloudRun, await ask(asked), points=asked.points)
 
     return dynamics
 
@@ -244,25 +245,26 @@ def _run(ask: Callable[P, Question]) -> Callable[P, Steps[CloudRun]]:
 dynamics = _run(cloud)
 
 
-def control(
+async def control(
+    ask: Ask,
     points: Any,
     *,
     assignment: Mapping[int, int] | None = None,
     leaders: Sequence[int] | None = None,
-) -> Steps[ControlResponse]:
+) -> ControlResponse:
     """A matrix A under which the wish comes true, or why none does."""
     body: dict[str, Any] = {"points": _numbers(points, "points").tolist()}
     if assignment is not None:
         body["assignment"] = dict(zip(map(str, assignment), _plain(assignment.values()), strict=True))
     if leaders is not None:
         body["leaders"] = _plain(leaders)
-    return read(ControlResponse, (yield Question("control", body)))
+    return read(ControlResponse, await ask(Question("control", body)))
 
 
-def classify_sequences(model: str, sequences: Iterable[Any]) -> Steps[list[SequenceLabel]]:
+async def classify_sequences(ask: Ask, model: str, sequences: Iterable[Any]) -> list[SequenceLabel]:
     """The label, margin and leader of each sequence by an exact model."""
     listed = [_numbers(each, f"sequences[{i}]").tolist() for i, each in enumerate(sequences)]
-    document = yield Question("sequences/classify", {"model": model, "sequences": listed})
+    document = await ask(Question("sequences/classify", {"model": model, "sequences": listed}))
     return read(SequencesResponse, document).data
 
 
@@ -283,44 +285,48 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
 # ---------------------------------------- the service
 
 
-def models() -> Steps[list[ModelCard]]:
+async def models(ask: Ask) -> list[ModelCard]:
     """The cards of the models being served."""
-    return read(ModelList, (yield Question("models"))).models
+    return read(ModelList, await ask(Question("models"))).models
 
 
-def info() -> Steps[Info]:
+async def info(ask: Ask) -> Info:
     """Version, providers and limits of the service."""
-    return read(Info, (yield Question("info")))
+    return read(Info, await ask(Question("info")))
 
 
 # ---------------------------------------- calls that wait
 
 
-def _waiting(call: Callable[P, Steps[T]]) -> Callable[Concatenate[Calls, P], T]:
+def _waiting(
+    call: Callable[Concatenate[Ask, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Calls, P], T]:
     """The call as a method that waits for its answers."""
 
     def method(self: Calls, /, *arguments: P.args, **options: P.kwargs) -> T:
-        steps = call(*arguments, **options)
-        try:
-            question = next(steps)
-            while True:
-                try:
-                    document = self.answer(question)
-                except HardmaxError as failure:
-                    question = steps.throw(failure)
-                else:
-                    question = steps.send(document)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        async def ask(question: Question) -> Any:
+            return self.answer(question)
+
+        return ended(call(ask, *arguments, **options))
 
     return as_method(call, method)
+
+
+def ended(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that never suspends."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("this coroutine suspends")
 
 
 def as_method(call: Callable[..., Any], method: T, doc: str | None = None) -> T:
     """The method with the call's words and parameters, for `help`."""
     own = signature(call)
-    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY), *own.parameters.values()]
+    asked = [each for name, each in own.parameters.items() if name != "ask"]
+    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY), *asked]
     shown = own.replace(parameters=parameters, return_annotation=Signature.empty)
     vars(method).update(__doc__=doc or call.__doc__, __signature__=shown)
     return method

@@ -367,18 +367,20 @@ class SequencesResponse(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard(Document):
-    """The card of a bundle; `document` is the whole of it."""
+    """The card of a bundle, as it is."""
 
     name: str
     """What requests call it."""
-    kind: str
-    """What it reads."""
+    kind: Literal["reader", "sentiment", "dynamics", "sequences"]
+    """What it reads. sentiment: a head on a reader, whatever its labels."""
     description: str
     """What it is, in a line."""
     licence: str
     """Under which it may be used."""
     default: bool = False
     """Whether requests that name no model get it."""
+    bias: Number | None = None
+    """Of a head: what its logit is without any word, as in answers."""
     loaded_at: str | None = None
     """Since when this process serves it."""
 

@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 
 from hardmax import calls, errors
-from hardmax.calls import Calls, Question, Steps, as_method
+from hardmax.calls import Ask, Calls, Question, as_method
 from hardmax.display import printable
 from hardmax.errors import ConnectionFailed, HardmaxError, Overloaded, RemoteError, UnexpectedAnswer
 
@@ -204,21 +204,11 @@ class Client(Calls):
         return parts.take()
 
 
-def _awaited(call: Callable[P, Steps[T]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+def _awaited(
+    call: Callable[Concatenate[Ask, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
     async def method(self: AsyncClient, /, *arguments: P.args, **options: P.kwargs) -> T:
-        steps = call(*arguments, **options)
-        try:
-            question = next(steps)
-            while True:
-                try:
-                    document = await self.answer(question)
-                except HardmaxError as failure:
-                    question = steps.throw(failure)
-                else:
-                    question = steps.send(document)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+        return await call(self.answer, *arguments, **options)
 
     return as_method(call, method)
 

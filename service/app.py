@@ -23,7 +23,7 @@ from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
 from service.http.bodies import BodyReader
 from service.http.deadline import Deadline
-from service.http.middleware import Hosts, Origins, RequestContext
+from service.http.middleware import RequestContext
 from service.http.routes import (
     aliases,
     classify,
@@ -106,7 +106,12 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # service/observe does all three
+        telemetry={  # metrics and logs are those of service/observe
+            "tracing": service.spans is not None,
+            "tracer_provider": service.spans,
+            "metrics": False,
+            "logs": False,
+        },
         exception_handlers={
             HardmaxError: problems.handle,
             HTTPException: problems.handle,
@@ -114,16 +119,13 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         },
         middleware=[
             Middleware(RequestContext, service),
-            Middleware(Hosts, settings),
             *_cors(settings),
-            Middleware(Origins, settings),
             Middleware(Deadline, service),
             Middleware(Admission, service),
         ],
     )
     app.state.service = service
     app.state.reader = reader
-    app.state.page = page.PageFiles(page.WEB)
     for each in ROUTERS:
         app.include_router(each.router)
     return app

@@ -29,9 +29,9 @@ from service.engine.registry import Entry, Loader, Registry, fingerprints
 from service.engine.runtime import Runtime
 from service.errors import ConfigurationError
 from service.keys import Keys
-from service.observe.logs import AccessLog
+from service.observe.logs import log_request
 from service.observe.metrics import Metrics
-from service.observe.tracing import Tracer
+from service.observe.tracing import spans_to
 from service.sequences.classifier import Sequences
 from service.settings import Settings, available_memory
 from service.texts.heads import Head
@@ -75,9 +75,7 @@ class Service:
             failed=self.failed.set,
         )
         self.clouds = Lane("clouds", depth=CLOUDS_WAITING)
-        quiet = settings.log_level in ("warning", "error")
-        self.access = AccessLog(settings.log_format, quiet=quiet)
-        self.tracer = Tracer.to(settings.otlp_endpoint) if settings.otlp_endpoint else None
+        self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -110,9 +108,8 @@ class Service:
                 await task
         self.texts.stop()
         self.clouds.stop()
-        await asyncio.to_thread(self.access.close)
-        if self.tracer is not None:
-            await asyncio.to_thread(self.tracer.close)
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.shutdown)
 
     async def reload(self) -> None:
         """Read the keys and the models again; what is broken is logged, and what was served stays."""
@@ -189,7 +186,7 @@ class Service:
         """A request that was refused before it had a method and a path."""
         self.metrics.answered("(none)", "(none)", status, seconds)
         self.metrics.failed(kind)
-        self.access.write(request_id, "(none)", "(none)", status, seconds)
+        log_request(request_id, "(none)", "(none)", status, seconds)
 
     def drain(self) -> None:
         """From now on /ready says that no more requests should come; those that come are still answered."""

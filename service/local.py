@@ -6,16 +6,22 @@ For the command line and for notebooks. It runs one thing at a time; the service
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
-from hardmax.calls import Calls, Question
+from hardmax.calls import Calls, Question, ended
 from service.answers.clouds import MODEL, dynamics_answer, find_control, parameters_of
-from service.answers.texts import classification, names_of, raise_first, tell_flips, texts_asked
+from service.answers.texts import (
+    Results,
+    classification,
+    names_of,
+    raise_first,
+    tell_flips,
+    texts_asked,
+)
 from service.answers.writing import write_document
 from service.clouds.dynamics import Dynamics
 from service.engine.bundle import find_bundles, read_bundle
@@ -28,7 +34,7 @@ from service.schemas.reading import validate
 from service.schemas.texts import ClassifyRequest
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
-from service.texts.work import run_all
+from service.texts.work import Text, run_all
 
 
 class Local(Calls):
@@ -69,11 +75,7 @@ class Local(Calls):
         texts = texts_asked(body, self._model, self._settings)
         results = raise_first(run_all(texts), single=isinstance(body.input, str))
         for text, answers in zip(texts, results, strict=True) if body.flip else ():
-            search = tell_flips(text, answers)
-            with suppress(StopIteration):
-                asked = next(search)
-                while True:
-                    asked = search.send(run_all(asked))
+            ended(tell_flips(text, answers, _run_all))
         return {"id": uuid4().hex, **classification(names_of(body, self._settings), results)}
 
     def _dynamics(self, question: Question) -> Any:
@@ -111,6 +113,10 @@ class Local(Calls):
     def _model(self, name: str, kind: str) -> Any:
         self._registry.load(name)
         return self._registry.find(name, kind)
+
+
+async def _run_all(texts: Sequence[Text]) -> Results:
+    return run_all(texts)
 
 
 def _as_written(answer: dict[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from service.texts.work import Answer, How, Text, codepoints, texts_of
 
 Find = Callable[[str, str], Any]  # the model of a name and a kind
 Results = Sequence[list[Answer] | Exception]
+Read = Callable[[Sequence[Text]], Awaitable[Results]]  # what comes of texts that are read
 
 
 def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[Text]:
@@ -75,13 +76,13 @@ def raise_first(results: Results, param: str = "input", *, single: bool = False)
     return cast("list[list[Answer]]", results)
 
 
-def tell_flips(text: Text, answers: Sequence[Answer]) -> Generator[Sequence[Text], Results, None]:
-    """Adds `flip` to each model's answer. Yields texts to read, and is sent what came of them."""
+async def tell_flips(text: Text, answers: Sequence[Answer], read: Read) -> None:
+    """Adds `flip` to each model's answer."""
     for head, answer in zip(text.how.heads, answers, strict=True):
         search = find_flip(Text(text.source, replace(text.how, heads=(head,)), text.without))
         asked = next(search)
         while "flip" not in answer:
-            found = raise_first((yield asked))
+            found = raise_first(await read(asked))
             try:
                 asked = search.send([each[0] for each in found])
             except StopIteration as end:

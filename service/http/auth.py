@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from fastapi import Request, Security
-from fastapi.openapi.models import APIKey, APIKeyIn, HTTPBearer
-from fastapi.openapi.models import SecurityBase as Model
-from fastapi.security.base import SecurityBase
-from starlette.types import Scope
+from typing import Annotated
+
+from fastapi import Depends, Request, Security
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from service.lifecycle import Service
 
-
-class Key(SecurityBase):
-    """Refuses a caller without a key. Either header will do, so both schemes check the same."""
-
-    def __init__(self, name: str, model: Model) -> None:
-        self.scheme_name = name
-        self.model = model
-
-    async def __call__(self, request: Request) -> None:
-        check_key(request.app.state.service, request.scope["route"].path, request.scope)
+Bearer = HTTPBearer(scheme_name="bearer", auto_error=False)
+Header = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)
 
 
-def check_key(service: Service, route: str, scope: Scope) -> None:
-    """Raise `Unauthorized` unless the route is public or the request carries a key of ours."""
-    if service.keys and not _is_public(service, route, scope["method"]):
-        headers = dict(scope["headers"])
-        scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
-        given = value if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
-        service.keys.check(given.strip())
+async def check_key(
+    request: Request,
+    bearer: Annotated[HTTPAuthorizationCredentials | None, Security(Bearer)],
+    header: Annotated[str | None, Security(Header)],
+) -> None:
+    """Refuse a caller without a key, unless the route is public. Either header will do."""
+    service: Service = request.app.state.service
+    route = request.scope["route"].path
+    if service.keys and not _is_public(service, route, request.method):
+        given = bearer.credentials if bearer else header or ""
+        service.keys.check(given.strip().encode("latin-1"))
 
 
 def _is_public(service: Service, route: str, method: str) -> bool:
@@ -36,7 +31,4 @@ def _is_public(service: Service, route: str, method: str) -> bool:
     return route in service.public_paths and (route != "/" or method != "POST")
 
 
-KEY_NEEDED = [
-    Security(Key("bearer", HTTPBearer())),
-    Security(Key("key", APIKey.model_validate({"in": APIKeyIn.header, "name": "X-API-Key"}))),
-]
+KEY_NEEDED = [Depends(check_key)]

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
 
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
 from service.schemas.reading import parse
@@ -30,7 +31,6 @@ BINARY = "application/octet-stream"
 
 LARGEST_JSON = 16_000_000  # bytes
 BRIEF = 65_536  # bytes that are read on the event loop: half a millisecond
-LARGE = 2**20  # bytes that are not joined on the event loop
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
@@ -119,24 +119,12 @@ def wanted(request: Request, *offered: str) -> str:
 
 async def _receive(request: Request, media_type: str) -> Body:
     """The whole body. `Admission` refuses one that is over PAYLOAD_LIMIT_MB before it is kept."""
-    pieces: list[bytes] = []
-    arrived, announced = 0, request.headers.get("content-length", "")
-    size = int(announced) if announced.isdecimal() and len(announced) < 16 else 0
-    more = True
-    while more:
-        if media_type == JSON and max(size, arrived) > LARGEST_JSON:
-            raise TooLarge(_too_large(_accepted(request)))
-        message = await request.receive()
-        if message["type"] != "http.request":
-            raise Cancelled("the client left before its request was whole")
-        pieces.append(message.get("body", b""))
-        arrived += len(pieces[-1])
-        more = message.get("more_body", False)
-    if arrived < LARGE:
-        return Body(b"".join(pieces), media_type)
-    return Body(await asyncio.to_thread(b"".join, pieces), media_type)  # leaves the interpreter to others
-
-
-def _too_large(accepted: Collection[str]) -> str:
-    instead = f"send the array as {NPY} (numpy.save)" if NPY in accepted else "send it in several requests"
-    return f"a JSON body may have {LARGEST_JSON / 1e6:g} MB: {instead}"
+    try:
+        content = await request.body()
+    except ClientDisconnect:
+        raise Cancelled("the client left before its request was whole") from None
+    if media_type == JSON and len(content) > LARGEST_JSON:
+        takes_arrays = NPY in _accepted(request)
+        instead = f"send the array as {NPY} (numpy.save)" if takes_arrays else "send it in several requests"
+        raise TooLarge(f"a JSON body may have {LARGEST_JSON / 1e6:g} MB: {instead}")
+    return Body(content, media_type)

@@ -1,8 +1,8 @@
 """`python -m tests.fuzz --cases 100000`: everything that reads what strangers send, asked the nearly right.
 
-So many cases are shared among the targets of targets.py; a tenth as many go to each again by coverage
-(guided.py), and some hundreds to each operation of the running service (document.py). A failure is printed,
-the run goes on with the others and ends with 1. A run of 100,000 cases or more is kept in results/fuzz.json.
+So many cases are shared among the targets of targets.py, and some hundreds go to each operation of the
+running service (document.py). A failure is printed, the run goes on with the others and ends with 1. A run of
+100,000 cases or more is kept in results/fuzz.json.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ import sys
 import time
 import traceback
 
-from benchmarks.environments import fetched
 from benchmarks.record import Record, Table
 from tests.fuzz.document import ask_operations
-from tests.fuzz.guided import fuzz_all
 from tests.fuzz.runner import run
 from tests.fuzz.targets import TARGETS
 from tests.support.server import serving
@@ -54,17 +52,6 @@ def fuzz_readers(table: Table, count: Count, share: int) -> None:
         count.add(table, target.name, sum(counts.values()), counts["accepted"], failure, seconds)
 
 
-def fuzz_guided(record: Record, table: Table, count: Count, runs: int) -> None:
-    if refused := fetched("fuzz", room="tests"):
-        record.note(f"Fuzzing led by coverage was left out: {refused}")
-        return
-    began = time.perf_counter()
-    for found in fuzz_all(runs):
-        now = time.perf_counter()
-        count.add(table, found.target, found.runs, found.accepted, found.failure, now - began)
-        began = now
-
-
 def fuzz_service(table: Table, count: Count, cases: int) -> None:
     failures: list[str] = []
     with serving(max_points=2000, max_layers=200, log_level="error") as server:
@@ -84,12 +71,10 @@ def main() -> int:
     record = Record("fuzz", "Fuzzing", ["hypothesis", "schemathesis", "numpy"])
     count = Count()
     readers = record.table("readers", "Readers and writers, by hypothesis", unit="", better="neither")
-    guided = record.table("guided", "Readers again, led by coverage (atheris)", unit="", better="neither")
     service = record.table(
         "service", "The running service, from its own document (schemathesis)", unit="", better="neither"
     )
     fuzz_readers(readers, count, -(-cases // len(TARGETS)))
-    fuzz_guided(record, guided, count, cases // 10)
     fuzz_service(service, count, max(25, cases // 400))
     total = record.table("total", "All", unit="", better="neither")
     total.add("cases", {}, [count.cases])

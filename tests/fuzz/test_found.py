@@ -8,34 +8,18 @@ from pathlib import Path
 import pytest
 from bundles import open_head
 
-from service.answers.arrays import read_npy, read_rows
+from service.answers.arrays import read_npy
 from service.answers.writing import write_document
 from service.errors import InvalidInput, MalformedInput
 from service.texts.work import How, texts_of
 
 LIMITS = {"max_rows": 10, "max_columns": 10}
-LONG = " " * 131_072
 
 
 def test_npy_header_with_an_open_bracket_is_malformed() -> None:
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (hape': (1,), }".ljust(117) + b"\n"
     with pytest.raises(MalformedInput, match="not an npy file"):
         read_npy(b"\x93NUMPY\x01\x00v\x00" + header + bytes(8), "points", **LIMITS)
-
-
-def test_long_document_with_no_points_in_its_array_is_refused_by_name() -> None:
-    with pytest.raises(InvalidInput, match="points is empty"):
-        read_rows(f'{{"points":{LONG}[]}}'.encode(), "points", **LIMITS)
-
-
-@pytest.mark.parametrize("again", ["0", "null", "[[1]]"])
-def test_of_points_given_twice_the_last_count(again: str) -> None:
-    body = f'{{"points":{LONG}[[0]],"points":{again}}}'.encode()
-    if again == "[[1]]":
-        assert read_rows(body, "points", **LIMITS)[0].tolist() == [[1]]
-    else:
-        with pytest.raises(InvalidInput, match="points should be an array"):
-            read_rows(body, "points", **LIMITS)
 
 
 def test_empty_object_is_written_as_one() -> None:

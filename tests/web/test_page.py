@@ -27,7 +27,7 @@ def enter(visit: Visit, room: str, **how: object) -> Page:
 
 
 def test_page_weighs_less_than_its_limit() -> None:
-    """As it travels: scripts and text compressed, fonts as they are."""
+    """As it travels from the edge: scripts and text compressed, fonts as they are."""
     files = [path for path in WEB.rglob("*") if path.is_file()]
     weights = [
         len(body if path.suffix == ".woff2" else gzip.compress(body))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -43,11 +43,10 @@ async def classify(
     """
     texts = texts_asked(body, service.registry.find, service.settings)
     reservation.expect(texts[0].how.bytes_of([text.source for text in texts]))
-    began = time.perf_counter()
     results = await run(service, texts, single=isinstance(body.input, str))
     if body.flip:
-        await asyncio.gather(*(_tell_flips(service, *each) for each in zip(texts, results, strict=True)))
-    request.state.stages = [("queue and inference", began, time.perf_counter())]
+        read = partial(service.texts.submit, texts[0].how.reader)  # in turn with the texts of others
+        await asyncio.gather(*(tell_flips(*each, read) for each in zip(texts, results, strict=True)))
     document = classification(names_of(body, service.settings), results)
     return await reply_document({"id": request.state.request_id, **document}, reservation)
 
@@ -71,14 +70,3 @@ async def label(
     texts = texts_of(sources, how, param, single=single)
     answers = [each for (each,) in await run(service, texts, param, single=single)]
     return [with_neutral(answer) if neutral else answer for answer in answers]
-
-
-async def _tell_flips(service: Service, text: Text, answers: Sequence[Answer]) -> None:
-    """The search runs as any other texts do, in turn with theirs."""
-    search = tell_flips(text, answers)
-    try:
-        asked = next(search)
-        while True:
-            asked = search.send(await service.texts.submit(text.how.reader, asked))
-    except StopIteration:
-        return

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
+import orjson
 from fastapi import APIRouter
+from pydantic import Field
 from starlette.responses import Response
 
-from hardmax.documents import Info, Limits, RefusedBundle
+from hardmax.documents import Info, Limits, ModelCard, ModelList, RefusedBundle
 from service import __version__
 from service.engine.bundle import HEAD
 from service.engine.registry import Entry
@@ -18,10 +20,18 @@ from service.http.dependencies import ServiceOf
 from service.http.replies import reply
 from service.lifecycle import Service
 from service.observe.metrics import CONTENT_TYPE
-from service.schemas.operations import Health, ModelCard, ModelList, Ready
+from service.schemas.wire import Wire
 
 router = APIRouter(tags=["operations"])
 OPEN: dict[str, Any] = {"security": [{}]}  # by default these need no key: see PUBLIC_PATHS
+
+
+class Health(Wire):
+    status: Literal["ok"] = Field(description="Always ok: a process that is not answers 503.")
+
+
+class Ready(Wire):
+    status: Literal["ready"] = Field(description="Always ready: a process that is not answers 503.")
 
 
 @router.get(
@@ -62,19 +72,28 @@ async def info(service: ServiceOf) -> Info:
     )
 
 
-@router.get("/models", responses=examples.answers(failing=(401,)), summary="The cards of all models")
-async def models(service: ServiceOf) -> ModelList:
-    return ModelList(models=[_card(service, entry) for entry in service.registry.entries.values()])
+@router.get(
+    "/models",
+    response_model=ModelList,
+    responses=examples.answers(failing=(401,)),
+    summary="The cards of all models",
+)
+async def models(service: ServiceOf) -> Response:
+    cards = [_card(service, entry) for entry in service.registry.entries.values()]
+    return reply(orjson.dumps({"models": cards}))
 
 
 @router.get(
-    "/models/{name}", responses=examples.answers(failing=(401, 404, 422)), summary="The card of one model"
+    "/models/{name}",
+    response_model=ModelCard,
+    responses=examples.answers(failing=(401, 404, 422)),
+    summary="The card of one model",
 )
-async def model(service: ServiceOf, name: str) -> ModelCard:
+async def model(service: ServiceOf, name: str) -> Response:
     entry = service.registry.get(name)
     if entry is None:
         raise NotFound("no model has this name", param="name")
-    return _card(service, entry)
+    return reply(orjson.dumps(_card(service, entry)))
 
 
 @router.get(
@@ -88,14 +107,12 @@ async def metrics(service: ServiceOf) -> Response:
     return reply(service.metrics.render(), CONTENT_TYPE)
 
 
-def _card(service: Service, entry: Entry) -> ModelCard:
+def _card(service: Service, entry: Entry) -> dict[str, Any]:
     """As its maker wrote it, and what this process knows of it."""
-    return ModelCard.model_validate(
-        {
-            **entry.card,
-            **(entry.model.told() if entry.kind == HEAD else {}),
-            "default": entry is service.registry.get(service.settings.default_model),
-            "version": entry.version,
-            "loaded_at": entry.loaded_at.isoformat(timespec="seconds"),
-        }
-    )
+    return {
+        **entry.card,
+        **(entry.model.told() if entry.kind == HEAD else {}),
+        "default": entry is service.registry.get(service.settings.default_model),
+        "version": entry.version,
+        "loaded_at": entry.loaded_at.isoformat(timespec="seconds"),
+    }

@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import mimetypes
-from dataclasses import dataclass
+import os
 from pathlib import Path
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request
+from fastapi.staticfiles import StaticFiles
 from starlette.responses import Response
 
-from service.errors import NotFound
 from service.http.replies import reply
 
 WEB = Path(__file__).parents[2] / "web"
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
-COMPRESSED = ("text/", "application/json", "image/svg+xml")
+HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+}
+
+mimetypes.add_type("text/javascript", ".js")  # systems differ in what they know
+mimetypes.add_type("font/woff2", ".woff2")
 
 router = APIRouter(include_in_schema=False)
 
 
+class PageFiles(StaticFiles):
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers.update(HEADERS)
+        return response
+
+
+FILES = PageFiles(directory=WEB)
+
+
 @router.api_route("/", methods=["GET", "HEAD"])
 async def index(request: Request) -> Response:
-    return files_of(request).answer("index.html", request)
+    return await FILES.get_response("index.html", request.scope)
 
 
 @router.api_route("/docs", methods=["GET", "HEAD"])
 async def docs(request: Request) -> Response:
-    return files_of(request).answer("docs/docs.html", request)
+    return await FILES.get_response("docs/docs.html", request.scope)
 
 
 @router.api_route("/web/{path:path}", methods=["GET", "HEAD"])
 async def file(path: str, request: Request) -> Response:
-    return files_of(request).answer(path, request)
+    return await FILES.get_response(os.path.normpath(path), request.scope)
 
 
 @router.get("/openapi.json")
@@ -47,52 +59,3 @@ async def openapi(request: Request) -> Response:
     if root_path:
         document = {**document, "servers": [{"url": root_path}]}
     return reply(orjson.dumps(document))
-
-
-def files_of(request: Request) -> PageFiles:
-    files: PageFiles = request.app.state.page
-    return files
-
-
-@dataclass(frozen=True)
-class File:
-    body: bytes
-    compressed: bytes | None
-    etag: str
-    media_type: str
-
-
-class PageFiles:
-    """Every file below a folder, read and compressed once, when the application is made.
-
-    A request is answered from memory, and only by the exact name of a file: nothing is kept for names that
-    strangers make up.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._files = {
-            path.relative_to(folder).as_posix(): _read(path) for path in folder.rglob("*") if path.is_file()
-        }
-
-    def answer(self, path: str, request: Request) -> Response:
-        file = self._files.get(path)
-        if file is None:
-            raise NotFound("the page has no such file")
-        headers = {
-            "etag": file.etag,
-            "cache-control": "no-cache",
-            "vary": "accept-encoding",
-            "content-security-policy": POLICY,
-        }
-        if file.etag in request.headers.get("if-none-match", ""):
-            return Response(b"", 304, headers, file.media_type)
-        if file.compressed is not None and "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(file.compressed, 200, {**headers, "content-encoding": "gzip"}, file.media_type)
-        return Response(file.body, 200, headers, file.media_type)
-
-
-def _read(path: Path) -> File:
-    body = path.read_bytes()
-    media_type = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    compressed = gzip.compress(body, mtime=0) if media_type.startswith(COMPRESSED) else None
-    return File(body, compressed, f'"{hashlib.sha256(body).hexdigest()[:32]}"', media_type)

@@ -12,11 +12,11 @@ import pytest
 from bundles import write_head
 
 from hardmax import Answer
+from hardmax.display import HUES
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
 from service.cli.described import describe_answer, describe_control
 from service.cli.main import main
-from service.cli.plot import palette
 from service.settings import BUNDLED_MODELS
 
 TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"
@@ -134,20 +134,18 @@ def test_cli_draws_clouds_in_space(tmp_path: Path, capsys: pytest.CaptureFixture
     cloud, picture = tmp_path / "cloud.npy", tmp_path / "cloud.svg"
     np.save(cloud, np.random.default_rng(0).normal(size=(20, 3)))
     assert main(["dynamics", str(cloud), "--plot", str(picture)]) == 0
-    assert palette()["hue-0"] in picture.read_text()
+    assert HUES[0] in picture.read_text()
     np.save(cloud, np.ones((2, 4)))
     assert main(["dynamics", str(cloud), "--plot", str(picture)]) != 0
     assert "two or three numbers; these have 4" in capsys.readouterr().err
 
 
-def test_cli_plot_is_drawn_in_the_colours_of_the_page(cloud: str, tmp_path: Path) -> None:
+def test_cli_plot_has_a_hue_for_each_cluster(cloud: str, tmp_path: Path) -> None:
     picture = tmp_path / "way.svg"
     assert main(["dynamics", cloud, "--alpha", "0.5", "--plot", str(picture)]) == 0
-    drawn = picture.read_text()
-    assert palette()["hue-0"] == "#1765a8"
-    for name in ("paper", "card", "ink", "hue-0", "hue-1", "hue-2"):  # three clusters, three hues
-        assert palette()[name] in drawn
-    assert palette()["hue-3"] not in drawn
+    assert [hue in picture.read_text() for hue in HUES[:4]] == [True, True, True, False]
+    assert main(["control", cloud, "--leaders", "0,2", "--plot", str(picture)]) == 0
+    assert "wanted leader" in picture.read_text()
 
 
 @pytest.mark.usefixtures("models")

@@ -75,7 +75,7 @@ def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, tmp_p
             assert client.get("/nowhere").status_code == 404
         assert server.stop() == 0
     spans = {span.name: span for span in collector.spans}
-    request, stage = spans["POST /classify"], spans["queue and inference"]
+    request, stage = spans["POST /classify"], spans["fastapi.endpoint"]
     assert (request.trace_id.hex(), request.parent_span_id.hex()) == (trace, parent)
     assert (stage.trace_id, stage.parent_span_id) == (request.trace_id, request.span_id)
     assert request.start_time_unix_nano <= stage.start_time_unix_nano
@@ -83,7 +83,7 @@ def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, tmp_p
     attributes = {each.key: each.value for each in request.attributes}
     assert attributes["http.response.status_code"].int_value == 200
     assert attributes["hardmax.request_id"].string_value == "me"
-    assert "GET (none)" in spans
+    assert "GET" in spans
 
 
 def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> None:
