@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.clouds.points import Floats
+from service.engine.lane import Steps
 
 SHORT = 0.95  # of the way to the boundary is gone
 
@@ -51,9 +52,12 @@ def combine(u: Floats, v: Floats, weights: Floats) -> Floats:
     return total
 
 
-def step(at: Iterate, u: Floats, v: Floats) -> Iterate:
+def step(at: Iterate, u: Floats, v: Floats) -> Steps[Iterate]:
     """One step. How far a step to the optimum could go tells how much of the gap to close."""
     newton = _Newton(at, u, v)
+    yield
+    newton.solve()
+    yield
     reach = min(newton.lengths(newton.direction(0.0)))
     tau = (1 - min(1.0, reach)) ** 2 * newton.gap
     direction = newton.direction(max(tau, 1e-3 * newton.gap))
@@ -92,8 +96,11 @@ class _Newton:
         scale = np.sqrt(at.slack / at.weights)
         gram /= np.outer(scale, scale)
         gram[np.diag_indices_from(gram)] += 1
-        sides = np.stack([self.pull, np.ones(len(u)), self.c], axis=1) / scale[:, None]
-        self.solved = np.linalg.solve(gram, sides) / scale[:, None]
+        self.gram, self.scale = gram, scale[:, None]
+
+    def solve(self) -> None:
+        sides = np.stack([self.pull, np.ones(len(self.pull)), self.c], axis=1) / self.scale
+        self.solved = np.linalg.solve(self.gram, sides) / self.scale
 
     def direction(self, tau: float) -> _Direction:
         """Towards the pair on the central path whose products are all tau."""

@@ -358,7 +358,7 @@ def test_control_works_in_short_steps(steps):
             break
     work.close()
     assert len(took) == 60
-    assert max(took) < 1.0
+    assert max(took) < 0.15
 
 
 def test_control_handles_two_thousand_points(solve):
