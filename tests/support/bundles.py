@@ -142,7 +142,12 @@ def write_models(folder: Path) -> Path:
     """The models that most tests are served with: tiny (default), its reader, dynamics and scenes."""
     write_head(folder)
     shutil.copytree(MODELS / "dynamics", folder / "dynamics")
+    write_scenes(folder)
+    return folder
+
+
+def write_scenes(folder: Path) -> None:
+    """A model of sequences."""
     rows = [([[0, 0], [1, 1]], "calm"), ([[0, 0], [5, 5]], "storm"), ([[2, 1]], "calm")]
     examples = make_examples([{"sequence": sequence, "label": label} for sequence, label in rows])
     write(make(examples), folder / "scenes", description="Scenes.", licence="Apache-2.0")
-    return folder
