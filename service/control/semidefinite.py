@@ -56,7 +56,9 @@ def step(at: Iterate, u: Floats, v: Floats) -> Steps[Iterate]:
     """One step. How far a step to the optimum could go tells how much of the gap to close."""
     newton = _Newton(at, u, v)
     yield
-    newton.solve()
+    gram = newton.gram()
+    yield
+    newton.solve(gram)
     yield
     reach = min(newton.lengths(newton.direction(0.0)))
     tau = (1 - min(1.0, reach)) ** 2 * newton.gap
@@ -92,15 +94,20 @@ class _Newton:
         self.c = _products(self.U, self.C, self.V)
         self.gap = float(self.D @ self.D + at.weights @ at.slack) / (len(self.D) + len(u))
         self.pull = 1 / at.weights - (self.U / self.D * self.V).sum(axis=1)
-        gram = ((self.U @ self.U.T) * (self.V @ self.V.T) + (self.U @ self.V.T) * (self.V @ self.U.T)) / 2
-        scale = np.sqrt(at.slack / at.weights)
-        gram /= np.outer(scale, scale)
-        gram[np.diag_indices_from(gram)] += 1
-        self.gram, self.scale = gram, scale[:, None]
+        self.scale = np.sqrt(at.slack / at.weights)
 
-    def solve(self) -> None:
-        sides = np.stack([self.pull, np.ones(len(self.pull)), self.c], axis=1) / self.scale
-        self.solved = np.linalg.solve(self.gram, sides) / self.scale
+    def gram(self) -> Floats:
+        """G + S/w, scaled to about 1."""
+        U, V = self.U, self.V
+        gram: Floats = ((U @ U.T) * (V @ V.T) + (U @ V.T) * (V @ U.T)) / 2
+        gram /= np.outer(self.scale, self.scale)
+        gram[np.diag_indices_from(gram)] += 1
+        return gram
+
+    def solve(self, gram: Floats) -> None:
+        scale = self.scale[:, None]
+        sides = np.stack([self.pull, np.ones(len(self.pull)), self.c], axis=1) / scale
+        self.solved = np.linalg.solve(gram, sides) / scale
 
     def direction(self, tau: float) -> _Direction:
         """Towards the pair on the central path whose products are all tau."""
