@@ -39,7 +39,7 @@ LONG = 2**11  # a list of keys that is cut by itself
 CLOSE = 0.01  # windows are tried for queries as near to the longest key as this, and
 WINDOW = 32  # used where they hold so few keys
 ROUGH = 100.0  # queries this much less exact than others are not put into cones
-PIECE = 2**20  # pairs that are handed over together
+PIECE = 2**19  # pairs that are handed over together
 
 Floats32 = npt.NDArray[np.float32]
 Piece = tuple[Ints, Pairs] | None  # queries (positions among those asked for), their pairs; None: still at it
@@ -59,6 +59,7 @@ def candidates(
         wide = slack[rows] / largest(queries.x[rows])
         exact = wide <= max(ROUGH * float(wide.min()), 1e-9 * float(keys.size.max()))
         narrow, rows = rows[exact], rows[~exact]  # a query that is not would spoil its whole cone
+        yield None
         yield from by_direction(narrow, queries.x[narrow], keys.x, slack[narrow])
     if own is not None and len(rows) > ROWS:
         rows = rows[np.argsort(-keys.size[own[rows]])]  # those of a tile need about as many keys
@@ -86,9 +87,11 @@ def at_once(x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
 def by_length(session: Session, rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
     """Keys in decreasing length, block by block, for the queries whose best score is not longer."""
     queries, scaled, wanted, lengths = in_float32(x, y, slack)
+    yield None
     order = np.argsort(-lengths) if len(y) > BLOCK else np.arange(len(y))
     keys = scaled[np.concatenate([order, np.full(-len(y) % RUN, order[-1])])]
     reach = lengths_of(x)
+    yield None
     parts = [slice(start, min(start + ROWS, len(x))) for start in range(0, len(x), ROWS)]
     while parts:
         part = parts.pop()
@@ -146,12 +149,15 @@ class Tile:
         )
         self._best[open_] = best
         query, run = np.divmod(runs, len(keys) // RUN)
-        near, slot = np.nonzero(scores >= (best - self._slack[open_])[query, None])
+        close = scores >= (best - self._slack[open_])[query, None]
+        self._pairs += int(np.count_nonzero(close))
+        self.crowded = self._pairs > PIECE and len(self._x) > 1
+        if self.crowded:
+            return True
+        near, slot = np.nonzero(close)
         self._query.append(open_[query[near]])
         self._place.append(block + run[near] * RUN + slot)
         self._score.append(scores[near, slot])
-        self._pairs += len(near)
-        self.crowded = self._pairs > PIECE and len(self._x) > 1
         return True
 
     def pairs(self, count: int) -> tuple[Ints, Ints]:
@@ -194,10 +200,13 @@ def by_direction(rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Pi
     children = 2 ** (d - 1)
     size = largest(x)
     loose = float((slack / size).max())  # for unit queries: |x| >= its largest entry
+    yield None
     depth = max(1, int(np.log2(max(2, len(x) / 8)) / (d - 1))) if d > 1 else 0
     code = cones(x, size, depth)
+    yield None
     order = np.argsort(code)
     code = code[order]
+    yield None
     level = min(1, depth)
     cone, low, high = _occupied(np.arange(2 * d * children**level), code, (depth - level) * (d - 1))
     key, count = yield from _choose(cone, level, y, np.arange(len(y)), loose)

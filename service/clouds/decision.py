@@ -18,7 +18,7 @@ from service.clouds.sets import Sets
 from service.engine.lane import Steps
 
 Exactly = Callable[[int, Ints], Steps[Ints | None]]  # (query, keys in doubt) -> the members; None: not known
-NUMBERS = 2**22  # coordinates of pairs that are gathered at once
+NUMBERS = 2**20  # coordinates of pairs that are gathered at once
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Decision:
             return Sets(pairs.key, one, one[:0], one[:0], one > 0, np.full(len(rows), np.inf))
         start = np.searchsorted(pairs.query, np.arange(len(rows)))
         sure, gap = np.ones(len(rows), np.bool_), np.full(len(rows), np.inf)
-        score = yield from self._scores(rows, pairs)
+        score = yield from scores(self.queries, self.keys, rows[pairs.query], pairs.key)
         if self.allowed is None:
             query = rows[pairs.query]
             error = self.queries.error[query] * self.keys.size[pairs.key]
@@ -86,11 +86,12 @@ class Decision:
                 member[part] = [key in kept for key in pairs.key[part].tolist()]
             yield
 
-    def _scores(self, rows: Ints, pairs: Pairs) -> Steps[Floats]:
-        scores, many = np.empty(len(pairs.key)), max(1, NUMBERS // self.keys.x.shape[1])
-        for start in range(0, len(scores), many):
-            part = slice(start, start + many)
-            queries, keys = self.queries.x[rows[pairs.query[part]]], self.keys.x[pairs.key[part]]
-            scores[part] = np.einsum("ij,ij->i", queries, keys)
-            yield
-        return scores
+
+def scores(queries: Vectors, keys: Vectors, query: Ints, key: Ints) -> Steps[Floats]:
+    """Of pairs, however many they are."""
+    found, many = np.empty(len(key)), max(1, NUMBERS // keys.x.shape[1])
+    for start in range(0, len(key), many):
+        part = slice(start, start + many)
+        found[part] = np.einsum("ij,ij->i", queries.x[query[part]], keys.x[key[part]])
+        yield
+    return found

@@ -179,6 +179,7 @@ class Run(Iterator[Progress]):
                 self._recorder.keep(layers.layer, layers.points(layers.layer))
             if layers.certified or self._converged() or layers.layer == parameters.max_layers:
                 break
+            yield
             layers.step()
             yield
         margin = None

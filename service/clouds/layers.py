@@ -8,7 +8,7 @@ later layer is known. The cloud is certified when all its tokens are settled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -65,7 +65,9 @@ class Layers:
         """Find the argmax sets of this layer, its leaders, and who is settled."""
         rows = np.flatnonzero(self.settled < 0)
         keys = self._frame.keys(self._now, self._now_moved)
+        yield
         queries = self._frame.queries(self._now[rows], self._now_moved[rows])
+        yield
         sets = yield from self._find(queries, keys, rows, lambda i, near: self._of_token(int(rows[i]), near))
         self.exact &= self._tie_tolerance > 0 or bool(sets.sure.all())
         self.first[rows] = sets.first
@@ -77,7 +79,8 @@ class Layers:
             settled[sets.size > 1] &= yield from self._stable(ties, keys, sets)
         self._remember(rows, ties)
         self.ties = self.ties.take(self.settled[self.ties.row] >= 0).join(ties)
-        self._measure(rows, settled)
+        yield
+        yield from self._measure(rows, settled)
         self.settled[rows[settled]] = self.layer
 
     def step(self) -> None:
@@ -156,19 +159,19 @@ class Layers:
             yield
         return Ties(rows[several], all_sizes, sets.member, mean, moved)
 
-    def _measure(self, rows: Ints, settled: Bools) -> None:
+    def _measure(self, rows: Ints, settled: Bools) -> Steps[None]:
         """How far the farthest token is from the mean over its set."""
         target, moved = self._targets(rows)
+        yield
         self._aim = target[~settled], moved[~settled]
+        yield
         distance = self._frame.lengths(target - self._now[rows])
         self._far = max(self._far, float(distance[settled].max(initial=0.0)))
         self.distance = max(self._far, float(distance.max(initial=0.0))) / self._longest
 
     # --- argmax sets
 
-    def _find(
-        self, queries: Vectors, keys: Vectors, own: Ints | None, exactly: Exactly
-    ) -> Generator[None, None, Sets]:
+    def _find(self, queries: Vectors, keys: Vectors, own: Ints | None, exactly: Exactly) -> Steps[Sets]:
         """The argmax sets of queries. own [q]: the key that each is itself, where queries are tokens."""
         tie = self._tie_tolerance * self._longest * lengths_of(queries.x)
         slack = slack_of(queries, keys)
@@ -197,7 +200,7 @@ class Layers:
         live[followers[left <= self._tie_tolerance * self._longest]] = False
         return np.flatnonzero(live)
 
-    def _stable(self, ties: Ties, keys: Vectors, sets: Sets) -> Generator[None, None, Bools]:
+    def _stable(self, ties: Ties, keys: Vectors, sets: Sets) -> Steps[Bools]:
         """Which tied tokens keep their sets for ever: all members lead, and the mean has the same set."""
         leads = np.logical_and.reduceat(self.since[ties.member] >= 0, starts(ties.size))
         leading = ties.take(leads)
@@ -307,11 +310,12 @@ class Layers:
             self.rational, self._passed = None, []
             self.account.close(f"the sets of earlier layers would take more than {KEPT >> 20} MiB")
 
-    def margin(self) -> Generator[None, None, float | None]:
+    def margin(self) -> Steps[float | None]:
         """The smallest gap between a best score and the best outside its set, relative to |z_i| max |z|."""
         centred = np.concatenate([self._now, self.ties.mean])
         moved = np.concatenate([self._now_moved, self.ties.moved])
         queries = self._frame.queries(centred, moved)
+        yield
         token = np.concatenate([np.arange(len(self._now)), self.ties.row])
         return (yield from self._gaps(queries, token, lengths_of(queries.x) * self._longest).smallest())
 

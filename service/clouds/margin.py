@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
 
 from service.clouds.candidates import candidates
 from service.clouds.coordinates import Vectors, slack_of
+from service.clouds.decision import scores
 from service.clouds.points import Bools, Floats, Ints
 from service.clouds.sets import Ties, members_of, spans, starts
+from service.engine.lane import Steps
 from service.engine.runtime import Session
 
 SAMPLE, FEWEST = 64, 8  # queries that give a first bound
@@ -30,13 +31,13 @@ class Gaps:
     first: Ints  # [n] the first member of every token's set
     ties: Ties
 
-    def smallest(self) -> Generator[None, None, float | None]:
+    def smallest(self) -> Steps[float | None]:
         """The smallest of all; None where nothing is outside."""
-        bound = self._smallest_of_some()
+        bound = yield from self._smallest_of_some()
         smallest = min(bound, (yield from self._smallest_below(bound)))
         return max(smallest, 0.0) if math.isfinite(smallest) else None
 
-    def _smallest_of_some(self) -> float:
+    def _smallest_of_some(self) -> Steps[float]:
         """The smallest gap among a few queries: no smaller than the smallest of all."""
         count = len(self.token)
         few = min(count, max(FEWEST, min(SAMPLE, SAMPLED // len(self.keys.x))))
@@ -48,9 +49,10 @@ class Gaps:
             best = score[members].max()
             score[members] = -np.inf
             smallest = min(smallest, float((best - score.max()) / self.lengths[i]))
+            yield
         return max(0.0, smallest)
 
-    def _smallest_below(self, bound: float) -> Generator[None, None, float]:
+    def _smallest_below(self, bound: float) -> Steps[float]:
         """The smallest gap, if it is less than `bound`."""
         smallest = math.inf
         slack = slack_of(self.queries, self.keys)
@@ -65,7 +67,7 @@ class Gaps:
             several = np.flatnonzero(np.diff(start) > 1)
             size = np.diff(start)[several]
             query, key = np.repeat(rows[several], size), pairs.key[spans(start[several], size)]
-            score = np.einsum("ij,ij->i", self.queries.x[query], self.keys.x[key])
+            score = yield from scores(self.queries, self.keys, query, key)
             inside = self._inside(self.token[query], key)
             best = np.maximum.reduceat(np.where(inside, score, -np.inf), starts(size))
             rest = np.maximum.reduceat(np.where(inside, -np.inf, score), starts(size))

@@ -277,7 +277,7 @@ def _solve(wish: _Wish, pairs: Conditions, A: Floats) -> Steps[tuple[Iterate, li
             raise DeadlineExceeded(LATE)
         yield
         try:
-            further = semidefinite.step(at, u, v)
+            further = yield from semidefinite.step(at, u, v)
         except np.linalg.LinAlgError:
             further = at
         ended = not further.bound - further.mu < at.bound - at.mu

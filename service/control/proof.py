@@ -23,7 +23,7 @@ from service.engine.lane import Steps
 
 Row = list[int]
 
-PIECE = 1 << 21  # gaps in memory at once
+PIECE = 1 << 20  # gaps in memory at once
 DOUBTFUL = 10_000  # pairs that are decided one by one, at most
 EQUATIONS = 256  # that weights of tokens which depend on each other may have to fulfil together
 
@@ -162,9 +162,11 @@ def _balance(points: Floats, pairs: Conditions, weights: Floats, account: Accoun
     solved = []
     parts = [np.flatnonzero(pairs.token == t) for t in tokens] if alone else [np.arange(len(pairs))]
     for part in (rows.tolist() for rows in parts):
-        own = [[1] if alone else [exact[pairs.token[k]][p] for p in P] for k in part]
-        equations = [[x * a for x in of for a in across[k]] for of, k in zip(own, part, strict=True)]
-        yield from account.pay(len(part) * len(equations[0]), longest(chain(*equations)), 128)
+        equations = []
+        for k in part:
+            own = [1] if alone else [exact[pairs.token[k]][p] for p in P]
+            yield from account.pay(len(own) * len(rest), longest(own), longest(across[k]))
+            equations.append([x * a for x in own for a in across[k]])
         kernel = yield from _kernel(equations, [whole[k] for k in part], account)
         if kernel is None:
             return None
@@ -180,13 +182,20 @@ def _balance(points: Floats, pairs: Conditions, weights: Floats, account: Accoun
 
 def _kernel(equations: list[Row], whole: Row, account: Account) -> Steps[tuple[Row, int] | None]:
     """A solution w of sum_k w_k equations_k = 0 near scale * whole, and the scale; None: not found."""
-    scaled = _as_floats([[e * w for e in row] for row, w in zip(equations, whole, strict=True)])  # [k, e]
-    columns = (yield from _independent(scaled)).tolist()
-    rows = (yield from _independent(scaled[columns].T)).tolist()
+    bits, scaled = longest(chain(*equations)), []
+    for row, w in zip(equations, whole, strict=True):
+        yield from account.pay(2 * len(row), bits, w.bit_length())
+        scaled.append([e * w for e in row])
+    floats = _as_floats(scaled)  # [k, e]
+    columns = (yield from _independent(floats)).tolist()
+    rows = (yield from _independent(floats[columns].T)).tolist()
     if len(rows) < len(columns):
         return None
     others = sorted(set(range(len(whole))) - set(columns))
-    right = [-sum(equations[k][e] * whole[k] for k in others) for e in rows]
+    right = []
+    for e in rows:
+        yield from account.pay(len(others), bits, 1)
+        right.append(-sum(scaled[k][e] for k in others))
     system = [[equations[k][e] for k in columns] + [b] for e, b in zip(rows, right, strict=True)]
     found, scale = yield from solve(system, account)
     sign = 1 if scale > 0 else -1
@@ -257,8 +266,8 @@ def _eliminate(row: Row, factor: int, by: Row, pivot: int, last: int, account: A
 
 def integers(x: Floats) -> list[Row]:
     """The numbers of each row exactly, times one power of two."""
-    finest = rational.finest(x)
-    return [rational.integers(row, finest) for row in x]
+    flat, d = rational.integers(x.ravel(), rational.finest(x)), x.shape[1]
+    return [flat[start : start + d] for start in range(0, len(flat), d)]
 
 
 def groups(leader: Ints, n: int) -> Iterator[tuple[int, Ints]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.clouds.points import Floats
+from service.engine.lane import Steps
 
 SHORT = 0.95  # of the way to the boundary is gone
 
@@ -51,9 +52,14 @@ def combine(u: Floats, v: Floats, weights: Floats) -> Floats:
     return total
 
 
-def step(at: Iterate, u: Floats, v: Floats) -> Iterate:
+def step(at: Iterate, u: Floats, v: Floats) -> Steps[Iterate]:
     """One step. How far a step to the optimum could go tells how much of the gap to close."""
     newton = _Newton(at, u, v)
+    yield
+    gram = newton.gram()
+    yield
+    newton.solve(gram)
+    yield
     reach = min(newton.lengths(newton.direction(0.0)))
     tau = (1 - min(1.0, reach)) ** 2 * newton.gap
     direction = newton.direction(max(tau, 1e-3 * newton.gap))
@@ -88,12 +94,20 @@ class _Newton:
         self.c = _products(self.U, self.C, self.V)
         self.gap = float(self.D @ self.D + at.weights @ at.slack) / (len(self.D) + len(u))
         self.pull = 1 / at.weights - (self.U / self.D * self.V).sum(axis=1)
-        gram = ((self.U @ self.U.T) * (self.V @ self.V.T) + (self.U @ self.V.T) * (self.V @ self.U.T)) / 2
-        scale = np.sqrt(at.slack / at.weights)
-        gram /= np.outer(scale, scale)
+        self.scale = np.sqrt(at.slack / at.weights)
+
+    def gram(self) -> Floats:
+        """G + S/w, scaled to about 1."""
+        U, V = self.U, self.V
+        gram: Floats = ((U @ U.T) * (V @ V.T) + (U @ V.T) * (V @ U.T)) / 2
+        gram /= np.outer(self.scale, self.scale)
         gram[np.diag_indices_from(gram)] += 1
-        sides = np.stack([self.pull, np.ones(len(u)), self.c], axis=1) / scale[:, None]
-        self.solved = np.linalg.solve(gram, sides) / scale[:, None]
+        return gram
+
+    def solve(self, gram: Floats) -> None:
+        scale = self.scale[:, None]
+        sides = np.stack([self.pull, np.ones(len(self.pull)), self.c], axis=1) / scale
+        self.solved = np.linalg.solve(gram, sides) / scale
 
     def direction(self, tau: float) -> _Direction:
         """Towards the pair on the central path whose products are all tau."""

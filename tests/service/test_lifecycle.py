@@ -3,68 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
-from bundles import write_head, write_models
+from bundles import change_graph, never_end, write_head, write_models
 from onnx import TensorProto, helper
+from paths import MODELS
 
 from service import lifecycle
-from service.engine.runtime import Runtime
-from service.errors import InferenceError
 from service.lifecycle import Service
 from service.settings import Settings
 
 
-def endless(folder: Path) -> None:
-    """A bundle of kind dynamics whose graph loops for ever."""
-    folder.mkdir()
-    go_on = helper.make_node("Identity", ["going"], ["goes_on"])
-    same = helper.make_node("Identity", ["value"], ["next"])
-    body = helper.make_graph(
-        [go_on, same], "body",
-        [helper.make_tensor_value_info("turn", TensorProto.INT64, []),
-         helper.make_tensor_value_info("going", TensorProto.BOOL, []),
-         helper.make_tensor_value_info("value", TensorProto.FLOAT, [])],
-        [helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []),
-         helper.make_tensor_value_info("next", TensorProto.FLOAT, [])],
-    )  # fmt: skip
-    true = helper.make_tensor("true", TensorProto.BOOL, [], [True])
-    graph = helper.make_graph(
-        [helper.make_node("Loop", ["", "true", "x"], ["y"], body=body)], "endless",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])],
-        [true],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
-
-
-def test_run_that_never_ends_is_stopped_when_its_time_is_over(tmp_path: Path) -> None:
-    """Row 12: as in a bundle with an endless Loop, which held up every reload."""
-    endless(tmp_path / "endless")
-    runtime = Runtime("cpu", 1)
-    with runtime.limit(0.5), pytest.raises(InferenceError, match="terminate"):
-        runtime.open((tmp_path / "endless" / "model.onnx").read_bytes()).run(
-            {"x": np.ones((), np.float32)}, ["y"]
-        )
-
-
-def damage_inputs(folder: Path) -> None:
-    """Give the graph another input: the bundle is whole, and every run of it fails."""
-    model = onnx.load(folder / "model.onnx")
+def add_an_input(model: onnx.ModelProto) -> None:
+    """The bundle is whole, and every run of it fails."""
     model.graph.input.append(helper.make_tensor_value_info("another", TensorProto.FLOAT, [1]))
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
-    card = json.loads((folder / "card.json").read_text())
-    card["model_sha256"] = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
-    (folder / "card.json").write_text(json.dumps(card))
 
 
 def run(models: Path, use: Callable[[Service], Awaitable[Any]], **limits: Any) -> Any:
@@ -80,16 +38,28 @@ def run(models: Path, use: Callable[[Service], Awaitable[Any]], **limits: Any) -
     return asyncio.run(live())
 
 
+async def refused(service: Service) -> dict[str, str]:
+    return dict(service.registry.refused)
+
+
 def test_bundle_of_clouds_that_cannot_run_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
     """Row 19: it was taken, and every request failed with 500."""
     write_models(tmp_path)
-
-    async def refused(service: Service) -> dict[str, str]:
-        return dict(service.registry.refused)
-
     assert run(tmp_path, refused, max_points=1, max_dimension=1, max_layers=1) == {}
-    damage_inputs(tmp_path / "dynamics")
+    change_graph(tmp_path / "dynamics", add_an_input)
     assert set(run(tmp_path, refused)) == {"dynamics"}
+
+
+def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 12: it held up every reload, for good."""
+    monkeypatch.setattr(lifecycle, "LOAD_S", 0.5)
+    shutil.copytree(MODELS / "dynamics", tmp_path / "dynamics")
+    change_graph(tmp_path / "dynamics", never_end)
+    reasons = run(tmp_path, refused)
+    assert set(reasons) == {"dynamics"}
+    assert "terminate" in reasons["dynamics"]
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -87,26 +88,58 @@ def pipelines_unread(port: int) -> list[bytes]:
     return many(port, 10, GET % b"/docs" * 2_000, HANG_UP_S)
 
 
-def answers_unread(port: int) -> list[bytes]:
+def pages_unread(port: int) -> list[bytes]:
+    """More connections than there are places, and none of them reads."""
+    return many(port, 260, GET % b"/", HANG_UP_S)
+
+
+def cloud(points: Any, parameters: str) -> bytes:
+    """A request to /dynamics, as npy."""
     body = io.BytesIO()
-    np.save(body, np.random.default_rng(0).normal(size=(2_000, 8)))
-    request = whole(body.getvalue(), "/dynamics?stop=never&max_layers=200&include=trajectory", NPY)
-    return many(port, 4, request, HANG_UP_S)
+    np.save(body, points)
+    return whole(body.getvalue(), f"/dynamics?{parameters}", NPY)
+
+
+def answers_unread(port: int) -> list[bytes]:
+    points = np.random.default_rng(0).normal(size=(2_000, 8))
+    return many(port, 4, cloud(points, "stop=never&max_layers=200&include=trajectory"), HANG_UP_S)
 
 
 def streams_unread(port: int) -> list[bytes]:
     """More than clouds may wait."""
-    body = io.BytesIO()
-    np.save(body, np.random.default_rng(0).normal(size=(2_500, 2)))
-    request = whole(body.getvalue(), "/dynamics?stop=never&max_layers=100&include=trajectory", NPY)
+    points = np.random.default_rng(0).normal(size=(2_500, 2))
+    request = cloud(points, "stop=never&max_layers=100&include=trajectory")
     stream = request.replace(b"host:", b"accept: application/x-ndjson\r\nhost:", 1)
     return many(port, 18, stream, HANG_UP_S)
 
 
 def small_bodies_of_many_numbers(port: int) -> list[bytes]:
-    body = io.BytesIO()
-    np.save(body, np.random.default_rng(0).integers(1, 100, (250_000, 2), np.int8))
-    return many(port, 8, whole(body.getvalue(), "/dynamics?max_layers=1", NPY), HANG_UP_S)
+    points = np.random.default_rng(0).integers(1, 100, (250_000, 2), np.int8)
+    return many(port, 8, cloud(points, "max_layers=1"), HANG_UP_S)
+
+
+def walls_that_tie(port: int) -> list[bytes]:
+    """60,000 points on an axis before a wall of 2,000; 8,000 points of which nearly all tie with all."""
+    axis, wall = np.zeros((60_000, 2)), np.full((2_000, 2), 3.0)
+    axis[:, 0], wall[:, 1] = np.arange(1, 60_001) / 60_001, np.linspace(-1, 1, 2_000)
+    near = np.random.default_rng(0).normal(size=(8_000, 8))
+    return [
+        *ask(port, cloud(np.concatenate([wall, axis]), ""), wait_s=10),
+        *ask(port, cloud(near, "tie_tolerance=0.9"), wait_s=10),
+    ]
+
+
+def ties_of_long_integers(port: int) -> list[bytes]:
+    """100,000 exact ties at the least alphas; the caller leaves."""
+    x = np.arange(1, 100_001) / 100_002
+    points = np.concatenate([[[0.0, 2.0], [2.0, 0.0]], np.stack([x, x], axis=1)])
+    return ask(port, cloud(points, "alpha=1e-300&stop=never"), wait_s=3)
+
+
+def sequences_without_end(port: int) -> list[bytes]:
+    """A sequence of 700,000 tokens; the caller leaves."""
+    body = b'{"model": "scenes", "sequences": [[' + b"[0,0]," * 700_000 + b"[1,1]]]}"
+    return ask(port, whole(body, "/sequences/classify"), wait_s=3)
 
 
 def half_heads(port: int) -> list[bytes]:
@@ -156,10 +189,24 @@ def pathological_texts(port: int) -> list[bytes]:
     return [answer for body in bodies for answer in ask(port, whole(body), wait_s=20)]
 
 
-def wishes_abandoned(port: int) -> list[bytes]:
-    points = np.random.default_rng(1).normal(size=(300, 48)).tolist()
-    body = json.dumps({"points": points, "leaders": list(range(8))}).encode()
-    return ask(port, whole(body, "/control"), wait_s=0.3)
+def question_marks(port: int) -> list[bytes]:
+    """As many texts as a request may have, of as many words as are read; the caller leaves."""
+    body = json.dumps({"input": ["?!" * 1_280] * 1_024}).encode()
+    return ask(port, whole(body), wait_s=5)
+
+
+def whole_explanations(port: int) -> list[bytes]:
+    texts = ("?!" * 100_000, "x" * 200_000)
+    asked = [{"input": [text] * 10, "explain": "full", "trajectory": True} for text in texts]
+    return [each for one in asked for each in ask(port, whole(json.dumps(one).encode()), wait_s=10)]
+
+
+def wishes_that_cannot_be(port: int) -> list[bytes]:
+    """Half a megabyte of which eight inner points are to lead; the caller leaves."""
+    points = np.random.default_rng(1).normal(size=(800, 32))
+    points[:8] *= 0.05
+    body = json.dumps({"points": points.tolist(), "leaders": list(range(8))}).encode()
+    return ask(port, whole(body, "/control"), wait_s=3)
 
 
 def foreign_pages(port: int) -> list[bytes]:
@@ -215,9 +262,13 @@ ATTACKS: tuple[Attack, ...] = (
     bodies_that_never_come,
     bodies_a_byte_a_second,
     pipelines_unread,
+    pages_unread,
     answers_unread,
     streams_unread,
     small_bodies_of_many_numbers,
+    walls_that_tie,
+    ties_of_long_integers,
+    sequences_without_end,
     half_heads,
     parts_without_number,
     nothing_said,
@@ -225,7 +276,9 @@ ATTACKS: tuple[Attack, ...] = (
     offers,
     strange_paths,
     pathological_texts,
-    wishes_abandoned,
+    question_marks,
+    whole_explanations,
+    wishes_that_cannot_be,
     foreign_pages,
     odd_arrays,
     deep_documents,

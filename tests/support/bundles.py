@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from onnx import TensorProto, helper
 from paths import MODELS
 from readers import TINY, random_plane, random_reader
 
@@ -119,6 +121,31 @@ def open_reader(models_dir: Path) -> Reader:
     return Reader.load(write_reader(models_dir), Runtime("cpu", 1))
 
 
+def change_graph(folder: Path, change: Callable[[onnx.ModelProto], None]) -> None:
+    """Change a bundle's graph in place; its card stays true."""
+    model = onnx.load(folder / "model.onnx")
+    change(model)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    card = json.loads((folder / "card.json").read_text())
+    card["model_sha256"] = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
+    (folder / "card.json").write_text(json.dumps(card))
+
+
+def never_end(model: onnx.ModelProto) -> None:
+    """Its first output waits for a loop without end."""
+    name, before = model.graph.output[0].name, "before"
+    (node,) = [node for node in model.graph.node if name in node.output]
+    node.output[list(node.output).index(name)] = before
+    info, flag, number = helper.make_tensor_value_info, TensorProto.BOOL, TensorProto.FLOAT
+    going = [info("going", flag, []), info("goes_on", flag, [])]
+    value = [info("value", number, None), info("next", number, None)]
+    turn = info("turn", TensorProto.INT64, [])
+    same = [helper.make_node("Identity", [x.name], [y.name]) for x, y in (going, value)]
+    body = helper.make_graph(same, "body", [turn, going[0], value[0]], [going[1], value[1]])
+    model.graph.initializer.append(helper.make_tensor("always", flag, [], [True]))
+    model.graph.node.append(helper.make_node("Loop", ["", "always", before], [name], body=body))
+
+
 PLAIN_CARD = {
     "format": 3,
     "name": "tiny",
@@ -142,7 +169,12 @@ def write_models(folder: Path) -> Path:
     """The models that most tests are served with: tiny (default), its reader, dynamics and scenes."""
     write_head(folder)
     shutil.copytree(MODELS / "dynamics", folder / "dynamics")
+    write_scenes(folder)
+    return folder
+
+
+def write_scenes(folder: Path) -> None:
+    """A model of sequences."""
     rows = [([[0, 0], [1, 1]], "calm"), ([[0, 0], [5, 5]], "storm"), ([[2, 1]], "calm")]
     examples = make_examples([{"sequence": sequence, "label": label} for sequence, label in rows])
     write(make(examples), folder / "scenes", description="Scenes.", licence="Apache-2.0")
-    return folder

@@ -1,6 +1,6 @@
 """A server whose model ends the thread it runs in when a text says "fatal": `python tests/support/faulty.py`.
 
-Like `hardmax serve` in all else, several workers under the supervisor too.
+Like `hardmax serve` in all else, several workers under the supervisor too; it says when it loads clouds.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -43,7 +44,11 @@ def reading_with(kind: type[Reader]) -> Loaders:
             reader.__class__ = kind
             return reader
 
-        return {**ordinary, "reader": load}
+        def tell(bundle: Bundle) -> Any:
+            print(f"loads {bundle.name}", flush=True)  # noqa: T201
+            return ordinary["dynamics"](bundle)
+
+        return {**ordinary, "reader": load, "dynamics": tell}
 
     return loaders
 

@@ -127,6 +127,13 @@ def test_proxy_passes_the_services_refusals_and_request_ids_on(proxy: httpx.Clie
     assert answer.json()["error"]["request_id"] == "mine"
 
 
+@pytest.mark.parametrize("host", ["hardmax-serve-svc.default.svc.cluster.local:8000", "10.1.2.3"])
+def test_names_of_the_cluster_are_answered(proxy: httpx.Client, host: str) -> None:
+    """Row 15 of the third attack: 400, as on a machine of its own that listens on loopback."""
+    answer = proxy.post("/classify", json={"input": TEXTS[0]}, headers={"host": host})
+    assert answer.status_code == 200, answer.text
+
+
 def test_replica_uses_the_threads_that_ray_set_aside(proxy: httpx.Client) -> None:
     assert proxy.get("/info").json()["threads"] == 1
 

@@ -21,12 +21,13 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from bundles import LABELS, write_head
+from bundles import LABELS, change_graph, never_end, write_head
 from paths import MODELS
 from server import PATIENCE_S, Server, environ, eventually, in_process, serving
 from wire import NPY, announce, connect, read_status, whole
 
 from service import lifecycle
+from service.serving.server import KILL_AFTER_S
 
 DYNAMICS = MODELS / "dynamics"
 CLOSING = whole(b'{"input": "superb"}').replace(b"content-length", b"connection: close\r\ncontent-length", 1)
@@ -147,6 +148,23 @@ def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) ->
         eventually(lambda: "stuck" in server.output)
         assert server.stop() == 0
         assert caller.recv(65536).startswith(b"HTTP/1.1 503 ")
+
+
+@pytest.mark.system
+def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(models: Path) -> None:
+    """Row 12 of the third attack: SIGTERM was ignored for a minute."""
+    shutil.copytree(DYNAMICS, models / "dynamics")
+    change_graph(models / "dynamics", never_end)
+    settings = environ(port=0, models_dir=models, bundled_models=False, default_model="tiny")
+    command = [sys.executable, faulty.__file__]
+    with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loads dynamics\n"
+            process.terminate()
+            assert process.wait(KILL_AFTER_S + 3) == 0
+        finally:
+            process.kill()
 
 
 @pytest.mark.system
