@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from answers import CLUSTERED, READ, TEXT, clustered, reading
 from playwright.sync_api import expect
-from visiting import Visit, drawn, number, point, settle
+from visiting import Visit, classify, drawn, number, point, settle
 
 
 def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
@@ -80,18 +81,20 @@ def test_plane_shows_whom_the_word_follows_that_is_pointed_at(visit: Visit) -> N
     assert len(set(pictures)) == 3
 
 
-def test_words_move_on_the_plane_as_the_slider_does(visit: Visit) -> None:
+def test_words_move_on_the_plane_as_the_slider_does(visit: Visit, server: str) -> None:
+    """A press of a key is a layer, from the last to the first, and every layer is another picture."""
     page = settle(visit("#review?text=A+superb+film+and+a+great+cast"))
-    canvas = page.locator("#words")
+    trajectory = classify(page, server, "A superb film and a great cast", trajectory=True)["trajectory"]
     slider = page.get_by_role("slider", name="Layer of the words")
     slider.focus()
-    page.keyboard.press("ArrowLeft")
-    drawn(page)
-    before = canvas.screenshot()
-    page.keyboard.press("ArrowLeft")
-    drawn(page)
-    assert canvas.screenshot() != before
-    expect(slider).to_have_attribute("aria-valuetext", "layer 6 of 8")
+    pictures = []
+    for layer in reversed(range(len(trajectory))):
+        expect(slider).to_have_attribute("aria-valuetext", f"layer {layer} of {len(trajectory) - 1}")
+        pictures.append(drawn(page).evaluate("document.getElementById('words').toDataURL()"))
+        page.keyboard.press("ArrowLeft")
+    expect(slider).to_have_js_property("value", "0")
+    moved = sum(a != b for a, b in pairwise(trajectory))
+    assert len(set(pictures)) > moved > 1
 
 
 def test_play_runs_through_the_layers(visit: Visit) -> None:
