@@ -50,8 +50,8 @@ def number(text: str) -> float:
     return float(text.replace("\u2212", "-"))
 
 
-def classify(page: Page, server: str, text: str) -> dict[str, Any]:
+def classify(page: Page, server: str, text: str, **more: object) -> dict[str, Any]:
     """What the service says of a text, by the model that the page asks."""
-    body = {"input": text, "model": page.locator("#review-model").input_value(), "explain": "full"}
+    body = {"input": text, "model": page.locator("#review-model").input_value(), "explain": "full"} | more
     answer: dict[str, Any] = httpx.post(f"{server}/classify", json=body).raise_for_status().json()
     return answer["data"][0]

@@ -35,7 +35,8 @@ export function readAnswer(text, item, readout = null, label = null) {
 }
 
 /** `spans` count in JavaScript's units, `places` as the service does. `read` numbers the words that a leader has read,
-    first read first; null of others, and where the service does not say. */
+    first read first; null of others, and where the service does not say. `follows` numbers, for each layer of the
+    reader, the words that its heads followed; null where the service does not say. */
 function wordsOf(text, { words, leaders }, number) {
   const unit = unitsOf(text);
   const leading = new Map(leaders.flatMap((leader) => leader.spans.map(([start]) => [start, leader])));
@@ -54,6 +55,7 @@ function wordsOf(text, { words, leaders }, number) {
       leader: word.leader,
       since: word.leader ? (led?.since_layer ?? 0) : null,
       read: read?.filter((other) => other !== undefined && other !== token) ?? null,
+      follows: word.follows ?? null,
       readAs: word.read_as ?? null,
       contribution: number(word.contribution),
       start: word.start,
@@ -86,6 +88,36 @@ export function readBy(token, words, most = 4) {
   if (!read) return null;
   const names = read.slice(0, read.length > most + 1 ? most : most + 1).map((other) => words[other].text);
   return names.join(", ") + (read.length > names.length ? ` and ${read.length - names.length} more` : "");
+}
+
+/** Lines {from, to, rank} of the cluster that is looked at, or of one word of it: from a follower to those it follows
+    in the plane (rank null), and to those that its heads followed in the reader, the first followed first; from a leader
+    to what it has read, the first read first. A leader that does not say what it has read shows who follows it. */
+export function linesOf({ words, clusters }, cluster, token) {
+  const group = clusters.find(({ id }) => id === cluster);
+  if (!group) return [];
+  const { leaders, members } = group;
+  const ranked = (from, others) => others.map((to, rank) => ({ from, to, rank }));
+  const follow = (from) => leaders.filter((to) => to !== from).map((to) => ({ from, to, rank: null }));
+  if (token !== null && !leaders.includes(token)) {
+    const followed = new Set(words[token].follows?.flat().filter((to) => !leaders.includes(to)));
+    return [...follow(token), ...ranked(token, [...followed])];
+  }
+  const shown = token === null ? leaders : [token];
+  if (shown.every((leader) => words[leader].read === null)) return members.flatMap(follow);
+  return shown.flatMap((from) => ranked(from, words[from].read ?? []));
+}
+
+/** Whom the heads of a word followed, layer by layer, in few words: "a, music and story, then is"; null where nobody knows. */
+export function followedBy(token, words, most = 3) {
+  const { follows } = words[token];
+  if (!follows) return null;
+  const named = follows.map((layer) => [...new Set(layer.map((other) => words[other].text))]);
+  const some = ({ length }, names) => names.join(", ") + (length > names.length ? ", \u2026" : "");
+  return named
+    .filter(({ length }) => length)
+    .map((names) => some(names, names.slice(0, most)))
+    .join("; then ");
 }
 
 /** Numbers as they are printed: each running sum is rounded, and a step is what lies between two of them.

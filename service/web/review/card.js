@@ -144,8 +144,10 @@ function drawPlane(painter, words, top) {
   if (!words.answer || height < 160) return;
   const { t, cluster, token, view } = words;
   const [w, h] = [view.width, view.height];
-  Object.assign(words, { t: words.layers, cluster: null, token: null });
+  words.t = words.layers;
+  words.lookAt(null, null);
   painter.inset({ x: EDGE, y: top, width: INNER, height, scale: SCALE }, () => words.draw(painter));
-  Object.assign(words, { t, cluster, token });
+  words.t = t;
+  words.lookAt(cluster, token);
   view.resize(w, h);
 }

@@ -200,12 +200,16 @@ export class Review {
 
   captionOfWords() {
     if (!this.words.answer) return "This answer says nothing of where the words are.";
-    const { flat, answer } = this.words;
+    const { flat, lift, answer } = this.words;
     const way = answer.trajectory
       ? "Layer by layer each word walks towards the one it follows"
       : "Each word ends with the one it follows (in a long text, straight from start to end)";
     const cast = flat ? "" : ` A shadow of ${answer.words[0].start.length} dimensions.`;
-    return `${way}. The larger a dot, the more it adds; right of the dashed line it speaks for \u201c${answer.shown}\u201d.${cast}`;
+    const lifted = lift > 1 ? ` Drawn ${lift} times higher than it is.` : "";
+    const lines = answer.words[0].follows
+      ? " Point at a word: a line leads to whom it follows here, dashes to those that its heads followed when it was read."
+      : "";
+    return `${way}. The larger a dot, the more it adds; right of the border it speaks for \u201c${answer.shown}\u201d.${lines}${cast}${lifted}`;
   }
 
   describe(t) {
@@ -235,7 +239,7 @@ export class Review {
   /** One cluster is looked at, or one word of it, in whichever of the pictures; the others follow. */
   lookAt(cluster, origin, token = null) {
     if (cluster === this.words.cluster && token === this.words.token) return;
-    Object.assign(this.words, { cluster, token });
+    this.words.lookAt(cluster, token);
     this.picture.redraw();
     if (origin !== this.ledger) this.ledger.lookAt(cluster);
     if (origin !== this.sheet) this.sheet.lookAt(cluster, token);

@@ -147,12 +147,13 @@ export class Rows {
 
 const isSaid = (text) => text.trim() !== "";
 
+/** An answer as columns: an undecided verdict leaves label and score empty. */
 const rowOf = ({ label, labels, score, undecided, truncated, leaders }) => ({
-  label: labels ? labels.join("|") : label,
-  score,
+  label: undecided ? null : labels?.join(", ") || label,
+  score: undecided ? null : score,
   undecided,
   truncated,
-  leaders: [...new Set((leaders ?? []).map(({ word }) => word))].join("; "),
+  leaders: (leaders ?? []).map(({ word }) => word).join("; "),
 });
 
 /** "612 positive, 301 negative, 14 undecided, 2 not answered" */
@@ -167,14 +168,13 @@ function countsOf(answers) {
 }
 
 function rowNode(text, { label, score, undecided, leaders, hardmax_error: error }) {
-  const verdict =
-    error ?? (undecided ? [el("span", { class: "badge" }, undecided), ` nearest: ${label}`] : label);
+  const verdict = error ?? (undecided ? el("span", { class: "badge" }, undecided) : label);
   return el(
     "tr",
     {},
     el("td", {}, text.length > 160 ? `${text.slice(0, 160)}\u2026` : text),
     el("td", {}, verdict),
-    el("td", { class: "number" }, error ? "" : percent(score)),
+    el("td", { class: "number" }, error || undecided ? "" : percent(score)),
     el("td", {}, leaders ?? ""),
   );
 }

@@ -1,8 +1,8 @@
-/* The sheet one writes on, with the reason shown in place: words tinted by what they add, leaders starred, a line from
-   a word to the one it follows, and from a leader to the words it has read. The tint lies under an ordinary textarea,
+/* The sheet one writes on, with the reason shown in place: words tinted by what they add, leaders starred, lines from
+   a word to those it follows, and from a leader to the words it has read. The tint lies under an ordinary textarea,
    whose text stays as it is. Knows one answer; nothing of where it came from. */
 
-import { readBy } from "./answer.js";
+import { followedBy, linesOf, readBy } from "./answer.js";
 import { wayOf } from "./arcs.js";
 import { el, plural, setVariables, signed, star, svg } from "../shared/element.js";
 
@@ -168,11 +168,10 @@ export class Sheet {
     this.point(start === null ? null : this.found.findIndex((piece) => piece.start === start));
   }
 
-  /** Shows a cluster in the text, or with `token` one word of it: its words and what its leaders have read stay, the
-      rest fades. */
+  /** Shows a cluster in the text, or with `token` one word of it: its words and those that they have read or followed
+      stay, the rest fades. */
   lookAt(cluster, token = null) {
-    const group = this.answer?.clusters.find(({ id }) => id === cluster);
-    this.lines = group ? this.linesOf(group, token) : [];
+    this.lines = this.answer ? linesOf(this.answer, cluster, token) : [];
     const read = new Set(this.lines.filter(({ rank }) => rank !== null).map(({ to }) => to));
     this.ink.classList.toggle("choosing", cluster !== null);
     this.nodes.forEach((node, k) => {
@@ -195,17 +194,6 @@ export class Sheet {
         this.found[k].tokens.some((token) => tokens.has(token)),
       ),
     );
-  }
-
-  /** Lines {from, to, rank}: from a follower to those it follows (rank null); from a leader to what it has read, the
-      first read first. A leader that does not say what it has read shows who follows it. */
-  linesOf({ leaders, members }, token) {
-    const { words } = this.answer;
-    const follow = (from) => leaders.filter((to) => to !== from).map((to) => ({ from, to, rank: null }));
-    if (token !== null && !leaders.includes(token)) return follow(token);
-    const shown = token === null ? leaders : [token];
-    if (shown.every((leader) => words[leader].read === null)) return members.flatMap(follow);
-    return shown.flatMap((from) => (words[from].read ?? []).map((to, rank) => ({ from, to, rank })));
   }
 
   drawArcs() {
@@ -256,7 +244,7 @@ function strongest(tokens, words) {
   return tokens.length ? tokens.reduce((a, b) => (size(b) > size(a) ? b : a)) : null;
 }
 
-/** What a word was read as, whom it follows since when, and what a leader has read: short sentences. */
+/** What a word was read as, whom it follows, and what a leader has read: short sentences. */
 function sentencesOf({ words, clusters }, token) {
   const { readAs } = words[token];
   const strange =
@@ -270,14 +258,14 @@ function followingOf({ words, clusters }, token) {
   const names = [...new Set(group.leaders.map((leader) => words[leader].text))];
   const since = (leader) => (words[leader].since ? `from layer ${words[leader].since} on` : "from the start");
   if (!group.leaders.includes(token)) {
-    if (group.kind === "tie") return [`stays between ${list(names)}`];
-    return [`follows \u2605 ${names[0]}, a leader ${since(group.leaders[0])}`];
+    const heads = followedBy(token, words);
+    const reading = heads === null ? null : `its heads followed ${heads || "nobody"}`;
+    if (group.kind === "tie") return [`stays between ${list(names)}`, reading];
+    return [`follows \u2605 ${names[0]}, a leader ${since(group.leaders[0])}`, reading];
   }
   const read = readBy(token, words, 8);
   const made = read === null ? null : read ? `made of itself and of ${read}` : "has read no other word";
-  return [`a leader ${since(token)}, followed by ${plural(group.members.length - 1, "word")}`, made].filter(
-    Boolean,
-  );
+  return [`a leader ${since(token)}, followed by ${plural(group.members.length - 1, "word")}`, made];
 }
 
 const list = (names) =>

@@ -8,6 +8,7 @@ const LONGEST_NAME = 64;
 /** {columns, rows} of a file's text, a row being an object of cells. Throws a sentence that names the line. */
 export function readTable(text, filename) {
   const plain = text.replace(/^\ufeff/, "");
+  if (plain.includes("\0")) throw new Error("it is no text; save it as csv first");
   if (/\.(jsonl|ndjson)$/i.test(filename)) return readJsonLines(plain);
   if (/\.(csv|tsv)$/i.test(filename)) return readSeparated(plain, /\.tsv$/i.test(filename) ? "\t" : null);
   const lines = plain.split(/\r?\n/);
@@ -79,14 +80,21 @@ function isHeader([names, ...below]) {
 
 /** The column of texts: one with a usual name, or the one with the longest cells. */
 export function columnOf({ columns, rows }) {
-  const usual = columns.filter((name) => NAMES.includes(name.toLowerCase()));
+  const usual = columns.filter((name) => NAMES.includes(normal(name)));
   if (usual.length) return usual.reduce((a, b) => (rankOf(b) < rankOf(a) ? b : a));
   const length = (name) =>
     rows.slice(0, SAMPLE).reduce((sum, row) => sum + String(row[name] ?? "").length, 0);
   return columns.reduce((a, b) => (length(b) > length(a) ? b : a), columns[0]);
 }
 
-const rankOf = (name) => NAMES.indexOf(name.toLowerCase());
+const rankOf = (name) => NAMES.indexOf(normal(name));
+
+/** Small letters and digits alone: "Review Text" and "review_text" are "review". */
+const normal = (name) =>
+  name
+    .toLowerCase()
+    .replace(/[^a-z0-9]/g, "")
+    .replace(/text$/, "") || "text";
 
 /** Rows as csv. */
 export function csvOf(columns, rows) {

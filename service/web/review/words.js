@@ -1,18 +1,29 @@
 /* The words of a review as points that walk through the layers, and the line between the two sides.
    Knows one answer. */
 
+import { linesOf } from "./answer.js";
 import { colour, side } from "../shared/colour.js";
 import { along, shadow } from "./shadow.js";
 import { Viewport, drawGrid } from "../shared/viewport.js";
 
 const NEAR = 18; // pixels
 const NAMES = 40;
+const MOST_LIFT = 5; // a plane in which words stand nearly in a line is drawn so many times higher than it is
+const LINES_UP_TO = 80;
+const CORNER = 96;
 const TELLING = 0.02; // words that add less than this share of the heaviest have a dot and no name
 const [SMALL, LARGE] = [2.2, 7]; // radii of what says nothing and of what says most
 
 export class Words {
   constructor() {
-    Object.assign(this, { view: new Viewport(), answer: null, t: 0, cluster: null, token: null });
+    Object.assign(this, { view: new Viewport(), answer: null, t: 0 });
+    this.lookAt(null, null);
+  }
+
+  /** Shows one cluster, or one word of it with lines to those it follows and has read; the rest fades. */
+  lookAt(cluster, token) {
+    const lines = this.answer ? linesOf(this.answer, cluster, token) : [];
+    Object.assign(this, { cluster, token, lines, reached: new Set(lines.map(({ to }) => to)) });
   }
 
   /** Without a trajectory, which is not asked for of a long text, words go straight from start to end. */
@@ -27,11 +38,19 @@ export class Words {
     const { axes, flat } = shadow(layers, answer.vector);
     this.flat = flat;
     this.frames = layers.map((layer) => along(layer, axes));
+    this.fit();
+    const [across, upwards] = this.view.reach;
+    this.lift = Math.max(1, Math.min(MOST_LIFT, Math.floor((0.7 * across) / upwards)));
+    this.frames = this.frames.map((frame) => frame.map((x, k) => (k % 2 ? this.lift * x : x)));
+    this.fit();
+    this.most = Math.max(1e-9, ...answer.words.map(({ contribution }) => Math.abs(contribution)));
+  }
+
+  fit() {
     this.view.fit(
       this.frames.flatMap((frame) => [...frame]),
       { least: 1e-6 },
     );
-    this.most = Math.max(1e-9, ...answer.words.map(({ contribution }) => Math.abs(contribution)));
   }
 
   get layers() {
@@ -53,7 +72,7 @@ export class Words {
     if (this.answer.vector) this.drawSides(painter);
     this.drawTrails(painter);
     this.drawPoints(painter);
-    this.drawFollowing(painter);
+    this.drawLines(painter);
     return this.drawNames(painter);
   }
 
@@ -74,6 +93,11 @@ export class Words {
     painter.text(width - 12, height - 14, `${shown} \u2192`, right);
   }
 
+  /** The corners that name the sides. */
+  sides({ width, height }) {
+    return [0, width - CORNER].map((left) => [left, height - 24, left + CORNER, height]);
+  }
+
   get border() {
     return Math.min(Math.max(this.view.x(0), 0), this.view.width);
   }
@@ -83,7 +107,7 @@ export class Words {
     for (const positive of [true, false]) {
       for (let k = 0; k < this.t; k += 1) {
         const lines = answer.words.flatMap((word, i) => {
-          if (word.contribution >= 0 !== positive || !this.isShown(word)) return [];
+          if (word.contribution >= 0 !== positive || !this.isShown(word, i)) return [];
           const [a, b] = [this.at(i, k), this.at(i, Math.min(k + 1, this.t))];
           return [view.x(a[0]), view.y(a[1]), view.x(b[0]), view.y(b[1])];
         });
@@ -97,21 +121,23 @@ export class Words {
     }
   }
 
-  /** From the word that is looked at to the one it follows. */
-  drawFollowing(painter) {
-    const { view, answer, t, token } = this;
-    const group =
-      token === null ? null : answer.clusters.find(({ id }) => id === answer.words[token].cluster);
-    const ways = (group?.leaders ?? []).filter((leader) => leader !== token).map((leader) => [token, leader]);
+  /** From what is looked at: a line to the leader it follows, dashes to the words that its heads followed or that it has
+      read, the first ones strongest. */
+  drawLines(painter) {
+    const { view, t } = this;
     const onPicture = (i) => [view.x(this.at(i, t)[0]), view.y(this.at(i, t)[1])];
-    painter.segments(ways.flat().flatMap(onPicture), { stroke: colour("ink"), width: 2 });
+    for (const { from, to, rank } of this.lines.slice(0, LINES_UP_TO)) {
+      const reading = { stroke: colour("accent"), width: 1.5, dash: [4, 4], alpha: 0.9 - 0.1 * Math.min(rank, 6) };
+      const style = rank === null ? { stroke: colour("ink"), width: 2 } : reading;
+      painter.segments([from, to].flatMap(onPicture), style);
+    }
   }
 
   drawPoints(painter) {
     const { view, answer, t } = this;
     answer.words.forEach((word, i) => {
       const [x, y] = this.at(i, t);
-      const alpha = this.isShown(word) ? 0.9 : 0.12;
+      const alpha = this.isShown(word, i) ? 0.9 : 0.12;
       const style = { fill: side(word.contribution), stroke: colour("card"), width: 1, alpha };
       const r = SMALL + (LARGE - SMALL) * Math.sqrt(Math.abs(word.contribution) / this.most);
       if (word.leader && word.since <= t + 1e-9) painter.star(view.x(x), view.y(y), r + 4, style);
@@ -126,11 +152,13 @@ export class Words {
     const order = answer.words
       .map((word, i) => ({ word, i }))
       .sort((a, b) => weight(b.word) - weight(a.word));
-    const named = ({ word }) => this.isShown(word) && weight(word) >= TELLING * this.most;
+    const named = ({ word, i }) =>
+      this.isShown(word, i) && (this.reached.has(i) || weight(word) >= TELLING * this.most);
     const shown = order.filter(named).slice(0, NAMES);
     const places = shown.map(({ i }) => this.at(i, t));
     const stars = places.filter((_, k) => shown[k].word.leader);
     const taken = stars.map(([x, y]) => [view.x(x) - 7, view.y(y) - 7, view.x(x) + 7, view.y(y) + 7]);
+    if (answer.vector) taken.push(...this.sides(painter));
     shown.forEach(({ word }, k) => {
       const [x, y] = [view.x(places[k][0]), view.y(places[k][1])];
       const font = { size: 12, weight: word.leader ? 600 : 400 };
@@ -153,8 +181,8 @@ export class Words {
     return found;
   }
 
-  isShown(word) {
-    return this.cluster === null || word.cluster === this.cluster;
+  isShown(word, i) {
+    return this.cluster === null || word.cluster === this.cluster || this.reached.has(i);
   }
 }
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
 from model_export.attention import reference
-from service.clouds.dynamics import Dynamics, Parameters, Run
+from service.clouds.dynamics import Dynamics, Parameters, Progress, Run
 
 alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
 seeds = st.integers(0, 2**32 - 1)
@@ -341,10 +341,10 @@ def test_run_reports_progress_and_has_no_result_before_its_end(dynamics: Dynamic
     steps: Run = Dynamics(dynamics.session, chunk_s=0.0).start(EMERGING, replace(Parameters(), alpha=0.5))
     with pytest.raises(RuntimeError, match="not over"):
         _ = steps.result
-    seen = list(steps)
-    assert seen[0].layer == 0
-    assert {(each.layer, each.leaders) for each in seen} >= {(0, 2), (1, 3)}
-    assert seen[-1].distance is not None
-    assert 0 < seen[-1].distance < 1
+    first, last = steps
+    gap = EMERGING - EMERGING[(EMERGING @ EMERGING.T).argmax(1)]
+    far = np.linalg.norm(gap, axis=1).max() / np.linalg.norm(EMERGING, axis=1).max()
+    assert first == Progress(layer=0, leaders=2, distance=pytest.approx(far))
+    assert last == Progress(layer=1, leaders=3, distance=pytest.approx(far / 1.5))
     assert steps.result.certified_layer == 1
     assert next(steps, None) is None

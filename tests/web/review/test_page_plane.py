@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from answers import CLUSTERED, READ, TEXT, clustered, reading
 from playwright.sync_api import expect
-from visiting import Visit, drawn, number, point, settle
+from visiting import Visit, classify, drawn, number, point, settle
 
 
 def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
@@ -70,28 +71,52 @@ def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None
 
 
 def test_plane_shows_whom_the_word_follows_that_is_pointed_at(visit: Visit) -> None:
-    """Words of one cluster, which differ only in the line from the one to its leader."""
+    """A line to its leader, dashes to those that its heads followed; a leader has dashes to what it has read."""
     page = settle(visit(f"#review?text={READ}", before=reading, reduced_motion="reduce"))
-    pictures = []
-    for surface in ("jokes", "are", "funny"):
+    page.evaluate(
+        """() => {
+            const original = CanvasRenderingContext2D.prototype.stroke;
+            const seen = (globalThis.seen = []);
+            CanvasRenderingContext2D.prototype.stroke = function (...given) {
+                if (this.canvas.id === "words") seen.push(`${this.strokeStyle} ${this.getLineDash()}`);
+                return original.apply(this, given);
+            };
+        }"""
+    )
+    colours = page.evaluate(
+        """async () => {
+            const { colour } = await import("/web/shared/colour.js");
+            const context = document.createElement("canvas").getContext("2d");
+            return ["ink", "accent"].map((name) => {
+                context.strokeStyle = colour(name);
+                return context.strokeStyle;
+            });
+        }"""
+    )
+    kinds = [f"{colours[0]} ", f"{colours[1]} 4,4"]
+    for surface, lines in {"jokes": [1, 3], "are": [1, 0], "funny": [0, 1]}.items():
+        page.mouse.move(5, 5)
+        drawn(page).evaluate("seen.length = 0")
         point(page, surface)
         expect(page.locator("#tip strong")).to_have_text(surface)
-        pictures.append(drawn(page).evaluate("document.getElementById('words').toDataURL()"))
-    assert len(set(pictures)) == 3
+        seen = drawn(page).evaluate("seen")
+        assert [seen.count(kind) for kind in kinds] == lines, surface
 
 
-def test_words_move_on_the_plane_as_the_slider_does(visit: Visit) -> None:
+def test_words_move_on_the_plane_as_the_slider_does(visit: Visit, server: str) -> None:
+    """A press of a key is a layer, from the last to the first, and every layer is another picture."""
     page = settle(visit("#review?text=A+superb+film+and+a+great+cast"))
-    canvas = page.locator("#words")
+    trajectory = classify(page, server, "A superb film and a great cast", trajectory=True)["trajectory"]
     slider = page.get_by_role("slider", name="Layer of the words")
     slider.focus()
-    page.keyboard.press("ArrowLeft")
-    drawn(page)
-    before = canvas.screenshot()
-    page.keyboard.press("ArrowLeft")
-    drawn(page)
-    assert canvas.screenshot() != before
-    expect(slider).to_have_attribute("aria-valuetext", "layer 6 of 8")
+    pictures = []
+    for layer in reversed(range(len(trajectory))):
+        expect(slider).to_have_attribute("aria-valuetext", f"layer {layer} of {len(trajectory) - 1}")
+        pictures.append(drawn(page).evaluate("document.getElementById('words').toDataURL()"))
+        page.keyboard.press("ArrowLeft")
+    expect(slider).to_have_js_property("value", "0")
+    moved = sum(a != b for a, b in pairwise(trajectory))
+    assert len(set(pictures)) > moved > 1
 
 
 def test_play_runs_through_the_layers(visit: Visit) -> None:

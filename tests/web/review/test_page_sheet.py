@@ -88,8 +88,15 @@ def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(visit: Visit, 
     assert widths[0] > widths[2]
     point(page, "jokes")
     expect(tip).to_contain_text("follows \u2605 funny, a leader from the start")
+    expect(tip).to_contain_text("its heads followed the, all; then all, charming, funny")
+    expect(lines).to_have_count(4)
+    assert lines.evaluate_all("lines => lines.map((line) => line.className.baseVal)") == [
+        "pos", "reading", "reading", "reading",
+    ]  # fmt: skip
+    expect(page.locator("#ink .read")).to_have_text(["all", "the", "charming"])
+    point(page, "are")
+    expect(tip).to_contain_text("its heads followed nobody")
     expect(lines).to_have_count(1)
-    expect(page.locator("#ink .read")).to_have_count(0)
     page.mouse.move(5, 5)
     expect(tip).to_be_hidden()
     expect(lines).to_have_count(0)
