@@ -167,8 +167,8 @@ def described(report: dict[str, Any]) -> Iterator[str]:
     yield f"{'label':24} {'rows':>7} {'precision':>10} {'recall':>8}"
     for each in first["labels"]:
         yield (
-            f"{each['label'][:24]:24} {each['rows']:7,} {_percent(each['precision']):>10} "
-            f"{_percent(each['recall']):>8}"
+            f"{each['label'][:24]:24} {each['rows']:7,} {percent(each['precision']):>10} "
+            f"{percent(each['recall']):>8}"
         )
     for title, field in (("worst errors", "worst"), ("rows that look mislabelled", "mislabelled")):
         if first[field]:
@@ -188,7 +188,7 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
