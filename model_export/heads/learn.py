@@ -21,7 +21,7 @@ from model_export.heads.fit import CHECKS, Floats, Frozen, Ints, Task, fit, logi
 from model_export.heads.plane import Plane
 from model_export.heads.states import States
 from model_export.reader.stored import Stored
-from service.report.figures import Judged, folds, linear, measure
+from service.report.figures import FOLDS, Judged, folds, linear, measure
 from service.tables.labels import Rows
 
 MANY = 4_000  # from so many rows on, one fold is measured
@@ -49,26 +49,38 @@ class Trained:
 def train(
     rows: Rows,
     states: States,
-    others: States,
+    others: Sequence[States],
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Trained:
-    """`states` of `rows`, which all have words; `others`: of ordinary sentences."""
-    torch.set_num_threads(1)  # small products gain nothing from a second thread
-    task = Task(len(rows.labels), rows.several)
+    """`states` of `rows`, which all have words; `others`: of sentences that are not rows."""
     truth = [frozenset(have) for have in rows.truth]
     parts = [np.array(part) for part in folds(truth)]
     near, apart, foreign = measure_unlike.calibrated(states, others, parts)
-    parts = parts[:1] if len(rows.texts) >= MANY else parts
-    held = _held_out(states, rows, task, parts, seed, progress)
-    plane = fit(states, rows.targets, task, held.steps, seed=seed)
-    tempered(plane, held.factor)
+    plane, held = learnt(rows, states, parts, seed=seed, progress=progress)
     thresholds = _thresholds(held, rows) if rows.several else None
     weights = {**stored.stored(plane, Frozen(states.found[0].shape[-1])), **near}
     judged = _judged(rows, states, held, thresholds, apart)
-    report = _report(rows, judged, held, len(parts))
+    report = _report(rows, judged, held)
     return Trained(weights, report, thresholds, {"held_out": measure_unlike.HELD_OUT, "ordinary": foreign})
+
+
+def learnt(
+    rows: Rows,
+    states: States,
+    parts: Sequence[Ints],
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Plane, Held]:
+    """The plane of all rows, as the folds `parts` would have it, and what theirs said."""
+    torch.set_num_threads(1)  # small products gain nothing from a second thread
+    task = Task(len(rows.labels), rows.several)
+    held = _held_out(states, rows, task, parts[:1] if len(rows.texts) >= MANY else parts, seed, progress)
+    plane = fit(states, rows.targets, task, held.steps, seed=seed)
+    tempered(plane, held.factor)
+    return plane, held
 
 
 def _held_out(
@@ -159,11 +171,13 @@ def _leaders(text: str, states: States, row: int, weights: Stored) -> tuple[str,
     return tuple(text[reading.starts[i] : reading.ends[i]].lower() for i in order)
 
 
-def _report(rows: Rows, judged: Sequence[Judged], held: Held, parts: int) -> dict[str, Any]:
+def _report(rows: Rows, judged: Sequence[Judged], held: Held) -> dict[str, Any]:
     found = measure(judged, rows.labels, several=rows.several)
     peer = linear(rows.texts, [frozenset(have) for have in rows.truth], rows.labels)
     beside = None if peer is None else float(np.mean([peer[i] for i in held.rows]))
-    folded = f"{parts} folds of the rows" if parts > 1 else "a fifth of the rows, held out"
+    folded = (
+        f"{FOLDS} folds of the rows" if len(held.rows) == len(rows.texts) else "a fifth of the rows, held out"
+    )
     warnings = [
         f"the label {each['label']!r} is never answered: it has too few rows, or they read like the others"
         for each in found["labels"]

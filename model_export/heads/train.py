@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         states, kept = see(
             reader, rows.texts, cache=cache, progress=lambda n, total: shown.count(n, total, "texts read")
         )
-        others, _ = see(reader, ordinary())
+        others = [see(reader, each)[0] for each in ordinary()]
         rows = _only(rows, kept)
         trained = train(
             rows, states, others, seed=arguments.seed,
