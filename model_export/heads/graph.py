@@ -198,19 +198,16 @@ def ReadOut(c, w, real, v, b, pseudo_weight):
 
 
 @script(domain)
-def Unlike(near, texts, grid, square, straight, offset, fine_grid):
-    """A quadratic form of the mean over the words of each text, [B]. Sums are of numbers on grids: exact."""
+def Unlike(near, texts, grid):
+    """The largest of some linear maps of the mean over the words of each text, [B]. Sums are exact."""
     axis = op.Constant(value_ints=[1])
-    last = op.Constant(value_ints=[-1])
     told = op.Round(op.Cast(near, to=11) * grid) / grid  # [M,k]
     none = op.Expand(
         op.Cast(op.Constant(value_int=0), to=11), op.Concat([1], op.Shape(told, start=1, end=2), axis=0)
     )
     sums = op.ReduceSum(op.Gather(op.Concat(told, none, axis=0), texts), axis, keepdims=0)  # [B,k]
     there = op.Cast(texts < op.Shape(told, start=0, end=1), to=11)
-    mean = sums / op.ReduceSum(there, axis, keepdims=1)
-    parts = op.Round((square * mean + straight) * mean * fine_grid) / fine_grid
-    return op.ReduceSum(parts, last, keepdims=0) + offset
+    return op.ReduceMax(sums / op.ReduceSum(there, axis, keepdims=1), axis, keepdims=0)
 
 
 PARTS = (Words, Reach, Places, HardmaxAttention, Leads, Move, Certified, ReadOut)
@@ -268,7 +265,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     call(ReadOut, f"c{K} weights real v b pseudo_weight", "contribution bias")
     if knows_rows := "near" in weights:
         call(Words, f"{seen('near')} members near near_unit near_bias zero", "near_words")
-        call(Unlike, "near_words texts direction_grid square straight offset layer_grid", "unlike")
+        call(Unlike, "near_words texts direction_grid", "unlike")
     for k in range(K + 1):
         plain("Unsqueeze", f"Z{k} axis_0", f"one_Z{k}")
     plain("Concat", " ".join(f"one_Z{k}" for k in range(K + 1)), "plane", axis=0)

@@ -111,9 +111,7 @@ def places(
 def unlike(weights: Stored, states: Array, words: Array, members: Sequence[Sequence[int]]) -> float:
     """Above 0: a text of these words is unlike the rows."""
     near = _linear_of(weights, "near", _seen(weights, "near", states, words), members).astype(np.float64)
-    mean = (np.round(near * DIRECTION_GRID) / DIRECTION_GRID).sum(0) / len(members)
-    parts = (weights["square"] * mean + weights["straight"]) * mean
-    return float((np.round(parts * LAYER_GRID) / LAYER_GRID).sum() + weights["offset"])
+    return float(((np.round(near * DIRECTION_GRID) / DIRECTION_GRID).sum(0) / len(members)).max())
 
 
 def _seen(weights: Stored, name: str, states: Array, words: Array) -> Array:

@@ -1,9 +1,6 @@
 """`hardmax-export train rows.csv --name mine`: a plane on the bundled reader, learnt from one's own rows.
 
-    rows -> states of the frozen reader (kept on disk) -> folds: how long, how sure -> plane
-         -> what it does not know -> head bundle mine@N, checked -> report
-
-The figures are of rows that the measured plane had not seen.
+rows -> states of the frozen reader (kept on disk) -> learn.py -> head bundle mine@N, checked -> report
 """
 
 from __future__ import annotations
@@ -13,27 +10,19 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from model_export.bundle import write_bundle
-from model_export.heads import graph, stored
-from model_export.heads import unlike as measure_unlike
-from model_export.heads.fit import CHECKS, Floats, Frozen, Ints, Task, fit, logits, temperature, tempered
-from model_export.heads.plane import Plane
-from model_export.heads.states import States, forget, see
+from model_export.heads import graph
+from model_export.heads.fit import Ints
+from model_export.heads.learn import Trained, train
+from model_export.heads.states import forget, see
+from model_export.heads.unlike import ordinary
 from model_export.heads.verify import differing
-from model_export.reader.stored import Stored
-from service.cli.labels import Rows, read_rows
-from service.cli.progress import Progress
-from service.cli.report import Judged, described, folds, linear, measure
-from service.cli.report_page import page
 from service.engine.bundle import (
     HEAD,
     READER,
@@ -45,171 +34,16 @@ from service.engine.bundle import (
 )
 from service.engine.runtime import Runtime
 from service.errors import InvalidInput, NotFound
+from service.observe.progress import Progress
+from service.report.figures import described
+from service.report.page import page
 from service.settings import BUNDLED_MODELS
+from service.tables.labels import Rows, read_rows
 from service.texts.reader import Reader
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-MANY = 4_000  # from so many rows on, one fold is measured
 CHECKED = 200  # texts that the exported graph is compared on
 EVEN = 0.02
-
-
-@dataclass(frozen=True)
-class Held:
-    """What planes said of rows that they had not seen."""
-
-    rows: Ints
-    logits: Floats  # [n, C]
-    weights: list[Stored]  # the plane of each row
-    steps: int
-    factor: float
-
-
-@dataclass(frozen=True)
-class Trained:
-    weights: dict[str, Any]
-    report: dict[str, Any]
-    thresholds: tuple[float, ...] | None
-    unlike: dict[str, float]
-
-
-def train(
-    rows: Rows,
-    states: States,
-    others: States,
-    *,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Trained:
-    """`states` of `rows`, which all have words; `others`: of ordinary sentences."""
-    torch.set_num_threads(1)  # small products gain nothing from a second thread
-    task = Task(len(rows.labels), rows.several)
-    truth = [frozenset(have) for have in rows.truth]
-    parts = [np.array(part) for part in folds(truth)]
-    near, apart, foreign = measure_unlike.calibrated(states, others, parts)
-    parts = parts[:1] if len(rows.texts) >= MANY else parts
-    held = _held_out(states, rows, task, parts, seed, progress)
-    plane = fit(states, rows.targets, task, held.steps, seed=seed)
-    tempered(plane, held.factor)
-    thresholds = _thresholds(held, rows) if rows.several else None
-    weights = {**stored.stored(plane, Frozen(states.found[0].shape[-1])), **near}
-    judged = _judged(rows, states, held, thresholds, apart)
-    report = _report(rows, judged, held, len(parts))
-    return Trained(weights, report, thresholds, {"held_out": measure_unlike.HELD_OUT, "ordinary": foreign})
-
-
-def _held_out(
-    states: States,
-    rows: Rows,
-    task: Task,
-    parts: Sequence[Ints],
-    seed: int,
-    progress: Callable[[int, int], None],
-) -> Held:
-    """Each part answered by a plane of the others; how long it learns is what tells the truth best."""
-    most = max(each for each in CHECKS if each <= max(60, 2 * len(states)))
-    seen: dict[int, list[tuple[Floats, Stored]]] = {}
-    for number, part in enumerate(parts):
-        progress(number, len(parts))
-        learnt, held = np.setdiff1d(np.arange(len(states)), part), states.take(part)
-
-        def look(steps: int, plane: Plane, held: States = held) -> None:
-            weights = stored.stored(plane, Frozen(states.found[0].shape[-1]))
-            seen.setdefault(steps, []).append((logits(plane, held), weights))
-
-        fit(states.take(learnt), rows.targets[learnt], task, most, seed=seed, look=look)
-    every = np.concatenate(parts)
-    targets = rows.targets[every]
-
-    def surprise(steps: int) -> tuple[float, float, Floats]:
-        said = np.concatenate([found for found, _ in seen[steps]])
-        factor = temperature(said, targets, task)
-        loss = task.loss(torch.from_numpy(said * factor), torch.from_numpy(targets).double())
-        return float(loss), factor, said * factor
-
-    best = min(seen, key=lambda steps: surprise(steps)[0])
-    _, factor, said = surprise(best)
-    planes = [weights for part, (_, weights) in zip(parts, seen[best], strict=True) for _ in part]
-    return Held(every, said, planes, best, factor)
-
-
-def _thresholds(held: Held, rows: Rows) -> tuple[float, ...]:
-    """Of each label the probability from which on it is said: that of the best F1 on held-out rows."""
-    probs, truth = 1 / (1 + np.exp(-held.logits)), rows.targets[held.rows] > 0
-    tried = np.linspace(0.2, 0.8, 25)
-
-    def score(label: int, threshold: float) -> tuple[float, float]:
-        said = probs[:, label] >= threshold
-        f1 = 2 * (said & truth[:, label]).sum() / max(1, said.sum() + truth[:, label].sum())
-        return float(f1), -abs(threshold - 0.5)
-
-    return tuple(round(max(tried, key=partial(score, label)), 3) for label in range(probs.shape[1]))
-
-
-def _judged(
-    rows: Rows, states: States, held: Held, thresholds: tuple[float, ...] | None, apart: Floats
-) -> list[Judged]:
-    """subtle: leaders only of rows that are wrong; the report shows no others."""
-    found = []
-    for row, said, weights in zip(held.rows.tolist(), held.logits, held.weights, strict=True):
-        probs = dict(zip(rows.labels, _probabilities(said, thresholds is not None).tolist(), strict=True))
-        if thresholds is None:
-            answer = frozenset([max(probs, key=probs.__getitem__)])
-        else:
-            answer = frozenset(
-                label for (label, p), least in zip(probs.items(), thresholds, strict=True) if p >= least
-            )
-        truth = frozenset(rows.truth[row])
-        leaders = () if answer == truth else _leaders(rows.texts[row], states, row, weights)
-        undecided = "unlike the rows" if apart[row] > 0 else None
-        found.append(Judged(rows.texts[row], truth, answer, probs, undecided, leaders))
-    return found
-
-
-def _probabilities(said: Floats, several: bool) -> Floats:
-    if len(said) == 1 or several:
-        p = 1 / (1 + np.exp(-said))
-        return np.array([1 - p[0], p[0]]) if len(said) == 1 else p
-    power = np.exp(said - said.max())
-    return np.asarray(power / power.sum())
-
-
-def _leaders(text: str, states: States, row: int, weights: Stored) -> tuple[str, ...]:
-    """The words that the others end with, those of the heaviest clusters first."""
-    reading, both = states.readings[row], states.found[row]
-    told = stored.run(weights, both[:, 0], both[:, 1], states.members(row))
-    worth = {
-        int(leader): float(np.abs(told.contribution[:, told.target == leader].sum(1)).max())
-        for leader in set(told.target.tolist()) - {-1}
-    }
-    order = sorted(worth, key=lambda leader: -worth[leader])
-    return tuple(text[reading.starts[i] : reading.ends[i]].lower() for i in order)
-
-
-def _report(rows: Rows, judged: Sequence[Judged], held: Held, parts: int) -> dict[str, Any]:
-    found = measure(judged, rows.labels, several=rows.several)
-    peer = linear(rows.texts, [frozenset(have) for have in rows.truth], rows.labels)
-    beside = None if peer is None else float(np.mean([peer[i] for i in held.rows]))
-    folded = f"{parts} folds of the rows" if parts > 1 else "a fifth of the rows, held out"
-    warnings = [
-        f"the label {each['label']!r} is never answered: it has too few rows, or they read like the others"
-        for each in found["labels"]
-        if not each["said"]
-    ]
-    if beside is not None and beside > found["accuracy"] + 0.5 / len(judged) ** 0.5:
-        warnings.append(
-            f"TF-IDF with logistic regression is better on the same rows: {beside:.1%} against "
-            f"{found['accuracy']:.1%}"
-        )
-    if found["accuracy"] <= found["most_frequent_label"]:
-        warnings.append("no better than always answering the most frequent label: more rows are needed")
-    return {
-        "title": "A model of one's own",
-        "source": f"measured on {folded}, each by a plane that had not seen it",
-        "models": {"this model": found},
-        "linear": beside,
-        "warnings": warnings,
-    }
 
 
 # ---------------------------------------- what there is
@@ -289,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         states, kept = see(
             reader, rows.texts, cache=cache, progress=lambda n, total: shown.count(n, total, "texts read")
         )
-        others, _ = see(reader, measure_unlike.ordinary())
+        others = [see(reader, each)[0] for each in ordinary()]
         rows = _only(rows, kept)
         trained = train(
             rows, states, others, seed=arguments.seed,

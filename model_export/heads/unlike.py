@@ -1,11 +1,11 @@
 """Whether a text is unlike the rows: a measure on its words' mean states, calibrated while training.
 
-    u = log p(x | ordinary) - log p(x | rows) - threshold    both normal, in a few directions
+    u = max over others of <w, x> - threshold,    w = (S + ridge)^-1 (mean of others - mean of rows)
 
-Ordinary sentences (ordinary.txt) are of many subjects and some languages. Their spread is widened: what is
-far from both is nearer to them. The threshold lets 5 % of held-out rows be unlike the rest. In the
-graph u is a
-quadratic form of a few linear maps (stored.unlike).
+The others are ordinary English sentences of many subjects (ordinary.txt) and sentences of other languages
+(languages.txt). They have a direction each (Fisher 1936), in which S is the usual spread of rows and others:
+one direction for both tells neither from the rows. The thresholds, alike for each, let 5 % of held-out rows
+be unlike the rest. In the graph u is the largest of two linear maps (stored.unlike).
 """
 
 from __future__ import annotations
@@ -24,57 +24,45 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 HELD_OUT = 0.05
-DIRECTIONS = 24
-PRIOR = 40.0  # rows that say the usual spread, beside the rows
-WIDER = 2.0  # ordinary sentences are not all that is not a row
+RIDGE = 0.3  # of the mean spread of a state
 
 
-def ordinary() -> list[str]:
-    return files("model_export.heads").joinpath("ordinary.txt").read_text(encoding="utf-8").split("\n")[:-1]
-
-
-def measure(rows: Floats, others: Floats) -> dict[str, Array]:
-    """The stored numbers of u, threshold 0. `rows`, `others` [n, 2W] mean states around 0, last and first."""
-    both = np.concatenate([rows, others])
-    middle = both.mean(0)
-    _, size, along = np.linalg.svd(both - middle, full_matrices=False)
-    k = int(min(DIRECTIONS, len(rows) - 1, (size > 1e-6 * size[0]).sum()))
-    basis = along[:k] * (np.sqrt(len(both)) / size[:k, None])
-    ours, theirs = (rows - middle) @ basis.T, (others - middle) @ basis.T
-    usual = np.eye(k)  # the spread of both together, in this basis
-    spread = _spread(ours, usual)
-    wide = WIDER * _spread(theirs, usual)
-    a, b = np.linalg.inv(spread), np.linalg.inv(wide)
-    square, turn = np.linalg.eigh((a - b) / 2)
-    straight = turn.T @ (b @ theirs.mean(0) - a @ ours.mean(0))
-    offset = (ours.mean(0) @ a @ ours.mean(0) - theirs.mean(0) @ b @ theirs.mean(0)) / 2
-    offset += (np.linalg.slogdet(spread)[1] - np.linalg.slogdet(wide)[1]) / 2
-    weight = turn.T @ basis
-    unit = np.abs(weight).max(1) / 127
-    return {
-        "near": np.round(weight / unit[:, None]).T.astype(np.int8),
-        "near_unit": unit.astype(np.float32),
-        "near_bias": (-weight @ middle).astype(np.float32),
-        "square": square,
-        "straight": straight,
-        "offset": np.array(offset),
-    }
+def ordinary() -> list[list[str]]:
+    """Sentences that are not rows: of other subjects, of other languages."""
+    folder = files("model_export.heads")
+    names = ("ordinary.txt", "languages.txt")
+    return [folder.joinpath(name).read_text(encoding="utf-8").split("\n")[:-1] for name in names]
 
 
 def calibrated(
-    states: States, others: States, parts: Sequence[Ints]
+    states: States, others: Sequence[States], parts: Sequence[Ints]
 ) -> tuple[dict[str, Array], Floats, float]:
     """The measure of all rows; u of each row by one that has not seen it; the share of `others` above 0."""
-    rows, apart = states.means(), others.means()
-    held = np.zeros(len(states))
+    rows, apart = states.means(), [each.means() for each in others]
+    held = np.zeros((len(states), len(apart)))
     for part in parts:
         learnt = np.setdiff1d(np.arange(len(states)), part)
-        held[part] = told(measure(rows[learnt], apart), states.take(part))
-    seen = np.concatenate([*parts])
-    threshold = float(np.quantile(held[seen], 1 - HELD_OUT, method="higher"))
-    found = measure(rows, apart)
-    found["offset"] = found["offset"] - threshold
-    return found, held - threshold, float((told(found, others) > 0).mean())
+        weight, bias = directions(rows[learnt], apart)
+        held[part] = rows[part] @ weight + bias
+    weight, bias = directions(rows, apart)
+    threshold = _thresholds(held[np.concatenate([*parts])])
+    found = _whole(weight, bias - threshold)
+    foreign = [told(found, each) > 0 for each in others]
+    return found, (held - threshold).max(1), float(np.concatenate(foreign).mean())
+
+
+def directions(rows: Floats, others: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """[2W, k] and [k]: linear in mean states, 0 at the mean of the rows and 1 at that of the others."""
+    middle = rows.mean(0)
+    found = []
+    for each in others:
+        away = each.mean(0) - middle
+        spread = (np.cov(rows.T, bias=True) + np.cov(each.T, bias=True)) / 2
+        spread[np.diag_indices_from(spread)] += RIDGE * spread.trace() / len(spread)
+        weight = np.linalg.solve(spread, away)
+        found.append(weight / (weight @ away))
+    weights = np.stack(found, 1)
+    return weights, -middle @ weights
 
 
 def told(weights: dict[str, Array], states: States) -> Floats:
@@ -83,7 +71,17 @@ def told(weights: dict[str, Array], states: States) -> Floats:
     )
 
 
-def _spread(x: Floats, usual: Floats) -> Floats:
-    apart = x - x.mean(0)
-    spread: Floats = (apart.T @ apart + PRIOR * usual) / (len(x) + PRIOR)
-    return spread
+def _thresholds(held: Floats) -> Floats:
+    """[k], the same quantile of each, so that `HELD_OUT` of the rows [n, k] are above one of them."""
+    ranks = held.argsort(0).argsort(0).max(1)  # of each row, where it is most unlike
+    rank = int(np.quantile(ranks, 1 - HELD_OUT, method="higher"))
+    return np.sort(held, axis=0)[rank]
+
+
+def _whole(weight: Floats, bias: Floats) -> dict[str, Array]:
+    unit = np.abs(weight).max(0) / 127
+    return {
+        "near": np.round(weight / unit).astype(np.int8),
+        "near_unit": unit.astype(np.float32),
+        "near_bias": bias.astype(np.float32),
+    }

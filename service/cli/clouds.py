@@ -7,9 +7,9 @@ import argparse
 from hardmax.documents import Include
 from service.cli.described import describe_control, describe_dynamics
 from service.cli.options import Commands, add_where, open_where, show
-from service.cli.progress import Progress
 from service.cli.readers import read_cloud
 from service.errors import InvalidInput
+from service.observe.progress import Progress
 
 NOT_FOUND = 1
 DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from service.cli.labels import read_rows
 from service.cli.options import Commands, add_where, open_where, show, tell
-from service.cli.progress import Progress
-from service.cli.report import FOLDS, Judged, described, linear, measure
-from service.cli.report_page import page
 from service.errors import InvalidInput
+from service.observe.progress import Progress
+from service.report.figures import FOLDS, Judged, described, linear, measure
+from service.report.page import page
+from service.tables.labels import read_rows
 
 BATCH = 256
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from hardmax.display import UNPRINTABLE, printable
-from service.cli.progress import Progress
+from service.observe.progress import Progress
 from service.settings import PREFIX, load_settings
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from service.cli.described import describe_sequences
 from service.cli.options import Commands, add_where, open_where, show
-from service.cli.progress import Progress
 from service.cli.readers import read_sequences
+from service.observe.progress import Progress
 
 
 def add_commands(commands: Commands) -> None:

@@ -14,9 +14,9 @@ from hardmax import Answer
 from hardmax.calls import BATCH, Calls
 from service.cli.described import describe_answer
 from service.cli.options import Commands, add_where, open_where, say, say_json, tell
-from service.cli.progress import Progress
 from service.engine.registry import settle_default
 from service.errors import ConfigurationError, InvalidInput, needs
+from service.observe.progress import Progress
 from service.settings import load_settings
 from service.tables.columns import find_column
 from service.tables.reading import READ, STDIN, TEXT, Row, Table, read_table

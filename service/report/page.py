@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from service.cli.report import _percent
+from service.report.figures import percent
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -55,7 +55,7 @@ def _model(name: str, found: dict[str, Any]) -> list[str]:
         _table(
             ["label", "rows", "said", "precision", "recall"],
             [
-                [each["label"], f"{each['rows']:,}", f"{each['said']:,}", *map(_percent, _shares(each))]
+                [each["label"], f"{each['rows']:,}", f"{each['said']:,}", *map(percent, _shares(each))]
                 for each in found["labels"]
             ],
         ),

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from service.cli import progress
-from service.cli.progress import Progress, duration
+from service.observe import progress
+from service.observe.progress import Progress, duration
 
 
 class Terminal(io.StringIO):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.cli.labels import read_rows
 from service.errors import InvalidInput
+from service.tables.labels import read_rows
 
 
 def test_labels_have_a_column_each(tmp_path):

@@ -97,13 +97,6 @@ def linear(texts: Sequence[str], truth: Sequence[frozenset[str]], labels: Sequen
 
     None without scikit-learn, or where the rows are too few for folds.
     """
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.multiclass import OneVsRestClassifier
-        from sklearn.pipeline import make_pipeline
-    except ImportError:
-        return None
     right = [False] * len(texts)
     several = any(len(each) != 1 for each in truth)
     target: list[Any] = [
@@ -112,16 +105,25 @@ def linear(texts: Sequence[str], truth: Sequence[frozenset[str]], labels: Sequen
     for held in folds(truth):
         inside = set(held)
         learnt = [i for i in range(len(texts)) if i not in inside]
-        judge = LogisticRegression(C=10.0, max_iter=1000)
-        words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b")
-        peer = make_pipeline(words, OneVsRestClassifier(judge) if several else judge)
         try:
-            peer.fit([texts[i] for i in learnt], [target[i] for i in learnt])
-        except ValueError:  # a fold without two labels, or without a word
+            peer = tf_idf(several).fit([texts[i] for i in learnt], [target[i] for i in learnt])
+        except (ImportError, ValueError):  # a fold without two labels, or without a word
             return None
         for i, said in zip(held, peer.predict([texts[i] for i in held]), strict=True):
             right[i] = bool(list(said) == target[i] if several else said == target[i])
     return right
+
+
+def tf_idf(several: bool) -> Any:
+    """TF-IDF of words and pairs with logistic regression, not fitted yet."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.pipeline import make_pipeline
+
+    judge = LogisticRegression(C=10.0, max_iter=1000)
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b")
+    return make_pipeline(words, OneVsRestClassifier(judge) if several else judge)
 
 
 def folds(truth: Sequence[frozenset[str]], parts: int = FOLDS) -> list[list[int]]:
@@ -167,8 +169,8 @@ def described(report: dict[str, Any]) -> Iterator[str]:
     yield f"{'label':24} {'rows':>7} {'precision':>10} {'recall':>8}"
     for each in first["labels"]:
         yield (
-            f"{each['label'][:24]:24} {each['rows']:7,} {_percent(each['precision']):>10} "
-            f"{_percent(each['recall']):>8}"
+            f"{each['label'][:24]:24} {each['rows']:7,} {percent(each['precision']):>10} "
+            f"{percent(each['recall']):>8}"
         )
     for title, field in (("worst errors", "worst"), ("rows that look mislabelled", "mislabelled")):
         if first[field]:
@@ -188,7 +190,7 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.cli.report import Judged, described, folds, linear, measure, wilson
-from service.cli.report_page import page
+from service.report.figures import Judged, described, folds, linear, measure, wilson
+from service.report.page import page
 
 LABELS = ("bad", "good")
 

@@ -1,0 +1,331 @@
+"""Models of one's own, learnt from a few rows: ours beside TF-IDF and a soft encoder's head.
+
+    python -m benchmarks.own --data ../shared/data --encoder ENCODER [--quick] [--split choose]
+
+Rows are of the split `train`; figures are of `report`, which nobody has learnt from (whoever tries something
+looks at `choose`). Subjects are told by which corpus a text comes from and, on a Debian system, by the
+section of the package that it describes. Every seed draws other rows.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from benchmarks.record import QUICK, RESULTS, ROOT, Record, Table, arguments
+from benchmarks.twins import Floats, Twin, logistic
+from model_export.bundle import write_bundle
+from model_export.data.corpora import Row, guarded, read_table
+from model_export.heads import graph, stored, unlike
+from model_export.heads.fit import Frozen, Ints, logits
+from model_export.heads.learn import learnt
+from model_export.heads.states import States, see
+from model_export.heads.train import open_reader
+from model_export.reader.model import published
+from service.engine.bundle import HEAD, Bundle
+from service.engine.runtime import Runtime
+from service.report.figures import folds, tf_idf
+from service.settings import BUNDLED_MODELS
+from service.tables.labels import Rows
+from service.texts.heads import Head
+from service.texts.reader import Reader
+from service.texts.work import How, run_all, texts_of
+
+SIZES = (8, 32, 128)  # rows a label
+TESTED = 100  # texts a label
+LETTERS = range(15, 301)  # of a text
+PEERS = TF_IDF, SOFT = ("TF-IDF + logistic regression", "soft encoder + logistic regression")
+CORPORA = {
+    "restaurants": "yelp/sentences.tsv.gz", "films": "sst2/train.tsv", "news": "mpqa/phrases.tsv.gz",
+    "electronics": "amazon/electronics.tsv.gz", "tweets": "tweets/semeval2017.tsv.gz",
+}  # fmt: skip
+VERDICTS = {"negative": 0.0, "neutral": 0.5, "positive": 1.0}
+SECTIONS = ("games", "science", "sound", "graphics", "fonts", "mail", "database", "editors", "video", "web")
+SUBJECTS, PACKAGES, SEVERAL = (
+    "subjects, 5 labels",
+    "packages, 10 labels",
+    "several subjects at once, 5 labels",
+)
+LANGUAGES = Path(__file__).with_name("languages.txt")
+TIMED, HEADS = (3_000, 100_000), 10
+
+Halves = tuple[list[str], list[str]]  # texts to learn from, texts to measure on
+
+
+@dataclass(frozen=True)
+class Question:
+    """Texts with labels, read once by our reader and by the soft one."""
+
+    rows: Rows
+    measured: NDArray[np.bool_]  # which are measured on
+    states: States
+    soft: Floats
+
+    def few(self, size: int, seed: int) -> Ints:
+        """`size` rows of each label, as many in all where a text may have several."""
+        order = np.random.default_rng(seed).permutation(np.flatnonzero(~self.measured))
+        if self.rows.several:
+            return order[: size * len(self.rows.labels)]
+        truth = self.rows.targets.argmax(1)
+        return np.concatenate([order[truth[order] == c][:size] for c in range(len(self.rows.labels))])
+
+    def taken(self, some: Ints) -> Rows:
+        texts, truth = [self.rows.texts[i] for i in some], [self.rows.truth[i] for i in some]
+        return Rows(texts, truth, self.rows.labels, self.rows.several, [])
+
+
+# ---- the rows
+
+
+def halves(rows: Iterable[Row], split: str) -> Halves:
+    some = [row for row in rows if len(row.text) in LETTERS]
+    random.Random(0).shuffle(some)
+    learnt_from, measured = ([row.text for row in some if row.split == part] for part in ("train", split))
+    return learnt_from[: 2 * max(SIZES)], measured[:TESTED]
+
+
+def packages() -> dict[str, list[Row]]:
+    """What packages of Debian say of themselves, by section; nothing where there is no list of them."""
+    try:
+        listed = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    found: dict[str, list[Row]] = {}
+    for block in listed.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
+        text = fields.get("Description-en") or fields.get("Description", "")
+        if fields.get("Section") in SECTIONS and len(text.split()) >= 3:
+            part = {0: "choose", 1: "report"}.get(zlib.crc32(text.encode()) % 4, "train")
+            found.setdefault(fields["Section"], []).append(Row(text, None, part))
+    return found
+
+
+def tasks(data: Path, split: str) -> dict[str, dict[tuple[str, ...], Halves]]:
+    """Of each question the halves of each label, or set of labels."""
+    sets = {name: guarded(read_table(data / file, name)) for name, file in CORPORA.items()}
+    alone = {(name,): halves(rows, split) for name, rows in sets.items()}
+    found = {SUBJECTS: alone}
+    for name, labels in (
+        ("restaurants", ("negative", "positive")),
+        ("electronics", ("negative", "positive")),
+        ("tweets", tuple(VERDICTS)),
+    ):
+        found[f"verdicts on {name}, {len(labels)} labels"] = {
+            (label,): halves([row for row in sets[name] if row.target == VERDICTS[label]], split)
+            for label in labels
+        }
+    if sections := packages():
+        found[PACKAGES] = {(name,): halves(rows, split) for name, rows in sections.items()}
+    found[SEVERAL] = {
+        (*one, *other): both(alone[one], alone[other]) for one in alone for other in alone if one < other
+    } | alone
+    return found
+
+
+def both(one: Halves, other: Halves) -> Halves:
+    """Texts of two sentences."""
+    learnt_from, measured = (
+        [f"{a} {b}" for a, b in zip(*pair, strict=False)] for pair in zip(one, other, strict=True)
+    )
+    return learnt_from, measured
+
+
+def question(parts: dict[tuple[str, ...], Halves], reader: Reader, twin: Twin) -> Question:
+    texts, truth, measured = [], [], []
+    for labels, pair in parts.items():
+        for half, some in enumerate(pair):
+            texts += some
+            truth += [labels] * len(some)
+            measured += [half == 1] * len(some)
+    states, kept = see(reader, texts)
+    soft = np.concatenate([twin([texts[i] for i in kept[at : at + 32]]) for at in range(0, len(kept), 32)])
+    names = tuple(sorted({label for labels in parts for label in labels}))
+    rows = Rows([texts[i] for i in kept], [truth[i] for i in kept], names, any(len(x) > 1 for x in parts), [])
+    return Question(
+        rows, np.array(measured)[kept], states, soft / np.linalg.norm(soft, axis=1, keepdims=True)
+    )
+
+
+# ---- what is right
+
+
+def accuracy(asked: Question, table: Table, case: str, sizes: Sequence[int], seeds: int) -> None:
+    """Shares of texts that are right; F1 over all labels where a text may have several."""
+    measured = np.flatnonzero(asked.measured)
+    true = asked.rows.targets[measured] > 0
+    for size in sizes:
+        right: dict[str, list[float]] = {}
+        for seed in range(seeds):
+            some = asked.few(size, seed)
+            for subject, said in answers(asked, some, measured, seed).items():
+                hits = 2 * (said & true).sum() / (said.sum() + true.sum())
+                right.setdefault(subject, []).append(100 * float(hits))
+        for subject, samples in right.items():
+            table.add(subject, {"data": case, "rows a label": size}, samples)
+
+
+def answers(asked: Question, some: Ints, measured: Ints, seed: int) -> dict[str, NDArray[np.bool_]]:
+    """[n, C] which labels each says of the texts that are measured."""
+    rows, several = asked.taken(some), asked.rows.several
+    parts = [np.array(part) for part in folds([frozenset(have) for have in rows.truth])]
+    plane, _ = learnt(rows, asked.states.take(some), parts, seed=seed)
+    score = logits(plane, asked.states.take(measured))
+    truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
+    told = [asked.rows.texts[i] for i in measured]
+    peer = tf_idf(several).fit(rows.texts, truth).predict(told)
+    soft = logistic(asked.soft[some], truth).predict(asked.soft[measured])
+    if several:
+        return {"ours": score > 0, TF_IDF: peer > 0, SOFT: soft > 0}
+    ours = (score[:, 0] > 0).astype(int) if score.shape[1] == 1 else score.argmax(1)
+    every = np.arange(len(rows.labels))
+    return {name: said[:, None] == every for name, said in (("ours", ours), (TF_IDF, peer), (SOFT, soft))}
+
+
+def apart(
+    questions: dict[str, Question], reader: Reader, table: Table, sizes: Sequence[int], seeds: int
+) -> None:
+    """What heads call unlike their rows: other rows, packages, languages that nobody taught."""
+    others = [see(reader, each)[0] for each in unlike.ordinary()]
+    strange, _ = see(reader, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
+    for case, asked in questions.items():
+        for size in sizes:
+            shares: dict[str, list[float]] = {}
+            for seed in range(seeds):
+                some = asked.few(size, seed)
+                rows = asked.taken(some)
+                parts = [np.array(part) for part in folds([frozenset(have) for have in rows.truth])]
+                found, _, _ = unlike.calibrated(asked.states.take(some), others, parts)
+                subjects = {"rows of its own": asked.states.take(np.flatnonzero(asked.measured))}
+                if case != PACKAGES and PACKAGES in questions:
+                    packed = questions[PACKAGES]
+                    subjects["packages"] = packed.states.take(np.flatnonzero(packed.measured))
+                for name, states in {**subjects, "other languages": strange}.items():
+                    share = float((unlike.told(found, states) > 0).mean())
+                    shares.setdefault(name, []).append(100 * share)
+            for name, samples in shares.items():
+                table.add(name, {"data": case, "rows a label": size}, samples)
+
+
+# ---- what it costs
+
+
+def trained_s(file: Path) -> float:
+    """Seconds of `hardmax-export train`, the start of Python and torch included."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        command = [
+            sys.executable,
+            "-m",
+            "model_export.cli",
+            "train",
+            str(file),
+            "--out",
+            folder,
+            "--name",
+            "mine",
+        ]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+        return time.perf_counter() - began
+
+
+def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
+    table.add("ours", {"rows": 57}, [trained_s(ROOT / "examples/reviews.csv") for _ in range(3)])
+    rows = read_table(data / CORPORA["restaurants"], "restaurants")
+    for size in sizes:
+        with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+            file.write("text\tlabel\n" + "".join(f"{row.text}\t{row.target:.0f}\n" for row in rows[:size]))
+            file.flush()
+            table.add("ours", {"rows": size}, [trained_s(Path(file.name))])
+
+
+def heads(asked: Question, reader: Bundle, pace: Table, memory: Table, rounds: int) -> None:
+    """Ten heads beside one on the same reader: of each a session of its own."""
+    some = asked.few(32, 0)
+    parts = [np.arange(len(some))[i::5] for i in range(5)]
+    plane, _ = learnt(asked.taken(some), asked.states.take(some), parts)
+    model = graph.to_onnx(stored.stored(plane, Frozen(asked.states.found[0].shape[-1])))
+    runtime = Runtime("cpu", 1)
+    served = Reader.load(reader, runtime)
+    texts = [asked.rows.texts[i] for i in np.flatnonzero(asked.measured)]
+    loaded: list[Head] = []
+    for count in (1, HEADS):
+        while len(loaded) < count:
+            loaded.append(Head.load(bundle_of(model, asked.rows, reader), runtime, served))
+        samples = []
+        for _ in range(rounds + 1):  # the first one warms up
+            began = time.perf_counter()
+            for text in texts:
+                run_all(texts_of([text], How(tuple(loaded))))
+            samples.append(1e3 * (time.perf_counter() - began) / len(texts))
+        pace.add("ours", {"heads": count}, samples[1:])
+        memory.add("ours", {"heads": count}, [resident_mb()])
+
+
+def bundle_of(model: onnx.ModelProto, rows: Rows, reader: Bundle) -> Bundle:
+    card = {
+        "name": "mine@1", "description": "A head of a benchmark.", "labels": list(rows.labels), "even": 0.02,
+        "reader": {"name": reader.name, "sha256": reader.card["model_sha256"]},
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        return write_bundle(Path(folder), HEAD, card, model)
+
+
+def resident_mb() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024 / 1e6
+
+
+def main() -> None:
+    parser = arguments(__doc__, seeds=(5, "draws of rows"))
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--encoder", type=Path, required=True, help="all-MiniLM-L6-v2, as published")
+    parser.add_argument("--split", choices=["choose", "report"], default="report", help="what is measured on")
+    asked = parser.parse_args()
+    sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, asked.seeds)
+    record = Record(
+        "own", "Models of one's own", ("onnxruntime", "numpy", "scikit-learn", "torch"), ["reader"]
+    )
+    bundle, reader = open_reader(BUNDLED_MODELS / "reader")
+    twin = Twin(reader.read, published(asked.encoder))
+    parts = tasks(asked.data, asked.split)
+    if asked.quick:
+        parts = {name: parts[name] for name in (SUBJECTS, SEVERAL)}
+    questions = {name: question(each, reader, twin) for name, each in parts.items()}
+    right = record.table("accuracy", "Right", unit="%", better="higher")
+    for name, each in questions.items():
+        accuracy(each, right, name, sizes, seeds)
+    strange = record.table("unlike", "Called unlike the rows", unit="%", better="neither")
+    apart(questions, reader, strange, sizes[:2], seeds)
+    pace = record.table("heads", "A text, alone, on one core", unit="ms", better="lower")
+    memory = record.table("memory", "Resident memory of that process", unit="MB", better="lower")
+    heads(questions[SUBJECTS], bundle, pace, memory, 1 if asked.quick else 5)
+    training(
+        asked.data,
+        record.table("training", "From rows to a served model", unit="s", better="lower"),
+        () if asked.quick else TIMED,
+    )
+    record.note(
+        f"Texts have {LETTERS.start} to {LETTERS.stop - 1} letters; {TESTED} a label, of the split "
+        f"{asked.split}, are measured on. Each sample is another draw of rows. Where a text may have several "
+        "labels, the figure is F1 over all of them (said from a half on), and the rows are as many in all. "
+        "The soft encoder is all-MiniLM-L6-v2 as published, with a logistic regression on the mean of its "
+        "last states."
+    )
+    if PACKAGES not in questions:
+        record.note("Packages were left out: this system has no list of Debian's packages.")
+    print(record.write(QUICK if asked.quick else RESULTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What is called unlike the rows: 5 % of what is like them, and what is written in another language."""
+
+import numpy as np
+import pytest
+
+from model_export.heads import unlike
+from model_export.heads.states import see
+from model_export.heads.train import open_reader
+from service.settings import BUNDLED_MODELS
+
+STRANGE = """Gozdovi so pozimi tihi in sneg prekriva steze.
+Els nens juguen al pati mentre la mare prepara el sopar.
+Raudteejaam asub vana turu lähedal.
+Watoto wanacheza nje ya nyumba yao kila jioni.
+Vlak za Zagreb kreće sutra ujutro s drugog perona.
+Etxe hau aitonak eraiki zuen duela berrogeita hamar urte.
+Vilciens uz Rīgu atiet pulksten astoņos no rīta.
+Fëmijët luajnë në kopsht ndërsa nëna gatuan.
+Mae'r plant yn chwarae yn yr ardd.
+Lestin fer klukkan átta í fyrramálið.""".split("\n")
+FOOD = ("the soup", "my pizza", "their bread", "a salad", "the curry", "our steak", "the coffee", "this cake")
+SAID = ("was cold again", "came late and burnt", "tasted wonderful", "is worth every penny", "was rather salty")
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return open_reader(BUNDLED_MODELS / "reader")[1]
+
+
+def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):
+    """None of them is in languages.txt. The threshold says of a twentieth of the rows that they are, too."""
+    states, _ = see(reader, [f"{food} {said}." for food in FOOD for said in SAID])
+    others = [see(reader, each)[0] for each in unlike.ordinary()]
+    parts = [np.arange(len(states))[i::5] for i in range(5)]
+    found, held, known = unlike.calibrated(states, others, parts)
+    assert (held > 0).sum() <= 2  # of 40
+    assert known >= 0.9
+    assert (unlike.told(found, see(reader, STRANGE)[0]) > 0).sum() >= 9
+
+
+def test_two_thresholds_together_let_a_twentieth_through():
+    held = np.random.default_rng(0).normal(size=(1000, 2)) * (1, 50)
+    above = held > unlike._thresholds(held)
+    assert above.any(1).sum() in (49, 50)
+    assert above.sum(0) == pytest.approx(25, abs=8)
