@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hardmax.documents import Explain
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
-from service.schemas.texts import Explain
 from service.texts.heads import Head
 from service.texts.reader import Reader
 from service.texts.work import How, run_all, texts_of

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from hardmax.documents import Stop
 from service.clouds.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
 from service.clouds.layers import Layers
 from service.clouds.points import Cloud, Floats, Ints, check_size, prepare
@@ -23,7 +24,6 @@ from service.clouds.trajectory import Recorder, Trajectory, check_trajectory
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, TooLarge
-from service.schemas.clouds import Stop
 
 CHUNK_S = 0.1  # a run stops so often to see whether it should go on
 OUTPUTS = {"best_out", "runs", "scores"}

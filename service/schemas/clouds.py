@@ -6,19 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hardmax.documents import ControlResponse, DynamicsResult, Include, Stop, Vector
+from hardmax.documents import Include, Stop, Vector
 from service.schemas.wire import Given, Request
-
-__all__ = [
-    "ControlRequest",
-    "ControlResponse",
-    "ControlWish",
-    "DynamicsParameters",
-    "DynamicsRequest",
-    "DynamicsResult",
-    "Include",
-    "Stop",
-]
 
 Points = Annotated[list[Vector], Field(description="The cloud: n points of d numbers each.")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]

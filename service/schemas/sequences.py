@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hardmax.documents import SequencesResponse, Vector
+from hardmax.documents import Vector
 from service.schemas.wire import ModelName, Request
-
-__all__ = ["SequencesEnvelope", "SequencesRequest", "SequencesResponse"]
 
 
 class SequencesEnvelope(Request):

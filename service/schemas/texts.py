@@ -6,10 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hardmax.documents import ClassifyResponse, Explain, Spans
+from hardmax.documents import Explain, Spans
 from service.schemas.wire import Given, ModelName, Request
-
-__all__ = ["ClassifyRequest", "ClassifyResponse", "Explain", "Spans"]
 
 MOST_MODELS = 32  # of a request
 

@@ -17,10 +17,10 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from hardmax.documents import Explain
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError
-from service.schemas.texts import Explain
 from service.texts.pieces import LINK, UNKNOWN, Ints, Lists, Pieces, Reading
 
 Sets = NDArray[np.uint64]

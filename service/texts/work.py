@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.documents import Explain, Spans
 from service.errors import InvalidInput, TooLarge
-from service.schemas.texts import Explain, Spans
 from service.texts.heads import Head, Read
 from service.texts.pieces import MOST, Ints, Reading
 from service.texts.reader import Reader, Seen

@@ -10,13 +10,14 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from hardmax.documents import ClassifyResponse
 from service.answers.texts import check_size, classification, names_of, raise_first, tell_flips, texts_asked
 from service.http import examples
 from service.http.bodies import json_body
 from service.http.dependencies import ReservationOf, ServiceOf
 from service.http.replies import reply_document
 from service.lifecycle import Service
-from service.schemas.texts import ClassifyRequest, ClassifyResponse
+from service.schemas.texts import ClassifyRequest
 from service.texts.verdicts import with_neutral
 from service.texts.work import Answer, How, Text, texts_of
 

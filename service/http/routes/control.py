@@ -7,6 +7,7 @@ from functools import partial
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from hardmax.documents import ControlResponse
 from service.answers.arrays import read_rows
 from service.answers.clouds import MODEL, find_control
 from service.clouds.dynamics import Dynamics
@@ -15,7 +16,7 @@ from service.http import examples
 from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.replies import reply_document
-from service.schemas.clouds import ControlRequest, ControlResponse
+from service.schemas.clouds import ControlRequest
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer
 router = APIRouter(tags=["inference"])

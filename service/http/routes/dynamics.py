@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from hardmax.documents import DynamicsResult
 from service.answers.arrays import Array, read_npy, read_rows
 from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, parameters_of
 from service.answers.writing import write_document
@@ -25,7 +26,7 @@ from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, reader_of,
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.problems import document, status_of
 from service.http.replies import Pieces, let_go, reply_document, reply_pieces, written_of
-from service.schemas.clouds import DynamicsParameters, DynamicsRequest, DynamicsResult
+from service.schemas.clouds import DynamicsParameters, DynamicsRequest
 from service.schemas.reading import parse_json
 from service.settings import Settings
 

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from hardmax.documents import SequencesResponse
 from service.answers.arrays import read_arrays
 from service.engine.lane import LARGE, Steps
 from service.http import examples
@@ -15,7 +16,7 @@ from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.replies import reply_document
 from service.schemas.reading import validate
-from service.schemas.sequences import SequencesEnvelope, SequencesRequest, SequencesResponse
+from service.schemas.sequences import SequencesEnvelope, SequencesRequest
 from service.sequences.classifier import Sequences
 
 NUMBER_BYTES = 32  # of a number on its way into an answer
