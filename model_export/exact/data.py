@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import InvalidInput
+from service.tables.reading import parse_json, read_text
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
@@ -83,17 +84,9 @@ class Measures:
 
 def read_examples(path: Path, dtype: str = "float64") -> Examples:
     """JSON lines {"sequence": [[..],..]} with "label", "target": [..] or "targets": [[..],..]."""
-    rows = []
-    try:
-        text = path.read_text("utf-8")
-    except OSError as failure:
-        raise ImpossibleData(f"{path} cannot be read: {failure.strerror}") from None
-    except UnicodeDecodeError:
-        raise ImpossibleData(f"{path} is not UTF-8") from None
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            rows.append((f"line {number}", _parse(line, f"line {number}")))
-    return make_examples([row for _, row in rows], [name for name, _ in rows], dtype)
+    lines = {f"line {n}": line for n, line in enumerate(read_text(str(path)).split("\n"), 1) if line.strip()}
+    rows = [_parse(line, name) for name, line in lines.items()]
+    return make_examples(rows, list(lines), dtype)
 
 
 def make_examples(
@@ -182,10 +175,7 @@ def _code_labels(values: list[Any], names: Sequence[str]) -> tuple[tuple[Label, 
 
 
 def _parse(line: str, name: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as invalid:
-        raise ImpossibleData(f"{name} is not JSON: {invalid}") from None
+    row = parse_json(line, name)
     if not isinstance(row, dict):
         raise ImpossibleData(f"{name} is not an object")
     return row

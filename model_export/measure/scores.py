@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-KNOTS = 16, 48, 160  # tokens
 _BINS = 15
 
 
@@ -70,26 +68,6 @@ def temperature(logit: ArrayLike, truth: ArrayLike) -> float:
     factors = np.geomspace(0.2, 5.0, 201)
     losses = [-_log_softmax(x * factor)[np.arange(len(y)), y].mean() for factor in factors]
     return float(factors[int(np.argmin(losses))])
-
-
-def calibrate(
-    logit: ArrayLike,
-    lengths: ArrayLike,
-    truth: ArrayLike,
-    knots: Sequence[int] = KNOTS,
-    least: int = 150,
-) -> NDArray[np.float32]:
-    """s(n) for n = 0, 1, .., the last knot and more tokens: a factor at each knot, linear in log n between.
-
-    A knot's factor is that of the texts whose length is nearest to it, or of all where these are fewer than
-    `least`.
-    """
-    x, n, y = np.asarray(logit, dtype=np.float64), np.asarray(lengths), np.asarray(truth)
-    at = np.log(knots)
-    nearest = np.abs(np.log(np.maximum(n, 1))[:, None] - at).argmin(1)
-    sides = [nearest == knot for knot in range(len(knots))]
-    factors = [temperature(x[side], y[side]) if side.sum() >= least else temperature(x, y) for side in sides]
-    return np.interp(np.log(np.maximum(np.arange(knots[-1] + 1), 1)), at, factors).astype(np.float32)
 
 
 def _log_softmax(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from model_export.exact.graph import to_onnx
 from model_export.exact.layout import lay_out
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
+from service.errors import InputError, MalformedInput, NotFound
 from service.sequences.classifier import Sequences
 
 EXAMPLES = ROOT / "examples"
@@ -322,10 +323,10 @@ def test_exact_command_refuses_in_one_line_and_writes_nothing(tmp_path, capsys):
 
 
 def test_exact_names_a_file_it_cannot_read(tmp_path):
-    with pytest.raises(ImpossibleData, match=r"absent\.jsonl cannot be read: No such file"):
+    with pytest.raises(NotFound, match=r"absent\.jsonl cannot be read: No such file"):
         read_examples(tmp_path / "absent.jsonl")
     (tmp_path / "latin.jsonl").write_bytes(b"\xff")
-    with pytest.raises(ImpossibleData, match="is not UTF-8"):
+    with pytest.raises(MalformedInput, match="line 1: is not UTF-8"):
         read_examples(tmp_path / "latin.jsonl")
 
 
@@ -347,7 +348,7 @@ def test_exact_knows_the_chords_of_the_example_in_any_voicing(tmp_path):
     ("text", "message"),
     [
         ("", "no sequences"),
-        ("{", "line 1 is not JSON"),
+        ("{", "line 1: is not JSON"),
         ("[]", "line 1 is not an object"),
         ('{"sequence": [[1]]}', 'line 1 needs "sequence" and "label"'),
         ('{"sequence": [[1]], "label": null}', "a label is a string or a number, not null"),
@@ -366,7 +367,7 @@ def test_exact_knows_the_chords_of_the_example_in_any_voicing(tmp_path):
 )
 def test_exact_names_what_is_wrong_with_its_data(tmp_path, text, message):
     (tmp_path / "data.jsonl").write_text(text)
-    with pytest.raises(ImpossibleData, match=message):
+    with pytest.raises(InputError, match=message):
         read_examples(tmp_path / "data.jsonl")
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from model_export.measure.scores import calibrate, score, sigmoid, temperature
+from model_export.measure.scores import score, sigmoid, temperature
 
 
 def test_scores_of_four_answers():
@@ -49,17 +49,3 @@ def test_sigmoid_does_not_overflow():
 
 def test_answers_of_one_class_have_no_f1():
     assert score([-1.0, -2.0], [0, 0]).f1 == 0.0
-
-
-def test_calibration_finds_the_factor_of_each_length():
-    rng = np.random.default_rng(1)
-    lengths = rng.choice([4, 48, 400], 60_000)
-    logit = rng.normal(0, 2, len(lengths))
-    truth = rng.random(len(lengths)) < sigmoid(
-        logit * np.select([lengths == 4, lengths == 48], [2.0, 1.0], 0.5)
-    )
-    s = calibrate(logit, lengths, truth)
-    assert s[[0, 16, 48, 160]] == pytest.approx([2.0, 2.0, 1.0, 0.5], rel=0.07)
-    assert s[28] == pytest.approx(1.5, rel=0.07)  # half-way between 16 and 48 in the logarithm
-    few = calibrate(logit[:300], lengths[:300], truth[:300])
-    assert len(set(few.tolist())) == 1
