@@ -7,10 +7,9 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from pydantic_core import to_json
 
 from service.answers.arrays import Array, as_array, write_npz
-from service.answers.writing import Records
+from service.answers.writing import Records, write
 from service.clouds.dynamics import Dynamics, Parameters, Result, Run
 from service.control.control import Control, control
 from service.engine.lane import Steps
@@ -77,7 +76,7 @@ def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> I
         "since_layer": result.leaders.since_layer,
         "cluster_limits": result.clusters.limit,
         "cluster_sizes": result.clusters.size,
-        "summary": np.array(to_json({"id": request_id, **summary}).decode()),
+        "summary": np.array(write({"id": request_id, **summary}).decode()),
     }
     if "assignment" in include:
         arrays["assignment"] = result.assignment

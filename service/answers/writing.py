@@ -37,6 +37,13 @@ def _list(column: Column) -> list[Any]:
     return column.tolist() if isinstance(column, np.ndarray) else [each.tolist() for each in column]
 
 
+def write(value: Any) -> bytes:
+    """A short value as JSON text."""
+    if isinstance(value, np.ndarray):
+        value = np.ascontiguousarray(value)
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
 def write_document(document: Any) -> Iterator[bytes]:
     """A value as JSON text. What is in it may be long: arrays, records, lists. A list's entries are let go of
     once they are written. What is not finite becomes null.
@@ -56,7 +63,7 @@ def _write(value: Any) -> Iterator[bytes]:
     if isinstance(value, Mapping):
         opening = b"{"
         for name, member in value.items():
-            yield opening + orjson.dumps(name) + b":"
+            yield opening + write(name) + b":"
             yield from _write(member)
             opening = b","
         yield b"}" if value else b"{}"
@@ -69,24 +76,18 @@ def _write(value: Any) -> Iterator[bytes]:
         opening = b"["
         for index, each in enumerate(value):
             yield opening
-            yield from _write(each) if isinstance(each, np.ndarray) else [_dump(each)]
+            yield from _write(each) if isinstance(each, np.ndarray) else [write(each)]
             value[index] = None
             opening = b","
         yield b"]" if value else b"[]"
     else:
-        yield _dump(value)
+        yield write(value)
 
 
 def _join(blocks: Iterator[Any]) -> Iterator[bytes]:
     """One list out of several."""
     opening = b"["
     for block in blocks:
-        yield opening + _dump(block)[1:-1]
+        yield opening + write(block)[1:-1]
         opening = b","
     yield b"]" if opening == b"," else b"[]"
-
-
-def _dump(value: Any) -> bytes:
-    if isinstance(value, np.ndarray):
-        value = np.ascontiguousarray(value)
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)

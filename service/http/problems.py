@@ -66,6 +66,14 @@ def status_of(failure: BaseException) -> tuple[int, str]:
     return INTERNAL
 
 
+def told(failure: Exception) -> tuple[int, str, str, str | None]:
+    """Status, type, message and param: of a failure that we did not foresee a fixed sentence."""
+    status, kind = status_of(failure)
+    if status == INTERNAL[0] or not isinstance(failure, HardmaxError):
+        return status, kind, INTERNAL_MESSAGE, None
+    return status, kind, failure.message, failure.param
+
+
 def answer(failure: Exception, scope: Scope) -> Response:
     """The answer to a request that failed, counted; what we did not foresee is logged and not told."""
     if isinstance(failure, Refused):
@@ -77,19 +85,16 @@ def answer(failure: Exception, scope: Scope) -> Response:
         status, kind, message, param = _from_http(failure, scope)
         headers |= {name.lower(): value for name, value in (failure.headers or {}).items()}
     else:
-        status, kind = status_of(failure)
-        message, param = INTERNAL_MESSAGE, None
-        if status != INTERNAL[0] and isinstance(failure, HardmaxError):
-            message, param = failure.message, failure.param
-            headers |= _headers(failure)
-        else:
+        status, kind, message, param = told(failure)
+        headers |= _headers(failure)
+        if status == INTERNAL[0]:
             log.error("request %s failed", scope["state"]["request_id"], exc_info=failure)
     if "refused" not in scope["state"]:
         scope["app"].state.service.metrics.failed(kind)
     return render(scope, status, kind, message, param, headers)
 
 
-def _headers(failure: HardmaxError) -> dict[str, str]:
+def _headers(failure: Exception) -> dict[str, str]:
     if isinstance(failure, errors.Overloaded):
         return {"retry-after": str(max(1, math.ceil(failure.retry_after_s)))}
     if isinstance(failure, errors.NotReady):

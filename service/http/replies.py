@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.answers.writing import PIECE, write_document
+from service.answers.writing import PIECE, write, write_document
 from service.engine.account import Reservation
 from service.http.bodies import JSON
 
@@ -19,6 +19,11 @@ NO_STORE = {"cache-control": "no-store"}
 
 def reply(body: bytes, media_type: str = JSON, headers: Mapping[str, str] = NO_STORE) -> Response:
     return Response(body, 200, headers, media_type)
+
+
+def reply_json(value: Any) -> Response:
+    """A short answer."""
+    return reply(write(value))
 
 
 async def reply_document(document: Any, reservation: Reservation) -> Response:
@@ -40,14 +45,14 @@ async def reply_pieces(
 async def written_of(pieces: Iterator[bytes], reservation: Reservation) -> list[bytes]:
     """An answer that is written in a thread. More than there is room for is refused."""
 
-    def write() -> list[bytes]:
+    def run() -> list[bytes]:
         written = []
         for piece in pieces:
             reservation.write(len(piece))
             written.append(piece)
         return written
 
-    return await asyncio.to_thread(write)
+    return await asyncio.to_thread(run)
 
 
 async def let_go(pieces: list[bytes]) -> AsyncGenerator[bytes]:

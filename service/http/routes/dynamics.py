@@ -10,13 +10,12 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
-from pydantic_core import to_json
 from starlette.responses import Response
 
 from hardmax.documents import DynamicsResult
 from service.answers.arrays import Array, read_npy, read_rows
 from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, parameters_of
-from service.answers.writing import write_document
+from service.answers.writing import write, write_document
 from service.clouds.dynamics import Dynamics, Parameters, Progress, Result
 from service.engine.account import Reservation
 from service.engine.lane import LARGE
@@ -24,7 +23,7 @@ from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, reader_of, wanted
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.problems import document, status_of
+from service.http.problems import document, told
 from service.http.replies import Pieces, let_go, reply_document, reply_pieces, written_of
 from service.schemas.clouds import DynamicsParameters, DynamicsRequest
 from service.schemas.reading import parse_json
@@ -141,7 +140,7 @@ async def _lines(
             await news.wait()
             news.clear()
             if latest is not None:
-                line, latest = to_json({"progress": latest}) + b"\n", None
+                line, latest = write({"progress": latest}) + b"\n", None
                 yield line
                 begun = True
         parts = await written_of(write_document(form(await working)), reservation)
@@ -180,6 +179,5 @@ def _from_query(query: bytes) -> dict[str, Any]:
 
 def _last_words(failure: HardmaxError, request_id: str) -> bytes:
     """An error in the middle of a stream: the status is sent long ago, the last line says it."""
-    status, kind = status_of(failure)
-    message = failure.message if status != 500 else "the service failed on this request"
-    return to_json(document(kind, message, failure.param, request_id)) + b"\n"
+    _, kind, message, param = told(failure)
+    return write(document(kind, message, param, request_id)) + b"\n"

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -22,7 +21,7 @@ from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import json_body
 from service.http.dependencies import NeutralOf, RequestId, ServiceOf
-from service.http.replies import reply
+from service.http.replies import reply_json
 from service.http.routes.classify import label
 from service.lifecycle import Service
 from service.schemas.endpoints import (
@@ -77,7 +76,7 @@ async def predict(
     how, neutral = How(heads, "none", truncate=body.truncate), neutral and not body.raw_scores
     answers = await label(service, texts, how, "inputs", single=single, neutral=neutral)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
-    return reply(orjson.dumps(ranked[0] if single else ranked))
+    return reply_json(ranked[0] if single else ranked)
 
 
 @router.post(
@@ -117,7 +116,7 @@ async def vllm(
         "created": int(time.time()),
         "model": name,
     }
-    return reply(orjson.dumps({**head, "data": data, "usage": usage}))
+    return reply_json({**head, "data": data, "usage": usage})
 
 
 async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral: bool) -> Response:
@@ -136,8 +135,8 @@ async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral:
     answers = await label(service, texts, how, "inputs", single=single, neutral=neutral and not raw)
     ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]
     if wanted is not None:  # a zero-shot client: one text, one list
-        return reply(orjson.dumps([each for each in ranked[0] if each["label"] in wanted]))
-    return reply(orjson.dumps(ranked))
+        return reply_json([each for each in ranked[0] if each["label"] in wanted])
+    return reply_json(ranked)
 
 
 def _texts(inputs: str | Sequence[str | Sequence[str]]) -> list[str]:

@@ -14,12 +14,11 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-import orjson
 from fastapi import APIRouter, Depends, Request
-from pydantic_core import to_json
 from starlette.responses import Response
 
 from service import __version__
+from service.answers.writing import write
 from service.engine.bundle import HEAD
 from service.engine.registry import Entry
 from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, TooLarge
@@ -276,7 +275,7 @@ def _answer(
     head: dict[str, Any] = {"model_name": entry.name, "model_version": entry.version[:12], "outputs": outputs}
     if request.id is not None:
         head["id"] = request.id
-    text = to_json(head)
+    text = write(head)
     if not tensors:
         return reply(text)
     return reply(text + tensors, BINARY, {**NO_STORE, HEADER_LENGTH: str(len(text))})
@@ -288,7 +287,7 @@ def _value(answer: Answer, name: str) -> Any:
         logit = answer["logit"]
         return logit.get(answer["label"], 0.0) if isinstance(logit, dict) else logit
     if name == "leaders":
-        return orjson.dumps(answer["leaders"]).decode()
+        return write(answer["leaders"]).decode()
     return answer[name] or "" if name == "undecided" else answer[name]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Literal
 
-import orjson
 from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
@@ -17,7 +16,7 @@ from service.engine.registry import Entry
 from service.errors import NotFound, NotReady
 from service.http import examples
 from service.http.dependencies import ServiceOf
-from service.http.replies import reply
+from service.http.replies import reply, reply_json
 from service.lifecycle import Service
 from service.observe.metrics import CONTENT_TYPE
 from service.schemas.wire import Wire
@@ -80,7 +79,7 @@ async def info(service: ServiceOf) -> Info:
 )
 async def models(service: ServiceOf) -> Response:
     cards = [_card(service, entry) for entry in service.registry.entries.values()]
-    return reply(orjson.dumps({"models": cards}))
+    return reply_json({"models": cards})
 
 
 @router.get(
@@ -93,7 +92,7 @@ async def model(service: ServiceOf, name: str) -> Response:
     entry = service.registry.get(name)
     if entry is None:
         raise NotFound("no model has this name", param="name")
-    return reply(orjson.dumps(_card(service, entry)))
+    return reply_json(_card(service, entry))
 
 
 @router.get(

@@ -7,12 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-import orjson
 from fastapi import APIRouter, Request
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import Response
 
-from service.http.replies import reply
+from service.http.replies import reply_json
 
 WEB = Path(__file__).parents[2] / "web"
 HEADERS = {
@@ -58,4 +57,4 @@ async def openapi(request: Request) -> Response:
     root_path, document = request.scope.get("root_path", ""), request.app.openapi()
     if root_path:
         document = {**document, "servers": [{"url": root_path}]}
-    return reply(orjson.dumps(document))
+    return reply_json(document)
