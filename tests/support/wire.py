@@ -61,6 +61,16 @@ def read_answer(connection: socket.socket) -> tuple[bytes, bytes]:
     return head, body
 
 
+def exchange(port: int, request: bytes) -> bytes:
+    """Send bytes as they are, and read until the server closes."""
+    with connect(port) as connection:
+        connection.sendall(request)
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    return answer
+
+
 def read_status(connection: socket.socket) -> int:
     """The status of the answer that comes next, whose shape is right where it is a refusal."""
     head, body = read_answer(connection)

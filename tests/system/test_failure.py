@@ -9,20 +9,17 @@ import faulty
 import httpx
 import pytest
 from bundles import write_head
+from refusals import refusal
 from server import PATIENCE_S, eventually, in_process, serving
 
 FAULTY = (faulty.__file__,)
-NOT_READY = (503, "not_ready")
+NOT_READY = (503, "not_ready", None)
 
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     write_head(tmp_path)
     return tmp_path
-
-
-def refusal(response: httpx.Response) -> tuple[int, str]:
-    return response.status_code, response.json()["error"]["type"]
 
 
 def end_inference(client: httpx.Client) -> None:

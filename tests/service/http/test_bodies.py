@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 
 import httpx
 from refusals import JSON, refusal
 from server import Server
-from wire import announce, connect, read_status, whole
-
-
-def raw(server: Server, request: bytes) -> bytes:
-    """Send bytes as they are, and read until the server closes or has answered."""
-    with connect(server.port) as connection:
-        connection.sendall(request)
-        connection.shutdown(socket.SHUT_WR)
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
-    return answer
+from wire import announce, connect, exchange, read_status, whole
 
 
 def test_body_over_the_limit_is_refused_before_it_is_sent(server: Server) -> None:
@@ -57,7 +45,7 @@ def test_expect_100_continue_is_answered(server: Server) -> None:
 
 
 def test_what_is_not_http_is_refused_in_the_one_shape(server: Server) -> None:
-    answer = raw(server, b"NONSENSE\r\n\r\n")
+    answer = exchange(server.port, b"NONSENSE\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["type"] == "malformed_input"
 
@@ -66,7 +54,8 @@ def test_body_that_ends_early_leaves_nothing_behind(server: Server) -> None:
     for _ in range(20):
         head = b"POST /classify HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         head += b"content-length: 500\r\n\r\n"
-        raw(server, head + b'{"input": "good')
+        with connect(server.port) as caller:
+            caller.sendall(head + b'{"input": "good')
     with server.client() as client:
         metrics = client.get("/metrics").text
         assert client.post("/classify", json={"input": "superb"}).status_code == 200

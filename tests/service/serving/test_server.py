@@ -23,6 +23,7 @@ import psutil
 import pytest
 from bundles import LABELS, change_graph, never_end, write_head
 from paths import MODELS
+from refusals import refusal
 from server import PATIENCE_S, Server, environ, eventually, in_process, serving
 from wire import NPY, announce, connect, read_status, whole
 
@@ -42,10 +43,6 @@ def models(tmp_path: Path) -> Path:
 
 def label(client: httpx.Client, text: str = "superb") -> str:
     return str(client.post("/classify", json={"input": text}).json()["data"][0]["label"])
-
-
-def refusal(response: httpx.Response) -> tuple[int, str]:
-    return response.status_code, response.json()["error"]["type"]
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
@@ -121,7 +118,7 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
             server.process.send_signal(signal.SIGTERM)
             eventually(lambda: other.get("/ready").status_code == 503)
             answer = other.get("/ready")
-            assert refusal(answer) == (503, "not_ready")
+            assert refusal(answer) == (503, "not_ready", None)
             assert answer.headers["connection"] == "close"
             caller.sendall(body[5:])
             assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
@@ -212,7 +209,7 @@ def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
         body = {"input": "superb"}
         for headers in ({}, {"authorization": "Bearer three"}, {"x-api-key": "on"}, {"authorization": "one"}):
             refused = client.post("/classify", json=body, headers=headers)
-            assert refusal(refused) == (401, "unauthorized")
+            assert refusal(refused) == (401, "unauthorized", None)
             assert refused.headers["www-authenticate"] == "Bearer"
         for headers in ({"authorization": "Bearer one"}, {"x-api-key": "two"}, {"x-api-key": "from-file"}):
             assert client.post("/classify", json=body, headers=headers).status_code == 200
@@ -339,6 +336,7 @@ def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
         assert refusal(client.post("/dynamics", content=long_cloud(), headers=npy)) == (
             504,
             "deadline_exceeded",
+            None,
         )
         eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200)
         streamed = {**npy, "accept": "application/x-ndjson"}
@@ -371,7 +369,7 @@ def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> N
             eventually(lambda: "hardmax_requests_in_flight 2" in client.get("/metrics").text)
             for body in ({"input": "good"}, {"input": ["good", "bad"]}):
                 refused = client.post("/classify", json=body)
-                assert refusal(refused) == (429, "overloaded")
+                assert refusal(refused) == (429, "overloaded", None)
                 assert int(refused.headers["retry-after"]) >= 1
             with connect(server.port) as connection:
                 connection.sendall(announce(9))  # refused before its body comes: it would be read for nothing
