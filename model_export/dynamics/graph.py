@@ -7,8 +7,6 @@ service feeds it (service/clouds/candidates.py), proves what it leaves out and d
 """
 
 import argparse
-import hashlib
-import json
 from pathlib import Path
 
 import onnxscript
@@ -17,6 +15,7 @@ from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_te
 
 from model_export.attention.functions import DOMAIN, OPSET, VERSION
 from model_export.attention.screen import RUN, Screen
+from model_export.bundle import write_bundle
 
 NAME = "dynamics"
 CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byte
@@ -47,34 +46,18 @@ def build_dynamics() -> ModelProto:
     )
 
 
-def write_bundle(models_dir: Path) -> Path:
-    """Put the graph and its card where the service looks for bundles."""
-    model = build_dynamics().SerializeToString()
-    folder = models_dir / NAME
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model.onnx").write_bytes(model)
-    (folder / "card.json").write_text(json.dumps(card(model), indent=2) + "\n")
-    return folder
-
-
-def card(model: bytes) -> dict[str, object]:
-    """What the bundle says of itself."""
-    return {
-        "format": 2,
-        "name": NAME,
-        "kind": "dynamics",
-        "description": "Hardmax attention on a cloud of points, run until their limits are certain.",
-        "licence": "Apache-2.0",
-        "created": CREATED,
-        "model_sha256": hashlib.sha256(model).hexdigest(),
-        "versions": {"onnx_opset": OPSET, "onnxscript": onnxscript.__version__},
-    }
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("service/models"), help="folder of bundles")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    print(write_bundle(arguments.out))
+    """Put the graph and its card where the service looks for bundles."""
+    card = {
+        "format": 2,
+        "name": NAME,
+        "description": "Hardmax attention on a cloud of points, run until their limits are certain.",
+        "created": CREATED,
+        "versions": {"onnx_opset": OPSET, "onnxscript": onnxscript.__version__},
+    }
+    print(arguments.out / write_bundle(arguments.out, NAME, card, build_dynamics()).name)
     return 0
