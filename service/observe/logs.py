@@ -69,8 +69,10 @@ class Handler(QueueHandler):
     def _write(self) -> None:
         """A line at a time: those of several workers never mix where a pipe takes them whole."""
         while (record := self.queue.get()) is not None:
-            with suppress(OSError):  # a full disk: this line is lost, requests are not
+            try:
                 os.write(self._descriptor, f"{record.msg}\n".encode(errors="replace"))
+            except OSError:  # a full disk: this line is lost, requests are not
+                self._lost += 1
 
     def close(self) -> None:
         """Write what is left, for a moment."""

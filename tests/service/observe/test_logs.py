@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from bundles import write_head
-from server import SERVE, environ
+from server import SERVE, environ, eventually
 from wire import connect, whole
 
 from service.observe.logs import Handler, log_request
@@ -69,10 +69,22 @@ def test_lines_of_several_processes_stay_whole(pipe: tuple[int, int]) -> None:
         handler.close()
 
 
-def test_log_survives_a_descriptor_that_takes_nothing() -> None:
+def test_log_survives_a_disk_that_is_full_and_tells_what_was_lost(tmp_path: Path) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     handler = Handler("text", full)
-    logger_to(handler, "full").info("gone")
+    logger = logger_to(handler, "full")
+    for _ in range(10):
+        logger.info("gone")
+    eventually(handler.queue.empty)  # the last one may be on its way
+    room = tmp_path / "log"
+    with room.open("w") as file:
+        os.dup2(file.fileno(), full)
+
+    def is_told() -> bool:
+        logger.info("here")
+        return "log lines were lost" in room.read_text()
+
+    eventually(is_told)
     handler.close()
     os.close(full)
 
