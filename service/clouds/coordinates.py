@@ -14,6 +14,8 @@ import numpy as np
 
 from service.clouds.points import UNIT, Floats, Ints
 
+SHORT = 8  # coordinates: up to so many, columns are looked at one by one
+FARTHEST = 1000  # 2^FARTHEST is a number, and brings the least of all to 2^-74
 LEAST = 2.0**-500  # a shorter vector counts as one so long: squares of its entries may underflow
 
 
@@ -35,7 +37,8 @@ class Frame:
     def __init__(self, points: Floats, form: Floats | None) -> None:
         d = points.shape[1]
         self.root = None if form is None else np.linalg.cholesky(form)
-        low, high = (np.array([f(column) for column in points.T]) for f in (np.min, np.max))
+        columns = points.T if d <= SHORT else [points]  # one by one is far faster where rows are short
+        low, high = (np.hstack([f(each, axis=0) for each in columns]) for f in (np.min, np.max))
         radius = float((high - low).max()) / 2
         middle = (low + high) / 2
         far = float(np.abs(middle).max()) > 8 * radius
@@ -61,12 +64,12 @@ class Frame:
         return Vectors(self.image(centred), size, moved + self.rounding * size)
 
     def queries(self, centred: Floats, moved: Floats) -> Vectors:
-        """Queries from these centred positions, each scaled by a power of two to entries of about 1."""
+        """Queries from these centred positions, each scaled by a power of two, as a rule to about 1."""
         points = centred + self.middle if self.middle.any() else centred
         size = largest(points)
-        shift = -np.frexp(np.where(size > 0, size, 1.0))[1]
-        points = np.ldexp(points, shift[:, None])
-        moved = np.ldexp(moved, shift)
+        scale = np.ldexp(1.0, np.minimum(-np.frexp(np.where(size > 0, size, 1.0))[1], FARTHEST))
+        points = points * scale[:, None]
+        moved = moved * scale
         size = self.sizes(points) + moved
         return Vectors(self.image(points), size, moved + self.rounding * size)
 
@@ -91,8 +94,8 @@ def lengths_of(vectors: Floats) -> Floats:
 
 
 def largest(vectors: Floats) -> Floats:
-    """The largest absolute value in each row; by columns, which is far faster where rows are short."""
-    if vectors.shape[1] > 8:
+    """The largest absolute value in each row; by columns where rows are short."""
+    if vectors.shape[1] > SHORT:
         rows: Floats = np.abs(vectors).max(axis=1)
         return rows
     size = np.abs(vectors[:, 0])

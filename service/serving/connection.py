@@ -10,8 +10,8 @@
 
 An offer to change the protocol (h2c, WebSocket) is ignored. Trailers are never headers. A request that is
 followed by what is not HTTP is answered, then the connection closes. What a proxy may read in another way is
-refused: transfer codings other than chunked, and a target that names another host than Host does. Refusals
-have the service's error shape.
+refused: other versions of HTTP than 1.0 and 1.1, transfer codings other than chunked, and a target that names
+another host than Host does. Refusals have the service's error shape.
 
 An extension of uvicorn, and the only module that knows the inside of its HTTP protocol: a start with another
 minor version of uvicorn than `UVICORN` stops with one line.
@@ -374,6 +374,8 @@ class Connection(HttpToolsProtocol):
 
     def _check_framing(self) -> None:
         """Refuse what a proxy before us may have read in another way than we do."""
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise Refusal("only HTTP/1.1 and HTTP/1.0 are spoken here", 400, "malformed_input")
         codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
         if codings and (codings != [b"chunked"] or self.parser.get_http_version() != "1.1"):
             sentence = "the only transfer coding that is taken is chunked, once, in HTTP/1.1"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 from itertools import chain, islice
+from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 import pytest
 from clouds import Floats, bundled, run, sets
+from steps import timed
 
 from model_export.attention import reference
 from service.clouds import candidates, rational
@@ -104,6 +105,19 @@ def test_dynamics_refuses_sets_that_do_not_fit(dynamics: Dynamics, monkeypatch: 
         run(dynamics, points, tie_tolerance=0.9)
 
 
+@pytest.mark.alone
+def test_wall_that_ties_is_refused_in_short_steps_and_little_memory(dynamics: Dynamics) -> None:
+    """Row 2 of the third attack: 9 GB. A point on the axis ties with all of the wall, 120 million members."""
+    axis, wall = np.zeros((60_000, 2)), np.full((2_000, 2), 3.0)
+    axis[:, 0], wall[:, 1] = np.arange(1, 60_001) / 60_001, np.linspace(-1, 1, 2_000)
+    steps = dynamics.start(np.concatenate([wall, axis]))
+    before, took = getrusage(RUSAGE_SELF).ru_maxrss, list[float]()
+    with pytest.raises(TooLarge, match="too many points tie, or nearly"):
+        took.extend(timed(steps.work))
+    assert max(took) < 0.15
+    assert getrusage(RUSAGE_SELF).ru_maxrss < before + 400_000  # kB
+
+
 def test_candidates_come_in_pieces_however_many_are_near(
     dynamics: Dynamics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,9 +137,6 @@ def test_no_step_of_points_with_many_coordinates_takes_long(dynamics: Dynamics) 
     """
     points = np.random.default_rng(0).normal(size=(16_000, 256))
     layers = dynamics.start(points, Parameters()).layers
-    took, begun = [], time.thread_time()
-    for _ in chain(layers.attend(), islice(layers.margin(), 400)):
-        took.append(time.thread_time() - begun)
-        begun = time.thread_time()
+    took = list(timed(chain(layers.attend(), islice(layers.margin(), 400))))
     assert len(took) > 400
     assert max(took) < 0.3

@@ -311,6 +311,11 @@ def test_target_that_names_another_host_than_the_header_is_refused(server: Serve
         assert read_answer(connection)[0].startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.parametrize("version", [b" HTTP/2.0", b" HTTP/0.9", b""])
+def test_other_versions_of_http_are_refused(server: Server, version: bytes) -> None:
+    refused(exchange(server, b"GET /health%b\r\nhost: localhost\r\n\r\n" % version), 400, "malformed_input")
+
+
 def test_caller_who_sends_far_over_the_limit_reads_the_413(models: Path) -> None:
     """urllib closes its connections; it once saw a reset instead of the answer."""
     with serving(models, default_model="tiny", payload_limit_mb=0.1) as server:
