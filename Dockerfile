@@ -48,7 +48,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY hardmax hardmax
 COPY service service
 COPY model_export model_export
-RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels ./hardmax . \
+RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
     && $INSTALL --no-index --prefix /application /wheels/*.whl
 
 FROM everything AS online

@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-CLIENT := --editable ./hardmax
 DATA   ?= ../shared/data
 MINUTES ?= 10
 
@@ -18,24 +17,24 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # A stamp a set of extras: installed once, and again when pyproject.toml or the pins change.
-$(VENV)/.cpu: $(BIN)/python pyproject.toml hardmax/pyproject.toml constraints.txt
-	$(PIP) $(CLIENT) --editable '.[cpu,plot]'
+$(VENV)/.cpu: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[cpu,plot]'
 	@touch $@
 
 $(VENV)/.export: $(VENV)/.cpu
-	$(PIP) $(CLIENT) --editable '.[cpu,plot,export]'
+	$(PIP) --editable '.[cpu,plot,export]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.cpu
-	$(PIP) $(CLIENT) --editable '.[cpu,plot,tracing,export,test]'
+	$(PIP) --editable '.[cpu,plot,tracing,export,test]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	$(PIP) $(CLIENT) --editable '.[cpu,plot,tracing,export,test,dev]'
+	$(PIP) --editable '.[cpu,plot,tracing,export,test,dev]'
 	@touch $@
 
 $(VENV)/.ray: $(VENV)/.test
-	$(PIP) $(CLIENT) --editable '.[cpu,plot,tracing,export,test,ray]'
+	$(PIP) --editable '.[cpu,plot,tracing,export,test,ray]'
 	@touch $@
 
 install: $(VENV)/.cpu  ## the service into .venv, so that .venv/bin/hardmax exists
@@ -79,9 +78,8 @@ check: $(VENV)/.dev  ## lint, format, types, import contracts
 	$(BIN)/lint-imports --no-cache
 
 # What the images install, with the digests of all files: pip install --require-hashes -r requirements.lock
-# The client is one of our own files (uv finds it by tool.uv.sources), and what it needs is in the lock.
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-  --no-emit-index-url --no-emit-find-links --no-emit-package hardmax --constraints constraints.txt
+  --no-emit-index-url --no-emit-find-links --constraints constraints.txt
 lock: $(VENV)/.dev  ## requirements.lock and docker/*.lock from pyproject.toml and constraints.txt
 	$(LOCK) --extra cpu --extra tracing --output-file requirements.lock pyproject.toml
 	$(LOCK) --constraints docker/constraints-gpu.txt --extra gpu --extra tracing --output-file docker/gpu.lock pyproject.toml

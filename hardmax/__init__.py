@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ if TYPE_CHECKING:
         """The FastAPI application."""
 
 
-__version__ = version("hardmax")
+try:
+    __version__ = version("hardmax-service")  # which has this package in it
+except PackageNotFoundError:
+    __version__ = version("hardmax")
 
 __all__ = [
     "Answer",

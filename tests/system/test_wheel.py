@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -69,10 +70,20 @@ def install(bin: Path, *what: str | Path) -> None:
 
 def test_wheel_classifies_from_an_empty_environment(wheels: Path, tmp_path: Path) -> None:
     bin = empty_environment(tmp_path)
-    (client,), (service,) = wheels.glob("hardmax-*.whl"), wheels.glob("hardmax_service-*.whl")
-    install(bin, client, f"{service}[cpu]")
+    (service,) = wheels.glob("hardmax_service-*.whl")
+    install(bin, f"{service}[cpu]")
     assert run(tmp_path, bin / "hardmax", "--version") == f"hardmax {__version__}\n"
     assert run(tmp_path, bin / "hardmax", "classify", "A superb film.").startswith("positive")
+
+
+def test_extra_for_notebooks_is_enough_in_an_empty_environment(tmp_path: Path) -> None:
+    """Every cell of the example, after `pip install '.[notebook]'` and nothing else."""
+    bin = empty_environment(tmp_path)
+    install(bin, f"{ROOT}[notebook]")
+    cells = json.loads((ROOT / "examples/answers.ipynb").read_text())["cells"]
+    program = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    (tmp_path / "notebook.py").write_text(program + "\nprint(hardmax.classify('A superb film.').verdict)\n")
+    assert run(ROOT / "examples", bin / "python", tmp_path / "notebook.py").startswith("positive")
 
 
 def test_client_alone_works_beside_a_service_of_the_callers_own(wheels: Path, tmp_path: Path) -> None:

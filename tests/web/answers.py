@@ -18,8 +18,8 @@ Span = Sequence[int]
 
 
 def word(surface: str, contribution: Number, cluster: int = 0, **more: object) -> dict[str, object]:
-    """One word for `explained`. `more` may hold leader=True, `read`, the words that it has read, and `follows`, for each
-    layer the words that its heads followed.
+    """One word for `explained`. `more` may hold leader=True, `read`, the words that it has read, `follows`,
+    for each layer the words that its heads followed.
 
     Without the word `reversed_by` it says the opposite.
     """
@@ -166,9 +166,10 @@ def clustered(page: Page) -> None:
 READ = "Not bad at all: the jokes are funny and the ending is charming, although the middle is a little slow."
 WORDS = [
     word("Not", 0.21), word("bad", 0.74, leader=True, read=["Not", "all", "at"], reversed_by="Not"),
-    word("at", 0.05), word("all", 0.11), word(":", 0.02), word("the", 0.03, 1), 
+    word("at", 0.05), word("all", 0.11), word(":", 0.02), word("the", 0.03, 1),
     word("jokes", 0.31, 1, follows=[["the", "all"], [], ["all", "charming", "funny"], []]),
-    word("are", 0.06, 1, follows=[[], [], [], []]), word("funny", 0.92, 1, leader=True, read=["jokes"]), word("and", 0.04, 1),
+    word("are", 0.06, 1, follows=[[], [], [], []]),
+    word("funny", 0.92, 1, leader=True, read=["jokes"]), word("and", 0.04, 1),
     word("the", 0.02, 2), word("ending", 0.37, 2), word("is", 0.05, 2),
     word("charming", 1.11, 2, leader=True, read=["ending", "is"]), word(",", 0.01, 2),
     word("although", -0.34, 3), word("the", -0.03, 3), word("middle", -0.22, 3), word("is", -0.04, 3),

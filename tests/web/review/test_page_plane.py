@@ -71,7 +71,7 @@ def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None
 
 
 def test_plane_shows_whom_the_word_follows_that_is_pointed_at(visit: Visit) -> None:
-    """A line to its leader, dashes to those that its heads followed; a leader has dashes to what it has read."""
+    """A line to its leader, dashes to those that its heads followed or that it has read."""
     page = settle(visit(f"#review?text={READ}", before=reading, reduced_motion="reduce"))
     page.evaluate(
         """() => {

@@ -15,10 +15,9 @@ from paths import ROOT
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-@pytest.fixture
-def paper() -> ModuleType:
+def example(name: str) -> ModuleType:
     matplotlib.use("Agg")
-    spec = importlib.util.spec_from_file_location("paper", ROOT / "examples/paper.py")
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"examples/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,10 +25,15 @@ def paper() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_examples_stand_on_the_public_face(example: Path) -> None:
+@pytest.fixture
+def paper() -> ModuleType:
+    return example("paper")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_examples_stand_on_the_public_face(path: Path) -> None:
     imported = set()
-    for node in ast.walk(ast.parse(example.read_text())):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             imported |= {name.name.split(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -49,3 +53,24 @@ def test_paper_figure_2_has_the_leaders_of_the_paper(paper: ModuleType, tmp_path
     assert triangle == {"0": 0, "1": 0, "2": 0}
     assert emerging == {"0": 0, "1": 1, "2": 0}
     assert (tmp_path / "figure2.svg").stat().st_size > 10_000
+
+
+def test_irony_is_counted_as_the_model_answers() -> None:
+    irony = example("irony")
+    found = irony.judged()
+    kinds = [(row["kind"], row["label"]) for row, _ in found]
+    assert [kinds.count(("ironic", label)) for label in ("negative", "positive")] == [16, 4]
+    assert [kinds.count(("plain", label)) for label in ("negative", "positive")] == [10, 10]
+    lines = list(irony.report(found))
+    right = []
+    for kind, line in zip(("plain", "ironic"), lines, strict=False):
+        counts = [0, 0, 0]
+        for row, answer in found:
+            if row["kind"] == kind:
+                counts[2 if answer.undecided else int(answer.label != row["label"])] += 1
+        right.append(counts[0])
+        assert line == f"{kind:7}{counts[0]:3} of 20 right, {counts[1]} wrong, {counts[2]} undecided"
+    assert lines[2] == f"irony costs {5 * (right[0] - right[1])} points"
+    assert all(
+        answer.undecided is None for row, answer in found if any(row["tweet"] in line for line in lines)
+    )
