@@ -151,7 +151,8 @@ def _probe(x: Tensor, y: Tensor) -> Tensor:
     """Least squares with a ridge, [C, c]: few rows teach more so than by a logistic regression."""
     square = x.T @ x
     square.diagonal().add_(PENALTY * x.pow(2).sum(1).mean())
-    return torch.linalg.solve(square, x.T @ (y - y.mean(0))).T
+    found: Tensor = torch.linalg.solve(square, x.T @ (y - y.mean(0))).T
+    return found
 
 
 @torch.no_grad()

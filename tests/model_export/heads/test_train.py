@@ -110,17 +110,14 @@ def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(folder, 
 
 def test_long_cells_are_cut_and_their_labels_learnt(folder, capsys):
     lines = [
-        f"the film was {word} {'and ' * 2_000},{label}"
+        f"the film was {word} {'z' * 3_000},{label}"
         for label, word in (("bad", "awful"), ("good", "superb"))
     ]
     (folder / "long.csv").write_text("\n".join(["text,label", *lines * 4]) + "\n")
     assert train(folder, folder / "long.csv", "long", "--json") == 0
     found = capsys.readouterr()
     assert "cut: 8 to their first 2,000 characters" in found.err
-    assert (
-        max(len(row["text"]) for row in json.loads(found.out)["models"]["long@1"]["worst"] or [{"text": ""}])
-        <= 2_000
-    )
+    assert json.loads(found.out)["models"]["long@1"]["rows"] == 8
 
 
 def test_report_that_cannot_be_written_is_refused_before_the_work(folder, capsys):
