@@ -9,6 +9,7 @@ section of the package that it describes. Every seed draws other rows.
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -26,10 +27,10 @@ from numpy.typing import NDArray
 from benchmarks.record import QUICK, RESULTS, ROOT, Record, Table, arguments
 from benchmarks.twins import Floats, Twin, logistic
 from model_export.bundle import write_bundle
-from model_export.data.corpora import Row, guarded, read_table
+from model_export.data.corpora import Row, read_table
 from model_export.heads import graph, stored, unlike
 from model_export.heads.fit import Frozen, Ints, logits
-from model_export.heads.learn import learnt
+from model_export.heads.learn import fitted
 from model_export.heads.states import States, see
 from model_export.heads.train import open_reader
 from model_export.reader.model import published
@@ -113,7 +114,7 @@ def packages() -> dict[str, list[Row]]:
 
 def tasks(data: Path, split: str) -> dict[str, dict[tuple[str, ...], Halves]]:
     """Of each question the halves of each label, or set of labels."""
-    sets = {name: guarded(read_table(data / file, name)) for name, file in CORPORA.items()}
+    sets = {name: read_table(data / file, name) for name, file in CORPORA.items()}
     alone = {(name,): halves(rows, split) for name, rows in sets.items()}
     found = {SUBJECTS: alone}
     for name, labels in (
@@ -179,7 +180,7 @@ def answers(asked: Question, some: Ints, measured: Ints, seed: int) -> dict[str,
     """[n, C] which labels each says of the texts that are measured."""
     rows, several = asked.taken(some), asked.rows.several
     parts = [np.array(part) for part in folds([frozenset(have) for have in rows.truth])]
-    plane, _ = learnt(rows, asked.states.take(some), parts, seed=seed)
+    plane, _ = fitted(rows, asked.states.take(some), parts, seed=seed)
     score = logits(plane, asked.states.take(measured))
     truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
     told = [asked.rows.texts[i] for i in measured]
@@ -243,8 +244,8 @@ def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
     table.add("ours", {"rows": 57}, [trained_s(ROOT / "examples/reviews.csv") for _ in range(3)])
     rows = read_table(data / CORPORA["restaurants"], "restaurants")
     for size in sizes:
-        with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
-            file.write("text\tlabel\n" + "".join(f"{row.text}\t{row.target:.0f}\n" for row in rows[:size]))
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.writelines(json.dumps({"text": row.text, "label": row.target}) + "\n" for row in rows[:size])
             file.flush()
             table.add("ours", {"rows": size}, [trained_s(Path(file.name))])
 
@@ -253,7 +254,7 @@ def heads(asked: Question, reader: Bundle, pace: Table, memory: Table, rounds: i
     """Ten heads beside one on the same reader: of each a session of its own."""
     some = asked.few(32, 0)
     parts = [np.arange(len(some))[i::5] for i in range(5)]
-    plane, _ = learnt(asked.taken(some), asked.states.take(some), parts)
+    plane, _ = fitted(asked.taken(some), asked.states.take(some), parts)
     model = graph.to_onnx(stored.stored(plane, Frozen(asked.states.found[0].shape[-1])))
     runtime = Runtime("cpu", 1)
     served = Reader.load(reader, runtime)

@@ -64,9 +64,9 @@ class States:
         mean: NDArray[np.float64] = sums / np.diff(bounds)[:, None]
         return mean
 
-    def means(self) -> NDArray[np.float64]:
+    def means(self) -> NDArray[np.float32]:
         """[n, 2W] the mean over the words of each text."""
-        return np.array([self.words(i).mean(0) for i in range(len(self))])
+        return np.array([self.words(i).mean(0).astype(np.float32) for i in range(len(self))])
 
 
 def see(

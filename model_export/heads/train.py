@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,18 @@ from model_export.bundle import write_bundle
 from model_export.heads import graph
 from model_export.heads.fit import Ints
 from model_export.heads.learn import Trained, train
-from model_export.heads.states import forget, see
+from model_export.heads.states import LEARNT, forget, see
 from model_export.heads.unlike import ordinary
 from model_export.heads.verify import differing
 from service.engine.bundle import (
     HEAD,
     READER,
     Bundle,
-    find_bundles,
-    kind_of,
     read_bundle,
     versions_of,
 )
 from service.engine.runtime import Runtime
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput
 from service.observe.progress import Progress
 from service.report.figures import described
 from service.report.page import page
@@ -54,15 +52,6 @@ def open_reader(folder: Path) -> tuple[Bundle, Reader]:
     if bundle.kind != READER:
         raise InvalidInput(f"{folder} is a bundle of kind {bundle.kind}; --reader needs a reader")
     return bundle, Reader.load(bundle, Runtime("cpu", 1))
-
-
-def find_reader(wanted: Path | None, folders: Sequence[Path]) -> Path:
-    if wanted is not None:
-        return wanted
-    for folder in find_bundles([each for each in folders if each.is_dir()]).values():
-        if kind_of(folder) == READER:
-            return folder
-    raise NotFound("there is no reader here to stand on; say --reader FOLDER", param="reader")
 
 
 # ---------------------------------------- command line
@@ -93,7 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--licence", default=None, help="what its card says of the use of it (default: not stated)"
     )
     parser.add_argument(
-        "--reader", type=Path, help="the bundle of the reader to stand on (default: the bundled one)"
+        "--reader",
+        type=Path,
+        default=BUNDLED_MODELS / "reader",
+        help="the bundle of the reader to stand on (default: the bundled one)",
     )
     parser.add_argument("--html", type=Path, help="write the report as one page to this file")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -103,6 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """0 when the bundle was written and the graph computes what was learnt, 1 when it does not."""
     base = _name(arguments)
+    if arguments.html and not arguments.html.absolute().parent.is_dir():
+        raise InvalidInput(f"--html: {arguments.html} cannot be written: there is no such folder")
     rows = read_rows(
         arguments.file,
         column=arguments.column,
@@ -110,8 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         as_is=arguments.as_is,
         several=arguments.labels_do_not_exclude,
     )
-    folder = find_reader(arguments.reader, [arguments.out, BUNDLED_MODELS])
-    bundle, reader = open_reader(folder)
+    bundle, reader = open_reader(arguments.reader)
     digest = str(bundle.card["model_sha256"])
     cache = arguments.out / f".states-{digest[:12]}"
 
@@ -119,12 +112,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(*lines, sep="\n", file=sys.stderr if arguments.json else None, flush=True)
 
     say(*rows.told)
+    if long := sum(len(text) > LEARNT for text in rows.texts):
+        say(f"cut: {long:,} to their first {LEARNT:,} characters")
     with Progress(sys.stderr) as shown:
         states, kept = see(
             reader, rows.texts, cache=cache, progress=lambda n, total: shown.count(n, total, "texts read")
         )
         others = [see(reader, each)[0] for each in ordinary()]
-        rows = _only(rows, kept)
+        rows = _learnt_from(rows, kept, arguments.file)
         trained = train(
             rows, states, others, seed=arguments.seed,
             progress=lambda n, total: shown.count(n, total, "fits"),
@@ -179,13 +174,13 @@ def _card(
     }
 
 
-def _only(rows: Rows, kept: Ints) -> Rows:
-    """Those that have words."""
-    if len(kept) == len(rows.texts):
-        return rows
-    return Rows(
-        [rows.texts[i] for i in kept], [rows.truth[i] for i in kept], rows.labels, rows.several, rows.told
-    )
+def _learnt_from(rows: Rows, kept: Ints, file: str) -> Rows:
+    """Those that have words, and of each what is read of it."""
+    texts, truth = [rows.texts[i][:LEARNT] for i in kept], [rows.truth[i] for i in kept]
+    have = {label for labels in truth for label in labels}
+    if lost := [label for label in rows.labels if label not in have]:
+        raise InvalidInput(f"{file}: no text of the label {lost[0]!r} has a word in it; take the label out")
+    return Rows(texts, truth, rows.labels, rows.several, rows.told)
 
 
 def _name(arguments: argparse.Namespace) -> str:

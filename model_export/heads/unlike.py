@@ -21,10 +21,12 @@ from model_export.heads.stored import unlike
 from model_export.reader.stored import Array
 
 Floats = NDArray[np.float64]
+Means = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 HELD_OUT = 0.05
 RIDGE = 0.3  # of the mean spread of a state
+MOST = 4_000  # rows that a direction is learnt from
 
 
 def ordinary() -> list[list[str]]:
@@ -51,8 +53,9 @@ def calibrated(
     return found, (held - threshold).max(1), float(np.concatenate(foreign).mean())
 
 
-def directions(rows: Floats, others: Sequence[Floats]) -> tuple[Floats, Floats]:
+def directions(rows: Means, others: Sequence[Means]) -> tuple[Floats, Floats]:
     """[2W, k] and [k]: linear in mean states, 0 at the mean of the rows and 1 at that of the others."""
+    rows = rows[:: -(-len(rows) // MOST)]
     middle = rows.mean(0)
     found = []
     for each in others:
@@ -75,7 +78,8 @@ def _thresholds(held: Floats) -> Floats:
     """[k], the same quantile of each, so that `HELD_OUT` of the rows [n, k] are above one of them."""
     ranks = held.argsort(0).argsort(0).max(1)  # of each row, where it is most unlike
     rank = int(np.quantile(ranks, 1 - HELD_OUT, method="higher"))
-    return np.sort(held, axis=0)[rank]
+    found: Floats = np.sort(held, axis=0)[rank]
+    return found
 
 
 def _whole(weight: Floats, bias: Floats) -> dict[str, Array]:

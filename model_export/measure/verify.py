@@ -24,9 +24,12 @@ from model_export.data import corpora
 from model_export.heads import stored as head_stored
 from model_export.reader import stored as reader_stored
 from model_export.reader.stored import ZERO, Array, Stored
-from service.engine.bundle import Bundle, find_bundles, read_bundle
+from service.engine.bundle import HEAD, READER, Bundle, find_served, kind_of, read_bundle
 from service.engine.runtime import Runtime
-from service.errors import NotFound
+from service.errors import InvalidInput, NotFound
+from service.settings import BUNDLED_MODELS
+from service.tables.columns import find_column
+from service.tables.reading import read_table
 from service.texts.heads import Read, assemble
 from service.texts.pieces import Reading
 from service.texts.reader import Reader, Seen
@@ -141,27 +144,45 @@ def _compare_plane(session: Any, weights: Stored, reading: Reading, seen: list[S
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", type=Path, help="the folder of a head; its reader stands beside it")
-    parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
+    parser.add_argument("bundle", type=Path, help="the folder of a head")
+    texts = parser.add_mutually_exclusive_group(required=True)
+    texts.add_argument("--file", help="rows of texts: csv, tsv, jsonl, json, parquet")
+    texts.add_argument("--data", type=Path, help="the folder of the data sets")
+    parser.add_argument("--column", help="the column of texts (default: found by its name or its content)")
     parser.add_argument("--texts", type=int, default=500, help="of each data set (default: 500)")
-    parser.add_argument("--readers", type=Path, help="where its reader is, if not beside it")
+    parser.add_argument(
+        "--readers", type=Path, default=BUNDLED_MODELS, help="where its reader is, if not beside it"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     head = read_bundle(arguments.bundle)
-    wanted = head.card["reader"]["sha256"]
-    beside = arguments.readers or arguments.bundle.parent
-    readers = [
-        read_bundle(folder) for name, folder in find_bundles([beside]).items() if name.startswith("reader")
-    ]
-    reader = next((each for each in readers if each.card["model_sha256"] == wanted), None)
+    if head.kind != HEAD:
+        raise InvalidInput(f"{arguments.bundle} is a bundle of kind {head.kind}; verify needs a head")
+    wanted, places = head.card["reader"]["sha256"], [arguments.bundle.absolute().parent, arguments.readers]
+    found = (read_bundle(each) for each in find_served(places).values() if kind_of(each) == READER)
+    reader = next((each for each in found if each.card["model_sha256"] == wanted), None)
     if reader is None:
-        raise NotFound(f"{beside} has no reader {wanted[:12]}, which this head stands on", param="readers")
+        where = " and ".join(map(str, places))
+        raise NotFound(
+            f"no reader {wanted[:12]}, which this head stands on, in {where}: say --readers FOLDER",
+            param="readers",
+        )
     holds = True
-    for name, rows in corpora.read_all(arguments.data).items():
-        texts = [row.text for row in rows if row.split == "report"][: arguments.texts]
-        if texts:
-            parity = verify(head, reader, texts)
-            holds = holds and parity.holds
-            print(name, asdict(parity), flush=True)
+    for name, texts in _texts(arguments).items():
+        parity = verify(head, reader, texts)
+        holds = holds and parity.holds
+        print(name, asdict(parity), flush=True)
     return 0 if holds else 1
+
+
+def _texts(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Of a file, or of each data set that measures something."""
+    if arguments.file:
+        table = read_table(arguments.file, column=arguments.column)
+        texts = map(str, table.values(find_column(table, arguments.column)))
+        found = {arguments.file: [text for text in texts if text.strip()]}
+    else:
+        sets = corpora.read_all(arguments.data)
+        found = {name: [row.text for row in rows if row.split == "report"] for name, rows in sets.items()}
+    return {name: texts[: arguments.texts] for name, texts in found.items() if texts}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from service.cli.options import Commands, add_where, open_where, show, tell
-from service.errors import InvalidInput
+from service.errors import HardmaxError, InvalidInput
 from service.observe.progress import Progress
 from service.report.figures import FOLDS, Judged, described, linear, measure
 from service.report.page import page
@@ -67,11 +67,15 @@ def _asked(
 ) -> dict[str, Any]:
     """What one model says of the rows, measured."""
     judged: list[Judged] = []
+    refused: list[HardmaxError] = []
     several = False
     for first in range(0, len(rows), BATCH):
         some = rows[first : first + BATCH]
-        answers = hardmax.classify([text for text, _ in some], model=name)
+        answers = hardmax.classify([text for text, _ in some], model=name, errors="keep")
         for (text, truth), answer in zip(some, answers, strict=True):
+            if answer.error is not None:
+                refused.append(answer.error)
+                continue
             unknown = truth - answer.probs.keys()
             if unknown:
                 have = ", ".join(answer.probs)
@@ -84,5 +88,9 @@ def _asked(
             judged.append(Judged(text, truth, said, dict(answer.probs), answer.undecided, leaders))
         progress.count(first + len(some), len(rows), "texts")
     progress.clear()
+    if not judged:
+        raise refused[0]
+    if refused:
+        tell(f"left out: {len(refused):,} that {answers.model or name} did not answer: {refused[0].message}")
     found = measure(judged, list(judged[0].probs), several=several)
     return {"name": answers.model, **found}

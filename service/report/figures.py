@@ -77,7 +77,9 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
 
 def mislabelled(rows: Sequence[Judged]) -> list[Judged]:
-    """Rows that the model calls something else, as surely as rows that are so (Northcutt et al. 2021)."""
+    """Rows that the model calls something else, as surely as rows that are so (Northcutt et al. 2021), and
+    more likely than not: a model that is never sure knows of none.
+    """
     usual: dict[str, list[float]] = {}
     for row in rows:
         for label in row.truth:
@@ -87,7 +89,7 @@ def mislabelled(rows: Sequence[Judged]) -> list[Judged]:
         for row in rows
         if not row.right
         and not row.undecided
-        and all(row.probs[label] >= fmean(usual.get(label, [1.0])) for label in row.said)
+        and all(row.probs[label] >= max(0.5, fmean(usual.get(label, [1.0]))) for label in row.said)
     ]
     return sorted(doubtful, key=lambda row: -row.loss)
 

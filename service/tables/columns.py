@@ -13,6 +13,8 @@ TEXT_NAMES = (TEXT, "review", "sentence", "content", "comment", "message", "twee
 
 def find_column(table: Table, wanted: str | None) -> str:
     """The column of texts: the one wanted, one with a usual name, or the one that reads like text."""
+    if not table.columns:
+        raise InvalidInput(f"{table.source} is empty: it needs a line of names, and a row for each text")
     have = ", ".join(table.columns)
     if wanted is not None:
         if wanted not in table.columns:

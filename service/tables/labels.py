@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,14 @@ from service.tables.reading import Table, read_table
 
 LABEL_NAMES = (
     "label", "labels", "sentiment", "class", "category", "target", "polarity", "topic", "topics", "tags",
+    "intent",
 )  # fmt: skip
 STAR_NAMES = ("stars", "star", "starrating", "rating", "ratings", "score", "overall", "grade")
 TWO = {"negative": ("0", "-1", "neg", "negative"), "positive": ("1", "+1", "pos", "positive")}
 ORDER = ("negative", "neg", "bad", "no", "false", "0")  # labels that come first of two
 YES, NO = ("1", "true", "yes", "x"), ("0", "false", "no", "")
 BETWEEN = "|"  # labels of one text
+NAN = "nan"
 MOST_LABELS = 100
 LEAST = 2  # rows of each label that is learnt
 
@@ -60,15 +62,14 @@ def read_rows(
     several: bool = False,
     least: int = LEAST,
 ) -> Rows:
-    """The labelled texts of a file. Stars become negative and positive, and `a|b` two labels, "
-    "unless `as_is`."""
+    """The labelled texts of a file. Stars become negative and positive, `a|b` two labels, unless `as_is`."""
     table = read_table(path)
     text_column = find_column(table, column)
     if len(label) > 1:
         return _one_column_each(table, text_column, [find_column(table, each) for each in label], least)
     label_column = find_label(table, text_column, label[0] if label else None)
     pairs = [(row.get(text_column), spelt(row.get(label_column))) for row in table.rows]
-    whole = [(text, value) for text, value in pairs if isinstance(text, str) and text.strip() and value]
+    whole = [(text, value) for text, value in pairs if is_text(text) and value]
     told = [
         f"{path}: {len(table):,} rows, texts from column {text_column!r}, labels from column {label_column!r}"
     ]
@@ -114,7 +115,7 @@ def _one_column_each(table: Table, text_column: str, columns: Sequence[str], lea
                 raise InvalidInput(
                     f"{table.source}, row {number}: {column} is {cell!r}; one column a label holds 1 or 0"
                 )
-        if isinstance(text := row.get(text_column), str) and text.strip():
+        if is_text(text := row.get(text_column)):
             pairs.append((text, tuple(column for column, cell in cells.items() if cell in YES)))
     told = [
         f"{table.source}: {len(table):,} rows, texts from column {text_column!r}, one label each "
@@ -144,16 +145,25 @@ def _rows(
             "label? Say --label"
         )
     if rare := [label for label, rows in count.items() if rows < least]:
+        names = ", ".join(map(repr, rare[:5])) + (", .." if rare[5:] else "")
         raise InvalidInput(
-            f"{table.source}: the label {rare[0]!r} has a single row; each needs {least} or more"
+            f"{table.source}: a single row has the label {names}; each needs {least} or more. "
+            "Add rows, or take these out"
         )
     labels = tuple(sorted(count, key=lambda label: (label.lower() not in ORDER, label)))
     told = [*told, "labels: " + ", ".join(f"{label} ({count[label]:,})" for label in labels)]
     return Rows([text for text, _ in pairs], [have for _, have in pairs], labels, several, told)
 
 
+def is_text(value: Any) -> TypeGuard[str]:
+    """NaN, as tables write what is missing, is none."""
+    return isinstance(value, str) and value.strip().lower() not in ("", NAN)
+
+
 def spelt(value: Any) -> str:
-    """A label as text: 1, 1.0 and true are "1"; NaN is none."""
+    """A label as text: 1, 1.0 and true are "1", a list is a|b; NaN is none."""
+    if isinstance(value, list):
+        return BETWEEN.join(map(spelt, value))
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float):
@@ -161,7 +171,8 @@ def spelt(value: Any) -> str:
             return ""
         if value.is_integer():
             return str(int(value))
-    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", str("" if value is None else value).strip())
+    text = str("" if value is None else value).strip()
+    return "" if text.lower() == NAN else re.sub(r"^([+-]?\d+)\.0+$", r"\1", text)
 
 
 def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ READ = {
     ".parquet": "parquet",
     ".xlsx": "xlsx",
 }
+SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
 SAMPLE = 200  # rows looked at to guess what a column holds
 csv.field_size_limit(2**31 - 1)
 
@@ -56,7 +57,10 @@ def read_table(path: str, *, column: str | None = None) -> Table:
 
     A file of any other name is a text a line, or csv or jsonl where a `column` is asked for.
     """
-    form = READ.get(Path(path).suffix.lower()) if path != STDIN else None
+    suffix = Path(path).suffix.lower()
+    form = READ.get(suffix) if path != STDIN else None
+    if suffix in SHEETS:
+        raise InvalidInput(f"{path}: {suffix} is not read; save the sheet as .xlsx or .csv")
     source = "standard input" if path == STDIN else path
     if form == "parquet":
         return _read_parquet(path)
@@ -79,7 +83,9 @@ def read_text(path: str) -> str:
         return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as invalid:
         line = raw.count(b"\n", 0, invalid.start) + 1
-        raise MalformedInput(f"{source}, line {line}: is not UTF-8 text") from None
+        raise MalformedInput(
+            f"{source}, line {line}: is not UTF-8 text; save it so (iconv -f latin1 -t utf-8 does)"
+        ) from None
 
 
 def parse_json(text: str, place: str) -> Any:

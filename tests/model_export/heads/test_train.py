@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from argparse import Namespace
 
 import numpy as np
@@ -74,6 +75,10 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert card["data"]["rows"] == 240
     assert (folder / "r.html").read_text().count("<script") == 0
     assert not list((folder / "models").glob(".states*"))
+    assert main(["verify", str(folder / "models" / "mine@1"), "--file", str(file), "--texts", "20"]) == 0
+    assert "'texts': 20" in capsys.readouterr().out
+    assert main(["verify", str(folder / "models" / "reader"), "--file", str(file)]) == 2
+    assert "kind reader; verify needs a head" in capsys.readouterr().err
     assert train(folder, write_rows(folder / "two.csv", {"bad": "superb", "good": "awful"}), "mine") == 0
     texts = ["the film was awful and slow", "a superb film of my time"]
     with local(folder) as hardmax:
@@ -92,6 +97,33 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert hardmax_command(["models", "rollback", "mine", *where]) == 0
     with local(folder) as hardmax:
         assert [each.label for each in hardmax.classify(texts, model="mine")] == first
+
+
+def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(folder, tmp_path, capsys):
+    """It is copied away from its reader; the bundled one is another."""
+    shutil.copytree(folder / "models" / "mine@1", tmp_path / "mine@1")
+    asked = ["verify", str(tmp_path / "mine@1"), "--file", str(folder / "two.csv"), "--texts", "5"]
+    assert main(asked) == 2
+    assert "say --readers FOLDER" in capsys.readouterr().err
+    assert main([*asked, "--readers", str(folder / "models")]) == 0
+
+
+def test_long_cells_are_cut_and_their_labels_learnt(folder, capsys):
+    lines = [
+        f"the film was {word} {'z' * 3_000},{label}"
+        for label, word in (("bad", "awful"), ("good", "superb"))
+    ]
+    (folder / "long.csv").write_text("\n".join(["text,label", *lines * 4]) + "\n")
+    assert train(folder, folder / "long.csv", "long", "--json") == 0
+    found = capsys.readouterr()
+    assert "cut: 8 to their first 2,000 characters" in found.err
+    assert json.loads(found.out)["models"]["long@1"]["rows"] == 8
+
+
+def test_report_that_cannot_be_written_is_refused_before_the_work(folder, capsys):
+    assert train(folder, folder / "two.csv", "late", "--html", str(folder / "nowhere" / "r.html")) == 2
+    assert "--html" in capsys.readouterr().err
+    assert not (folder / "models" / "late@1").exists()
 
 
 def test_labels_that_do_not_exclude_each_other(folder, capsys):
@@ -131,9 +163,11 @@ def test_states_come_from_the_disk_the_second_time(folder):
     ("content", "says"),
     [
         ("text,label\na,x\nb,x\n", "one label"),
-        ("text,label\na,x\nb,y\nc,y\n", "'x' has a single row"),
+        ("text,label\na,x\nb,y\nc,y\n", "a single row has the label 'x'; each needs 2 or more. Add rows"),
         ("text,rating\na b,1\nc d,2\ne f,3\n", "--as-is"),
         ("text,label\n,\n,\n", "no labels"),
+        ("", "is empty"),
+        ("text,label\na b,x\nc d,x\n_,y\n___,y\n", "no text of the label 'y' has a word"),
     ],
 )
 def test_rows_that_cannot_teach_say_what_to_do(folder, capsys, content, says):

@@ -44,6 +44,14 @@ def test_measure_counts_what_is_right():
     )
 
 
+def test_model_that_is_never_sure_finds_no_row_mislabelled():
+    """Of three labels it says one at 40 %, wrongly; rows that are so it says at 35 %."""
+    probs = {"a": 0.4, "b": 0.3, "c": 0.3}
+    wrong = Judged("t", frozenset("b"), frozenset("a"), probs)
+    right = Judged("t", frozenset("a"), frozenset("a"), {"a": 0.35, "b": 0.33, "c": 0.32})
+    assert measure([wrong, right], "abc")["mislabelled"] == []
+
+
 def test_several_labels_are_right_only_together():
     probs = {"a": 0.9, "b": 0.8, "c": 0.1}
     rows = [

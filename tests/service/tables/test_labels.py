@@ -29,3 +29,20 @@ def test_ratings_become_two_labels_unless_kept_as_they_are(tmp_path, as_is):
     rows = read_rows(str(file), as_is=as_is)
     assert rows.labels == (("1", "2", "3", "4", "5") if as_is else ("negative", "positive"))
     assert len(rows.texts) == (10 if as_is else 8)
+
+
+def test_what_is_missing_is_left_out_and_lists_are_several_labels(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    lines = ['{"text": "a b", "tags": ["late", "rude"]}', '{"text": "NaN", "tags": ["late"]}']
+    file.write_text("\n".join([*lines, '{"text": "c d", "tags": NaN}', '{"text": "e f", "tags": ["late"]}']))
+    rows = read_rows(str(file), least=1)
+    assert rows.texts == ["a b", "e f"]
+    assert rows.truth == [("late", "rude"), ("late",)]
+    assert "left out: 2 without a text or a label" in rows.told
+
+
+def test_labels_of_a_single_row_are_all_named(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("text,label\na b,x\nc d,x\ne f,y\ng h,z\ni j,nan\n")
+    with pytest.raises(InvalidInput, match=r"the label .y., .z.; each needs 2 or more\. Add rows, or take"):
+        read_rows(str(file))

@@ -75,7 +75,8 @@ def test_rows_of_a_pipe_are_csv_or_jsonl_where_a_column_is_asked_for(tmp_path: P
             "a.csv, row 3: 3 cells, the first has 2 (texts with ',' need",
         ),
         ("a.csv", b"a,b,a\n1,2,3\n", "a.csv has two columns 'a'"),
-        ("a.csv", b"a\ngood\n\xff\xe9\n", "a.csv, line 3: is not UTF-8 text"),
+        ("a.csv", b"a\ngood\n\xff\xe9\n", "a.csv, line 3: is not UTF-8 text; save it so (iconv"),
+        ("a.xls", b"old", "a.xls: .xls is not read; save the sheet as .xlsx or .csv"),
         ("a.jsonl", b'{"a": 1}\n{\n', "a.jsonl, line 2: is not JSON"),
         ("a.jsonl", b"[1]\n", "a.jsonl, line 1: expected an object or a text"),
         ("a.json", b'{"a": 1}', "a.json: expected a list of objects or of texts"),
@@ -93,6 +94,13 @@ def test_rows_that_cannot_be_read_are_named(
     with pytest.raises(HardmaxError) as refused:
         read_table(name)
     assert refused.value.message.startswith(message)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+def test_empty_file_is_called_empty(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path, name, "[]" if name == "a.json" else "")
+    with pytest.raises(HardmaxError, match="is empty: it needs a line of names, and a row for each text"):
+        find_column(read_table(file), None)
 
 
 def test_find_column_asks_where_it_cannot_tell(tmp_path: Path) -> None:
