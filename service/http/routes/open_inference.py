@@ -11,10 +11,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service import __version__
@@ -43,9 +43,10 @@ INPUT = "text"
 DIMENSIONS = 32  # of a tensor: as many as numpy and Triton's clients have
 OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "undecided": "BYTES"}
 REASONS = {"leaders": "BYTES"}  # given where they are asked for
+VERSION = "/models/{name}/versions/{version}"
+
 
 router = APIRouter(prefix="/v2", tags=["v2"])
-model = APIRouter()  # of one model, as it is served or in the version that the path names
 
 
 def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -92,20 +93,73 @@ async def server_ready(service: ServiceOf) -> Response:
     return reply(b"")
 
 
-async def entry_of(request: Request, service: ServiceOf) -> Entry:
-    """The model that the path names, which must be of the version that it names, if it does."""
-    entry = service.registry.get(request.path_params["name"])
-    version = request.path_params.get("version")
-    if entry is None or version not in (None, entry.version, entry.version[:12]):
+@router.get("/models/{name}", responses=failing(401, 404, 422), summary="The tensors of a model")
+async def model_metadata(service: ServiceOf, name: str) -> ModelMetadata:
+    return _metadata(_entry(service, name))
+
+
+@router.get(
+    "/models/{name}/ready",
+    response_class=Response,
+    responses=failing(401, 404, 422, 503),
+    summary="Whether a model can infer",
+)
+async def model_ready(service: ServiceOf, name: str) -> Response:
+    _entry(service, name)
+    return await server_ready(service)
+
+
+@router.post(
+    "/models/{name}/infer",
+    response_model=InferResponse,
+    responses=ANSWERS,
+    openapi_extra=REQUEST,
+    summary="Label texts by the Open Inference Protocol",
+)
+async def infer(
+    body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, neutral: NeutralOf
+) -> Response:
+    """With or without the binary tensor extension."""
+    return await _infer(_entry(service, name), body, request, service, neutral)
+
+
+@router.get(VERSION, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
+async def version_metadata(service: ServiceOf, name: str, version: str) -> ModelMetadata:
+    return _metadata(_entry(service, name, version))
+
+
+@router.get(
+    f"{VERSION}/ready",
+    response_class=Response,
+    responses=failing(401, 404, 422, 503),
+    summary="Whether a version can infer",
+)
+async def version_ready(service: ServiceOf, name: str, version: str) -> Response:
+    _entry(service, name, version)
+    return await server_ready(service)
+
+
+@router.post(
+    f"{VERSION}/infer",
+    response_model=InferResponse,
+    responses=ANSWERS,
+    openapi_extra=REQUEST,
+    summary="Label texts with a version of a model",
+)
+async def version_infer(
+    body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, version: str, neutral: NeutralOf
+) -> Response:
+    return await _infer(_entry(service, name, version), body, request, service, neutral)
+
+
+def _entry(service: Service, name: str, version: str | None = None) -> Entry:
+    entry = service.registry.get(name)
+    if entry is None or (version is not None and version not in (entry.version, entry.version[:12])):
         raise NotFound("no model has this name and version")
     return entry
 
 
-EntryOf = Annotated[Entry, Depends(entry_of)]
-
-
-@model.get("", responses=failing(401, 404, 422), summary="The tensors of a model")
-async def model_metadata(entry: EntryOf) -> ModelMetadata:
+def _metadata(entry: Entry) -> ModelMetadata:
     reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
     outputs = [
@@ -120,27 +174,7 @@ async def model_metadata(entry: EntryOf) -> ModelMetadata:
     )
 
 
-@model.get(
-    "/ready",
-    response_class=Response,
-    responses=failing(401, 404, 422, 503),
-    summary="Whether a model can infer",
-)
-async def model_ready(entry: EntryOf, service: ServiceOf) -> Response:
-    return await server_ready(service)
-
-
-@model.post(
-    "/infer",
-    response_model=InferResponse,
-    responses=ANSWERS,
-    openapi_extra=REQUEST,
-    summary="Label texts by the Open Inference Protocol",
-)
-async def infer(
-    body: UntypedBodyOf, request: Request, service: ServiceOf, entry: EntryOf, neutral: NeutralOf
-) -> Response:
-    """With or without the binary tensor extension."""
+async def _infer(entry: Entry, body: Body, request: Request, service: Service, neutral: bool) -> Response:
     document, tensors = _split(body, request.headers.get(HEADER_LENGTH))
     asked = await parse_body(request, InferRequest, document)
     if entry.kind != HEAD:
@@ -150,23 +184,6 @@ async def infer(
     how = How((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
     answers = await label(service, texts, how, INPUT, neutral=neutral)
     return _answer(entry, asked, wanted, answers, shape)
-
-
-async def of_model(name: str) -> None:
-    """What the path holds, for the document."""
-
-
-async def of_version(name: str, version: str) -> None:
-    """The same."""
-
-
-router.include_router(model, prefix="/models/{name}", dependencies=[Depends(of_model)])
-router.include_router(
-    model,
-    prefix="/models/{name}/versions/{version}",
-    dependencies=[Depends(of_version)],
-    generate_unique_id_function=lambda route: f"version_{route.name.removeprefix('model_')}",
-)
 
 
 async def _texts_of(

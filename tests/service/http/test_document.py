@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from paths import ROOT
-from server import Server
+from server import Server, in_process
 
 from service.app import create_app
 from service.settings import Settings
@@ -50,6 +51,19 @@ def test_document_tells_of_no_route_without_errors() -> None:
             if method == "post":
                 codes = {"400", "401", "404", "413", "415", "422", "429", "500", "503", "504"}
                 assert codes <= set(operation["responses"]), path
+
+
+def test_every_route_wants_a_key_unless_it_is_public_and_is_counted_by_its_whole_path(models: Path) -> None:
+    """Routers below routers told only the end of a path: /v2/models/{name}/ready passed for /ready."""
+    paths = create_app(Settings()).openapi()["paths"]
+    asked = [(method.upper(), path) for path, methods in paths.items() for method in methods]
+    with in_process(models, api_keys="secret") as client:
+        for method, path in asked:
+            refused = client.request(method, path.format(name="tiny", version="1")).status_code == 401
+            assert refused != (method == "GET" and path in Settings().public_paths.split(",")), (method, path)
+        told = client.get("/metrics").text
+    for method, path in asked:
+        assert f'hardmax_requests_total{{method="{method}",route="{path}",status=' in told
 
 
 def test_service_does_what_its_document_says(server: Server) -> None:
