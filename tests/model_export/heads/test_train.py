@@ -110,8 +110,7 @@ def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(folder, 
 
 def test_long_cells_are_cut_and_their_labels_learnt(folder, capsys):
     lines = [
-        f"the film was {word} {'z' * 3_000},{label}"
-        for label, word in (("bad", "awful"), ("good", "superb"))
+        f"the film was {word} {'z' * 3_000},{label}" for label, word in (("bad", "awful"), ("good", "superb"))
     ]
     (folder / "long.csv").write_text("\n".join(["text,label", *lines * 4]) + "\n")
     assert train(folder, folder / "long.csv", "long", "--json") == 0
