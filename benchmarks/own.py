@@ -30,7 +30,7 @@ from model_export.bundle import write_bundle
 from model_export.data.corpora import Row, read_table
 from model_export.heads import graph, stored, unlike
 from model_export.heads.fit import Frozen, Ints, logits
-from model_export.heads.learn import fitted
+from model_export.heads.folds import fitted
 from model_export.heads.states import States, see
 from model_export.heads.train import open_reader
 from model_export.reader.model import published
@@ -241,7 +241,9 @@ def trained_s(file: Path) -> float:
 
 
 def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
-    table.add("ours", {"rows": 57}, [trained_s(ROOT / "examples/reviews.csv") for _ in range(3)])
+    table.add(
+        "ours", {"rows": 57}, [trained_s(ROOT / "examples/reviews.csv") for _ in range(3 if sizes else 1)]
+    )
     rows = read_table(data / CORPORA["restaurants"], "restaurants")
     for size in sizes:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
