@@ -30,7 +30,7 @@ from model_export.bundle import write_bundle
 from model_export.data.corpora import Row, read_table
 from model_export.heads import graph, stored, unlike
 from model_export.heads.fit import Frozen, Ints, logits
-from model_export.heads.learn import fitted
+from model_export.heads.folds import fitted
 from model_export.heads.states import States, see
 from model_export.heads.train import open_reader
 from model_export.reader.model import published
@@ -89,11 +89,11 @@ class Question:
 # ---- the rows
 
 
-def halves(rows: Iterable[Row], split: str) -> Halves:
+def halves(rows: Iterable[Row], split: str, most: int) -> Halves:
     some = [row for row in rows if len(row.text) in LETTERS]
     random.Random(0).shuffle(some)
     learnt_from, measured = ([row.text for row in some if row.split == part] for part in ("train", split))
-    return learnt_from[: 2 * max(SIZES)], measured[:TESTED]
+    return learnt_from[: 2 * most], measured[: min(most, TESTED)]
 
 
 def packages() -> dict[str, list[Row]]:
@@ -112,10 +112,10 @@ def packages() -> dict[str, list[Row]]:
     return found
 
 
-def tasks(data: Path, split: str) -> dict[str, dict[tuple[str, ...], Halves]]:
-    """Of each question the halves of each label, or set of labels."""
+def tasks(data: Path, split: str, most: int) -> dict[str, dict[tuple[str, ...], Halves]]:
+    """Of each question the halves of each label, or set of labels; `most` rows a label are learnt from."""
     sets = {name: read_table(data / file, name) for name, file in CORPORA.items()}
-    alone = {(name,): halves(rows, split) for name, rows in sets.items()}
+    alone = {(name,): halves(rows, split, most) for name, rows in sets.items()}
     found = {SUBJECTS: alone}
     for name, labels in (
         ("restaurants", ("negative", "positive")),
@@ -123,21 +123,21 @@ def tasks(data: Path, split: str) -> dict[str, dict[tuple[str, ...], Halves]]:
         ("tweets", tuple(VERDICTS)),
     ):
         found[f"verdicts on {name}, {len(labels)} labels"] = {
-            (label,): halves([row for row in sets[name] if row.target == VERDICTS[label]], split)
+            (label,): halves([row for row in sets[name] if row.target == VERDICTS[label]], split, most)
             for label in labels
         }
     if sections := packages():
-        found[PACKAGES] = {(name,): halves(rows, split) for name, rows in sections.items()}
+        found[PACKAGES] = {(name,): halves(rows, split, most) for name, rows in sections.items()}
     found[SEVERAL] = {
         (*one, *other): both(alone[one], alone[other]) for one in alone for other in alone if one < other
-    } | alone
+    } | {labels: (texts[::4], measured[::4]) for labels, (texts, measured) in alone.items()}
     return found
 
 
 def both(one: Halves, other: Halves) -> Halves:
-    """Texts of two sentences."""
+    """Texts of two sentences; there are many pairs of labels, so fewer of each."""
     learnt_from, measured = (
-        [f"{a} {b}" for a, b in zip(*pair, strict=False)] for pair in zip(one, other, strict=True)
+        [f"{a} {b}" for a, b in zip(*pair, strict=False)][::4] for pair in zip(one, other, strict=True)
     )
     return learnt_from, measured
 
@@ -241,7 +241,9 @@ def trained_s(file: Path) -> float:
 
 
 def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
-    table.add("ours", {"rows": 57}, [trained_s(ROOT / "examples/reviews.csv") for _ in range(3)])
+    table.add(
+        "ours", {"rows": 57}, [trained_s(ROOT / "examples/reviews.csv") for _ in range(3 if sizes else 1)]
+    )
     rows = read_table(data / CORPORA["restaurants"], "restaurants")
     for size in sizes:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
@@ -252,7 +254,7 @@ def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
 
 def heads(asked: Question, reader: Bundle, pace: Table, memory: Table, rounds: int) -> None:
     """Ten heads beside one on the same reader: of each a session of its own."""
-    some = asked.few(32, 0)
+    some = asked.few(SIZES[0], 0)
     parts = [np.arange(len(some))[i::5] for i in range(5)]
     plane, _ = fitted(asked.taken(some), asked.states.take(some), parts)
     model = graph.to_onnx(stored.stored(plane, Frozen(asked.states.found[0].shape[-1])))
@@ -299,7 +301,7 @@ def main() -> None:
     )
     bundle, reader = open_reader(BUNDLED_MODELS / "reader")
     twin = Twin(reader.read, published(asked.encoder))
-    parts = tasks(asked.data, asked.split)
+    parts = tasks(asked.data, asked.split, max(sizes))
     if asked.quick:
         parts = {name: parts[name] for name in (SUBJECTS, SEVERAL)}
     questions = {name: question(each, reader, twin) for name, each in parts.items()}

@@ -1,6 +1,6 @@
 """`hardmax-export train rows.csv --name mine`: a plane on the bundled reader, learnt from one's own rows.
 
-rows -> states of the frozen reader (kept on disk) -> learn.py -> head bundle mine@N, checked -> report
+rows -> states of the frozen reader (kept on disk) -> folds.py -> head bundle mine@N, checked -> report
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from model_export.bundle import write_bundle
 from model_export.heads import graph
 from model_export.heads.fit import Ints
-from model_export.heads.learn import Trained, train
+from model_export.heads.folds import Trained, train
 from model_export.heads.states import LEARNT, forget, see
 from model_export.heads.unlike import ordinary
 from model_export.heads.verify import differing

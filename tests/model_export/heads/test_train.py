@@ -8,7 +8,7 @@ from argparse import Namespace
 import numpy as np
 import pytest
 import torch
-from bundles import LISTS
+from bundles import LISTS, write_head
 from readers import random_reader
 
 from model_export.bundle import write_bundle
@@ -99,19 +99,21 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
         assert [each.label for each in hardmax.classify(texts, model="mine")] == first
 
 
-def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(folder, tmp_path, capsys):
-    """It is copied away from its reader; the bundled one is another."""
-    shutil.copytree(folder / "models" / "mine@1", tmp_path / "mine@1")
-    asked = ["verify", str(tmp_path / "mine@1"), "--file", str(folder / "two.csv"), "--texts", "5"]
+def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(tmp_path, capsys):
+    """It is moved away from its reader; the bundled one is another."""
+    write_head(tmp_path / "models", name="mine")
+    shutil.move(tmp_path / "models" / "mine", tmp_path / "mine")
+    (tmp_path / "rows.csv").write_text("text\na superb film\nthe soup was cold\n")
+    asked = ["verify", str(tmp_path / "mine"), "--file", str(tmp_path / "rows.csv")]
     assert main(asked) == 2
     assert "say --readers FOLDER" in capsys.readouterr().err
-    assert main([*asked, "--readers", str(folder / "models")]) == 0
+    assert main([*asked, "--readers", str(tmp_path / "models")]) == 0
+    assert "'texts': 2" in capsys.readouterr().out
 
 
 def test_long_cells_are_cut_and_their_labels_learnt(folder, capsys):
     lines = [
-        f"the film was {word} {'z' * 3_000},{label}"
-        for label, word in (("bad", "awful"), ("good", "superb"))
+        f"the film was {word} {'z' * 3_000},{label}" for label, word in (("bad", "awful"), ("good", "superb"))
     ]
     (folder / "long.csv").write_text("\n".join(["text,label", *lines * 4]) + "\n")
     assert train(folder, folder / "long.csv", "long", "--json") == 0
