@@ -1,4 +1,4 @@
-"""Takes the pictures of the page that the README and the documents show, from a server that it starts and stops.
+"""Takes the pictures of the page that the README shows, from a server that it starts and stops.
 
 Run from the root: python docs/screenshots.py
 """
