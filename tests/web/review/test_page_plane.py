@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from itertools import pairwise
 
 import pytest
-from answers import CLUSTERED, READ, TEXT, clustered, reading
+from answers import CLUSTERED, READ, TEXT, answering, clustered, reading
 from playwright.sync_api import expect
 from visiting import Visit, classify, drawn, number, point, settle
 
@@ -101,6 +102,36 @@ def test_plane_shows_whom_the_word_follows_that_is_pointed_at(visit: Visit) -> N
         expect(page.locator("#tip strong")).to_have_text(surface)
         seen = drawn(page).evaluate("seen")
         assert [seen.count(kind) for kind in kinds] == lines, surface
+
+
+def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(visit: Visit) -> None:
+    found = visit("#model").evaluate(
+        """async () => {
+            const { Words } = await import("/web/review/words.js");
+            const word = { contribution: 1, cluster: 0, leader: false };
+            return [[[1, 0.1], [-1, -0.1]], [[1, 0.5], [-1, 0.2]], [[1, -2], [-1, 1]]].map((places) => {
+                const words = new Words();
+                const found = places.map((start) => ({ ...word, start, end: start }));
+                words.show({ words: found, clusters: [], vector: [1, 0] });
+                return [words.lift, words.at(0, 0)];
+            });
+        }"""
+    )
+    assert found == [[5, [1, 0.5]], [2, [1, 1]], [1, [1, -2]]]
+
+    flat = copy.deepcopy(CLUSTERED)
+    for w in flat["data"][0]["words"]:  # type: ignore[index]
+        w["start"][1] = w["end"][1] = 0.01  # the trajectory holds the same lists
+    for answer, said in ((CLUSTERED, ""), (flat, " Drawn 5 times higher than it is.")):
+        page = settle(
+            visit(
+                f"#review?text={TEXT}",
+                before=lambda page, answer=answer: answering(page, lambda _: answer),  # type: ignore[misc]
+            )
+        )
+        expect(page.locator("#words-caption")).to_have_text(
+            re.compile(f"speaks for \u201cpositive\u201d\\.{said}$")
+        )
 
 
 def test_words_move_on_the_plane_as_the_slider_does(visit: Visit, server: str) -> None:
