@@ -21,8 +21,11 @@ $(VENV)/.cpu: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[cpu,plot]'
 	@touch $@
 
+# Its own index has torch without CUDA, as the same version with +cpu behind it, which pip prefers.
+CPU_BUILD := $(if $(filter cpu,$(TORCH)),--extra-index-url https://download.pytorch.org/whl/cpu)
 $(VENV)/.export: $(VENV)/.cpu
-	$(PIP) --editable '.[cpu,plot,export]'
+	@echo "This installs $(if $(CPU_BUILD),torch without CUDA,1.7 GB: torch with CUDA. Without it: make export TORCH=cpu)"
+	$(PIP) $(CPU_BUILD) --editable '.[cpu,plot,export]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.cpu
@@ -39,7 +42,7 @@ $(VENV)/.ray: $(VENV)/.test
 
 install: $(VENV)/.cpu  ## the service into .venv, so that .venv/bin/hardmax exists
 
-export: $(VENV)/.export  ## what `hardmax-export` needs (torch among it), into .venv
+export: $(VENV)/.export  ## what `hardmax-export` needs into .venv: 1.7 GB with torch and CUDA, less with TORCH=cpu
 
 serve: install  ## start on http://127.0.0.1:8000 with the bundled models
 	$(BIN)/hardmax serve

@@ -1,10 +1,17 @@
-"""The pictures of the page in the README, taken from a running server: python docs/screenshots.py http://127.0.0.1:8000"""
+"""Takes the pictures of the page that the README shows, from a server that it starts and stops.
+
+Run from the root: python docs/screenshots.py
+"""
 
 from __future__ import annotations
 
 import io
+import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
@@ -55,8 +62,20 @@ def save(name: str, png: bytes) -> None:
     picture.quantize(256, kmeans=2, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
 
 
-def main(url: str) -> None:
-    with sync_playwright() as playwright:
+@contextmanager
+def serving() -> Iterator[str]:
+    """A server on a port of its own, and its address."""
+    command = [str(Path(sys.executable).with_name("hardmax")), "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield next(found[0] for line in server.stdout if (found := re.search(r"http://[\w.:]+", line)))
+        finally:
+            server.terminate()
+
+
+def main() -> None:
+    with serving() as url, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, (path, scheme, show) in SCENES.items():
             page = chromium.new_page(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
@@ -69,4 +88,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

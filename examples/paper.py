@@ -1,10 +1,11 @@
-"""The figures of arXiv 2407.01602 that need no trained model, drawn again with the dynamics of this project.
+"""The figures of arXiv 2407.01602 that can be drawn again with this project alone.
 
 Figure 1 shows how a token chooses whom it attends to, and figure 2 how the leaders of two small clouds gather
-the others. The paper gives the clouds of figure 2; that of figure 1 is ours. Its other figures are of models
-trained on film reviews: docs/paper has ours.
+the others. The paper gives the clouds of figure 2; that of figure 1 is ours. `review` is its picture of a
+text on its way through the layers, by the bundled model. Its other figures count over many film reviews, by
+models trained on them: docs/paper has ours.
 
-    python examples/paper.py [FOLDER]
+    python examples/paper.py [FOLDER [TEXT]]
 """
 
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from hardmax import Local
+from hardmax import Answer, Local
 
 CHOICE = np.array([(1.0, 0.4), (1.6, -0.5), (0.3, 1.5), (1.2, 1.1), (-0.8, 0.9), (-1.0, -0.7), (0.4, -1.2)])
 FORMS = {"A = I": np.eye(2), "another A": np.array([[2.0, -1.2], [-1.2, 1.0]])}
@@ -25,6 +26,7 @@ TRIANGLE = np.array(
 EMERGING = np.array(
     [(1, 1 / 3), (-1 / 12, 1 / 12), (-1, -1), (0, 0.25), (-0.3, -0.7), (-0.6, -0.9), (0.8, 0.1), (0.6, 0.15)]
 )
+REVIEW = "The plot is slow and the ending is predictable, but the acting is superb and I would see it again."
 CLOUDS = {"three leaders from the start": TRIANGLE, "a leader that emerges": EMERGING}
 
 
@@ -75,7 +77,33 @@ def figure_2(out: Path) -> list[dict[str, Any]]:
     return found
 
 
+def review(out: Path, text: str = REVIEW) -> Answer:
+    """The words of a text at the first, a middle and the last layer, leaders as stars. Returns its answer."""
+    with Local() as hardmax:
+        answer = hardmax.classify(text, explain="full", trajectory=True)
+    assert answer.trajectory is not None
+    layers = np.array(answer.trajectory)
+    colours = ["#2b6cb0" if word.contribution > 0 else "#d9480f" for word in answer.words]
+    shown = sorted({0, len(layers) // 2, len(layers) - 1})
+    figure, panels = plt.subplots(
+        1, len(shown), figsize=(13, 4.4), sharex=True, sharey=True, constrained_layout=True
+    )
+    for axes, layer in zip(panels, shown, strict=True):
+        axes.scatter(*layers[layer].T, c=colours, s=18)
+        for word, place in zip(answer.words, layers[layer], strict=True):
+            if word.leader:
+                axes.scatter(*place, marker="*", s=170, color="0.2")
+            if word.leader or layer == 0:
+                axes.text(*place, f"  {word.text}", fontsize=8)
+        axes.set_title(f"layer {layer}", fontsize=10)
+    figure.suptitle(f"{answer.verdict}: {text}", fontsize=10)
+    figure.savefig(out)
+    plt.close(figure)
+    return answer
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     figure_1(folder / "figure1.svg")
     figure_2(folder / "figure2.svg")
+    review(folder / "review.svg", *sys.argv[2:3])

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import matplotlib
+import numpy as np
 import pytest
 from paths import ROOT
 
@@ -53,6 +54,17 @@ def test_paper_figure_2_has_the_leaders_of_the_paper(paper: ModuleType, tmp_path
     assert triangle == {"0": 0, "1": 0, "2": 0}
     assert emerging == {"0": 0, "1": 1, "2": 0}
     assert (tmp_path / "figure2.svg").stat().st_size > 10_000
+
+
+def test_paper_review_ends_with_its_leaders(paper: ModuleType, tmp_path: Path) -> None:
+    """All words of a cluster end nearer to its leader than they began, and the picture names the leaders."""
+    answer = paper.review(tmp_path / "review.svg")
+    first, last = (np.array([getattr(word, name) for word in answer.words]) for name in ("start", "end"))
+    leads = {word.cluster: i for i, word in enumerate(answer.words) if word.leader}
+    led = [leads[word.cluster] for word in answer.words]
+    assert np.linalg.norm(last - last[led]) < np.linalg.norm(first - first[led])
+    picture = (tmp_path / "review.svg").read_text()
+    assert all(f"<!--   {answer.words[i].text} -->" in picture for i in leads.values())
 
 
 def test_irony_is_counted_as_the_model_answers() -> None:

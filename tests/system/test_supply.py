@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterable
 
@@ -44,6 +45,17 @@ def test_client_and_service_are_released_together() -> None:
     assert CLIENT["version"] == PROJECT["version"]
     assert {"httpx", "numpy"} == names(CLIENT["dependencies"]) < names(PROJECT["dependencies"])
     assert set(CLIENT["dependencies"]) < set(PROJECT["dependencies"])
+
+
+def test_export_says_how_much_it_installs_and_takes_the_cpu_build_of_torch() -> None:
+    def plan(*given: str) -> str:
+        make = ["make", "--dry-run", "--always-make", "export", *given]
+        return subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert plan().index("1.7 GB") < plan().index(",export]'")
+    assert "pytorch.org" not in plan()
+    [install] = [line for line in plan("TORCH=cpu").splitlines() if line.endswith(",export]'")]
+    assert "--extra-index-url https://download.pytorch.org/whl/cpu" in install
 
 
 def test_no_requirement_is_fetched_from_an_address() -> None:

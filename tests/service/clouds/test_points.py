@@ -56,6 +56,7 @@ def test_cloud_refuses_points_by_place(dynamics: Dynamics, points: Floats, place
         (np.eye(3), "A is 3 x 3, expected 2 x 2"),
         (np.ones((2, 3)), "A is 2 x 3, expected 2 x 2"),
         (np.ones(4), "A is 4, expected 2 x 2"),
+        (np.ones((1, 2)), "A is 1 x 2, expected 2 x 2"),
         ([[1.0, np.nan], [0.0, 1.0]], "A has entries that are not finite numbers"),
         ([[1.0, 0.5], [0.4, 1.0]], "A is not symmetric: A[0][1] differs from A[1][0]"),
         ([[1.0, 2.0], [2.0, 1.0]], "A is not positive definite"),

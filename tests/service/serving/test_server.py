@@ -110,6 +110,7 @@ def test_who_was_let_in_just_before_the_door_closed_is_still_heard(models: Path)
 
 
 def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
+    """The start names the default model, the page and the watched folder; the stop says why."""
     body = b'{"input": "superb"}'
     with serving(models, default_model="tiny") as server, server.client() as other:
         with connect(server.port) as caller:
@@ -123,6 +124,11 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
             caller.sendall(body[5:])
             assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
         assert server.process.wait(PATIENCE_S) == 0
+        eventually(lambda: "stopping on SIGTERM, within 30 s" in server.output)
+        lines = [line.split(maxsplit=1) for line in server.output.splitlines()]
+        assert ["default", "tiny: DEFAULT_MODEL names it"] in lines
+        assert ["watches", str(models)] in lines
+        assert ["page", f"{server.url}/   (documentation /docs, metrics /metrics)"] in lines
 
 
 def test_request_over_the_grace_is_refused_and_the_server_still_ends(models: Path) -> None:

@@ -51,6 +51,7 @@ def test_programs_of_what_was_done_run(visit: Visit, snippet: str) -> None:
     page.locator("#clusters tr").first.wait_for()
     page.get_by_role("link", name="The model").click()
     page.locator("#snippet-cloud pre").first.wait_for()
+    assert code(page, snippet, "Python").startswith("from hardmax import Client\n")
     answer = json.loads(run("bash", "-c", f"{code(page, snippet, 'curl')} -sS"))
     printed = run(sys.executable, "-c", code(page, snippet, "Python"))
     if snippet == "review":

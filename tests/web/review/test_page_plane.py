@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from itertools import pairwise
 
+import httpx
 import pytest
-from answers import CLUSTERED, READ, TEXT, clustered, reading
+from answers import CLUSTERED, READ, TEXT, answering, clustered, reading
 from playwright.sync_api import expect
 from visiting import Visit, classify, drawn, number, point, settle
 
@@ -101,6 +103,30 @@ def test_plane_shows_whom_the_word_follows_that_is_pointed_at(visit: Visit) -> N
         expect(page.locator("#tip strong")).to_have_text(surface)
         seen = drawn(page).evaluate("seen")
         assert [seen.count(kind) for kind in kinds] == lines, surface
+
+
+def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(visit: Visit, server: str) -> None:
+    found = visit("#model").evaluate(
+        """async () => {
+            const { Words } = await import("/web/review/words.js");
+            const word = { contribution: 1, cluster: 0, leader: false };
+            return [[[1, 0.1], [-1, -0.1]], [[1, 0.5], [-1, 0.2]], [[1, -2], [-1, 1]]].map((places) => {
+                const words = new Words();
+                const found = places.map((start) => ({ ...word, start, end: start }));
+                words.show({ words: found, clusters: [], vector: [1, 0] });
+                return [words.lift, words.at(0, 0)];
+            });
+        }"""
+    )
+    assert found == [[5, [1, 0.5]], [2, [1, 1]], [1, [1, -2]]]
+
+    vector = httpx.get(f"{server}/models/sentiment").json()["readout"]["vector"]
+    flat = copy.deepcopy(CLUSTERED)
+    for k, w in enumerate(flat["data"][0]["words"]):  # type: ignore[index]
+        for name in ("start", "end"):  # the trajectory holds the same lists
+            w[name][:] = [(k - 3) * x for x in vector]
+    page = settle(visit(f"#review?text={TEXT}", before=lambda page: answering(page, lambda _: flat)))
+    expect(page.locator("#words-caption")).to_contain_text("Drawn 5 times higher than it is.")
 
 
 def test_words_move_on_the_plane_as_the_slider_does(visit: Visit, server: str) -> None:
