@@ -23,9 +23,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
 
 from benchmarks.record import QUICK, RESULTS, ROOT, Record, Table, arguments
-from benchmarks.twins import Floats, Twin, logistic
+from benchmarks.twins import Floats, Twin
 from model_export.bundle import write_bundle
 from model_export.data.corpora import Row, read_table
 from model_export.heads import graph, stored, unlike
@@ -46,7 +48,7 @@ from service.texts.work import How, run_all, texts_of
 SIZES = (8, 32, 128)  # rows a label
 TESTED = 100  # texts a label
 LETTERS = range(15, 301)  # of a text
-PEERS = TF_IDF, SOFT = ("TF-IDF + logistic regression", "soft encoder + logistic regression")
+TF_IDF, SOFT = "TF-IDF + logistic regression", "soft encoder + logistic regression"
 CORPORA = {
     "restaurants": "yelp/sentences.tsv.gz", "films": "sst2/train.tsv", "news": "mpqa/phrases.tsv.gz",
     "electronics": "amazon/electronics.tsv.gz", "tweets": "tweets/semeval2017.tsv.gz",
@@ -185,7 +187,10 @@ def answers(asked: Question, some: Ints, measured: Ints, seed: int) -> dict[str,
     truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
     told = [asked.rows.texts[i] for i in measured]
     peer = tf_idf(several).fit(rows.texts, truth).predict(told)
-    soft = logistic(asked.soft[some], truth).predict(asked.soft[measured])
+    judge = LogisticRegression(C=10, max_iter=500)
+    if several:
+        judge = OneVsRestClassifier(judge)
+    soft = judge.fit(asked.soft[some], truth).predict(asked.soft[measured])
     if several:
         return {"ours": score > 0, TF_IDF: peer > 0, SOFT: soft > 0}
     ours = (score[:, 0] > 0).astype(int) if score.shape[1] == 1 else score.argmax(1)
@@ -225,18 +230,8 @@ def trained_s(file: Path) -> float:
     """Seconds of `hardmax-export train`, the start of Python and torch included."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        command = [
-            sys.executable,
-            "-m",
-            "model_export.cli",
-            "train",
-            str(file),
-            "--out",
-            folder,
-            "--name",
-            "mine",
-        ]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+        train = ("model_export.cli", "train", str(file), "--out", folder, "--name", "mine")
+        subprocess.run([sys.executable, "-m", *train], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
         return time.perf_counter() - began
 
 
