@@ -35,15 +35,15 @@ NAME, NUMBER, GROUP, HANDLE, LINK = range(1, 6)
 SPECIAL = {NAME: "<name>", NUMBER: "<number>", GROUP: "<group>", HANDLE: "<handle>", LINK: "<link>"}
 UNKNOWN = 100
 
-_LETTERS = r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*"
+_LETTERS = r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*+"  # subtle: *+ keeps no way back, which takes memory
 _WORD = re.compile(
     rf"""
       (?P<markup> </?[a-z!][^<>]{{0,300}}> | &(?:\#\d{{1,7}}|[a-z]{{2,8}}); )
     | (?P<link> (?:https?://|www\.)\S+ )
     | (?P<handle> @\w+ )
     | (?P<face> (?<!\w)[:;=]['’]?[-^o]?(?:[)(\]\[}}{{/\\|*]+|[DPpO3](?!\w)) | </?3(?!\w) )
-    | (?P<word> {_LETTERS}(?:['’]{_LETTERS})* | ['’](?:s|m|d|re|ve|ll)\b )
-    | (?P<number> \d+(?:[.,:/]\d+)*(?:(?:st|nd|rd|th|s)\b)? )
+    | (?P<word> {_LETTERS}(?:['’]{_LETTERS})*+ | ['’](?:s|m|d|re|ve|ll)\b )
+    | (?P<number> \d+(?:[.,:/]\d+)*+(?:(?:st|nd|rd|th|s)\b)? )
     | (?P<break> \n )
     | (?P<mark> (?P<one>[^\w\s])(?P=one)* )
     """,
@@ -188,6 +188,7 @@ class Pieces:
     def _pieces(self, surface: str, kind: str, inside: bool) -> tuple[int, ...]:
         if kind in _FOLDED:
             return (_FOLDED[kind],)
+        surface = surface[: LONGEST_WORD + 1]  # what comes behind changes nothing, and need not be remembered
         key = surface, inside
         found = self._known.get(key)
         if found is None:

@@ -1,5 +1,7 @@
 """What a text is read as: words, pieces, passages, and what is folded."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -141,3 +143,15 @@ def test_most_words_are_read_and_it_is_said(pieces):
 def test_text_without_words_has_none(pieces, text):
     assert len(pieces.read(text)) == 0
     assert pieces.read(text).split() == []
+
+
+def test_long_words_and_runs_leave_nothing_in_memory(pieces: Pieces) -> None:
+    """Each was remembered whole: a text a second of one long word took gigabytes within the hour."""
+    tracemalloc.start()
+    try:
+        for letter in "abcdefghij":
+            for text in (letter * 200_000, "!" * (199_000 + ord(letter)), f"{letter}\u0301" * 100_000):
+                assert len(pieces.read(text)) == 1
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
