@@ -143,7 +143,7 @@ $(TEACHER)/model.safetensors: $(BIN)/python
 teacher: $(TEACHER)/model.safetensors  ## the published weights of the teacher (440 MB), into runs/teacher
 
 # What the teacher said of 143,000 texts comes with the project; only new sentences need it (make teacher).
-models: $(VENV)/.test encoder  ## train the bundled models again, from the data in $(DATA), into runs/models (an hour and a half)
+models: $(VENV)/.test encoder  ## train the bundled models again, from the data in $(DATA), into runs/models (two hours)
 	$(BIN)/hardmax-export bundled --data $(DATA) --encoder $(ENCODER) \
 	    $(if $(wildcard $(TEACHER)/model.safetensors),--teacher $(TEACHER)) --out runs
 	$(BIN)/hardmax-export verify runs/models/sentiment --data $(DATA) --texts 200
