@@ -104,15 +104,7 @@ def soft(
         whole: Tensor = value + how.memory * school.memory(x, states)
         return whole
 
-    fit(
-        "soft",
-        lessons,
-        how,
-        [(weights(reader), 1.0), (heads(pooled, school), 10.0)],
-        loss,
-        school,
-        checkpoint,
-    )
+    fit("soft", lessons, how, with_head(reader, pooled, school), loss, school, checkpoint)
 
 
 def hard(
@@ -137,15 +129,7 @@ def hard(
         whole: Tensor = value + min(1.0, at / how.anneal) * price(followed, how)
         return whole
 
-    fit(
-        "hard",
-        lessons,
-        how,
-        [(weights(reader), 1.0), (heads(pooled, school), 10.0)],
-        loss,
-        school,
-        checkpoint,
-    )
+    fit("hard", lessons, how, with_head(reader, pooled, school), loss, school, checkpoint)
 
 
 def place(
@@ -247,8 +231,9 @@ def weights(reader: Reader) -> list[nn.Parameter]:
     return [p for p in reader.parameters() if p.requires_grad]
 
 
-def heads(pooled: Pooled, school: School) -> list[nn.Parameter]:
-    return [*pooled.parameters(), *school.memory.parameters()]
+def with_head(reader: Reader, pooled: Pooled, school: School) -> list[tuple[list[nn.Parameter], float]]:
+    """What the first two steps fit, and how many times the rate each learns with."""
+    return [(weights(reader), 1.0), ([*pooled.parameters(), *school.memory.parameters()], 10.0)]
 
 
 def against(logits: Tensor, targets: Tensor, sure: float) -> Tensor:
