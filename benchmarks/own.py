@@ -32,7 +32,7 @@ from model_export.bundle import write_bundle
 from model_export.data.corpora import Row, read_table
 from model_export.heads import graph, stored, unlike
 from model_export.heads.fit import Frozen, Ints, logits
-from model_export.heads.folds import fitted
+from model_export.heads.folds import HELD_OUT, fitted
 from model_export.heads.states import States, see
 from model_export.heads.train import open_reader
 from model_export.reader.model import published
@@ -202,7 +202,7 @@ def apart(
     questions: dict[str, Question], reader: Reader, table: Table, sizes: Sequence[int], seeds: int
 ) -> None:
     """What heads call unlike their rows: other rows, packages, languages that nobody taught."""
-    others = [see(reader, each)[0] for each in unlike.ordinary()]
+    others = [see(reader, each)[0] for each in (unlike.ordinary(), unlike.languages())]
     strange, _ = see(reader, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
     for case, asked in questions.items():
         for size in sizes:
@@ -211,7 +211,7 @@ def apart(
                 some = asked.few(size, seed)
                 rows = asked.taken(some)
                 parts = [np.array(part) for part in folds([frozenset(have) for have in rows.truth])]
-                found, _, _ = unlike.calibrated(asked.states.take(some), others, parts)
+                found, _, _ = unlike.calibrated(asked.states.take(some), others, parts, HELD_OUT)
                 subjects = {"rows of its own": asked.states.take(np.flatnonzero(asked.measured))}
                 if case != PACKAGES and PACKAGES in questions:
                     packed = questions[PACKAGES]

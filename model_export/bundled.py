@@ -13,7 +13,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -24,11 +24,13 @@ import torch
 
 from model_export.bundle import write_bundle
 from model_export.data import corpora, names
-from model_export.data.corpora import Row, Rows
+from model_export.data.corpora import Rows
 from model_export.data.lessons import Lessons
 from model_export.heads import graph as head_graph
 from model_export.heads import stored as head_stored
+from model_export.heads import unlike
 from model_export.heads.plane import Plane
+from model_export.heads.states import see
 from model_export.learn import Memory, Pooled, Say, School, calibrate, hard, place, settle, soft, verdicts
 from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
 from model_export.reader import graph as reader_graph
@@ -38,12 +40,17 @@ from model_export.recipe import Recipe, long_lessons, short_lessons, wanted
 from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fitted
+from service.engine.runtime import Runtime
 from service.errors import NotFound
+from service.report.figures import FOLDS
 from service.texts.pieces import GROUP, HANDLE, LINK, NAME, NUMBER, Lists, Pieces
+from service.texts.reader import Reader as ServedReader
 
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
 NEARLY = 0.01  # as well: of balanced accuracy
 HELD = 100_000  # pieces of a data set that choices and figures are made on
+OWN = 250  # texts of a data set that other languages are told from
+TAKEN = 0.005  # the share of them that may be taken for another language
 
 
 class Kept:
@@ -107,7 +114,8 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
         "licences": {"encoder": "all-MiniLM-L6-v2, Apache 2.0", "teacher": "all-mpnet-base-v2, Apache 2.0"},
         "recipe": _digest(asdict(recipe)),
     }
-    write(reader, plane, lists, out / "models", even=even, about=about, figures=figures)
+    own = [row.text for rows in sets.values() for row in _labelled(rows, "choose")[:OWN]]
+    write(reader, plane, lists, out / "models", own=own, even=even, about=about, figures=figures)
 
 
 def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Reader, Pieces, Lists]:
@@ -181,11 +189,12 @@ def write(
     lists: Lists,
     models: Path,
     *,
+    own: Sequence[str],
     even: float,
     about: Mapping[str, Any],
     figures: Mapping[str, Any],
 ) -> None:
-    """Two bundles: the reader, and the head that stands on it."""
+    """Two bundles: the reader, and the head that stands on it. `own`: texts in its language."""
     shape = reader.shape
     card = {
         "name": "reader",
@@ -198,6 +207,7 @@ def write(
     }
     graph = reader_graph.to_onnx(reader_stored.stored(reader))
     base = write_bundle(models, "reader", card, graph, json.dumps(listed, ensure_ascii=False))
+    near, caught = _foreign(ServedReader.load(base, Runtime("cpu", torch.get_num_threads())), own)
     card = {
         "name": "sentiment",
         "description": "Positive, negative or neither, for reviews, sentences and tweets.",
@@ -205,19 +215,34 @@ def write(
         "reader": {"name": "reader", "sha256": base.card["model_sha256"]},
         "alpha": plane.shape.alpha, "layers": plane.shape.layers, "dimension": plane.shape.d,
         "readout": {"vector": plane.v[0].tolist()},
+        "unlike": {"held_out": TAKEN, "others": caught},
         "figures": figures, **about,
     }  # fmt: skip
-    write_bundle(models, "sentiment", card, head_graph.to_onnx(head_stored.stored(plane, reader)))
+    write_bundle(models, "sentiment", card, head_graph.to_onnx(head_stored.stored(plane, reader) | near))
+
+
+def _foreign(reader: ServedReader, own: Sequence[str]) -> tuple[dict[str, Any], float]:
+    """What tells other languages, whose pieces are all in the vocabulary, from texts; the share it tells."""
+    states, _ = see(reader, own)
+    others, _ = see(reader, unlike.languages())
+    parts = np.array_split(np.random.default_rng(0).permutation(len(states)), FOLDS)
+    near, _, caught = unlike.calibrated(states, [others], parts, TAKEN)
+    return near, caught
 
 
 def held(pieces: Pieces, sets: Mapping[str, Rows], split: str) -> dict[str, Lessons]:
     found = {}
     for name, rows in sets.items():
-        some: list[Row] = [row for row in rows if row.split == split and row.target is not None]
-        if some:
-            random.Random(0).shuffle(some)
+        if some := _labelled(rows, split):
             lessons = Lessons.of(pieces, [row.text for row in some], [row.target or 0.0 for row in some])
             found[name] = lessons.take(np.flatnonzero(np.cumsum(lessons.sizes) <= HELD))
+    return found
+
+
+def _labelled(rows: Rows, split: str) -> Rows:
+    """In any order, always the same."""
+    found = [row for row in rows if row.split == split and row.target is not None]
+    random.Random(0).shuffle(found)
     return found
 
 

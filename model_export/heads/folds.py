@@ -24,6 +24,7 @@ from model_export.reader.stored import Stored
 from service.report.figures import FOLDS, Judged, folds, linear, measure
 from service.tables.labels import Rows
 
+HELD_OUT = 0.05  # of the rows, which may be called unlike the others
 MANY = 2_000  # from so many rows on, one fold is measured: a third of the time
 
 
@@ -57,13 +58,13 @@ def train(
     """`states` of `rows`, which all have words; `others`: of sentences that are not rows."""
     truth = [frozenset(have) for have in rows.truth]
     parts = [np.array(part) for part in folds(truth)]
-    near, apart, foreign = measure_unlike.calibrated(states, others, parts)
+    near, apart, foreign = measure_unlike.calibrated(states, others, parts, HELD_OUT)
     plane, held = fitted(rows, states, parts, seed=seed, progress=progress)
     thresholds = _thresholds(held, rows) if rows.several else None
     weights = {**stored.stored(plane, Frozen(states.found[0].shape[-1])), **near}
     judged = _judged(rows, states, held, thresholds, apart)
     report = _report(rows, judged, held)
-    return Trained(weights, report, thresholds, {"held_out": measure_unlike.HELD_OUT, "ordinary": foreign})
+    return Trained(weights, report, thresholds, {"held_out": HELD_OUT, "others": foreign})
 
 
 def fitted(

@@ -21,7 +21,7 @@ from model_export.heads import graph
 from model_export.heads.fit import Ints
 from model_export.heads.folds import Trained, train
 from model_export.heads.states import LEARNT, forget, see
-from model_export.heads.unlike import ordinary
+from model_export.heads.unlike import languages, ordinary
 from model_export.heads.verify import differing
 from service.engine.bundle import (
     HEAD,
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         states, kept = see(
             reader, rows.texts, cache=cache, progress=lambda n, total: shown.count(n, total, "texts read")
         )
-        others = [see(reader, each)[0] for each in ordinary()]
+        others = [see(reader, each)[0] for each in (ordinary(), languages())]
         rows = _learnt_from(rows, kept, arguments.file)
         trained = train(
             rows, states, others, seed=arguments.seed,

@@ -1,11 +1,11 @@
-"""Whether a text is unlike the rows: a measure on its words' mean states, calibrated while training.
+"""Whether a text is unlike the rows that a head learnt from: a measure on its words' mean states.
 
     u = max over others of <w, x> - threshold,    w = (S + ridge)^-1 (mean of others - mean of rows)
 
 The others are ordinary English sentences of many subjects (ordinary.txt) and sentences of other languages
 (languages.txt). They have a direction each (Fisher 1936), in which S is the usual spread of rows and others:
-one direction for both tells neither from the rows. The thresholds, alike for each, let 5 % of held-out rows
-be unlike the rest. In the graph u is the largest of two linear maps (stored.unlike).
+one direction for both tells neither from the rows. The thresholds, alike for each, let a share of held-out
+rows be unlike the rest. In the graph u is the largest of these linear maps (stored.unlike).
 """
 
 from __future__ import annotations
@@ -24,22 +24,31 @@ Floats = NDArray[np.float64]
 Means = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-HELD_OUT = 0.05
 RIDGE = 0.3  # of the mean spread of a state
 MOST = 4_000  # rows that a direction is learnt from
 
 
-def ordinary() -> list[list[str]]:
-    """Sentences that are not rows: of other subjects, of other languages."""
-    folder = files("model_export.heads")
-    names = ("ordinary.txt", "languages.txt")
-    return [folder.joinpath(name).read_text(encoding="utf-8").split("\n")[:-1] for name in names]
+def ordinary() -> list[str]:
+    """English sentences of many subjects."""
+    return _lines("ordinary.txt")
+
+
+def languages() -> list[str]:
+    """Sentences that are not English."""
+    return _lines("languages.txt")
+
+
+def _lines(name: str) -> list[str]:
+    return files("model_export.heads").joinpath(name).read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def calibrated(
-    states: States, others: Sequence[States], parts: Sequence[Ints]
+    states: States, others: Sequence[States], parts: Sequence[Ints], held_out: float
 ) -> tuple[dict[str, Array], Floats, float]:
-    """The measure of all rows; u of each row by one that has not seen it; the share of `others` above 0."""
+    """The measure of all rows; u of each row by one that has not seen it; the share of `others` above 0.
+
+    `held_out`: the share of rows that may be called unlike those that the measure has seen.
+    """
     rows, apart = states.means(), [each.means() for each in others]
     held = np.zeros((len(states), len(apart)))
     for part in parts:
@@ -47,7 +56,7 @@ def calibrated(
         weight, bias = directions(rows[learnt], apart)
         held[part] = rows[part] @ weight + bias
     weight, bias = directions(rows, apart)
-    threshold = _thresholds(held[np.concatenate([*parts])])
+    threshold = _thresholds(held[np.concatenate([*parts])], held_out)
     found = _whole(weight, bias - threshold)
     foreign = [told(found, each) > 0 for each in others]
     return found, (held - threshold).max(1), float(np.concatenate(foreign).mean())
@@ -74,10 +83,10 @@ def told(weights: dict[str, Array], states: States) -> Floats:
     )
 
 
-def _thresholds(held: Floats) -> Floats:
-    """[k], the same quantile of each, so that `HELD_OUT` of the rows [n, k] are above one of them."""
+def _thresholds(held: Floats, share: float) -> Floats:
+    """[k], the same quantile of each, so that this share of the rows [n, k] is above one of them."""
     ranks = held.argsort(0).argsort(0).max(1)  # of each row, where it is most unlike
-    rank = int(np.quantile(ranks, 1 - HELD_OUT, method="higher"))
+    rank = int(np.quantile(ranks, 1 - share, method="higher"))
     found: Floats = np.sort(held, axis=0)[rank]
     return found
 

@@ -49,6 +49,7 @@ class Parity:
     different_choices: int = 0
     different_leaders: int = 0
     different_contributions: int = 0
+    different_unlike: int = 0
     left_out: int = 0  # times that unread pieces were
     different_without: int = 0  # states that were others then
     certified: int = 0  # texts with a certificate at the last layer
@@ -60,6 +61,7 @@ class Parity:
             or self.different_choices
             or self.different_leaders
             or self.different_contributions
+            or self.different_unlike
             or self.different_without
         )
 
@@ -129,7 +131,8 @@ def _leave_out(
 
 def _compare_plane(session: Any, weights: Stored, reading: Reading, seen: list[Seen], parity: Parity) -> None:
     feeds, _, _ = assemble([Read(reading, seen)])
-    found = dict(zip(OUTPUTS, session.run(feeds, OUTPUTS), strict=True))
+    names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))
+    found = dict(zip(names, session.run(feeds, names), strict=True))
     members = [range(a, b) for a, b in zip(reading.bounds[:-1], reading.bounds[1:], strict=True)]
     states, words = (np.concatenate([getattr(each, name) for each in seen]) for name in ("states", "words"))
     told = head_stored.run(weights, states, words, members)
@@ -140,6 +143,8 @@ def _compare_plane(session: Any, weights: Stored, reading: Reading, seen: list[S
         np.array_equal(found["contribution"][0], told.contribution)
         and np.array_equal(found["plane"][:, 0], told.plane)
     )
+    if "near" in weights:
+        parity.different_unlike += found["unlike"][0] != head_stored.unlike(weights, states, words, members)
     parity.certified += bool(found["certified"][0])
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from model_export.heads import unlike
+from model_export.heads.folds import HELD_OUT
 from model_export.heads.states import see
 from model_export.heads.train import open_reader
 from service.settings import BUNDLED_MODELS
@@ -36,9 +37,9 @@ def reader():
 def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):
     """None of them is in languages.txt. The threshold says of a twentieth of the rows that they are, too."""
     states, _ = see(reader, [f"{food} {said}." for food in FOOD for said in SAID])
-    others = [see(reader, each)[0] for each in unlike.ordinary()]
+    others = [see(reader, each)[0] for each in (unlike.ordinary(), unlike.languages())]
     parts = [np.arange(len(states))[i::5] for i in range(5)]
-    found, held, known = unlike.calibrated(states, others, parts)
+    found, held, known = unlike.calibrated(states, others, parts, HELD_OUT)
     assert (held > 0).sum() <= 2  # of 40
     assert known >= 0.9
     assert (unlike.told(found, see(reader, STRANGE)[0]) > 0).sum() >= 9
@@ -46,6 +47,6 @@ def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):
 
 def test_two_thresholds_together_let_a_twentieth_through():
     held = np.random.default_rng(0).normal(size=(1000, 2)) * (1, 50)
-    above = held > unlike._thresholds(held)
+    above = held > unlike._thresholds(held, HELD_OUT)
     assert above.any(1).sum() in (49, 50)
     assert above.sum(0) == pytest.approx(25, abs=8)
