@@ -56,12 +56,14 @@ TAKEN = 0.005  # the share of them that may be taken for another language
 class Kept:
     """What steps made, in files whose names hold a digest of all that they were made of."""
 
-    def __init__(self, folder: Path, made_of: Any, say: Say) -> None:
-        self._folder, self._say, self._digest = folder, say, _digest(made_of)
+    def __init__(self, folder: Path, say: Say) -> None:
+        self._folder, self._say, self._digest = folder, say, ""
 
-    def step(self, name: str, make: Callable[[Path], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """`make` is given a file to go on from, if it was stopped."""
-        self._digest = _digest([self._digest, name])
+    def step(
+        self, name: str, made_of: Sequence[Any], make: Callable[[Path], Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
+        """`made_of`: beside the step before. `make` is given a file to go on from, if it was stopped."""
+        self._digest = _digest([self._digest, name, *made_of])
         file = self._folder / f"{name}-{self._digest[:12]}.pt"
         if file.exists():
             self._say(f"{name}: taken from {file.name}")
@@ -86,28 +88,27 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     pooled, plane = Pooled(reader.shape.width), Plane(recipe.plane)
     school = School(Memory(reader), recipe.seed, say)
     learnt = {"reader": reader, "pooled": pooled, "plane": plane, "memory": school.memory}
-    made_of = [asdict(recipe), _digest([short.targets.tolist(), long.targets.tolist(), _spelling(short)])]
-    kept = Kept(out, made_of, say)
+    kept, every = Kept(out, say), short + long
 
-    def step(name: str, run: Callable[[Path], None]) -> None:
+    def step(name: str, made_of: Sequence[Any], run: Callable[[Path], None]) -> None:
         def make(checkpoint: Path) -> dict[str, Any]:
             run(checkpoint)
             return {of: part.state_dict() for of, part in learnt.items()}
 
-        found = kept.step(name, make)
+        found = kept.step(name, [*made_of, recipe.seed], make)
         for of, part in learnt.items():
             part.load_state_dict(found[of])
-
-    every = short + long
 
     def begin(checkpoint: Path) -> None:
         calibrate(reader, short, recipe.place)
         place(reader, plane, every, recipe.place, school, checkpoint)
 
-    step("soft", lambda at: soft(reader, pooled, short, recipe.soft, school, at))
-    step("hard", lambda at: hard(reader, pooled, short, recipe.hard, school, at))
-    step("placed", begin)
-    step("settled", lambda at: settle(reader, plane, every, recipe.settle, school, at))
+    step("soft", [short, recipe.soft], lambda at: soft(reader, pooled, short, recipe.soft, school, at))
+    step("hard", [short, recipe.hard], lambda at: hard(reader, pooled, short, recipe.hard, school, at))
+    step("placed", [every, recipe.place, recipe.plane], begin)
+    step(
+        "settled", [every, recipe.settle], lambda at: settle(reader, plane, every, recipe.settle, school, at)
+    )
     even, figures = judged(reader, plane, pieces, sets, say)
     about = {
         "data": corpora.sizes(sets),
@@ -153,12 +154,15 @@ def _begin_special(reader: Reader, lists: Lists) -> None:
         reader.words.weight[special] = reader.words.weight[rows].mean(0)
 
 
-def _spelling(lessons: Lessons) -> str:
-    return sha256(b"".join(reading.pieces.tobytes() for reading in lessons.readings)).hexdigest()
-
-
 def _digest(content: Any) -> str:
-    return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+    return sha256(json.dumps(content, sort_keys=True, default=_told).encode()).hexdigest()
+
+
+def _told(content: Any) -> Any:
+    if isinstance(content, Lessons):
+        spelt = b"".join(reading.pieces.tobytes() for reading in content.readings)
+        return [sha256(spelt).hexdigest(), content.targets.tolist()]
+    return asdict(content)
 
 
 # ---- what is chosen, what is measured, what is written

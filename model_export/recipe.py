@@ -49,11 +49,11 @@ class Recipe:
             "phrases": Asked(("phrases",), 9_000, even=True),
         }
     )
-    long: Mapping[str, int] = field(default_factory=lambda: {"amazon": 1_500, "reviews": 1_900})  # of a side
-    soft: Step = field(default_factory=lambda: Step(looks=3))
-    hard: Step = field(default_factory=lambda: Step(looks=2.2, rate=1.2e-4, follow=0.3))
+    long: Mapping[str, int] = field(default_factory=lambda: {"amazon": 1_500, "reviews": 3_000})  # of a side
+    soft: Step = field(default_factory=lambda: Step(looks=1.4))
+    hard: Step = field(default_factory=lambda: Step(looks=1.2, rate=1.2e-4, follow=0.3))
     place: Step = field(default_factory=lambda: Step(looks=0.2, pieces=4_000, plane_rate=3e-3))
-    settle: Step = field(default_factory=lambda: Step(looks=0.9, rate=6e-5, plane_rate=1e-3, follow=0.12))
+    settle: Step = field(default_factory=lambda: Step(looks=0.8, rate=6e-5, plane_rate=1e-3, follow=0.12))
     plane: PlaneShape = field(default_factory=PlaneShape)
     teacher: Fitting = field(default_factory=Fitting)
     seed: int = 3
