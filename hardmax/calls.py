@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,36 +58,24 @@ Ask = Callable[[Question], Awaitable[Any]]
 # ---------------------------------------- texts
 
 
+class TextOptions(TypedDict, total=False):
+    """The options of `classify`, for type checkers: its two forms have the same."""
+
+    model: str | Sequence[str] | None
+    explain: Explain
+    trajectory: bool
+    truncate: bool
+    spans: Spans
+    without: Sequence[tuple[int, int]] | None
+    flip: bool
+    errors: Errors
+    batch_size: int
+
+
 @overload
-async def classify(
-    ask: Ask,
-    texts: str,
-    *,
-    model: str | Sequence[str] | None = None,
-    explain: Explain = "leaders",
-    trajectory: bool = False,
-    truncate: bool = True,
-    spans: Spans = "codepoints",
-    without: Sequence[tuple[int, int]] | None = None,
-    flip: bool = False,
-    errors: Errors = "raise",
-    batch_size: int = BATCH,
-) -> Answer: ...
+async def classify(ask: Ask, texts: str, **options: Unpack[TextOptions]) -> Answer: ...
 @overload
-async def classify(
-    ask: Ask,
-    texts: Iterable[Any],
-    *,
-    model: str | Sequence[str] | None = None,
-    explain: Explain = "leaders",
-    trajectory: bool = False,
-    truncate: bool = True,
-    spans: Spans = "codepoints",
-    without: Sequence[tuple[int, int]] | None = None,
-    flip: bool = False,
-    errors: Errors = "raise",
-    batch_size: int = BATCH,
-) -> Answers: ...
+async def classify(ask: Ask, texts: Iterable[Any], **options: Unpack[TextOptions]) -> Answers: ...
 async def classify(
     ask: Ask,
     texts: str | Iterable[Any],
