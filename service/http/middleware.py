@@ -10,6 +10,7 @@ Middleware that is added to the application later lies around all of these and s
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import time
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import Cancelled, Forbidden, MalformedInput
 from service.http.problems import answer
-from service.lifecycle import Service
+from service.lifecycle import FILES, Service
 from service.observe.logs import log_request
 from service.settings import Settings
 
@@ -75,7 +76,8 @@ class RequestContext:
         route = getattr(scope.get("route"), "path", "(none)")
         method, service = scope["method"], self._service
         service.metrics.answered(route, method, status, ended - began)
-        log_request(scope["state"]["request_id"], method, route, status, ended - began)
+        level = logging.DEBUG if route == FILES and status < 400 else logging.INFO  # forty with each page
+        log_request(scope["state"]["request_id"], method, route, status, ended - began, level)
 
 
 class Guard:

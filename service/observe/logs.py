@@ -31,7 +31,9 @@ def configure(style: Style, level: str) -> None:
     logging.getLogger("service").setLevel(level.upper())
 
 
-def log_request(request_id: str, method: str, route: str, status: int, seconds: float) -> None:
+def log_request(
+    request_id: str, method: str, route: str, status: int, seconds: float, level: int = logging.INFO
+) -> None:
     fields = {
         "logger": "access",
         "method": method,
@@ -41,7 +43,7 @@ def log_request(request_id: str, method: str, route: str, status: int, seconds: 
         "request_id": request_id,
     }
     line = "%s %s %d %.1f ms %s"
-    access.info(line, method, route, status, seconds * 1e3, request_id, extra={"fields": fields})
+    access.log(level, line, method, route, status, seconds * 1e3, request_id, extra={"fields": fields})
 
 
 class Handler(QueueHandler):

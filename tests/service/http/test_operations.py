@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from refusals import refusal
+from server import in_process
 
 from service import __version__
 
@@ -92,6 +94,21 @@ def test_page_is_answered_with_an_etag(client: httpx.Client) -> None:
     again = client.get("/", headers={"if-none-match": page.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert client.head("/").headers["etag"] == page.headers["etag"]
+
+
+def test_files_of_the_page_are_logged_for_debugging_only(
+    models: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with in_process(models) as client, caplog.at_level("DEBUG", "service.requests"):
+        for path in ("/", "/web/page.js", "/web/nothing.js", "/health"):
+            client.get(path)
+    told = [(each.levelname, each.getMessage().split(" ")[:3]) for each in caplog.records if each.args]
+    assert told == [
+        ("INFO", ["GET", "/", "200"]),
+        ("DEBUG", ["GET", "/web/{path:path}", "200"]),
+        ("INFO", ["GET", "/web/{path:path}", "404"]),
+        ("INFO", ["GET", "/health", "200"]),
+    ]
 
 
 def test_route_is_suggested_only_where_it_is_near(client: httpx.Client) -> None:
