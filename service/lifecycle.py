@@ -23,7 +23,7 @@ from service.clouds.dynamics import Dynamics, Limits
 from service.engine.account import ByteBudget, RequestLimit
 from service.engine.batching import Batcher
 from service.engine.bundle import HEAD, READER, Bundle
-from service.engine.lane import Lane
+from service.engine.cloud_queue import CloudQueue
 from service.engine.memory import release_memory
 from service.engine.registry import Entry, Loader, Registry, fingerprints
 from service.engine.runtime import Runtime
@@ -74,7 +74,7 @@ class Service:
             report=self.metrics.batch_ran,
             failed=self.failed.set,
         )
-        self.clouds = Lane("clouds", depth=CLOUDS_WAITING)
+        self.clouds = CloudQueue(depth=CLOUDS_WAITING)
         self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()

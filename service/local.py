@@ -25,7 +25,7 @@ from service.answers.texts import (
 from service.answers.writing import write_document
 from service.clouds.dynamics import Dynamics
 from service.engine.bundle import find_bundles, read_bundle
-from service.engine.lane import result_of
+from service.engine.cloud_queue import result_of
 from service.engine.registry import Registry, settle_default
 from service.engine.runtime import Runtime
 from service.errors import NotFound

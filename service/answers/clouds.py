@@ -12,7 +12,7 @@ from service.answers.arrays import Array, as_array, write_npz
 from service.answers.writing import Records, write
 from service.clouds.dynamics import Dynamics, Parameters, Result, Run
 from service.control.control import Control, control
-from service.engine.lane import Steps
+from service.engine.cloud_queue import Steps
 from service.errors import InvalidInput
 from service.schemas.clouds import ControlWish, DynamicsParameters
 from service.schemas.reading import validate

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from service.engine.lane import Steps
+from service.engine.cloud_queue import Steps
 
 DIGIT = 30  # bits of what Python counts as a digit
 KARATSUBA = 0.585  # a product of long integers takes less than the product of their lengths

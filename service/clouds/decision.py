@@ -15,7 +15,7 @@ import numpy as np
 from service.clouds.coordinates import Vectors, lengths_of
 from service.clouds.points import Bools, Floats, Ints
 from service.clouds.sets import Sets
-from service.engine.lane import Steps
+from service.engine.cloud_queue import Steps
 
 Exactly = Callable[[int, Ints], Steps[Ints | None]]  # (query, keys in doubt) -> the members; None: not known
 NUMBERS = 2**20  # coordinates of pairs that are gathered at once

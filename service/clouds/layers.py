@@ -21,7 +21,7 @@ from service.clouds.points import UNIT, Bools, Cloud, Floats, Ints
 from service.clouds.rational import Rational
 from service.clouds.sets import Found, Passed, Ragged, Sets, Ties, members_of, pieces, starts
 from service.clouds.temperature import NEAR, Gap, Temperature, largest
-from service.engine.lane import Steps
+from service.engine.cloud_queue import Steps
 from service.engine.runtime import Session
 
 KEPT = 2**28  # bytes of sets of earlier layers, which exact arithmetic asks for

@@ -12,7 +12,7 @@ from service.clouds.coordinates import Vectors, slack_of
 from service.clouds.decision import scores
 from service.clouds.points import Bools, Floats, Ints
 from service.clouds.sets import Ties, members_of, spans, starts
-from service.engine.lane import Steps
+from service.engine.cloud_queue import Steps
 from service.engine.runtime import Session
 
 SAMPLE, FEWEST = 64, 8  # queries that give a first bound

@@ -15,7 +15,7 @@ import numpy as np
 
 from service.clouds.account import Account, longest
 from service.clouds.points import Floats, Ints
-from service.engine.lane import Steps
+from service.engine.cloud_queue import Steps
 
 KEPT = 2**28  # bits; past it the positions of earlier layers are forgotten, and computed again if asked for
 TOGETHER = 64  # scores that are paid for together

@@ -22,7 +22,7 @@ from service.clouds.points import Floats, Ints, check_points, merge, to_one
 from service.control import semidefinite
 from service.control.proof import Conditions, grants, groups, refutes, units
 from service.control.semidefinite import Iterate
-from service.engine.lane import Steps
+from service.engine.cloud_queue import Steps
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 
 ENOUGH = 0.9  # of the largest gap among some pairs: an A that has more of it is closer to singular

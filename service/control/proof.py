@@ -19,7 +19,7 @@ import numpy as np
 from service.clouds import rational
 from service.clouds.account import Account, longest
 from service.clouds.points import UNIT, Floats, Ints, to_one
-from service.engine.lane import Steps
+from service.engine.cloud_queue import Steps
 
 Row = list[int]
 

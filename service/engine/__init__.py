@@ -1,1 +1,1 @@
-"""What all models share: bundles, ONNX Runtime, the registry, batches and lanes."""
+"""What all models share: bundles, ONNX Runtime, the registry, batches and the queue of clouds."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import onnxruntime as ort
 
-from service.engine.lane import STEP_S, Steps
+from service.engine.cloud_queue import STEP_S, Steps
 from service.errors import BundleError, ConfigurationError, InferenceError
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from service.engine.batching import by_length
 from service.engine.bundle import Bundle
-from service.engine.lane import Steps, result_of
+from service.engine.cloud_queue import Steps, result_of
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput
 

@@ -11,7 +11,7 @@ from hardmax.documents import ControlResponse
 from service.answers.arrays import read_rows
 from service.answers.clouds import MODEL, find_control
 from service.clouds.dynamics import Dynamics
-from service.engine.lane import LARGE
+from service.engine.cloud_queue import LARGE
 from service.http import examples
 from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
@@ -41,7 +41,7 @@ async def control(
     read = partial(read_rows, body.content, "points", **limits)
     points, wish = await reader_of(request).read(len(body.content), read)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    async with service.clouds.place(large=points.size > LARGE) as place:
+    async with service.clouds.slot(large=points.size > LARGE) as slot:
         within_s = SHARE * settings.request_timeout_s
-        answer = await place.follow(find_control(points, wish, model, settings, within_s))
+        answer = await slot.follow(find_control(points, wish, model, settings, within_s))
     return await reply_document({"id": request_id, **answer}, reservation)

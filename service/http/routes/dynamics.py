@@ -18,7 +18,7 @@ from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, paramet
 from service.answers.writing import write, write_document
 from service.clouds.dynamics import Dynamics, Parameters, Progress, Result
 from service.engine.account import Reservation
-from service.engine.lane import LARGE
+from service.engine.cloud_queue import LARGE
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, reader_of, wanted
@@ -72,10 +72,10 @@ async def dynamics(
     reservation.expect(points.nbytes)
 
     async def work(tell: Callable[[Progress], None]) -> Result:
-        async with service.clouds.place(large=max(kept, points.size) > LARGE) as place:
+        async with service.clouds.slot(large=max(kept, points.size) > LARGE) as slot:
             reservation.expect(NUMBER_BYTES * kept)  # in its turn: large answers wait without their bytes
-            run = await place.step(partial(model.start, points, parameters))
-            while (progress := await place.step(lambda: next(run, None))) is not None:
+            run = await slot.step(partial(model.start, points, parameters))
+            while (progress := await slot.step(lambda: next(run, None))) is not None:
                 reservation.expect(run.kept_bytes)
                 tell(progress)
             return run.result

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hardmax.documents import SequencesResponse
 from service.answers.arrays import read_arrays
-from service.engine.lane import LARGE, Steps
+from service.engine.cloud_queue import LARGE, Steps
 from service.http import examples
 from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
@@ -54,7 +54,7 @@ async def classify_sequences(
         yield
         return (yield from model.steps(sequences))
 
-    async with service.clouds.place(large=size > LARGE) as place:
-        results = await place.follow(work())
+    async with service.clouds.slot(large=size > LARGE) as slot:
+        results = await slot.follow(work())
     data = [{"index": index, **result} for index, result in enumerate(results)]
     return await reply_document({"id": request_id, "model": name, "data": data}, reservation)

@@ -17,7 +17,7 @@ from service.clouds.account import Account, Exhausted
 from service.clouds.dynamics import Dynamics, Parameters, Run
 from service.clouds.layers import Layers
 from service.clouds.points import prepare
-from service.engine.lane import result_of
+from service.engine.cloud_queue import result_of
 from service.errors import TooLarge
 
 # (0, -2) is the middle of an edge and ties with both of its ends for ever: nothing is certified.
@@ -55,7 +55,7 @@ def test_account_is_spent_piece_by_piece_and_ends_with_a_sentence() -> None:
 
 
 def test_layers_stop_after_every_tie_that_is_decided_exactly(dynamics: Dynamics) -> None:
-    """All ties of a piece were one step: a hundred thousand held the lane for minutes after a caller left."""
+    """All ties of a piece were one step: a hundred thousand held the queue long after a caller left."""
     layers = Layers(dynamics.session, prepare(ties(500), None), 1.0, 0.0)
     assert sum(1 for _ in layers.attend()) >= 500
 

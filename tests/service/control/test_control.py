@@ -12,7 +12,7 @@ from steps import timed
 from service.clouds.dynamics import Dynamics, Parameters
 from service.control.control import Control, control
 from service.engine.bundle import read_bundle
-from service.engine.lane import result_of
+from service.engine.cloud_queue import result_of
 from service.engine.runtime import Runtime
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 

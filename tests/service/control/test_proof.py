@@ -8,7 +8,7 @@ from steps import timed
 
 from service.clouds.account import Account, Exhausted
 from service.control.proof import Conditions, grants, integers, is_semidefinite, refutes, solve
-from service.engine.lane import result_of
+from service.engine.cloud_queue import result_of
 
 
 def pairs(*triples):

@@ -71,7 +71,7 @@ def leave_after(server: Server, seconds: float) -> None:
 def test_control_stops_when_its_caller_leaves(server: Server) -> None:
     leave_after(server, 0.7)
     left_s = server.cpu_s
-    ask(server, points=[[1, 2]], leaders=[0])  # answered once the lane is free
+    ask(server, points=[[1, 2]], leaders=[0])  # answered once the queue is free
     assert server.cpu_s - left_s < 3  # the whole work takes half a minute
 
 

@@ -70,7 +70,7 @@ class Endless:
 
 
 def test_run_of_a_graph_ends_when_nobody_waits_for_it():
-    """A million tokens held the lane for 46 s, whoever had left."""
+    """A million tokens held the queue of clouds for 46 s, whoever had left."""
     endless = Endless()
     steps = Session(endless).run_apart({}, ["output"])
     next(steps)

@@ -1,9 +1,9 @@
-"""A bounded lane for long work of any kind: a thread of its own, so that it does not delay short work.
+"""The queue of long work, of clouds above all: a thread of its own, so that it does not delay short work.
 
-Visitors take turns, a step each, so that one with little to do is soon through. A visitor who has had
-`BRIEF_TURNS`, or says at the start that the work is large, waits until no other such visitor is there. One
-visitor more than the lane takes is refused. A visitor who leaves while a step of theirs still runs gives the
-place back when that step ends: threads cannot be stopped.
+Callers take turns, a step each, so that one with little to do is soon through. Who has had `BRIEF_TURNS`, or
+says at the start that the work is large, waits until nobody else has long work. One caller more than the
+queue takes is refused. Who leaves while a step still runs gives the slot back when that step ends: threads
+cannot be stopped.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]  # short pieces of work, then a result; one may leave at every yield
 STEP_S = 0.1  # what makes many pieces stops so often to look whether it should go on
 BRIEF_TURNS = 10
-LARGE = 65_536  # numbers: a visitor with more is long from the start. Work takes 200 bytes for each
+LARGE = 65_536  # numbers: work on more is long from the start. It takes 200 bytes for each
 
 
-class Place:
-    """A visitor's right to use the lane's thread in turn with others."""
+class Slot:
+    """A caller's right to use the queue's thread in turn with others."""
 
     def __init__(self, pool: ThreadPoolExecutor, long: asyncio.Lock) -> None:
         self._pool = pool
@@ -41,7 +41,7 @@ class Place:
             self.is_long = True
 
     async def step(self, work: Callable[[], T]) -> T:
-        """Run `work` in the lane's thread. Cancelling the wait does not stop it."""
+        """Run `work` in the queue's thread. Cancelling the wait does not stop it."""
         self._turns += 1
         if self._turns > BRIEF_TURNS:
             await self.become_long()
@@ -55,7 +55,7 @@ class Place:
             while (end := await self.step(lambda: _end_of(steps))) is None:
                 pass
         except asyncio.CancelledError:
-            with suppress(RuntimeError):  # the lane has stopped
+            with suppress(RuntimeError):  # the queue has stopped
                 self._pool.submit(steps.close)  # behind a step that still runs: what the steps hold is let go
             raise
         result: T = end.value
@@ -74,7 +74,7 @@ def _end_of(steps: Steps[Any]) -> StopIteration | None:
 
 
 def result_of(steps: Steps[T]) -> T:
-    """All steps at once, without a lane."""
+    """All steps at once, without a queue."""
     while True:
         try:
             next(steps)
@@ -83,44 +83,43 @@ def result_of(steps: Steps[T]) -> T:
             return result
 
 
-class Lane:
-    """One thread, and at most `depth` visitors who wait for their turn."""
+class CloudQueue:
+    """One thread, and at most `depth` callers who wait for their turn."""
 
-    def __init__(self, name: str, *, depth: int) -> None:
-        self.name = name
+    def __init__(self, *, depth: int) -> None:
         self.depth = depth
         self.here = 0
         self._long = asyncio.Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="clouds")
 
     @property
     def waiting(self) -> int:
         return max(0, self.here - 1)
 
     @asynccontextmanager
-    async def place(self, *, large: bool = False) -> AsyncIterator[Place]:
-        """A place in the lane, or `Overloaded` when too many wait."""
+    async def slot(self, *, large: bool = False) -> AsyncIterator[Slot]:
+        """A slot in the queue, or `Overloaded` when too many wait."""
         if self.here > self.depth:
-            raise Overloaded(f"too many {self.name} are waiting already; try again shortly")
+            raise Overloaded("too many clouds are waiting already; try again shortly")
         self.here += 1
-        place = Place(self._pool, self._long)
+        slot = Slot(self._pool, self._long)
         try:
             if large:
-                await place.become_long()
-            yield place
+                await slot.become_long()
+            yield slot
         finally:
-            if place.step_ends is None or place.step_ends.done():
-                self._leave(place)
+            if slot.step_ends is None or slot.step_ends.done():
+                self._leave(slot)
             else:
-                place.step_ends.add_done_callback(lambda step: self._step_ended(place, step))
+                slot.step_ends.add_done_callback(lambda step: self._step_ended(slot, step))
 
-    def _leave(self, place: Place) -> None:
+    def _leave(self, slot: Slot) -> None:
         self.here -= 1
-        if place.is_long:
+        if slot.is_long:
             self._long.release()
 
-    def _step_ended(self, place: Place, step: asyncio.Future[Any]) -> None:
-        self._leave(place)
+    def _step_ended(self, slot: Slot, step: asyncio.Future[Any]) -> None:
+        self._leave(slot)
         if not step.cancelled():
             step.exception()  # nobody waits for it any more: do not let asyncio complain that it was not read
 
