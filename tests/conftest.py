@@ -1,4 +1,4 @@
-"""What holds for all tests: one thread for numpy, how many examples hypothesis draws, and the order."""
+"""What holds for all tests: numpy's threads, the event loop, hypothesis's examples, and the order."""
 
 import os
 
@@ -13,6 +13,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
 settings.register_profile("many", settings.get_profile("few"), max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "many" if os.environ.get("CI") else "few"))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of tests that are coroutines (`pytestmark = pytest.mark.anyio`)."""
+    return "asyncio"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,139 +5,121 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine, Generator
-from typing import Any
+from collections.abc import Generator
 
 import pytest
 
 from service.engine.cloud_queue import BRIEF_TURNS, STEP_S, CloudQueue
 from service.errors import Overloaded
 
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 20))
+pytestmark = pytest.mark.anyio
 
 
-def test_queue_lets_one_work_some_wait_and_sends_the_others_away() -> None:
-    async def work() -> None:
-        queue = CloudQueue(depth=2)
-        order: list[int] = []
-        may_end = threading.Event()
+async def test_queue_lets_one_work_some_wait_and_sends_the_others_away() -> None:
+    queue = CloudQueue(depth=2)
+    order: list[int] = []
+    may_end = threading.Event()
 
-        async def visit(n: int) -> None:
-            async with queue.slot() as slot:
-                await slot.step(may_end.wait)
-                order.append(n)
+    async def visit(n: int) -> None:
+        async with queue.slot() as slot:
+            await slot.step(may_end.wait)
+            order.append(n)
 
-        visits = [asyncio.create_task(visit(n)) for n in range(3)]
-        await asyncio.sleep(0.01)
-        assert queue.waiting == 2
-        with pytest.raises(Overloaded, match="too many clouds are waiting"):
-            await visit(3)
-        may_end.set()
-        await asyncio.gather(*visits)
-        assert (order, queue.waiting) == ([0, 1, 2], 0)
-        queue.stop()
-
-    run(work())
+    visits = [asyncio.create_task(visit(n)) for n in range(3)]
+    await asyncio.sleep(0.01)
+    assert queue.waiting == 2
+    with pytest.raises(Overloaded, match="too many clouds are waiting"):
+        await visit(3)
+    may_end.set()
+    await asyncio.gather(*visits)
+    assert (order, queue.waiting) == ([0, 1, 2], 0)
+    queue.stop()
 
 
-def test_queue_gives_a_slot_on_only_when_the_step_of_who_left_has_ended() -> None:
-    async def work() -> None:
-        queue = CloudQueue(depth=2)
-        may_end = threading.Event()
+async def test_queue_gives_a_slot_on_only_when_the_step_of_who_left_has_ended() -> None:
+    queue = CloudQueue(depth=2)
+    may_end = threading.Event()
 
-        async def visit(event: threading.Event) -> None:
-            async with queue.slot() as slot:
-                await slot.step(event.wait)
+    async def visit(event: threading.Event) -> None:
+        async with queue.slot() as slot:
+            await slot.step(event.wait)
 
-        leaver = asyncio.create_task(visit(may_end))
-        await asyncio.sleep(0.01)
-        over = threading.Event()
-        over.set()
-        follower = asyncio.create_task(visit(over))
-        leaver.cancel()
-        await asyncio.sleep(0.02)
-        assert leaver.cancelled()
-        assert not follower.done()
-        may_end.set()
-        await follower
-        queue.stop()
-
-    run(work())
+    leaver = asyncio.create_task(visit(may_end))
+    await asyncio.sleep(0.01)
+    over = threading.Event()
+    over.set()
+    follower = asyncio.create_task(visit(over))
+    leaver.cancel()
+    await asyncio.sleep(0.02)
+    assert leaver.cancelled()
+    assert not follower.done()
+    may_end.set()
+    await follower
+    queue.stop()
 
 
-def test_caller_with_little_to_do_is_through_while_another_works_long() -> None:
+async def test_caller_with_little_to_do_is_through_while_another_works_long() -> None:
     """It had to wait for the end of what came before."""
 
-    async def work() -> None:
-        queue = CloudQueue(depth=2)
-        turns: list[str] = []
+    queue = CloudQueue(depth=2)
+    turns: list[str] = []
 
-        async def visit(name: str, count: int) -> None:
-            async with queue.slot() as slot:
-                for _ in range(count):
-                    await slot.step(lambda: turns.append(name))
+    async def visit(name: str, count: int) -> None:
+        async with queue.slot() as slot:
+            for _ in range(count):
+                await slot.step(lambda: turns.append(name))
 
-        await asyncio.gather(visit("long", 9), visit("short", 2))
-        assert turns == [*("long", "short") * 2, *["long"] * 7]
-        queue.stop()
-
-    run(work())
+    await asyncio.gather(visit("long", 9), visit("short", 2))
+    assert turns == [*("long", "short") * 2, *["long"] * 7]
+    queue.stop()
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_long_work_is_done_one_after_the_other(large: bool) -> None:
+async def test_long_work_is_done_one_after_the_other(large: bool) -> None:
     """If all went on in turn, all would be late together, and all their memory would be held at once."""
 
-    async def work() -> None:
-        queue = CloudQueue(depth=2)
-        turns: list[str] = []
+    queue = CloudQueue(depth=2)
+    turns: list[str] = []
 
-        async def visit(name: str, count: int, *, large: bool = False) -> None:
-            async with queue.slot(large=large) as slot:
-                for _ in range(count):
-                    await slot.step(lambda: turns.append(name))
+    async def visit(name: str, count: int, *, large: bool = False) -> None:
+        async with queue.slot(large=large) as slot:
+            for _ in range(count):
+                await slot.step(lambda: turns.append(name))
 
-        count = BRIEF_TURNS + 5
-        await asyncio.gather(
-            visit("first", count, large=large), visit("second", count, large=large), visit("short", 2)
-        )
-        until = turns.index("second") if large else 2 * BRIEF_TURNS + 3
-        assert turns.index("short") <= 2
-        assert turns[until:] == ["first"] * (0 if large else 4) + ["second"] * (count if large else 5)
-        assert (queue.here, queue.waiting) == (0, 0)
-        async with queue.slot(large=True) as slot:
-            assert await slot.step(lambda: "free again") == "free again"
-        queue.stop()
-
-    run(work())
+    count = BRIEF_TURNS + 5
+    await asyncio.gather(
+        visit("first", count, large=large), visit("second", count, large=large), visit("short", 2)
+    )
+    until = turns.index("second") if large else 2 * BRIEF_TURNS + 3
+    assert turns.index("short") <= 2
+    assert turns[until:] == ["first"] * (0 if large else 4) + ["second"] * (count if large else 5)
+    assert (queue.here, queue.waiting) == (0, 0)
+    async with queue.slot(large=True) as slot:
+        assert await slot.step(lambda: "free again") == "free again"
+    queue.stop()
 
 
-def test_caller_who_leaves_while_it_waits_for_long_work_leaves_nothing() -> None:
-    async def work() -> None:
-        queue = CloudQueue(depth=2)
+async def test_caller_who_leaves_while_it_waits_for_long_work_leaves_nothing() -> None:
+    queue = CloudQueue(depth=2)
 
-        async def wait() -> None:
-            async with queue.slot(large=True):
-                raise AssertionError("somebody is at work")
-
+    async def wait() -> None:
         async with queue.slot(large=True):
-            waiting = asyncio.create_task(wait())
-            await asyncio.sleep(0)
-            assert queue.waiting == 1
-            waiting.cancel()
-            await asyncio.wait([waiting])
-        assert queue.here == 0
-        async with queue.slot(large=True):
-            assert queue.here == 1
-        queue.stop()
+            raise AssertionError("somebody is at work")
 
-    run(work())
+    async with queue.slot(large=True):
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        assert queue.waiting == 1
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert queue.here == 0
+    async with queue.slot(large=True):
+        assert queue.here == 1
+    queue.stop()
 
 
 @pytest.mark.alone
-def test_slot_follows_work_to_its_end_and_stops_soon_after_its_caller_left() -> None:
+async def test_slot_follows_work_to_its_end_and_stops_soon_after_its_caller_left() -> None:
     done: list[int] = []
 
     def steps(count: int) -> Generator[None, None, str]:
@@ -147,25 +129,22 @@ def test_slot_follows_work_to_its_end_and_stops_soon_after_its_caller_left() -> 
             yield
         return "the end"
 
-    async def work() -> None:
-        queue = CloudQueue(depth=0)
+    queue = CloudQueue(depth=0)
+    async with queue.slot() as slot:
+        assert await slot.follow(steps(6)) == "the end"
+    assert done == list(range(6))
+
+    async def visit() -> None:
         async with queue.slot() as slot:
-            assert await slot.follow(steps(6)) == "the end"
-        assert done == list(range(6))
+            await slot.follow(steps(1000))
 
-        async def visit() -> None:
-            async with queue.slot() as slot:
-                await slot.follow(steps(1000))
-
-        caller = asyncio.create_task(visit())
-        await asyncio.sleep(STEP_S)
-        caller.cancel()
-        await asyncio.sleep(2 * STEP_S)
-        until = len(done)
-        await asyncio.sleep(2 * STEP_S)
-        assert len(done) == until < 40
-        async with queue.slot() as slot:
-            assert await slot.step(lambda: "the slot is free again") == "the slot is free again"
-        queue.stop()
-
-    run(work())
+    caller = asyncio.create_task(visit())
+    await asyncio.sleep(STEP_S)
+    caller.cancel()
+    await asyncio.sleep(2 * STEP_S)
+    until = len(done)
+    await asyncio.sleep(2 * STEP_S)
+    assert len(done) == until < 40
+    async with queue.slot() as slot:
+        assert await slot.step(lambda: "the slot is free again") == "the slot is free again"
+    queue.stop()
