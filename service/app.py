@@ -36,11 +36,9 @@ from service.http.routes import (
     sequences,
 )
 from service.lifecycle import Loaders, Service
-from service.schemas.clouds import ControlRequest, DynamicsRequest
 from service.schemas.endpoints import EndpointRequest, PredictRequest, VllmRequest
 from service.schemas.open_inference import InferRequest
-from service.schemas.sequences import SequencesRequest
-from service.schemas.texts import ClassifyRequest
+from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 from service.settings import Settings
 
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""

@@ -31,7 +31,7 @@ from service.engine.runtime import Runtime
 from service.errors import NotFound
 from service.lifecycle import domain_loaders
 from service.schemas.reading import validate
-from service.schemas.texts import ClassifyRequest
+from service.schemas.requests import ClassifyRequest
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
 from service.texts.work import Text, run_all

@@ -14,8 +14,8 @@ from service.clouds.dynamics import Dynamics, Parameters, Result, Run
 from service.control.control import Control, control
 from service.engine.cloud_queue import Steps
 from service.errors import InvalidInput
-from service.schemas.clouds import ControlWish, DynamicsParameters
 from service.schemas.reading import validate
+from service.schemas.requests import ControlWish, DynamicsParameters
 from service.settings import Settings
 
 MODEL = "dynamics"  # the bundle that runs clouds

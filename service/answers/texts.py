@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from service.engine.bundle import HEAD
 from service.errors import InvalidInput, TooLarge
-from service.schemas.texts import ClassifyRequest
+from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
 from service.texts.flip import MOST_TEXTS, find_flip
 from service.texts.heads import Head

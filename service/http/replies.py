@@ -39,7 +39,7 @@ async def reply_pieces(
     pieces: Iterator[bytes], reservation: Reservation, media_type: str = JSON, *, first: bytes = b""
 ) -> Response:
     written = [first, *await written_of(pieces, reservation)]
-    return Pieces(let_go(written), media_type, sum(map(len, written)))
+    return PiecewiseResponse(let_go(written), media_type, sum(map(len, written)))
 
 
 async def written_of(pieces: Iterator[bytes], reservation: Reservation) -> list[bytes]:
@@ -62,7 +62,7 @@ async def let_go(pieces: list[bytes]) -> AsyncGenerator[bytes]:
         yield pieces.pop()
 
 
-class Pieces(Response):
+class PiecewiseResponse(Response):
     """An answer piece by piece. When it ends, however that is, its generator is closed."""
 
     def __init__(self, pieces: AsyncGenerator[bytes], media_type: str, length: int | None = None) -> None:

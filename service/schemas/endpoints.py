@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from hardmax.documents import Leader, Undecided
-from service.schemas.wire import Given, ModelName, Wire
+from service.schemas.requests import Given, ModelName
+from service.schemas.wire import Wire
 
 TopK = Annotated[
     int | None, Field(ge=1, description="How many labels of each text, the best first; all if absent.")

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.schemas.wire import Given, Wire
+from service.schemas.requests import Given
+from service.schemas.wire import Wire
 
 
 class ProtocolError(Wire):

@@ -1,24 +1,8 @@
-"""What all requests and answers share.
-
-Requests are checked here only for their shape; what they mean is the domain's business. Limits that an
-operator can set are checked where the settings are known.
-"""
+"""What all answers share that are described here, and the shape of a failure."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-
-ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-T = TypeVar("T")
-Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
-
-
-class Request(BaseModel):
-    """Unknown fields are refused: a misspelt option must not be silently ignored."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Wire(BaseModel):

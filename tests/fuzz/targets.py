@@ -30,9 +30,8 @@ from service.engine.runtime import Runtime
 from service.errors import BundleError, InputError
 from service.http.bodies import JSON, NPY, body_type
 from service.lifecycle import domain_loaders
-from service.schemas.clouds import ControlWish, DynamicsParameters
 from service.schemas.reading import parse
-from service.schemas.texts import ClassifyRequest
+from service.schemas.requests import ClassifyRequest, ControlWish, DynamicsParameters
 from service.settings import BUNDLED_MODELS, Settings
 from service.texts.heads import Head
 from service.texts.work import How, Text, run_all

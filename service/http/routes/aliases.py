@@ -15,16 +15,16 @@ from service.schemas.wire import Wire
 router = APIRouter(tags=["other clients"])
 
 
-class ModelName(Wire):
+class OpenAIModel(Wire):
     id: str = Field(description="What requests call it.")
     object: str = Field(default="model", description="Always model.")
     created: int = Field(description="When this process loaded it, in seconds since 1970.")
     owned_by: str = Field(default="hardmax", description="Always hardmax.")
 
 
-class ModelNames(Wire):
+class OpenAIModels(Wire):
     object: str = Field(default="list", description="Always list.")
-    data: list[ModelName] = Field(description="All models that are served.")
+    data: list[OpenAIModel] = Field(description="All models that are served.")
 
 
 class Version(Wire):
@@ -42,10 +42,10 @@ class Statistics(Wire):
 
 
 @router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="Names of models, as OpenAI")
-async def v1_models(service: ServiceOf) -> ModelNames:
+async def v1_models(service: ServiceOf) -> OpenAIModels:
     entries = service.registry.entries.values()
-    return ModelNames(
-        data=[ModelName(id=each.name, created=int(each.loaded_at.timestamp())) for each in entries]
+    return OpenAIModels(
+        data=[OpenAIModel(id=each.name, created=int(each.loaded_at.timestamp())) for each in entries]
     )
 
 

@@ -17,7 +17,7 @@ from service.http.bodies import json_body
 from service.http.dependencies import ReservationOf, ServiceOf
 from service.http.replies import reply_document
 from service.lifecycle import Service
-from service.schemas.texts import ClassifyRequest
+from service.schemas.requests import ClassifyRequest
 from service.texts.verdicts import with_neutral
 from service.texts.work import Answer, How, Text, texts_of
 

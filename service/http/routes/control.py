@@ -16,7 +16,7 @@ from service.http import examples
 from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.replies import reply_document
-from service.schemas.clouds import ControlRequest
+from service.schemas.requests import ControlRequest
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer
 router = APIRouter(tags=["inference"])

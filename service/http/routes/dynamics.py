@@ -24,9 +24,9 @@ from service.http import examples
 from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, reader_of, wanted
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.problems import document, told
-from service.http.replies import Pieces, let_go, reply_document, reply_pieces, written_of
-from service.schemas.clouds import DynamicsParameters, DynamicsRequest
+from service.http.replies import PiecewiseResponse, let_go, reply_document, reply_pieces, written_of
 from service.schemas.reading import parse_json
+from service.schemas.requests import DynamicsParameters, DynamicsRequest
 from service.settings import Settings
 
 NUMBER_BYTES = 8  # of a number in an answer, at least
@@ -112,7 +112,7 @@ async def _stream(lines: AsyncGenerator[bytes]) -> Response:
             async for line in lines:
                 yield line
 
-    return Pieces(stream(), NDJSON)
+    return PiecewiseResponse(stream(), NDJSON)
 
 
 async def _lines(

@@ -16,7 +16,7 @@ from service.http.bodies import BodyOf, reader_of
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.replies import reply_document
 from service.schemas.reading import validate
-from service.schemas.sequences import SequencesEnvelope, SequencesRequest
+from service.schemas.requests import SequencesEnvelope, SequencesRequest
 from service.sequences.classifier import Sequences
 
 NUMBER_BYTES = 32  # of a number on its way into an answer

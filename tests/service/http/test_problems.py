@@ -3,9 +3,8 @@
 import pytest
 
 from service.errors import InvalidInput
-from service.schemas.clouds import DynamicsParameters
 from service.schemas.reading import validate
-from service.schemas.texts import ClassifyRequest
+from service.schemas.requests import ClassifyRequest, DynamicsParameters
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""What our own routes are asked; what they answer is in hardmax.documents.
+
+Requests are checked here only for their shape; what they mean is the domain's business. Limits that an
+operator can set are checked where the settings are known.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from hardmax.documents import Explain, Include, Spans, Stop, Vector
+
+MOST_MODELS = 32  # of a request
+
+T = TypeVar("T")
+Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Offset = Annotated[int, Field(ge=0)]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Points = Annotated[list[Vector], Field(description="The cloud: n points of d numbers each.")]
+
+
+class Request(BaseModel):
+    """Unknown fields are refused: a misspelt option must not be silently ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class ClassifyRequest(Request):
+    input: str | Given[str] = Field(description="One text, or a list of them.", examples=["A superb film."])
+    model: ModelName | Annotated[Given[ModelName], Field(min_length=1, max_length=MOST_MODELS)] | None = (
+        Field(
+            None,
+            description="A model that labels texts, NAME@VERSION for one of its versions; the default one if "
+            "absent. Of a list each model answers, in `answers`; all of them stand on one reader, and "
+            "texts are read once.",
+        )
+    )
+    explain: Explain = Field(
+        "leaders", description="none: label only; leaders: leaders and clusters; full: every word too."
+    )
+    trajectory: bool = Field(False, description='With "full": every word\'s position at every layer.')
+    truncate: bool = Field(True, description="false: a text longer than the model reads is refused (413).")
+    spans: Spans = Field("codepoints", description="What spans count: code points or UTF-16 units.")
+    without: Given[Annotated[Given[Offset], Field(min_length=2, max_length=2)]] = Field(
+        [],
+        description="Of one text: spans whose words are left out in place. All other words keep their "
+        "places, and a leader that has not read them stays where it is, to the bit.",
+    )
+    flip: bool = Field(
+        False, description="Search for the words whose leaving out changes the label; 16 texts at most."
+    )
+
+
+class DynamicsParameters(Request):
+    """Everything a run of the dynamics may ask for but its points."""
+
+    alpha: Finite = Field(1.0, gt=0, description="Step size of the dynamics: gamma = alpha / (1 + alpha).")
+    A: Given[Given[float]] | None = Field(
+        None, description="Symmetric positive definite matrix; absent: identity."
+    )
+    max_layers: int = Field(1000, ge=1, description="Layers to run at most.")
+    stop: Stop = Field("certified", description='When to stop; "never" runs exactly max_layers.')
+    tolerance: Finite = Field(
+        1e-9, ge=0, description="A run has converged when every point is this near to where it is drawn."
+    )
+    tie_tolerance: Finite = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Relative gap below which two tokens tie; 0: scores are compared exactly.",
+    )
+    include: Given[Include] = Field(["assignment"], description="Parts of the answer beyond the summary.")
+    trajectory_every: int = Field(1, ge=1, description="Keep every so many layers of the trajectory.")
+
+
+class DynamicsRequest(DynamicsParameters):
+    """A cloud and how to run it."""
+
+    points: Points
+
+
+class ControlWish(Request):
+    """Everything but the points, which become an array."""
+
+    assignment: dict[str, int] | None = Field(None, description="Token index -> the leader it shall end at.")
+    leaders: Given[int] | None = Field(None, description="Tokens that shall be leaders; others may choose.")
+
+
+class ControlRequest(ControlWish):
+    """A cloud and what shall become of it."""
+
+    points: Points
+
+
+class SequencesEnvelope(Request):
+    """Everything but the numbers, which become arrays."""
+
+    model: ModelName = Field(description="A model of kind sequences.")
+
+
+class SequencesRequest(SequencesEnvelope):
+    """Sequences to label."""
+
+    sequences: list[list[Vector]] = Field(min_length=1, description="Sequences of points of d numbers each.")
