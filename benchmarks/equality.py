@@ -12,7 +12,7 @@ from hashlib import sha256
 import orjson
 
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import QUICK, RESULTS, Record, arguments
+from benchmarks.record import Record, arguments
 from benchmarks.reviews import reviews
 
 LENGTHS = (1, 3, 6, 10, 15, 22, 22, 22, 30, 60)  # words; and one text in two hundred is long
@@ -74,7 +74,7 @@ def main() -> None:
         f"{len(set(alone)):,} different answers, whole as JSON. "
         f"Texts of 1 to {LONG} words, batches of 2 to {MOST}."
     )
-    print(record.write(QUICK if asked.quick else RESULTS))
+    record.keep(quick=asked.quick)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import QUICK, RESULTS, Case, Record, Table, arguments
+from benchmarks.record import Case, Record, Table, arguments
 from benchmarks.texts import drawn
 from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
@@ -212,12 +211,12 @@ def measure_answers(record: Record, model: Classifier, kinds: dict[str, Sequence
 
 
 def main() -> None:
-    parser = arguments(
-        __doc__, sentences=(200, "that are explained"), lime=(30, "of them that LIME explains too")
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", type=Path, required=True, help="all-MiniLM-L6-v2, as published")
-    asked = parser.parse_args()
+    asked = arguments(
+        __doc__,
+        learns=True,
+        sentences=(200, "that are explained"),
+        lime=(30, "of them that LIME explains too"),
+    ).parse_args()
     if asked.quick:
         asked.sentences, asked.lime = 3, 1
     refused = fetched("texts")  # first, so that the record finds their versions
@@ -260,7 +259,7 @@ def main() -> None:
         "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model asked, so "
         "the figures of the two models are not of the same labels."
     )
-    print(record.write(QUICK if asked.quick else RESULTS))
+    record.keep(quick=asked.quick)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from benchmarks.environments import CannotInstall, environment
 from benchmarks.load import Clients, Load, ask, drive
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import QUICK, RESULTS, Record, arguments
+from benchmarks.record import Record, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, PEERS, Server, pinned, running, versions
 
@@ -144,7 +144,7 @@ def main() -> None:
         "core. All serve the bundled graphs through "
         "the same code, so only the way of serving differs. TEI's way is its queue, written in Python."
     )
-    print(record.write(QUICK if asked.quick else RESULTS))
+    record.keep(quick=asked.quick)
 
 
 if __name__ == "__main__":

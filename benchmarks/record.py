@@ -36,12 +36,17 @@ FORMAT = 2
 Case = dict[str, Any]  # of words, numbers and truths
 
 
-def arguments(doc: str | None, **defaults: Any) -> argparse.ArgumentParser:
-    """A command line with --quick: sizes so small that it only shows whether the program runs."""
+def arguments(doc: str | None, *, learns: bool = False, **defaults: Any) -> argparse.ArgumentParser:
+    """A command line with --quick: sizes so small that it only shows whether the program runs. What `learns`
+    is told where the data sets and the published encoder are.
+    """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"tiny sizes; writes to {QUICK.name} in /tmp")
     for name, (value, told) in defaults.items():
         parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{told} (%(default)s)")
+    if learns:
+        parser.add_argument("--data", type=Path, required=True)
+        parser.add_argument("--encoder", type=Path, required=True, help="all-MiniLM-L6-v2, as published")
     return parser
 
 
@@ -127,6 +132,10 @@ class Record:
     def note(self, sentence: str) -> None:
         """A sentence to print with these figures: a method, a doubt, a missed target and its reason."""
         self.notes.append(sentence)
+
+    def keep(self, *, quick: bool) -> None:
+        """Write it where it belongs, and say where."""
+        print(self.write(QUICK if quick else RESULTS))
 
     def write(self, folder: Path = RESULTS) -> Path:
         folder.mkdir(exist_ok=True)

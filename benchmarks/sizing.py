@@ -19,7 +19,7 @@ import httpx
 import numpy as np
 
 from benchmarks.load import ask, drive, post
-from benchmarks.record import QUICK, RESULTS, Record, Table, arguments
+from benchmarks.record import Record, Table, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, running
 
@@ -95,7 +95,7 @@ def main() -> None:
     for n, d in CLOUDS:
         if n <= asked.largest:
             measure_cloud(cpu, memory, n, d)
-    print(record.write(QUICK if asked.quick else RESULTS))
+    record.keep(quick=asked.quick)
 
 
 def measure_texts(server: Server, words: int, texts: int, explain: str, seconds: float) -> Sequence[float]:

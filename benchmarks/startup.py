@@ -14,7 +14,7 @@ import time
 import psutil
 
 from benchmarks.load import ask, drive, post
-from benchmarks.record import QUICK, RESULTS, Record, arguments
+from benchmarks.record import Record, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, free_port
 
@@ -99,7 +99,7 @@ def main() -> None:
         seconds, megabytes = zip(*(imported(program) for _ in range(repeats)), strict=True)
         parts.add(name, {}, seconds)
         sizes.add(name, {}, megabytes)
-    print(record.write(QUICK if asked.quick else RESULTS))
+    record.keep(quick=asked.quick)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import QUICK, RESULTS, Record, arguments
+from benchmarks.record import Record, arguments
 from benchmarks.servers import pinned
 from benchmarks.twins import DISTILBERT, Twin, logistic
 from model_export.data.corpora import Row, Rows, read_all
@@ -127,10 +127,9 @@ def judges_of(
 
 
 def main() -> None:
-    parser = arguments(__doc__, rounds=(5, "of every subject"), seconds=(1.2, "of each measurement"))
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", type=Path, required=True, help="all-MiniLM-L6-v2, as published")
-    asked = parser.parse_args()
+    asked = arguments(
+        __doc__, learns=True, rounds=(5, "of every subject"), seconds=(1.2, "of each measurement")
+    ).parse_args()
     if asked.quick:
         asked.rounds, asked.seconds = 1, 0.1
     refused = fetched("texts")  # first, so that the record finds their versions
@@ -177,7 +176,7 @@ def main() -> None:
         f"Sentences of {LEAST} to {MOST} words of SST-2, Yelp, tweets and electronics; IMDb reviews of "
         f"{np.mean([len(text.split()) for text in whole]):.0f} words on average. Subjects take turns."
     )
-    print(record.write(QUICK if asked.quick else RESULTS))
+    record.keep(quick=asked.quick)
 
 
 if __name__ == "__main__":
