@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from service.cli.options import Commands, add_where, open_where, show, tell
+from service.cli.options import Commands, add_where, answered, open_where, show, tell
 from service.errors import HardmaxError, InvalidInput
 from service.observe.progress import Progress
 from service.report.figures import FOLDS, Judged, described, linear, measure
 from service.report.page import page
 from service.tables.labels import read_rows
-
-BATCH = 256
 
 
 def add_commands(commands: Commands) -> None:
@@ -68,29 +66,25 @@ def _asked(
     """What one model says of the rows, measured."""
     judged: list[Judged] = []
     refused: list[HardmaxError] = []
-    several = False
-    for first in range(0, len(rows), BATCH):
-        some = rows[first : first + BATCH]
-        answers = hardmax.classify([text for text, _ in some], model=name, errors="keep")
-        for (text, truth), answer in zip(some, answers, strict=True):
-            if answer.error is not None:
-                refused.append(answer.error)
-                continue
-            unknown = truth - answer.probs.keys()
-            if unknown:
-                have = ", ".join(answer.probs)
-                raise InvalidInput(
-                    f"{answers.model} has no label {min(unknown)!r}; it has {have}. Say --label"
-                )
-            several = several or "labels" in answer.document
-            said = frozenset(answer.labels if several else [answer.label])
-            leaders = tuple(leader.word for leader in answer.leaders or ())
-            judged.append(Judged(text, truth, said, dict(answer.probs), answer.undecided, leaders))
-        progress.count(first + len(some), len(rows), "texts")
+    several, called = False, ""
+    answers = answered(hardmax, [text for text, _ in rows], progress, name)
+    for (text, truth), answer in zip(rows, answers, strict=True):
+        if answer.error is not None:
+            refused.append(answer.error)
+            continue
+        called = answer.model
+        unknown = truth - answer.probs.keys()
+        if unknown:
+            have = ", ".join(answer.probs)
+            raise InvalidInput(f"{called} has no label {min(unknown)!r}; it has {have}. Say --label")
+        several = several or "labels" in answer.document
+        said = frozenset(answer.labels if several else [answer.label])
+        leaders = tuple(leader.word for leader in answer.leaders)
+        judged.append(Judged(text, truth, said, dict(answer.probs), answer.undecided, leaders))
     progress.clear()
     if not judged:
         raise refused[0]
     if refused:
-        tell(f"left out: {len(refused):,} that {answers.model or name} did not answer: {refused[0].message}")
+        tell(f"left out: {len(refused):,} that {called} did not answer: {refused[0].message}")
     found = measure(judged, list(judged[0].probs), several=several)
-    return {"name": answers.model, **found}
+    return {"name": called, **found}

@@ -6,15 +6,17 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hardmax.calls import BATCH, Calls
 from hardmax.display import UNPRINTABLE, printable
+from hardmax.documents import Explain
 from service.observe.progress import Progress
 from service.settings import PREFIX, load_settings
 
 if TYPE_CHECKING:
-    from hardmax.calls import Calls
+    from hardmax import Answer
 
 Commands = Any  # what argparse's add_subparsers returns; it has no public name
 
@@ -41,6 +43,18 @@ def open_where(arguments: argparse.Namespace, progress: Progress | None = None) 
 
     own = {"models_dir": arguments.models_dir} if arguments.models_dir else {}
     return Local(load_settings(**own), on_progress=progress or Progress())
+
+
+def answered(
+    hardmax: Calls, texts: Sequence[Any], progress: Progress, model: str | None, explain: Explain = "leaders"
+) -> Iterator[Answer]:
+    """The answer to each text, or its error, as they come."""
+    for first in range(0, len(texts), BATCH):
+        batch = texts[first : first + BATCH]
+        answers = hardmax.classify(batch, model=model, explain=explain, errors="keep")
+        progress.clear()
+        yield from answers
+        progress.count(first + len(batch), len(texts), "texts")
 
 
 def show(answer: Any, as_json: bool, describe: Callable[[Any], Iterable[str]]) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from hardmax import Answer
-from hardmax.calls import BATCH, Calls
 from service.cli.described import describe_answer
-from service.cli.options import Commands, add_where, open_where, say, say_json, tell
+from service.cli.options import Commands, add_where, answered, open_where, say, say_json, tell
 from service.engine.registry import settle_default
 from service.errors import ConfigurationError, InvalidInput, needs
 from service.observe.progress import Progress
@@ -93,7 +92,7 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
             yield answer.row
 
     with Progress() as progress, open_where(arguments, progress) as hardmax:
-        answers = _answered(hardmax, table.values(column), arguments, progress)
+        answers = answered(hardmax, table.values(column), progress, arguments.model, arguments.explain)
         if arguments.out:
             write_rows(arguments.out, table, rows(answers))
         else:
@@ -102,18 +101,6 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
         without = f", {refused} without an answer (see hardmax_error)" if refused else ""
         tell(f"{arguments.out}: {len(table)} rows{without}")
     return 0
-
-
-def _answered(
-    hardmax: Calls, texts: Sequence[Any], arguments: argparse.Namespace, progress: Progress
-) -> Iterator[Answer]:
-    """The answers as they come."""
-    for first in range(0, len(texts), BATCH):
-        batch = texts[first : first + BATCH]
-        answers = hardmax.classify(batch, model=arguments.model, explain=arguments.explain, errors="keep")
-        progress.clear()
-        yield from answers
-        progress.count(first + len(batch), len(texts), "texts")
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
