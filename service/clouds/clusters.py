@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.clouds.points import Cloud, Floats, Ints, to_one
-from service.clouds.sets import Ragged
+from service.clouds.sets import Ragged, Ties
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ def read_leaders(cloud: Cloud, since: Ints, points: Floats, assignment: Ints, cl
 
 
 def read_clusters(
-    cloud: Cloud, first: Ints, row: Ints, size: Ints, member: Ints, targets: Callable[[Ints], Floats]
+    cloud: Cloud, first: Ints, ties: Ties, targets: Callable[[Ints], Floats]
 ) -> tuple[Clusters, Ints]:
     """Clusters by argmax sets, single ones first, each kind by its first leader; every point's cluster.
 
-    first is the first member of each distinct token's set. Sets of several are those of the tokens `row`,
-    with `size` members each, all in `member`. `targets` gives the mean over the set of each of some tokens.
+    first is the first member of each distinct token's set, `ties` are the sets of several. `targets` gives
+    the mean over the set of each of some tokens.
     """
-    sets, someone, name = argmax_sets(first, row, Ragged(member, size))
+    sets, someone, name = argmax_sets(first, ties.row, ties.sets)
     twins = Ragged(np.argsort(cloud.place, kind="stable"), cloud.counts).take(sets.flat)
     owner = np.repeat(np.repeat(np.arange(len(sets)), sets.lengths), twins.lengths)
     leaders = Ragged(twins.flat[np.lexsort((twins.flat, owner))], np.bincount(owner))

@@ -214,10 +214,8 @@ class Run(Iterator[Progress]):
     def _read(self, last: int, margin: float | None, temperature: Temperature | None) -> Result:
         """Leaders and clusters from the argmax sets, and the points at layer `last`."""
         cloud, layers = self._cloud, self.layers
-        points = layers.points(last)
-        clusters, assignment = read_clusters(
-            cloud, layers.first, layers.ties.row, layers.ties.size, layers.ties.member, layers.targets
-        )
+        points, excess = layers.points(last), layers.history.account.excess
+        clusters, assignment = read_clusters(cloud, layers.first, layers.ties, layers.targets)
         leaders = read_leaders(cloud, layers.since, points, assignment, clusters)
         return Result(
             n=len(cloud.place),
@@ -235,9 +233,7 @@ class Run(Iterator[Progress]):
             vertices=polytope_vertices(leaders),
             trajectory=self._recorder.trajectory if self._recorder else None,
             temperature=temperature,
-            note=f"not certified: {layers.account.excess}"
-            if layers.account.excess and not layers.exact
-            else None,
+            note=None if layers.exact or not excess else f"not certified: {excess}",
         )
 
 

@@ -8,23 +8,20 @@ later layer is known. The cloud is certified when all its tokens are settled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from service.clouds.account import Account, Exhausted
 from service.clouds.candidates import candidates
 from service.clouds.coordinates import Frame, Vectors, lengths_of, slack_of
 from service.clouds.decision import NUMBERS, Decision, Exactly
+from service.clouds.history import History
 from service.clouds.margin import Gaps
 from service.clouds.points import UNIT, Bools, Cloud, Floats, Ints
-from service.clouds.rational import Rational
-from service.clouds.sets import Found, Passed, Ragged, Sets, Ties, members_of, pieces, starts
+from service.clouds.sets import Found, Ragged, Sets, Ties, members_of, pieces, starts
 from service.clouds.temperature import NEAR, Gap, Temperature, largest
 from service.engine.cloud_queue import Steps
 from service.engine.runtime import Session
-
-KEPT = 2**28  # bytes of sets of earlier layers, which exact arithmetic asks for
 
 
 class Layers:
@@ -48,11 +45,7 @@ class Layers:
         # Where tokens are, or were when they settled, and how far off rounding may have moved them.
         self._position, self._moved = self._frame.centred(cloud.points)
         self._now, self._now_moved = self._position, self._moved  # the same, with settled ones on their way
-        self._passed: list[Passed] = []  # the sets of the layers that are over, of so many bytes, and
-        self._kept = 0
-        self._weights: list[list[int]] = []  # the weights of those with several members
-        self.account = Account()  # of exact arithmetic: once it is spent nothing is certified any more
-        self.rational: Rational | None = None
+        self.history = History(cloud, alpha, self._settled_set)
         self._aim = self._now, self._now_moved  # the means that tokens which are not settled move to
         self._far = 0.0  # the greatest distance of a settled token from its limit
 
@@ -77,8 +70,9 @@ class Layers:
         if len(ties.row):
             settled[sets.size > 1] = sets.sure[sets.size > 1]
             settled[sets.size > 1] &= yield from self._stable(ties, keys, sets)
-        self._remember(rows, ties)
         self.ties = self.ties.take(self.settled[self.ties.row] >= 0).join(ties)
+        if not self._tie_tolerance:
+            self.history.add(rows, self.first, ties, self.ties)
         yield
         yield from self._measure(rows, settled)
         self.settled[rows[settled]] = self.layer
@@ -86,9 +80,6 @@ class Layers:
     def step(self) -> None:
         """Move every token that is not settled by one layer."""
         rows = np.flatnonzero(self.settled < 0)
-        if self._tie_tolerance == 0:
-            weights = np.add.reduceat(self.cloud.counts[self.ties.member], starts(self.ties.size))
-            self._weights.append(np.unique(weights).tolist() if len(self.ties.row) else [])
         gamma = self._alpha / (1 + self._alpha)
         target, moved = self._aim
         before = self._position[rows]
@@ -250,24 +241,10 @@ class Layers:
 
     def _of_token(self, token: int, near: Ints) -> Steps[Ints | None]:
         near = near[~self._behind(token, near)]
-        return (yield from self._exactly(lambda rational: rational.best(token, near)))
+        return (yield from self.history.ask(lambda rational: rational.best(token, near)))
 
     def _of_mean(self, members: Ints, near: Ints) -> Steps[Ints | None]:
-        return (yield from self._exactly(lambda rational: rational.best_of_mean(members, near)))
-
-    def _exactly(self, ask: Callable[[Rational], Steps[Ints]]) -> Steps[Ints | None]:
-        """What exact arithmetic says; None: that is too much, or an earlier set is not proved."""
-        if not self.exact or self.account.excess:
-            return None
-        cloud = self.cloud
-        self.rational = self.rational or Rational(
-            cloud.points, cloud.form, self._alpha, cloud.counts, self._members, self._weights, self.account
-        )
-        try:
-            return (yield from ask(self.rational))
-        except Exhausted:
-            self.rational, self._passed = None, []
-            return None
+        return (yield from self.history.ask(lambda rational: rational.best_of_mean(members, near)))
 
     def _behind(self, token: int, keys: Ints) -> Bools:
         """Settled followers that cannot be in a token's set, however near their limits they are.
@@ -289,26 +266,12 @@ class Layers:
         behind[behind] = offset.x @ query.x[0] < -error
         return behind
 
-    def _members(self, token: int, layer: int) -> Ints:
-        """The argmax set of a token at a layer that is over."""
-        if not 0 <= self.settled[token] <= layer:
-            return self._passed[layer].members(token)
-        return members_of(token, self.first, self.ties)
+    def _settled_set(self, token: int, layer: int) -> Ints | None:
+        """The argmax set of a token that was settled by this layer."""
+        settled = 0 <= self.settled[token] <= layer
+        return members_of(token, self.first, self.ties) if settled else None
 
-    def _remember(self, rows: Ints, ties: Ties) -> None:
-        if self._tie_tolerance or not self.exact or self.account.excess:
-            return
-        first = self.first[rows].copy()
-        first[np.searchsorted(rows, ties.row)] = -1
-        now = Passed(rows, first, ties)
-        if self._passed and self._passed[-1].equals(now):
-            now = self._passed[-1]
-        else:
-            self._kept += rows.nbytes + first.nbytes + ties.member.nbytes + ties.mean.nbytes
-        self._passed.append(now)
-        if self._kept > KEPT:
-            self.rational, self._passed = None, []
-            self.account.close(f"the sets of earlier layers would take more than {KEPT >> 20} MiB")
+    # --- how far apart scores are
 
     def margin(self) -> Steps[float | None]:
         """The smallest gap between a best score and the best outside its set, relative to |z_i| max |z|."""

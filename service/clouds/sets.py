@@ -1,4 +1,4 @@
-"""Argmax sets as arrays: of a layer, with several members, of layers that are over, and coming in pieces."""
+"""Argmax sets as arrays: of a layer, with several members, and coming in pieces."""
 
 from __future__ import annotations
 
@@ -102,23 +102,6 @@ def members_of(token: int, first: Ints, ties: Ties) -> Ints:
     place = int(np.searchsorted(ties.row, token))
     tied = place < len(ties.row) and ties.row[place] == token
     return ties.sets[place] if tied else first[[token]]
-
-
-@dataclass(frozen=True)
-class Passed:
-    """The argmax sets of a layer that is over, of the tokens that were not settled before it."""
-
-    row: Ints
-    first: Ints
-    ties: Ties
-
-    def equals(self, other: Passed) -> bool:
-        mine, others = ((p.row, p.first, p.ties.row, p.ties.size, p.ties.member) for p in (self, other))
-        return all(map(np.array_equal, mine, others))
-
-    def members(self, token: int) -> Ints:
-        first = self.first[[int(np.searchsorted(self.row, token))]]
-        return first if first[0] >= 0 else self.ties.sets[int(np.searchsorted(self.ties.row, token))]
 
 
 class Found:

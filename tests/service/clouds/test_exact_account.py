@@ -38,7 +38,7 @@ def ties(n: int) -> Floats:
 def short_of(dynamics: Dynamics, points: Floats, bound: int, **options: object) -> Run:
     """A run that may spend so little on exact arithmetic, at its end."""
     steps = dynamics.start(points, Parameters(**options))  # type: ignore[arg-type]
-    steps.layers.account = Account(bound)
+    steps.layers.history.account = Account(bound)
     for _ in steps:
         pass
     return steps
@@ -75,7 +75,8 @@ def test_run_keeps_little_of_long_integers(dynamics: Dynamics, monkeypatch: pyte
     steps = dynamics.start(EDGE, Parameters(alpha=1e-300, stop="never", max_layers=40))
     most = 0
     for _ in steps.work:
-        known = steps.layers.rational.known if steps.layers.rational else []
+        exact = steps.layers.history.rational
+        known = exact.known if exact else []
         most = max(most, sum(x.bit_length() for layer in known for z in layer.values() for x in z))
     assert (steps.result.layers, steps.result.note) == (40, None)
     assert 100_000 < most < 1_000_000  # of six million
