@@ -29,7 +29,7 @@ from model_export.data.corpora import read_reviews, read_table
 from model_export.reader.model import PAD, Reader, published
 from service.texts.flip import find_flip
 from service.texts.pieces import Reading
-from service.texts.work import How, Text, run_all
+from service.texts.work import RunOptions, Text, run_all
 
 Positive = Callable[[Sequence[NDArray[np.bool_]]], NDArray[np.float64]]  # of a text, for words that are gone
 Scores = NDArray[np.float64]  # how much each word speaks for the label
@@ -49,7 +49,7 @@ class Ours:
 
     def __init__(self, model: Classifier) -> None:
         self.model = model
-        self.how = How((model.head,), "none")
+        self.how = RunOptions((model.head,), "none")
 
     def positive(self, reading: Reading, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
         """The probability of the second label; a text of which nothing is left has the bias's."""
@@ -172,7 +172,7 @@ def measure(
 
 def flip(model: Classifier, text: str) -> tuple[int | None, int]:
     """The words of the set found, or None, and how many texts the model ran for it."""
-    search, answers, asked = find_flip(Text(text, How((model.head,)))), None, 0
+    search, answers, asked = find_flip(Text(text, RunOptions((model.head,)))), None, 0
     try:
         while True:
             texts = search.send(answers)  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ from service.settings import BUNDLED_MODELS
 from service.tables.labels import Rows
 from service.texts.heads import Head
 from service.texts.reader import Reader
-from service.texts.work import How, run_all, texts_of
+from service.texts.work import RunOptions, run_all, texts_of
 
 SIZES = (8, 32, 128)  # rows a label
 TESTED = 100  # texts a label
@@ -264,7 +264,7 @@ def heads(asked: Question, reader: Bundle, pace: Table, memory: Table, rounds: i
         for _ in range(rounds + 1):  # the first one warms up
             began = time.perf_counter()
             for text in texts:
-                run_all(texts_of([text], How(tuple(loaded))))
+                run_all(texts_of([text], RunOptions(tuple(loaded))))
             samples.append(1e3 * (time.perf_counter() - began) / len(texts))
         pace.add("ours", {"heads": count}, samples[1:])
         memory.add("ours", {"heads": count}, [resident_mb()])

@@ -11,7 +11,7 @@ from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
 from service.texts.heads import Head
 from service.texts.reader import Reader
-from service.texts.work import How, run_all, texts_of
+from service.texts.work import RunOptions, run_all, texts_of
 
 MODELS = Path(__file__).parents[2] / "service/models"
 
@@ -25,7 +25,7 @@ class Classifier:
         self.head = Head.load(read_bundle(MODELS / "sentiment"), runtime, self.reader)
 
     def classify(self, texts: Sequence[str], explain: Explain = "leaders") -> list[dict[str, Any]]:
-        found = run_all(texts_of(texts, How((self.head,), explain)))
+        found = run_all(texts_of(texts, RunOptions((self.head,), explain)))
         refused = [each for each in found if isinstance(each, Exception)]
         if refused:
             raise refused[0]

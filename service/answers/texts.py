@@ -12,7 +12,7 @@ from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
 from service.texts.flip import MOST_TEXTS, find_flip
 from service.texts.heads import Head
-from service.texts.work import Answer, How, Text, codepoints, texts_of
+from service.texts.work import Answer, RunOptions, Text, codepoints, texts_of
 
 Find = Callable[[str, str], Any]  # the model of a name and a kind
 Results = Sequence[list[Answer] | Exception]
@@ -32,7 +32,7 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[T
     names = names_of(body, settings)
     heads = heads_of(find, [names] if isinstance(names, str) else names)
     check_size(sources, settings, "input", single=single)
-    how = How(heads, body.explain, body.trajectory, body.truncate, body.spans)
+    how = RunOptions(heads, body.explain, body.trajectory, body.truncate, body.spans)
     texts = texts_of(sources, how, "input", single=single)
     if body.without:
         texts[0].without = codepoints(sources[0], [(begin, end) for begin, end in body.without], body.spans)

@@ -38,7 +38,7 @@ _IN_A_WORD = string.ascii_letters.encode()
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RunOptions:
     """What is asked about a text, and of which heads. All of them stand on one reader."""
 
     heads: tuple[Head, ...]
@@ -73,7 +73,7 @@ class Text:
     """One text on its way. `without` are spans, in code points, of words that are left out in place."""
 
     source: str
-    how: How
+    how: RunOptions
     without: Sequence[Span] = ()
     reading: Reading | None = None
     seen: list[Seen] = field(default_factory=list)
@@ -116,7 +116,9 @@ class Text:
         return self.waiting[-1 : -found - 1 : -1]
 
 
-def texts_of(sources: Sequence[str], how: How, param: str = "input", *, single: bool = False) -> list[Text]:
+def texts_of(
+    sources: Sequence[str], how: RunOptions, param: str = "input", *, single: bool = False
+) -> list[Text]:
     """What is refused before it is read is named by its place."""
     found = []
     for i, source in enumerate(sources):
@@ -235,7 +237,7 @@ def _explained(head: Head, texts: Sequence[Text]) -> list[Answer]:
     return [found.get(i) or _wordless(head, text.reading, how) for i, text in enumerate(read)]
 
 
-def _wordless(head: Head, reading: Reading, how: How) -> Answer:
+def _wordless(head: Head, reading: Reading, how: RunOptions) -> Answer:
     """A text of markup alone: nothing but the bias."""
     (answer,) = judge(head, [reading], head.bias, head.bias, [False])
     told = {"none": (), "leaders": ("leaders", "clusters"), "full": ("leaders", "clusters", "words")}[

@@ -34,7 +34,7 @@ from service.schemas.reading import parse
 from service.schemas.requests import ClassifyRequest, ControlWish, DynamicsParameters
 from service.settings import BUNDLED_MODELS, Settings
 from service.texts.heads import Head
-from service.texts.work import How, Text, run_all
+from service.texts.work import RunOptions, Text, run_all
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
@@ -127,7 +127,7 @@ def check_bundle(card: bytes) -> bool:
 def check_text(text: str) -> bool:
     """A text to its explanation: everything adds up to the logit, every span lies in the text."""
     try:
-        asked = Text(text, How((_sentiment(),), "full", trajectory=True))
+        asked = Text(text, RunOptions((_sentiment(),), "full", trajectory=True))
     except InputError:
         return False
     [result] = run_all([asked])

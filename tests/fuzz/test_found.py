@@ -11,7 +11,7 @@ from bundles import open_head
 from service.answers.arrays import read_npy
 from service.answers.writing import write_document
 from service.errors import InvalidInput, MalformedInput
-from service.texts.work import How, texts_of
+from service.texts.work import RunOptions, texts_of
 
 LIMITS = {"max_rows": 10, "max_columns": 10}
 
@@ -27,7 +27,7 @@ def test_empty_object_is_written_as_one() -> None:
 
 
 def test_half_a_character_is_refused_by_the_text_it_is_in(tmp_path: Path) -> None:
-    how = How((open_head(tmp_path),))
+    how = RunOptions((open_head(tmp_path),))
     with pytest.raises(InvalidInput, match="half a character") as refused:
         texts_of(["superb", "caf\ud800"], how)
     assert refused.value.param == "input[1]"

@@ -19,7 +19,7 @@ from service.engine.runtime import Runtime
 from service.errors import ConfigurationError
 from service.lifecycle import domain_loaders
 from service.settings import BUNDLED_MODELS, Settings
-from service.texts.work import How, run_all, texts_of
+from service.texts.work import RunOptions, run_all, texts_of
 
 
 def card_is_missing() -> str:
@@ -102,7 +102,7 @@ def test_sentiment_on_the_card_is_that_of_the_cpu() -> None:
     for provider in ("cuda", "cpu"):
         registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime(provider), Settings()))
         registry.load("sentiment")
-        how = How((registry.find("sentiment", HEAD),), "full", trajectory=True)
+        how = RunOptions((registry.find("sentiment", HEAD),), "full", trajectory=True)
         answers.append(run_all(texts_of(texts, how)))
     assert answers[0] == answers[1]  # to the bit
 

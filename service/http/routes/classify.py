@@ -19,7 +19,7 @@ from service.http.replies import reply_document
 from service.lifecycle import Service
 from service.schemas.requests import ClassifyRequest
 from service.texts.verdicts import with_neutral
-from service.texts.work import Answer, How, Text, texts_of
+from service.texts.work import Answer, RunOptions, Text, texts_of
 
 router = APIRouter(tags=["inference"])
 
@@ -64,7 +64,13 @@ async def run(
 
 
 async def label(
-    service: Service, sources: Sequence[str], how: How, param: str, *, single: bool = False, neutral: bool
+    service: Service,
+    sources: Sequence[str],
+    how: RunOptions,
+    param: str,
+    *,
+    single: bool = False,
+    neutral: bool,
 ) -> list[Answer]:
     """One head's answers, for protocols that know labels alone. `neutral`: undecided is one of them."""
     check_size(sources, service.settings, param, single=single)

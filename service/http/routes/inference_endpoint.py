@@ -31,7 +31,7 @@ from service.schemas.endpoints import (
     VllmRequest,
     VllmResponse,
 )
-from service.texts.work import Answer, How
+from service.texts.work import Answer, RunOptions
 
 EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]
 
@@ -73,7 +73,7 @@ async def predict(
     texts = _texts(body.inputs)
     single = isinstance(body.inputs, str)
     heads = heads_of(service.registry.find, [service.settings.default_model])
-    how, neutral = How(heads, "none", truncate=body.truncate), neutral and not body.raw_scores
+    how, neutral = RunOptions(heads, "none", truncate=body.truncate), neutral and not body.raw_scores
     answers = await label(service, texts, how, "inputs", single=single, neutral=neutral)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
     return reply_json(ranked[0] if single else ranked)
@@ -95,7 +95,7 @@ async def vllm(
     """What vLLM answers, and beside it of each text `undecided` and `leaders`."""
     single = isinstance(body.input, str)
     name = body.model or service.settings.default_model
-    how = How(heads_of(service.registry.find, [name]), "leaders")
+    how = RunOptions(heads_of(service.registry.find, [name]), "leaders")
     answers = await label(service, _texts(body.input), how, "input", single=single, neutral=neutral)
     tokens = sum([answer["tokens"] for answer in answers])
     data = [
@@ -130,7 +130,7 @@ async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral:
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
     single = isinstance(body.inputs, str)
-    how = How(heads, "none")
+    how = RunOptions(heads, "none")
     texts = _texts(body.inputs)
     answers = await label(service, texts, how, "inputs", single=single, neutral=neutral and not raw)
     ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]

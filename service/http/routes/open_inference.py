@@ -36,7 +36,7 @@ from service.schemas.open_inference import (
     ServerMetadata,
     TensorMetadata,
 )
-from service.texts.work import Answer, How
+from service.texts.work import Answer, RunOptions
 
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"
@@ -181,7 +181,7 @@ async def _infer(entry: Entry, body: Body, request: Request, service: Service, n
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
     texts, shape = await _texts_of(service, request, asked, tensors)
     wanted = _wanted(asked)
-    how = How((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
+    how = RunOptions((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
     answers = await label(service, texts, how, INPUT, neutral=neutral)
     return _answer(entry, asked, wanted, answers, shape)
 

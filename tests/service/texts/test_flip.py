@@ -9,7 +9,7 @@ import pytest
 
 from service.texts.flip import CANDIDATES, MOST_WORDS, find_flip
 from service.texts.heads import Head
-from service.texts.work import Answer, How, Text, run_all
+from service.texts.work import Answer, RunOptions, Text, run_all
 
 
 def answered(texts: Sequence[Text]) -> list[Answer]:
@@ -31,7 +31,7 @@ def flip(text: Text) -> tuple[Any, int]:
 
 
 def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]) -> None:
-    how, found = How((head,), "none"), 0
+    how, found = RunOptions((head,), "none"), 0
     for source in sentences[:80]:
         text = Text(source, how)
         (plain,) = answered([text])
@@ -50,7 +50,7 @@ def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]
 
 
 def test_flip_begins_with_what_is_left_out_already(head: Head) -> None:
-    how = How((head,), "none")
+    how = RunOptions((head,), "none")
     text = Text("the superb film", how, without=[(4, 10)])
     told, _ = flip(text)
     assert told is None or [4, 10] not in [word["spans"][0] for word in told["without"]]
@@ -58,4 +58,4 @@ def test_flip_begins_with_what_is_left_out_already(head: Head) -> None:
 
 @pytest.mark.parametrize("source", ["superb", "<br>"])
 def test_text_of_one_word_or_none_has_no_flip(head: Head, source: str) -> None:
-    assert flip(Text(source, How((head,))))[0] is None
+    assert flip(Text(source, RunOptions((head,))))[0] is None

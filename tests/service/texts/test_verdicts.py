@@ -9,7 +9,7 @@ from bundles import open_head
 
 from service.texts.heads import Head, Rules
 from service.texts.verdicts import EVEN, NOTHING_KNOWN, probabilities, undecided, with_neutral
-from service.texts.work import How, run_all, texts_of
+from service.texts.work import RunOptions, run_all, texts_of
 
 TWO = Rules(("negative", "positive"), 0.15, 0.5, None)
 THREE = Rules(("a", "b", "c"), 0.1, 0.5, None)
@@ -65,7 +65,7 @@ def test_undecided_verdict_becomes_neutral_with_what_it_lacks_of_a_lead() -> Non
 def test_several_labels_may_hold(folder: Path, head: Head) -> None:
     card = {"labels": ["a", "b"], "multi": {"thresholds": [0.0, 1.0]}}
     several = open_head(folder, "several", reader=head.reader, **card)
-    (found,) = run_all(texts_of(["a superb film"], How((several,))))
+    (found,) = run_all(texts_of(["a superb film"], RunOptions((several,))))
     assert not isinstance(found, Exception)
     assert found[0]["labels"] == ["a"]
     assert set(found[0]["logit"]) == {"a", "b"}

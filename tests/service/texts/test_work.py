@@ -24,7 +24,7 @@ from service.texts.work import (
     STRIDE,
     WORD_BYTES,
     Answer,
-    How,
+    RunOptions,
     Text,
     codepoints,
     most_words,
@@ -35,7 +35,7 @@ from service.texts.work import (
 
 
 def answers(head: Head, sources: Sequence[str], **how: Any) -> list[Answer]:
-    found = run_all(texts_of(sources, How((head,), **{"explain": "full", "trajectory": True, **how})))
+    found = run_all(texts_of(sources, RunOptions((head,), **{"explain": "full", "trajectory": True, **how})))
     assert not [each for each in found if isinstance(each, Exception)]
     return [each[0] for each in found if not isinstance(each, Exception)]
 
@@ -145,7 +145,7 @@ def seen_of(reader: Reader, readings: Sequence[Reading], *, reasons: bool) -> li
 
 
 def test_leader_stays_in_its_place_when_what_it_has_not_read_goes(head: Head, sentences: list[str]) -> None:
-    how, compared = How((head,), "full"), 0
+    how, compared = RunOptions((head,), "full"), 0
     for source, answer in zip(sentences[:40], answers(head, sentences[:40]), strict=True):
         leader = answer["leaders"][0]
         kept = [leader["spans"][0], *(span for word in leader["read"] for span in word["spans"])]
@@ -167,7 +167,7 @@ def test_word_that_was_read_can_move_the_leader(head: Head, sentences: list[str]
     for source, answer in zip(sentences[:30], answers(head, sentences[:30]), strict=True):
         leader = answer["leaders"][0]
         for read in leader["read"][:1]:
-            (result,) = run_all([Text(source, How((head,), "full"), without=read["spans"])])
+            (result,) = run_all([Text(source, RunOptions((head,), "full"), without=read["spans"])])
             assert not isinstance(result, Exception)
             starts = [word["start"] for word in result[0]["words"] if word["spans"] == leader["spans"][:1]]
             moved += starts != [w["start"] for w in answer["words"] if w["spans"] == leader["spans"][:1]]
@@ -176,7 +176,7 @@ def test_word_that_was_read_can_move_the_leader(head: Head, sentences: list[str]
 
 def test_run_reads_no_more_pieces_than_its_batch_was_planned_with(watched: Head) -> None:
     """A text of marks alone has four times the pieces that its characters let expect."""
-    texts = texts_of(["?!" * 1280] * 4, How((watched,), "none"))
+    texts = texts_of(["?!" * 1280] * 4, RunOptions((watched,), "none"))
     reader = watched.reader
     assert isinstance(reader, Watched)
     while left := [text for text in texts if text.reading is None or text.waiting]:
@@ -188,7 +188,7 @@ def test_run_reads_no_more_pieces_than_its_batch_was_planned_with(watched: Head)
 
 
 def test_long_text_is_read_in_steps_beside_a_short_one(watched: Head) -> None:
-    long, short = texts_of(["the film was superb. " * 300, "superb"], How((watched,)))
+    long, short = texts_of(["the film was superb. " * 300, "superb"], RunOptions((watched,)))
     reader = watched.reader
     assert isinstance(reader, Watched)
     first = run(reader, [long, short])
@@ -204,7 +204,7 @@ def test_long_text_is_read_in_steps_beside_a_short_one(watched: Head) -> None:
 
 
 def test_text_that_is_refused_does_not_fail_its_neighbours(head: Head) -> None:
-    how = How((head,), truncate=False)
+    how = RunOptions((head,), truncate=False)
     texts = [
         *texts_of(["superb", "film " * 3000], how),
         Text("a film", how, without=[(0, 6)]),
@@ -227,7 +227,7 @@ def test_text_of_markup_alone_is_the_bias(head: Head) -> None:
 @pytest.mark.parametrize("text", ["", " \n", "half \ud800 a character"])
 def test_text_that_cannot_be_read_is_named_by_its_place(head: Head, text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        texts_of(["superb", text], How((head,)))
+        texts_of(["superb", text], RunOptions((head,)))
     assert refused.value.param == "input[1]"
 
 
@@ -261,11 +261,11 @@ def test_price_of_an_answer_covers_it_as_json(head: Head, text: str, explain: An
     (answer,) = answers(head, [text], explain=explain, trajectory=trajectory)
     assert len(answer.get("words", ())) <= most_words(text)
     size = sum(map(len, write_document(answer)))
-    assert size <= How((head,), explain, trajectory).bytes_of([text])
+    assert size <= RunOptions((head,), explain, trajectory).bytes_of([text])
 
 
 def test_price_of_an_answer_grows_with_heads_and_words_that_are_read(head: Head) -> None:
-    full, whole = How((head,), "full"), How((head,), "full", trajectory=True)
+    full, whole = RunOptions((head,), "full"), RunOptions((head,), "full", trajectory=True)
     assert whole.bytes_of(["?!"]) > full.bytes_of(["?!"]) > full.bytes_of(["a"]) + WORD_BYTES
     assert full.bytes_of(["! " * MOST * 2]) < full.bytes_of(["! " * MOST]) + 2 * MOST * LETTERS["full"] + 1
-    assert How((head, head)).bytes_of(["x"]) == 2 * How((head,)).bytes_of(["x"])
+    assert RunOptions((head, head)).bytes_of(["x"]) == 2 * RunOptions((head,)).bytes_of(["x"])
