@@ -24,6 +24,7 @@ from hardmax import (
     RemoteError,
     TooLarge,
     UnexpectedAnswer,
+    calls,
     remote,
 )
 
@@ -92,6 +93,8 @@ def test_client_has_every_call_of_the_async_client_and_names_its_options() -> No
         kinds = {each.kind for each in inspect.signature(waiting).parameters.values()}
         assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
     assert inspect.signature(Client.dynamics).parameters["alpha"].default == 1.0
+    options = {"self", "texts", *calls.TextOptions.__annotations__}  # what type checkers know
+    assert options == set(inspect.signature(Client.classify).parameters)
     assert "alpha: 'float' = 1.0" in pydoc.plain(pydoc.render_doc(Client.dynamics))
     with client(classified) as hardmax, pytest.raises(TypeError, match="trajectory"):
         hardmax.dynamics([[1.0]], trajectory=True)  # type: ignore[call-arg]
