@@ -1,4 +1,4 @@
-"""Texts and cloud layers a second on a card, ours and torch's, one warm run of each before it is timed.
+"""Passages and cloud layers a second on a card, ours and torch's, one warm run of each before it is timed.
 
     python -m benchmarks.gpu                     needs a CUDA device, the extra gpu and torch for CUDA
     python -m benchmarks.gpu --provider cpu      the same code on the CPU: to try the script, not to compare
@@ -27,21 +27,21 @@ from service.texts.pieces import PASSAGE
 
 REPEATS = 5
 PATIENCE_S = 30.0  # a case slower than this is run once
-TEXTS = ((1, 128), (32, 128), (256, 128), (1024, 128), (256, 512))
+PASSAGES = (1, 32, 256, 1024)
 CLOUDS = tuple((n, d) for n in (1_000, 10_000, 100_000, 1_000_000) for d in (2, 4, 8, 16, 64))
 LAYERS = 4
 TILE = 1 << 27  # scores of one tile of queries: 1 GB of float64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Texts and cloud layers a second, ours and torch's")
+    parser = argparse.ArgumentParser(description="Passages and cloud layers a second, ours and torch's")
     parser.add_argument("--provider", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--largest", type=int, default=1_000_000, help="leave larger clouds out")
     arguments = parser.parse_args()
     record = Record(f"gpu-{arguments.provider}", "On a card", packages=["numpy", "torch"])
     record.note(f"device: {device_name(arguments.provider)}")
     runtime = Runtime(arguments.provider, intra_op_threads=torch.get_num_threads())
-    measure_texts(record.table("texts", "Texts classified", unit="texts/s", better="higher"), runtime)
+    measure_texts(record.table("texts", "Passages read", unit="passages/s", better="higher"), runtime)
     clouds = [case for case in CLOUDS if case[0] <= arguments.largest]
     measure_clouds(
         record.table("clouds", "Layers of a cloud", unit="layers/s", better="higher"), runtime, clouds
@@ -49,17 +49,16 @@ def main() -> None:
     print(record.write())
 
 
-def measure_texts(table: Table, runtime: Runtime, cases: Any = TEXTS, repeats: int = REPEATS) -> None:
-    """The reader's graph, on batches of (passages, pieces)."""
+def measure_texts(table: Table, runtime: Runtime, cases: Any = PASSAGES, repeats: int = REPEATS) -> None:
+    """The reader's graph, on batches of whole passages."""
     session = runtime.open(read_bundle(BUNDLED_MODELS / "reader").model)
-    for texts, pieces in cases:
-        feeds = some_passages(texts, min(pieces, PASSAGE))
+    for passages in cases:
+        feeds = some_passages(passages)
 
         def ours(feeds: Any = feeds) -> None:
             session.run(feeds, ("states", "words", "follows"))
 
-        case = {"texts": texts, "pieces": min(pieces, PASSAGE)}
-        table.add("ours", case, [texts / seconds for seconds in timed(ours, repeats)])
+        table.add("ours", {"passages": passages}, [passages / seconds for seconds in timed(ours, repeats)])
 
 
 def measure_clouds(table: Table, runtime: Runtime, cases: Any = CLOUDS, repeats: int = REPEATS) -> None:
@@ -105,11 +104,11 @@ def timed(run: Callable[[], None], repeats: int) -> list[float]:
     return samples
 
 
-def some_passages(passages: int, pieces: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+def some_passages(passages: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
     """Random pieces: speed hardly depends on which."""
-    rows = np.arange(passages * pieces).reshape(passages, pieces)
+    rows = np.arange(passages * PASSAGE).reshape(passages, PASSAGE)
     drawn = np.random.default_rng(0).integers(1_000, 20_000, rows.size)
-    return {"pieces": drawn, "places": np.tile(np.arange(pieces), passages), "rows": rows}
+    return {"pieces": drawn, "places": np.tile(np.arange(PASSAGE), passages), "rows": rows}
 
 
 def device_name(provider: str) -> str:

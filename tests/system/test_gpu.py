@@ -109,9 +109,9 @@ def test_sentiment_on_the_card_is_that_of_the_cpu() -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_benchmark_measures_every_case(provider: Any) -> None:
-    texts = Table("texts", "", "texts/s", "higher")
+    texts = Table("texts", "", "passages/s", "higher")
     clouds = Table("clouds", "", "layers/s", "higher")
-    measure_texts(texts, Runtime(provider), cases=[(4, 16)], repeats=1)
+    measure_texts(texts, Runtime(provider), cases=[2], repeats=1)
     measure_clouds(clouds, Runtime(provider), cases=[(200, 2)], repeats=1)
     for table, subjects in ((texts, ["ours"]), (clouds, ["ours", "torch"])):
         assert [row.subject for row in table.rows] == subjects
