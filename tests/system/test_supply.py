@@ -90,6 +90,8 @@ def test_image_and_manifests_bear_the_version_of_the_package() -> None:
     assert [image["newTag"] for image in kustomization["images"]] == [version]
     runtime = yaml.safe_load((ROOT / "deploy/kserve/runtime.yaml").read_text())
     assert [each["image"] for each in runtime["spec"]["containers"]] == [f"hardmax:{version}"]
+    operations = (ROOT / "docs/operations.md").read_text()
+    assert set(re.findall(r"REGISTRY/hardmax:(\d[\d.]*\d)", operations)) == {version}
     assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
 
 
