@@ -5,7 +5,7 @@ follows whom must be the same numbers. So must, for every text, places, leaders 
 tolerance: all is decided in whole numbers.
 
 Of each passage one piece is drawn, and what it has not read is left out in place: all of it at once, and one
-piece of it. Its state must stay where it is (docs/theory.md, section 9).
+piece of it. Its state must stay where it is (docs/theory.md, section 7).
 """
 
 from __future__ import annotations

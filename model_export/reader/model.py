@@ -5,7 +5,7 @@
     y_i = norm(h_i + O [v_a(h_f_a(i))]_a),   h_i <- norm(y_i + D relu(U y_i))
 
 A head asks with the state of who follows and looks at the words themselves: its keys are static. So leaving
-out pieces that were not followed changes nothing (docs/theory.md, section 9). Nobody has a key and no value.
+out pieces that were not followed changes nothing (docs/theory.md, section 7). Nobody has a key and no value.
 
 Three ways to compute it:
     soft    softmax, keys from states, gelu: what the published weights are

@@ -1,6 +1,6 @@
 """The reader: passages of pieces to their states, and what each state was made of.
 
-Its heads are hard, so it is known which pieces a state was made of (docs/theory.md, section 9):
+Its heads are hard, so it is known which pieces a state was made of (docs/theory.md, section 7):
 
     R^0(i) = {i},  R^l(i) = R^(l-1)(i) and R^(l-1)(j) of every j that a head of layer l of i follows
 

@@ -17,6 +17,10 @@ from walkthrough import LANGUAGES, Block, blocks, differs, local_links, steps
 
 README = (ROOT / "README.md").read_text()
 ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):8000")
+FILE = re.compile(r"`([\w./-]+\.(?:csv|ipynb|js|json|jsonl|lock|md|npy|py|sh|toml|tsv|txt|yaml))`")
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+ROOMS = "benchmarks deploy docker docs examples hardmax model_export results service tests".split()
+MADE = {"answers.csv", "report.html", "card.json", "sbom.json"}  # by commands, or by whoever makes a bundle
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -150,6 +154,32 @@ def test_documents_are_listed_and_say_whom_they_are_for() -> None:
         assert first.startswith("For "), f"docs/{page} does not say first whom it is for: {first[:60]!r}"
     for link in local_links(index):
         assert (docs / link).exists(), f"docs/README.md links to {link}, which is not here"
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_documents_name_only_files_that_exist_and_link_only_to_places_that_do() -> None:
+    tree = [
+        path.as_posix() for part in ("*", *(f"{each}/**/*" for each in ROOMS)) for path in ROOT.glob(part)
+    ]
+    for page in PAGES:
+        for name in FILE.findall(page.read_text()):
+            here = name in MADE or any(path.endswith(f"/{name}") for path in tree)
+            assert here, f"{page.name} names {name}, which is not here"
+        for target, _, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(#([^)\s]+))?\)", page.read_text()):
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name} links to {target}, which is not here"
+            assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
+
+
+def test_code_names_only_sections_of_the_theory_that_exist() -> None:
+    sections = set(re.findall(r"^## (\d+)\.", (ROOT / "docs/theory.md").read_text(), re.MULTILINE))
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        named = set(re.findall(r"docs/theory\.md, (?:section )?(\d+)", path.read_text()))
+        assert named <= sections, f"{path} names sections {named - sections} of docs/theory.md"
 
 
 def test_check_named_finds_targets_and_commands_that_do_not_exist() -> None:

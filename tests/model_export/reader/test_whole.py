@@ -87,7 +87,7 @@ def test_some_heads_tie_where_scores_are_small():
 
 
 def test_leaving_out_what_was_not_read_changes_nothing():
-    """One piece, and all of them at once, to the bit: keys are static (docs/theory.md, section 9)."""
+    """One piece, and all of them at once, to the bit: keys are static (docs/theory.md, section 7)."""
     session = Runtime("cpu", 1).open(to_onnx(stored(random_reader())).SerializeToString())
     left = 0
     for pieces, places in draw([12] * 12, seed=3):

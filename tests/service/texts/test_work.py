@@ -117,7 +117,7 @@ def test_clusters_cover_every_word_exactly_once(head: Head, sentences: list[str]
 
 
 def test_words_that_were_not_read_may_go_and_a_state_stays_as_it_is(head: Head, sentences: list[str]) -> None:
-    """docs/theory.md, section 9: of a thousand sentences, one unread word and all of them."""
+    """docs/theory.md, section 7: of a thousand sentences, one unread word and all of them."""
     chance, reader = random.Random(5), head.reader
     readings = [reader.read(sentence) for sentence in sentences]
     asked: list[tuple[Reading, NDArray[np.uint8], int]] = []
