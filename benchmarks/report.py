@@ -171,7 +171,7 @@ def _chapter(record: Content, newest: Content) -> list[str]:
     lines = [
         f"## {record['title']}",
         "",
-        f"`make {target}`, or `{record['command']}` ({record['seconds']} s)  ",
+        f"{f'`make {target}`, or ' if target else ''}`{record['command']}` ({record['seconds']} s)  ",
         versions,
         "",
     ]

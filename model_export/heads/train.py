@@ -58,7 +58,7 @@ def open_reader(folder: Path) -> tuple[Bundle, Reader]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="rows of texts and labels: csv, tsv, jsonl, json, parquet")
+    parser.add_argument("file", help="rows of texts and labels: csv, tsv, jsonl, json, parquet, xlsx")
     parser.add_argument("--name", help="name of the model (default: that of the file)")
     parser.add_argument("--out", type=Path, default=Path("models"), help="folder of models (default: models)")
     parser.add_argument("--column", help="the column of texts (default: found by its name or its content)")

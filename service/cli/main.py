@@ -1,4 +1,4 @@
-"""The command line: `hardmax serve | classify | dynamics | control | sequences | models | openapi`.
+"""`hardmax serve | classify | evaluate | dynamics | control | sequences | models | openapi`.
 
 Each group of commands is a module: it adds its parsers, reads, asks, prints. People get tables on standard
 output and progress on standard error; `--json` gives programs the API's own answer. An error is one line and

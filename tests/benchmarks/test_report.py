@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.record import ROOT, Record, read_results
+from benchmarks.record import ROOT, Record, command, read_results
 from benchmarks.report import BLOCK, page, with_figures
 
 
@@ -39,6 +39,12 @@ def test_report_knows_that_less_time_is_better(tmp_path: Path) -> None:
     assert "In no case of the tables below" in text
     assert "`make bench`, or `" in text.split("## Clouds")[1]
     assert "| d 2 | 0.2 (0.1 to 0.4) | 0.8 | out of memory | 4.00 x |" in text
+
+
+def test_chapter_that_no_make_target_measures_names_its_command_alone(tmp_path: Path) -> None:
+    record = Record("gpu-cuda", "On a card")
+    record.table("texts", "Passages read", unit="passages/s", better="higher").add("ours", {}, [1.0])
+    assert report(tmp_path, record).split("## On a card")[1].startswith(f"\n\n`{command()}` (")
 
 
 def test_accuracy_is_lost_by_points(tmp_path: Path) -> None:
