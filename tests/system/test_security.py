@@ -65,7 +65,8 @@ def test_every_claim_of_security_names_the_test_that_shows_it() -> None:
 
 def test_every_test_that_a_page_names_exists() -> None:
     trees = [ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("test_*.py")]
-    here = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    here = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, functions)}
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         named = set(re.findall(r"`(test_\w+)`", page.read_text()))
         assert named <= here, f"{page.name}: {sorted(named - here)}"
