@@ -1,16 +1,21 @@
-"""A plane as an ONNX graph: states of pieces in, and everything that an explanation is made of out.
+"""Planes as an ONNX graph: states of pieces in, and everything that an explanation is made of out.
 
     input    states        uint8 [T, W]        the last states of all pieces, as the reader gives them
              words         uint8 [T, W]        their first states
              members       int64 [M, P]        the rows of the pieces of each word; T where there is none
              texts         int64 [B, N]        the word at each place of each text; M where there is none
-    outputs  bias          double [B, C]
-             contribution  double [B, C, N]    what each place adds to the logit
-             target        int64 [B, N]        whom i follows in the end; -1 if several tie
-             since         int64 [B, N]        the first layer with C_i = {i}, or -1
-             plane         double [K+1, B, N, d]  the places before the layers and after each
-             certified     bool [B]            nobody will ever follow anybody else
-             unlike        double [B]          above 0: unlike the rows; only of planes that know theirs
+    outputs  bias          double [H, B, C]
+             contribution  double [H, B, C, N]    what each place adds to the logit
+             target        int64 [H, B, N]        whom i follows in the end; -1 if several tie
+             since         int64 [H, B, N]        the first layer with C_i = {i}, or -1
+             plane         double [K+1, H, B, N, d]  the places before the layers and after each
+             certified     bool [H, B]            nobody will ever follow anybody else
+             unlike        double [H, B]          above 0: unlike the rows
+
+H heads answer together. The weights of one are in the graph, as inputs that need not be fed, and are outputs
+too. Whoever feeds those of several has all their answers of one run: the linear maps of a head are a row of
+its own, and zeros in front of a map change nothing, so heads need not have the same number of labels. The
+graph's `family` is a digest of all the rest of it: heads of one family run together.
 
 The symbols are those of plane.py. All that is compared or added lies on grids of powers of two: exact in
 double precision, whatever the batch and the device. Places with the same coordinates are one (twins);
@@ -22,6 +27,8 @@ long texts look for these first. This module knows arrays only.
 
 from __future__ import annotations
 
+import hashlib
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -40,48 +47,60 @@ from model_export.heads.plane import (
     WEIGHT_GRID,
 )
 from model_export.reader.graph import IR_VERSION, functions
-from model_export.reader.stored import ZERO, Stored
+from model_export.reader.stored import ZERO, Array, Stored
 
 MANY = 64  # places of a text from which on corners are worth looking for
 DIRECTIONS = 24  # in which extreme places are looked for
 MARGIN = 1e-3  # a place that lies so far inside the hull of those cannot win
 NEVER = -1e6  # what is added to the score of a place that is not there
-_TYPES = {"bool": onnx.TensorProto.BOOL, "int64": onnx.TensorProto.INT64, "double": onnx.TensorProto.DOUBLE}
+LINEAR = ("first", "second", "read", "near")  # maps of whole numbers, in the graph as uint8; 128 is zero
+Specs = dict[str, tuple[Any, list[Any]]]  # types and shapes by name
+UNITS = [f"{name}_{part}" for name in LINEAR for part in ("unit", "bias")]
+# What a head has of its own, and how many axes that has.
+OWN = {
+    **dict.fromkeys(("scale", "gamma", "pseudo_weight"), 0),
+    **dict.fromkeys((*UNITS, "hidden_steps", "first_axis", "b"), 1),
+    **dict.fromkeys((*LINEAR, "v"), 2),
+}
 
 
 @script(domain)
-def Words(states, members, weight, unit, bias, zero):
-    """A linear map of whole numbers, the mean over the pieces of each word: [M,c]."""
-    product = op.MatMulInteger(states, weight, zero)
-    none = op.Expand(
-        op.Cast(op.Constant(value_int=0), to=6), op.Concat([1], op.Shape(product, start=1, end=2), axis=0)
-    )
-    rows = op.Gather(op.Concat(product, none, axis=0), members)  # [M,P,c]
-    sums = op.Cast(op.ReduceSum(rows, op.Constant(value_ints=[1]), keepdims=0), to=1)
-    there = op.Cast(members < op.Shape(states, start=0, end=1), to=1)
-    sizes = op.ReduceSum(there, op.Constant(value_ints=[1]), keepdims=1)
+def Rows(x, places):
+    """The rows of each head's x [H,n,c] at `places`, and zeros where these are n."""
+    return op.Gather(op.Pad(x, op.Constant(value_ints=[0, 0, 0, 0, 1, 0])), places, axis=1)
+
+
+@script(domain)
+def Words(states, members, sizes, weight, unit, bias, zero):
+    """A linear map of whole numbers, the mean over the pieces of each word: [H,M,c].
+
+    subtle: weights are uint8 too. Without VNNI products of uint8 and int8 overflow, unless one is constant.
+    """
+    rows = Rows(op.MatMulInteger(states, weight, zero, zero), members)  # [H,M,P,c]
+    sums = op.Cast(op.ReduceSum(rows, op.Constant(value_ints=[2]), keepdims=0), to=1)
     return sums / sizes * unit + bias
 
 
 @script(domain)
-def Reach(words, hidden_steps, weight, unit, bias, least, rest):
-    """How far from the origin a word may stand: a small network over the word alone, [M,1]."""
-    hidden = op.QuantizeLinear(
-        words * hidden_steps, op.Constant(value_float=1.0), op.Cast(op.Constant(value_int=0), to=2)
-    )
-    f = op.Cast(op.Cast(op.MatMulInteger(hidden, weight), to=1) * unit + bias, to=11)
+def Reach(words, hidden_steps, weight, unit, bias, zero, least, rest):
+    """How far from the origin a word may stand: a small network over the word alone, [H,M,1]."""
+    none = op.Cast(op.Constant(value_int=0), to=2)
+    hidden = op.QuantizeLinear(words * hidden_steps, op.Constant(value_float=1.0), none)
+    f = op.Cast(op.Cast(op.MatMulInteger(hidden, weight, none, zero), to=1) * unit + bias, to=11)
     half = op.CastLike(op.Constant(value_float=0.5), f)
     one = op.CastLike(op.Constant(value_float=1.0), f)
     return least + rest * (half + half * f / op.Sqrt(one + f * f))
 
 
 @script(domain)
-def Places(told, reach, parts, scale, longest, direction_grid, place_grid, weight_grid, first_axis):
-    """z [M,d] and w [M,1] of each word."""
-    r, t = op.Split(op.Cast(told, to=11), parts, axis=1)
+def Places(told, reach, scale, first_axis, longest, direction_grid, place_grid, weight_grid):
+    """z [H,M,d] and w [H,M,1] of each word."""
+    axis = op.Constant(value_ints=[2])
+    last = op.Constant(value_ints=[-1])
+    t = op.Cast(op.Slice(told, last, op.Constant(value_ints=[9999]), axis), to=11)
+    r = op.Cast(op.Slice(told, op.Constant(value_ints=[0]), last, axis), to=11)
     one = op.CastLike(op.Constant(value_float=1.0), t)
     two = op.CastLike(op.Constant(value_float=2.0), t)
-    axis = op.Constant(value_ints=[1])
     r = op.Round(op.Clip(r, -longest, longest) * direction_grid) / direction_grid
     far = scale * (r / op.Sqrt(one + op.ReduceSum(r * r, axis, keepdims=1)))
     z = op.Round(far * reach * place_grid) / place_grid
@@ -100,24 +119,25 @@ def Corners(z, number, penalty, directions, turn, next, margin):
     polygon scores less than one of its corners, for every query. The others are kept: as many for each text
     as the text with most of them has.
     """
-    axis = op.Constant(value_ints=[1])
-    two = op.Constant(value_ints=[2])
-    at = op.Unsqueeze(op.ArgMax(op.MatMul(z, directions), axis=1, keepdims=0), two)  # [B,M,1]
-    corner = op.GatherElements(z, op.Expand(at, op.Constant(value_ints=[1, 1, 2])), axis=1)  # [B,M,2]
-    side = op.Gather(corner, next, axis=1) - corner
+    axis = op.Constant(value_ints=[2])
+    three = op.Constant(value_ints=[3])
+    both = op.Constant(value_ints=[1, 1, 1, 2])
+    at = op.Unsqueeze(op.ArgMax(op.MatMul(z, directions), axis=2, keepdims=0), three)  # [H,B,M,1]
+    corner = op.GatherElements(z, op.Expand(at, both), axis=2)  # [H,B,M,2]
+    side = op.Gather(corner, next, axis=2) - corner
     outward = op.MatMul(side, turn)  # nothing where a corner is extreme in two directions
-    length = op.Sqrt(op.ReduceSum(side * side, two, keepdims=1))
-    inset = margin * length - op.ReduceSum(outward * corner, two, keepdims=1)
-    beyond = op.MatMul(z, op.Transpose(outward, perm=[0, 2, 1])) + op.Transpose(inset, perm=[0, 2, 1])
-    far = op.ReduceMax(beyond, two, keepdims=0)  # [B,N], above 0: not well inside
+    length = op.Sqrt(op.ReduceSum(side * side, three, keepdims=1))
+    inset = margin * length - op.ReduceSum(outward * corner, three, keepdims=1)
+    beyond = op.MatMul(z, op.Transpose(outward, perm=[0, 1, 3, 2])) + op.Transpose(inset, perm=[0, 1, 3, 2])
+    far = op.ReduceMax(beyond, three, keepdims=0)  # [H,B,N], above 0: not well inside
     kept = op.ReduceSum(op.Cast(far > op.CastLike(op.Constant(value_float=0.0), far), to=7), axis, keepdims=0)
-    most = op.Max(op.ReduceMax(kept, keepdims=1), axis)
-    _, which = op.TopK(far, most, axis=1)
-    which, _order = op.TopK(which, most, axis=1, largest=0)  # in the order of reading
-    keys = op.GatherElements(
-        z, op.Expand(op.Unsqueeze(which, two), op.Constant(value_ints=[1, 1, 2])), axis=1
+    most = op.Reshape(
+        op.Max(op.ReduceMax(kept, keepdims=0), op.Constant(value_int=1)), op.Constant(value_ints=[1])
     )
-    return keys, op.GatherElements(number, which, axis=1), op.GatherElements(penalty, which, axis=1)
+    _, which = op.TopK(far, most, axis=2)
+    which, _order = op.TopK(which, most, axis=2, largest=0)  # in the order of reading
+    keys = op.GatherElements(z, op.Expand(op.Unsqueeze(which, three), both), axis=2)
+    return keys, op.GatherElements(number, which, axis=2), op.GatherElements(penalty, which, axis=2)
 
 
 @script(domain)
@@ -128,33 +148,25 @@ def EveryPlace(z, number, penalty, directions, turn, next, margin):
 
 @script(domain)
 def HardmaxAttention(z, keys, number, penalty, layer_grid):
-    """C_i = argmax_j <z_i, z_j>: c_i, its mean [B,N,d]; whom i follows or -1 [B,N]; C_i itself [B,N,K].
+    """C_i = argmax_j <z_i, z_j>: c_i, its mean [H,B,N,d]; whom i follows or -1 [H,B,N]; C_i itself [H,B,N,K].
 
     A twin is a key with <z_j, z_k> = |z_j|^2 = |z_k|^2. If C_i is one point, with its twins, i follows that.
     """
-    key_axis = op.Constant(value_ints=[2])
-    row = op.Unsqueeze(penalty, op.Constant(value_ints=[1]))  # [B,1,K]
-    other = op.Transpose(keys, perm=[0, 2, 1])
+    key_axis = op.Constant(value_ints=[3])
+    row = op.Unsqueeze(penalty, op.Constant(value_ints=[2]))  # [H,B,1,K]
+    other = op.Transpose(keys, perm=[0, 1, 3, 2])
     score = op.MatMul(z, other) + row
     C = op.CastLike(score >= op.ReduceMax(score, key_axis, keepdims=1), z)
     count = op.ReduceSum(C, key_axis, keepdims=1)
     c = op.Round(op.MatMul(C, keys) / count * layer_grid) / layer_grid
     between = op.MatMul(keys, other) + row
-    own = op.ReduceSum(keys * keys, key_axis, keepdims=1)  # [B,K,1]
-    same = op.And(between == own, between == op.Transpose(own, perm=[0, 2, 1]))
-    twins = op.ReduceSum(op.CastLike(same, z), key_axis, keepdims=0)  # [B,K]
-    first = op.ArgMax(score, axis=2, keepdims=0)
-    alone = op.Squeeze(count, key_axis) == op.GatherElements(twins, first, axis=1)
-    target = op.Where(alone, op.GatherElements(number, first, axis=1), op.Constant(value_int=-1))
+    own = op.ReduceSum(keys * keys, key_axis, keepdims=1)  # [H,B,K,1]
+    same = op.And(between == own, between == op.Transpose(own, perm=[0, 1, 3, 2]))
+    twins = op.ReduceSum(op.CastLike(same, z), key_axis, keepdims=0)  # [H,B,K]
+    first = op.ArgMax(score, axis=3, keepdims=0)
+    alone = op.Squeeze(count, key_axis) == op.GatherElements(twins, first, axis=2)
+    target = op.Where(alone, op.GatherElements(number, first, axis=2), op.Constant(value_int=-1))
     return c, target, C
-
-
-@script(domain)
-def Leads(z, c, target):
-    """C_i = {i}: [B,N]. subtle: i may be a twin of the one whom `target` names, so places are compared."""
-    apart = op.ReduceMax(op.Abs(c - z), op.Constant(value_ints=[2]), keepdims=0)
-    still = apart == op.CastLike(op.Constant(value_float=0.0), z)
-    return op.And(target >= op.Constant(value_int=0), still)
 
 
 @script(domain)
@@ -164,175 +176,224 @@ def Move(z, c, gamma, layer_grid):
 
 
 @script(domain)
+def Since(plane, means, targets):
+    """The first layer with C_i = {i}, or -1 [H,B,N]; z, c [K+1,H,B,N,d] and target [K+1,H,B,N] of all layers.
+
+    subtle: i may be a twin of the one whom `target` names, so places are compared.
+    """
+    apart = op.ReduceMax(op.Abs(means - plane), op.Constant(value_ints=[4]), keepdims=0)
+    still = apart == op.CastLike(op.Constant(value_float=0.0), plane)
+    leads = op.Cast(op.And(targets >= op.Constant(value_int=0), still), to=7)
+    ever = op.Cast(op.ReduceMax(leads, op.Constant(value_ints=[0]), keepdims=0), to=9)
+    return op.Where(ever, op.ArgMax(leads, axis=0, keepdims=0), op.Constant(value_int=-1))
+
+
+@script(domain)
 def Certified(c, keys, penalty, C, real):
-    """Whether all members of all C_i lead and the argmax set of each c_i is C_i: [B] (docs/theory.md, 3).
+    """Whether all members of all C_i lead and the argmax set of each c_i is C_i: [H,B] (docs/theory.md, 3).
 
     A member leads when it is the argmax of itself alone; that of a mean of several is asked again.
     """
-    key_axis = op.Constant(value_ints=[2])
-    row = op.Unsqueeze(penalty, op.Constant(value_ints=[1]))
-    other = op.Transpose(keys, perm=[0, 2, 1])
+    key_axis = op.Constant(value_ints=[3])
+    row = op.Unsqueeze(penalty, op.Constant(value_ints=[2]))
+    other = op.Transpose(keys, perm=[0, 1, 3, 2])
     between = op.MatMul(keys, other) + row
     own = op.ReduceSum(keys * keys, key_axis, keepdims=1)
     beaten = op.CastLike(
-        op.Or(between > own, op.And(between == own, op.Transpose(own, perm=[0, 2, 1]) > own)), c
+        op.Or(between > own, op.And(between == own, op.Transpose(own, perm=[0, 1, 3, 2]) > own)), c
     )
     none = op.CastLike(op.Constant(value_float=0.0), c)
-    follower = op.ReduceSum(op.MatMul(C, beaten), key_axis, keepdims=0)  # [B,N] some member does not lead
+    follower = op.ReduceSum(op.MatMul(C, beaten), key_axis, keepdims=0)  # [H,B,N] some member does not lead
     again = op.MatMul(c, other) + row
     same = op.CastLike(again >= op.ReduceMax(again, key_axis, keepdims=1), c)
     changed = op.ReduceSum(op.Abs(same - C), key_axis, keepdims=0)
-    doubt = op.ReduceSum((follower + changed) * real, op.Constant(value_ints=[1]), keepdims=0)
+    doubt = op.ReduceSum((follower + changed) * real, op.Constant(value_ints=[2]), keepdims=0)
     return doubt == none
 
 
 @script(domain)
 def ReadOut(c, w, real, v, b, pseudo_weight):
-    """What each place adds: w_i <v, c_i> / (W0 + sum_i w_i), [B,C,N]; the bias [B,C]."""
-    weight = w * real  # [B,N]
-    whole = op.ReduceSum(weight, op.Constant(value_ints=[1]), keepdims=1) + pseudo_weight
-    share = op.Unsqueeze(weight / whole, op.Constant(value_ints=[1]))
-    contribution = op.Transpose(op.MatMul(c, v), perm=[0, 2, 1]) * share
-    start = op.Expand(op.Unsqueeze(b, [0]), op.Shape(contribution, start=0, end=2))
-    return contribution, start
+    """What each place adds: w_i <v, c_i> / (W0 + sum_i w_i), [H,B,C,N]; the bias [H,B,C]."""
+    weight = op.Squeeze(w, op.Constant(value_ints=[3])) * real  # [H,B,N]
+    whole = op.ReduceSum(weight, op.Constant(value_ints=[2]), keepdims=1) + pseudo_weight
+    share = op.Unsqueeze(weight / whole, op.Constant(value_ints=[2]))
+    contribution = op.Transpose(op.MatMul(c, v), perm=[0, 1, 3, 2]) * share
+    return contribution, op.Expand(b, op.Shape(contribution, start=0, end=3))
 
 
 @script(domain)
-def Unlike(near, texts, grid):
-    """The largest of some linear maps of the mean over the words of each text, [B]. Sums are exact."""
-    axis = op.Constant(value_ints=[1])
-    told = op.Round(op.Cast(near, to=11) * grid) / grid  # [M,k]
-    none = op.Expand(
-        op.Cast(op.Constant(value_int=0), to=11), op.Concat([1], op.Shape(told, start=1, end=2), axis=0)
-    )
-    sums = op.ReduceSum(op.Gather(op.Concat(told, none, axis=0), texts), axis, keepdims=0)  # [B,k]
-    there = op.Cast(texts < op.Shape(told, start=0, end=1), to=11)
-    return op.ReduceMax(sums / op.ReduceSum(there, axis, keepdims=1), axis, keepdims=0)
+def Unlike(near, texts, real, grid):
+    """The largest of some linear maps of the mean over the words of each text, [H,B]. Sums are exact."""
+    axis = op.Constant(value_ints=[2])
+    rows = Rows(op.Round(op.Cast(near, to=11) * grid) / grid, texts)  # [H,B,N,k]
+    count = op.ReduceSum(real, op.Constant(value_ints=[1]), keepdims=1)  # [B,1]
+    return op.ReduceMax(op.ReduceSum(rows, axis, keepdims=0) / count, axis, keepdims=0)
 
 
-PARTS = (Words, Reach, Places, HardmaxAttention, Leads, Move, Certified, ReadOut)
-
-
-def to_onnx(weights: Stored) -> onnx.ModelProto:
-    """The graph with the stored plane in it."""
-    W, d = len(weights["first"]), weights["read"].shape[1] - 1
-    K, labels = int(weights["layers"]), len(weights["b"])
-    nodes: list[onnx.NodeProto] = []
-
-    def call(function: Any, inputs: str, outputs: str) -> None:
-        name = function if isinstance(function, str) else function.name
-        nodes.append(helper.make_node(name, inputs.split(), outputs.split(), domain=DOMAIN))
-
-    def plain(kind: str, inputs: str, output: str, **attributes: Any) -> None:
-        nodes.append(helper.make_node(kind, inputs.split(), [output], **attributes))
-
-    def seen(name: str) -> str:
-        return "both" if len(weights[name]) == 2 * W else "states"
-
-    call(Words, "words members first first_unit first_bias zero", "hidden")
-    call(Reach, "hidden hidden_steps second second_unit second_bias least rest", "reach")
-    if any(seen(name) == "both" for name in ("read", "near") if name in weights):
-        plain("Concat", "states words", "both", axis=1)
-    call(Words, f"{seen('read')} members read read_unit read_bias zero", "told")
-    call(Places, "told reach parts scale longest direction_grid place_grid weight_grid first_axis", "z w")
-    plain("Concat", "z no_place", "z_and_none", axis=0)
-    plain("Gather", "z_and_none texts", "Z0")
-    plain("Concat", "w no_weight", "w_and_none", axis=0)
-    plain("Gather", "w_and_none texts", "weights_3d")
-    plain("Squeeze", "weights_3d axis_2", "weights")
-    plain("Shape", "members", "M", start=0, end=1)
-    plain("Less", "texts M", "is_word")
-    plain("Cast", "is_word", "real", to=onnx.TensorProto.DOUBLE)
-    plain("Sub", "one real", "missing")
-    plain("Mul", "missing never", "penalty")
-    plain("CumSum", "ones_like axis", "counted")
-    nodes.insert(-1, helper.make_node("Sub", ["texts", "texts"], ["zeros_like"]))
-    nodes.insert(-1, helper.make_node("Add", ["zeros_like", "one_int"], ["ones_like"]))
-    plain("Sub", "counted one_int", "number")
-    for k in range(K + 1):
-        call(
-            "Candidates", f"Z{k} number penalty directions turn next margin", f"keys{k} number{k} penalty{k}"
-        )
-        call(HardmaxAttention, f"Z{k} keys{k} number{k} penalty{k} layer_grid", f"c{k} target{k} C{k}")
-        call(Leads, f"Z{k} c{k} target{k}", f"leads{k}")
-        if k < K:
-            call(Move, f"Z{k} c{k} gamma layer_grid", f"Z{k + 1}")
-    for k in reversed(range(K + 1)):
-        plain("Where", f"leads{k} layer{k} {f'since{k + 1}' if k < K else 'no_layer'}", f"since{k}")
-    plain("Where", "is_word since0 no_layer", "since")
-    plain("Where", f"is_word target{K} no_layer", "target")
-    call(Certified, f"c{K} keys{K} penalty{K} C{K} real", "certified")
-    call(ReadOut, f"c{K} weights real v b pseudo_weight", "contribution bias")
-    if knows_rows := "near" in weights:
-        call(Words, f"{seen('near')} members near near_unit near_bias zero", "near_words")
-        call(Unlike, "near_words texts direction_grid", "unlike")
-    for k in range(K + 1):
-        plain("Unsqueeze", f"Z{k} axis_0", f"one_Z{k}")
-    plain("Concat", " ".join(f"one_Z{k}" for k in range(K + 1)), "plane", axis=0)
-    angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
-    double = {
-        "least": LEAST_REACH, "rest": 1 - LEAST_REACH, "longest": LONGEST_DIRECTION, "one": 1.0,
-        "never": NEVER,
-        "direction_grid": DIRECTION_GRID, "place_grid": PLACE_GRID, "weight_grid": WEIGHT_GRID,
-        "layer_grid": LAYER_GRID, "margin": MARGIN, "no_place": np.zeros((1, d)),
-        "no_weight": np.zeros((1, 1)),
-        "first_axis": np.eye(1, d) / PLACE_GRID, "v": weights["v"].T, "turn": np.array([[0, -1], [1, 0]]),
-        "directions": np.stack([np.cos(angles), np.sin(angles)]),
-    }  # fmt: skip
-    whole = {
-        "parts": [d, 1], "axis": 1, "axis_0": [0], "axis_2": [2], "one_int": 1, "no_layer": -1,
-        "next": np.roll(np.arange(DIRECTIONS), -1), **{f"layer{k}": k for k in range(K + 1)},
-    }  # fmt: skip
-    values = (
-        {name: value for name, value in weights.items() if name not in ("layers", "v")}
-        | {name: np.array(value, np.float64) for name, value in double.items()}
-        | {name: np.array(value, np.int64) for name, value in whole.items()}
-        | {"zero": np.array(ZERO, np.uint8)}
-    )
-    outputs = {
-        "bias": ("double", ["B", labels]), "contribution": ("double", ["B", labels, "N"]),
-        "target": ("int64", ["B", "N"]), "since": ("int64", ["B", "N"]),
-        "plane": ("double", [K + 1, "B", "N", d]), "certified": ("bool", ["B"]),
-    }  # fmt: skip
-    if knows_rows:
-        outputs["unlike"] = ("double", ["B"])
-    inputs = {
-        "states": (2, ["T", W]),
-        "words": (2, ["T", W]),
-        "members": (7, ["M", "P"]),
-        "texts": (7, ["B", "N"]),
-    }
-    graph = helper.make_graph(
-        nodes,
-        "head",
-        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
-        [helper.make_tensor_value_info(name, _TYPES[kind], shape) for name, (kind, shape) in outputs.items()],
-        [numpy_helper.from_array(np.array(value, order="C"), name) for name, value in values.items()],
-    )
-    model = helper.make_model(
-        graph,
-        functions=_functions((*PARTS, Unlike) if knows_rows else PARTS, plane=d == 2),
-        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
-        ir_version=IR_VERSION,
-    )
-    onnx.checker.check_model(model)
-    return model
-
-
-@script(domain)
-def Candidates(z, number, penalty, directions, turn, next, margin):
-    """Whom anybody may follow: of a long text in the plane its corners."""
-    if op.Shape(z, start=1, end=2) > op.Constant(value_ints=[MANY]):
+@script(domain, default_opset=op)
+def Candidates(z, number, penalty, many, directions, turn, next, margin):
+    """Whom anybody may follow: where there are `many` in the plane its corners."""
+    if many:
         keys, numbers, penalties = Corners(z, number, penalty, directions, turn, next, margin)
     else:
         keys, numbers, penalties = EveryPlace(z, number, penalty, directions, turn, next, margin)
     return keys, numbers, penalties
 
 
-def _functions(parts: tuple[Any, ...], plane: bool) -> list[onnx.FunctionProto]:
-    """The functions that the graph calls. subtle: onnxscript does not see calls inside a branch."""
-    if plane:
-        return functions((*parts, Corners, EveryPlace, Candidates))
-    every = functions((EveryPlace,))[0]
-    every.name = Candidates.name
-    return [*functions(parts), every]
+@script(domain)
+def Sizes(members, states):
+    """How many pieces each word has, [M,1]."""
+    there = op.Cast(members < op.Shape(states, start=0, end=1), to=1)
+    return op.ReduceSum(there, op.Constant(value_ints=[1]), keepdims=1)
+
+
+@script(domain)
+def Whose(z, texts, members, never):
+    """Where words are [B,N], the same as numbers; whether there are many in the plane; of each place its
+    number in its text and what is added to its scores, [H,B,N].
+    """
+    is_word = texts < op.Shape(members, start=0, end=1)
+    real = op.CastLike(is_word, never)
+    every = op.Shape(z, start=0, end=3)
+    places = op.Shape(texts, start=1, end=2)
+    many = op.And(
+        places > op.Constant(value_ints=[MANY]), op.Shape(z, start=3, end=4) == op.Constant(value_ints=[2])
+    )
+    number = op.Range(op.Constant(value_int=0), op.Squeeze(places), op.Constant(value_int=1))
+    missing = op.CastLike(op.Not(is_word), never)
+    return is_word, real, many, op.Expand(number, every), op.Expand(missing * never, every)
+
+
+FUNCTIONS = (
+    Rows, Words, Reach, Places, Corners, EveryPlace, Candidates, HardmaxAttention, Move, Since, Certified,
+    ReadOut, Unlike, Sizes, Whose,
+)  # fmt: skip
+
+
+def to_onnx(weights: Stored) -> onnx.ModelProto:
+    """The graph with the stored plane in it."""
+    W, K = len(weights["first"]), int(weights["layers"])
+    nodes: list[onnx.NodeProto] = []
+
+    def call(function: Any, inputs: str, outputs: str) -> None:
+        nodes.append(helper.make_node(function.name, inputs.split(), outputs.split(), domain=DOMAIN))
+
+    def plain(kind: str, inputs: str, output: str, **attributes: Any) -> None:
+        nodes.append(helper.make_node(kind, inputs.split(), [output], **attributes))
+
+    def layers(name: str, output: str) -> None:
+        """`name` of all layers, one after the other along a new first axis."""
+        plain("Concat", " ".join(f"{name}{k}" for k in range(K + 1)), f"{output}_flat", axis=0)
+        plain("Shape", f"{name}0", f"{output}_shape")
+        plain("Concat", f"count {output}_shape", f"{output}_split", axis=0)
+        plain("Reshape", f"{output}_flat {output}_split", output)
+
+    call(Sizes, "members states", "sizes")
+    call(Words, "words members sizes first first_unit first_bias zero", "hidden")
+    call(Reach, "hidden hidden_steps second second_unit second_bias zero least rest", "reach")
+    plain("Concat", "states words", "both", axis=1)
+    call(Words, "both members sizes read read_unit read_bias zero", "told")
+    call(Places, "told reach scale first_axis longest direction_grid place_grid weight_grid", "z w")
+    call(Rows, "z texts", "z0")
+    call(Rows, "w texts", "weights")
+    call(Whose, "z0 texts members never", "is_word real many number penalty")
+    for k in range(K + 1):
+        call(
+            Candidates,
+            f"z{k} number penalty many directions turn next margin",
+            f"keys{k} number{k} penalty{k}",
+        )
+        call(HardmaxAttention, f"z{k} keys{k} number{k} penalty{k} layer_grid", f"c{k} target{k} C{k}")
+        if k < K:
+            call(Move, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
+    layers("z", "plane")
+    layers("c", "means")
+    layers("target", "targets")
+    call(Since, "plane means targets", "first_led")
+    plain("Where", "is_word first_led nobody", "since")
+    plain("Where", f"is_word target{K} nobody", "target")
+    call(Certified, f"c{K} keys{K} penalty{K} C{K} real", "certified")
+    call(ReadOut, f"c{K} weights real v b pseudo_weight", "contribution bias")
+    call(Words, "both members sizes near near_unit near_bias zero", "near_words")
+    call(Unlike, "near_words texts real direction_grid", "unlike")
+    angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
+    double = {
+        "least": LEAST_REACH, "rest": 1 - LEAST_REACH, "longest": LONGEST_DIRECTION, "never": NEVER,
+        "direction_grid": DIRECTION_GRID, "place_grid": PLACE_GRID, "weight_grid": WEIGHT_GRID,
+        "layer_grid": LAYER_GRID, "margin": MARGIN, "turn": [[0, -1], [1, 0]],
+        "directions": [np.cos(angles), np.sin(angles)],
+    }  # fmt: skip
+    values = (
+        {name: np.array(value, np.float64) for name, value in double.items()}
+        | {"nobody": np.array(-1), "count": np.array([K + 1])}
+        | {"next": np.roll(np.arange(DIRECTIONS), -1), "zero": np.array(ZERO, np.uint8)}
+    )
+    own = of_head(weights)
+    fed: Specs = {
+        "states": (np.uint8, ["T", W]), "words": (np.uint8, ["T", W]),
+        "members": (np.int64, ["M", "P"]), "texts": (np.int64, ["B", "N"]),
+    }  # fmt: skip
+    held: Specs = {
+        name: (w.dtype, ["H", *(f"{name}.{i}" for i in range(1, w.ndim))]) for name, w in own.items()
+    }
+    told: Specs = {
+        "bias": (np.float64, ["H", "B", "C"]), "contribution": (np.float64, ["H", "B", "C", "N"]),
+        "target": (np.int64, ["H", "B", "N"]), "since": (np.int64, ["H", "B", "N"]),
+        "plane": (np.float64, [K + 1, "H", "B", "N", "d"]), "certified": (np.bool_, ["H", "B"]),
+        "unlike": (np.float64, ["H", "B"]),
+    }  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "head", _infos(fed | held), _infos(told | held), list(starmap(_tensor, values.items()))
+    )
+    model = helper.make_model(
+        graph,
+        functions=functions(FUNCTIONS),
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
+        ir_version=IR_VERSION,
+    )
+    family = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
+    model.graph.initializer.extend(starmap(_tensor, own.items()))
+    helper.set_model_props(model, {"family": family})
+    onnx.checker.check_model(model)
+    return model
+
+
+def of_head(weights: Stored) -> dict[str, Array]:
+    """What the graph holds of one head, with a first axis of heads. What a map does not see has zeros."""
+    W, d = len(weights["first"]), weights["read"].shape[1] - 1
+    values = {
+        "near": np.zeros((W, 1)), "near_unit": np.zeros(1, np.float32), "near_bias": np.zeros(1, np.float32),
+        **weights, "v": weights["v"].T, "first_axis": np.eye(1, d)[0] / PLACE_GRID,
+    }  # fmt: skip
+    for name in LINEAR:
+        unseen = 2 * W - len(values[name]) if name in ("read", "near") else 0
+        padded = np.pad(values[name].astype(np.int16), ((0, unseen), (0, 0)))
+        values[name] = (padded + ZERO).astype(np.uint8)
+    axes = {"v": 4, "gamma": 4}
+    own = {name: np.asarray(values[name]) for name in OWN}
+    return {name: value[(None,) * (axes.get(name, 3) - value.ndim)] for name, value in own.items()}
+
+
+def weights_of(model: onnx.ModelProto) -> dict[str, Array]:
+    """What `to_onnx` was given."""
+    found = {}
+    for each in model.graph.initializer:
+        if each.name in OWN:
+            value = numpy_helper.to_array(each)
+            value = value.reshape(value.shape[value.ndim - OWN[each.name] :])
+            coded = each.name in LINEAR and value.dtype == np.uint8
+            found[each.name] = (value.astype(np.int16) - ZERO).astype(np.int8) if coded else value
+    (plane,) = [each for each in model.graph.output if each.name == "plane"]
+    layers = plane.type.tensor_type.shape.dim[0].dim_value - 1
+    return {**found, "v": found["v"].T, "layers": np.array(layers)}
+
+
+def _infos(specs: Specs) -> list[onnx.ValueInfoProto]:
+    return [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
+        for name, (kind, shape) in specs.items()
+    ]
+
+
+def _tensor(name: str, value: Array) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(value, order="C"), name)

@@ -26,9 +26,9 @@ def differing(model: onnx.ModelProto, weights: Stored, states: States) -> int:
         )
         found = dict(zip(names, session.run(feeds, names), strict=True))
         told = stored.run(weights, both[:, 0], both[:, 1], states.members(i))
-        same = all(np.array_equal(found[name][0], getattr(told, name)) for name in OUTPUTS)
+        same = all(np.array_equal(found[name][0, 0], getattr(told, name)) for name in OUTPUTS)
         if "near" in weights:
-            same = same and found["unlike"][0] == stored.unlike(
+            same = same and found["unlike"][0, 0] == stored.unlike(
                 weights, both[:, 0], both[:, 1], states.members(i)
             )
         wrong += not same

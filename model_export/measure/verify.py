@@ -22,6 +22,7 @@ from onnx import numpy_helper
 
 from model_export.data import corpora
 from model_export.heads import stored as head_stored
+from model_export.heads.graph import weights_of
 from model_export.reader import stored as reader_stored
 from model_export.reader.stored import ZERO, Array, Stored
 from service.engine.bundle import HEAD, READER, Bundle, find_served, kind_of, read_bundle
@@ -66,27 +67,17 @@ class Parity:
         )
 
 
-def weights_of(model: bytes) -> dict[str, Array]:
-    graph = onnx.load_from_string(model).graph
-    return {each.name: numpy_helper.to_array(each) for each in graph.initializer}
-
-
 def reader_weights(model: bytes) -> Stored:
-    found = weights_of(model)
+    graph = onnx.load_from_string(model).graph
+    found = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     nobody = (found["nobody"].astype(np.int16) - ZERO).astype(np.int8)
     return {**found, "places": found["of_place"], "nobody": nobody, "heads": found["split_keys"][3]}
-
-
-def head_weights(model: bytes) -> Stored:
-    found = weights_of(model)
-    layers = sum(name.startswith("layer") and name[5:].isdigit() for name in found) - 1
-    return {**found, "v": found["v"].T, "layers": np.array(layers)}
 
 
 def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
     runtime, parity, draw = Runtime("cpu", 2), Parity(), random.Random(0)
     served, session = Reader.load(reader, runtime), runtime.open(head.model)
-    of_reader, of_head = reader_weights(reader.model), head_weights(head.model)
+    of_reader, of_head = reader_weights(reader.model), weights_of(onnx.load_from_string(head.model))
     for text in texts:
         reading = served.read(text)
         passages = reading.split()
@@ -136,16 +127,17 @@ def _compare_plane(session: Any, weights: Stored, reading: Reading, seen: list[S
     members = [range(a, b) for a, b in zip(reading.bounds[:-1], reading.bounds[1:], strict=True)]
     states, words = (np.concatenate([getattr(each, name) for each in seen]) for name in ("states", "words"))
     told = head_stored.run(weights, states, words, members)
-    parity.different_leaders += not all(
-        np.array_equal(found[name][0], getattr(told, name)) for name in ("target", "since")
-    )
-    parity.different_contributions += not (
-        np.array_equal(found["contribution"][0], told.contribution)
-        and np.array_equal(found["plane"][:, 0], told.plane)
-    )
+
+    def same(*outputs: str) -> bool:
+        wanted = {name: getattr(told, name) for name in outputs}
+        return all(np.array_equal(found[name].reshape(each.shape), each) for name, each in wanted.items())
+
+    parity.different_leaders += not same("target", "since")
+    parity.different_contributions += not same("contribution", "plane")
     if "near" in weights:
-        parity.different_unlike += found["unlike"][0] != head_stored.unlike(weights, states, words, members)
-    parity.certified += bool(found["certified"][0])
+        unlike = head_stored.unlike(weights, states, words, members)
+        parity.different_unlike += found["unlike"].item() != unlike
+    parity.certified += found["certified"].item()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,8 @@ text.
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cache, cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -17,6 +18,7 @@ class Ancestry:
     def __init__(self, text: Read) -> None:
         self._bounds = text.reading.bounds
         self._seen = text.seen
+        self.of = cache(self._of)  # several heads ask for the same words
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -35,17 +37,18 @@ class Ancestry:
         sizes = np.diff(self._starts)
         return np.repeat(np.arange(len(sizes)), sizes).tolist()
 
-    def of(self, word: int) -> list[tuple[int, int]]:
+    def _of(self, word: int) -> list[tuple[int, int]]:
         """The other words that a word has read, each with the layer at which it entered, in that order."""
         first, end = self._bounds[word : word + 2].tolist()
         k = self._passage[first]
         begin, read = self._starts[k], self._seen[k].read
         assert read is not None
         sets = np.bitwise_or.reduce(read[:, first - begin : end - begin], axis=1).tolist()
-        entered = {word: 0}
+        entered, before = {word: 0}, 0
         for layer, pieces in enumerate(sets):
-            for piece in _members(pieces):
+            for piece in _members(pieces & ~before):
                 entered.setdefault(self._word[begin + piece], layer)
+            before = pieces
         return list(entered.items())[1:]
 
     def followed(self) -> list[list[list[int]]]:
@@ -74,6 +77,8 @@ def _ranked(heads: NDArray[np.int64], first: int) -> list[list[list[int]]]:
     ]
 
 
-def _members(pieces: int) -> list[int]:
+def _members(pieces: int) -> Iterator[int]:
     """The numbers of the bits that are set."""
-    return [i for i in range(pieces.bit_length()) if pieces >> i & 1]
+    while pieces:
+        yield (pieces & -pieces).bit_length() - 1
+        pieces &= pieces - 1

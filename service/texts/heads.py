@@ -5,12 +5,16 @@ adds up to.
 
 where a word counts at the place of the leader that it ends with. All of these are counted in units of 1e-7,
 and the logit is their sum: printed numbers add up to the last digit.
+
+Heads of one family differ in their weights alone, which their graph takes as inputs: they share one session,
+and one run answers for all that are asked. What one head says of a text stands as a text of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,7 +38,7 @@ EXPLAINED = {"target": "int64", "since": "int64", "plane": "double"}
 PROBE = "A good film, and a bad one."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Read:
     """A text as the reader left it: its words, and what was seen of each of its passages."""
 
@@ -44,9 +48,12 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """What a head says of B texts, word after word (M in all). Contributions are in units."""
+    """What heads say of B texts in all, word after word (M in all). Contributions are in units; a text whose
+    head has fewer logits than others has the last ones.
+    """
 
     texts: Sequence[Read]
+    labels: Sequence[tuple[str, ...]]  # of each text, those of its logits; none where it has one
     bounds: Ints  # [B+1]: text b has the words bounds[b] to bounds[b + 1]
     text: Ints  # [M] the text of each word
     bias: Ints  # [C, B]
@@ -56,7 +63,7 @@ class Cloud:
         None  # [M] the word it follows, in its text; -1 if several tie. None without reasons
     )
     since: Ints | None = None  # [M]
-    plane: Array | None = None  # [K+1, B, N, d]
+    plane: Sequence[Array] = ()  # of each text [K+1, N, d]
 
     @property
     def logit(self) -> Ints:
@@ -74,6 +81,11 @@ class Rules:
     least_known: float  # the share of the words that must be known
     thresholds: tuple[float, ...] | None  # of each label, where they do not exclude each other
 
+    @property
+    def logits(self) -> tuple[str, ...]:
+        """The labels that have a logit of their own: none of two that exclude each other, which share one."""
+        return () if len(self.labels) == 2 and self.thresholds is None else self.labels
+
 
 class Head:
     """One model. Thread-safe."""
@@ -82,17 +94,16 @@ class Head:
         self.name = name
         self.reader = reader
         self.rules = rules_of(card)
-        self._session = session
-        self._knows_rows = UNLIKE in {spec.name for spec in session.outputs}
+        self.knows_rows = UNLIKE in {spec.name for spec in session.outputs}
         probe = reader.read(PROBE)  # the first inference is slow, and no caller should wait for it
-        seen = reader.see(probe.split(), reasons=True)
-        self.bias = self._run([Read(probe, seen)], reasons=True).bias[:, :1]  # [C, 1] the same for every text
-        if len(self.bias) != (1 if self._is_binary else len(self.rules.labels)):
+        feeds, _, _ = assemble([Read(probe, reader.see(probe.split(), reasons=True))])
+        bias, plane, *weights = session.run(feeds, ("bias", "plane", *session.defaults))
+        self.weights = dict(zip(session.defaults, weights, strict=True))  # [1, ..]
+        self.dimensions = plane.shape[-1]
+        self.bias = _units(bias.reshape(1, -1).T)  # [C, 1] the same for every text
+        if len(self.bias) != max(1, len(self.rules.logits)):
             raise BundleError(f"{name}: its graph has {len(self.bias)} logits", param="labels")
-
-    @property
-    def _is_binary(self) -> bool:
-        return len(self.rules.labels) == 2 and self.rules.thresholds is None
+        self.session = reader.graphs.setdefault(session.family, session) if session.family else session
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, reader: Reader) -> Head:
@@ -103,33 +114,80 @@ class Head:
     def told(self) -> dict[str, Any]:
         """What GET /models says beside the card."""
         numbers = (self.bias[:, 0] / UNITS).tolist()
-        return {"bias": numbers[0] if self._is_binary else dict(zip(self.rules.labels, numbers, strict=True))}
+        named = self.rules.logits
+        return {"bias": dict(zip(named, numbers, strict=True)) if named else numbers[0]}
 
-    def run(self, texts: Sequence[Read], *, reasons: bool) -> list[tuple[list[int], Cloud]]:
-        """Clouds of texts of similar length, each with the places of its texts. A text without words is in
-        none.
-        """
-        lengths = [len(text.reading) for text in texts]
-        some = [i for i, length in enumerate(lengths) if length]
-        runs = by_length([lengths[i] for i in some], PAIRS[self._session.provider], power=2)
-        together = [[some[i] for i in run] for run in runs]
-        return [(places, self._run([texts[i] for i in places], reasons=reasons)) for places in together]
 
-    def _run(self, texts: Sequence[Read], *, reasons: bool) -> Cloud:
-        feeds, bounds, inside = assemble(texts)
-        outputs = (*JUDGED, *(EXPLAINED if reasons else ()), *([UNLIKE] if self._knows_rows else []))
-        values = dict(zip(outputs, self._session.run(feeds, outputs), strict=True))
-        return Cloud(
-            texts=texts,
-            bounds=bounds,
-            text=np.repeat(np.arange(len(texts)), np.diff(bounds)),
-            bias=_units(values["bias"].T),
-            contribution=_units(values["contribution"].swapaxes(0, 1)[:, inside]),
-            unlike=values[UNLIKE] > 0 if self._knows_rows else np.zeros(len(texts), np.bool_),
-            target=values["target"][inside] if reasons else None,
-            since=values["since"][inside] if reasons else None,
-            plane=values.get("plane"),
-        )
+def clouds_of(
+    heads: Sequence[Head], texts: Sequence[Read], *, reasons: bool
+) -> Iterator[tuple[Sequence[Head], list[int], Cloud]]:
+    """Clouds of texts of similar length by heads of one family: whose they are, and of which places. A text
+    without words is in none.
+    """
+    lengths = [len(text.reading) for text in texts]
+    some = [i for i, length in enumerate(lengths) if length]
+    most = PAIRS[heads[0].session.provider]
+    families: dict[Session, list[Head]] = {}
+    for head in heads:
+        families.setdefault(head.session, []).append(head)
+    for run in by_length([lengths[i] for i in some], most, power=2):
+        places = [some[i] for i in run]
+        alike = [texts[i] for i in places]
+        fed = assemble(alike)
+        together = max(1, most // (len(places) * lengths[places[-1]] ** 2))
+        for family in families.values():
+            for begin in range(0, len(family), together):
+                asked = family[begin : begin + together]
+                yield asked, places, _run(asked, alike, *fed, reasons=reasons)
+
+
+def _run(
+    heads: Sequence[Head],
+    texts: Sequence[Read],
+    feeds: dict[str, Array],
+    bounds: Ints,
+    inside: NDArray[np.bool_],
+    *,
+    reasons: bool,
+) -> Cloud:
+    outputs = (*JUDGED, *(EXPLAINED if reasons else ()), *([UNLIKE] if heads[0].knows_rows else []))
+    found = heads[0].session.run({**feeds, **stacked(tuple(heads))}, outputs)
+    values = dict(zip(outputs, found, strict=True))
+    C, N = values["contribution"].shape[-2:]
+    B, lengths = len(heads) * len(texts), np.tile(np.diff(bounds), len(heads))
+    inside = np.tile(inside, (len(heads), 1))
+    plane: list[Array] = []
+    if reasons:
+        whole = values["plane"].reshape(len(values["plane"]), B, N, -1)
+        sizes = zip(lengths.tolist(), [head.dimensions for head in heads for _ in texts], strict=True)
+        plane = [whole[:, b, :n, -d:] for b, (n, d) in enumerate(sizes)]
+    return Cloud(
+        texts=[*texts] * len(heads),
+        labels=[head.rules.logits for head in heads for _ in texts],
+        bounds=np.concatenate(([0], np.cumsum(lengths))),
+        text=np.repeat(np.arange(B), lengths),
+        bias=_units(values["bias"].reshape(B, C).T),
+        contribution=_units(values["contribution"].reshape(B, C, N).swapaxes(0, 1)[:, inside]),
+        unlike=values[UNLIKE].reshape(B) > 0 if heads[0].knows_rows else np.zeros(B, np.bool_),
+        target=values["target"].reshape(B, N)[inside] if reasons else None,
+        since=values["since"].reshape(B, N)[inside] if reasons else None,
+        plane=plane,
+    )
+
+
+@lru_cache(maxsize=4)
+def stacked(heads: tuple[Head, ...]) -> dict[str, Array]:
+    """The weights of all as those of one run: zeros in front of those of a smaller head."""
+    found: dict[str, Array] = {}
+    for name in heads[0].weights:
+        each = [head.weights[name][0] for head in heads]
+        shape = np.max([weight.shape for weight in each], axis=0)
+        found[name] = np.zeros((len(each), *shape), each[0].dtype)
+        for whole, weight in zip(found[name], each, strict=True):
+            whole[tuple(slice(most - size, most) for most, size in zip(shape, weight.shape, strict=True))] = (
+                weight
+            )
+    return found
 
 
 def assemble(texts: Sequence[Read]) -> tuple[dict[str, Array], Ints, NDArray[np.bool_]]:

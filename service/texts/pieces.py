@@ -73,7 +73,7 @@ class Lists:
     groups: Collection[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """The words of one text: word i is read from the code points [starts[i], ends[i]) and has the pieces
     [bounds[i], bounds[i+1]). Each piece has its place in its passage, from 0 on.

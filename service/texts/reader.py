@@ -51,6 +51,7 @@ class Reader:
 
     def __init__(self, session: Session, lists: Lists) -> None:
         self._session = session
+        self.graphs: dict[str, Session] = {}  # of the heads that stand on it, one for each family
         self._pieces = Pieces(lists)
         self.spelt = lists.pieces
         bare = [piece.removeprefix("##") for piece in lists.pieces]

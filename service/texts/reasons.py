@@ -10,6 +10,7 @@ numbers are whole, in units of 1e-7.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice, pairwise
 from typing import Any
 
@@ -31,24 +32,24 @@ _HEAVIEST = 1 << 40
 class Reasons:
     """Clusters are numbered through all texts, in each text the weightiest first."""
 
-    def __init__(self, cloud: Cloud, labels: Sequence[str], spans: str) -> None:
+    def __init__(self, cloud: Cloud, spans: str) -> None:
         assert cloud.since is not None
         self._cloud = cloud
-        self._labels = labels
+        self._logits = np.array([max(1, len(names)) for names in cloud.labels])  # of each text
         self._cuts = _offsets(cloud.texts, "codepoints")
         self._offsets = self._cuts if spans == "codepoints" else _offsets(cloud.texts, spans)
         root, self._ties = resolve(cloud)
         every = np.arange(len(root))
         total = _sums(root, cloud.contribution, len(root))  # [C, M]
         leads = np.flatnonzero(np.bincount(root))
-        leads = leads[np.lexsort((-_force(total[:, leads]), cloud.text[leads]))]
+        leads = leads[np.lexsort((-self._force(total, leads), cloud.text[leads]))]
         self._root = leads  # of each cluster
         self._total = total[:, leads]
         self._first = cloud.text[leads].searchsorted(np.arange(len(cloud.texts) + 1))  # cluster of a text
         every[leads] = np.arange(len(leads))
         self._number = every[root]  # of the cluster of each word
         self._leads = cloud.since >= 0
-        self._ancestry = [Ancestry(text) for text in cloud.texts]
+        self._ancestry = list(map(cache(Ancestry), cloud.texts))
 
     def tell_leaders(self, answers: Sequence[dict[str, Any]], most_read: int | None = READ) -> None:
         """Adds `leaders` and `clusters` to every answer."""
@@ -60,7 +61,7 @@ class Reasons:
             root.tolist(),
             size.tolist(),
             (size / (cloud.bounds[texts + 1] - cloud.bounds[texts])).tolist(),
-            values_of(self._total, self._labels),
+            values_of(self._total, [cloud.labels[b] for b in texts.tolist()]),
             self._leaders(size, most_read),
             strict=True,
         )
@@ -91,7 +92,7 @@ class Reasons:
         cloud, number = self._cloud, self._number
         follows = np.ones(len(number), np.int64)
         follows[self._root] = 0
-        force = np.minimum(_force(cloud.contribution), _HEAVIEST - 1)
+        force = np.minimum(self._force(cloud.contribution, np.arange(len(number))), _HEAVIEST - 1)
         # equal weights stand in the order of reading
         members = ((2 * number + follows) * _HEAVIEST - force).argsort(kind="stable")
         begin = size.cumsum() - size
@@ -140,7 +141,7 @@ class Reasons:
             self._spans(every),
             (self._number - self._first[cloud.text]).tolist(),
             self._leads.tolist(),
-            values_of(cloud.contribution, self._labels),
+            values_of(cloud.contribution, [cloud.labels[b] for b in cloud.text.tolist()]),
             map(self._read_as, every.tolist()),
             strict=True,
         )
@@ -171,9 +172,14 @@ class Reasons:
 
     def _plane(self, b: int, layers: Any) -> Any:
         """Where the words of text b are at some layers."""
-        assert self._cloud.plane is not None
-        places = self._cloud.plane[layers, b, : len(self._cloud.texts[b].reading)]
-        return np.round(places, 7).tolist()
+        return np.round(self._cloud.plane[b][layers], 7).tolist()
+
+    def _force(self, units: Ints, words: Ints) -> Ints:
+        """How much what words contribute matters: its size, or how far apart it pulls several labels."""
+        units, logits = units[:, words], self._logits[self._cloud.text[words]]
+        theirs = np.arange(len(units))[:, None] >= len(units) - logits
+        apart = units.max(0, where=theirs, initial=-_HEAVIEST) - units.min(0, where=theirs, initial=_HEAVIEST)
+        return np.asarray(np.where(logits == 1, np.abs(units[-1]), apart))
 
     def _spans(self, words: Ints) -> Iterator[list[int]]:
         starts, ends = self._offsets
@@ -223,9 +229,8 @@ def _reached(cloud: Cloud, b: int, tied: NDArray[np.bool_], root: Ints) -> dict[
     Whom a place attends to is at least as long as it is, so the longest go first. Places lie on a grid: their
     products are exact.
     """
-    assert cloud.plane is not None
     begin, end = cloud.bounds[b : b + 2].tolist()
-    z = cloud.plane[-1, b, : end - begin]  # [N, d]
+    z = cloud.plane[b][-1]  # [N, d]
     norm = np.square(z).sum(axis=1)
     mine = begin + np.flatnonzero(tied[begin:end])
     found: dict[int, tuple[int, ...]] = {}
@@ -239,11 +244,6 @@ def _reached(cloud: Cloud, b: int, tied: NDArray[np.bool_], root: Ints) -> dict[
     return found
 
 
-def _force(units: Ints) -> Ints:
-    """How much a contribution [C, n] matters: its size, or for several labels how far apart it pulls them."""
-    return np.asarray(np.abs(units[0]) if len(units) == 1 else units.max(axis=0) - units.min(axis=0))
-
-
 def _sums(group: Ints, units: Ints, groups: int) -> Array:
     """The sum of each group's units [C, n], as floats: exact below 2^53."""
     return np.array([np.bincount(group, part, groups) for part in units])
@@ -253,7 +253,7 @@ def _offsets(texts: Sequence[Read], spans: str) -> tuple[Ints, Ints]:
     """Where each word begins and ends in its text: in code points, or in units of UTF-16."""
     offsets = [(text.reading.starts, text.reading.ends) for text in texts]
     if spans == "utf16":
-        units = [utf16(text.reading.text) for text in texts]
+        units = list(map(cache(utf16), [text.reading.text for text in texts]))
         offsets = [(unit[starts], unit[ends]) for unit, (starts, ends) in zip(units, offsets, strict=True)]
     starts, ends = zip(*offsets, strict=True)
     return np.concatenate(starts), np.concatenate(ends)

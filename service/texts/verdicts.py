@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from service.texts.heads import UNITS, Head, Rules
@@ -13,46 +14,41 @@ NOTHING_KNOWN, UNLIKE, EVEN = "nothing known", "unlike the rows", "even"
 NEUTRAL = "neutral"
 
 
-def values_of(units: Ints, labels: Sequence[str]) -> list[Any]:
-    """[C, n] as n values: numbers, or where there are several logits a number for each label."""
-    numbers = (units / UNITS).tolist()
-    if len(units) == 1:
-        return list(numbers[0])
-    return [dict(zip(labels, each, strict=True)) for each in zip(*numbers, strict=True)]
+def values_of(units: Ints, labels: Sequence[tuple[str, ...]]) -> list[Any]:
+    """[C, n] as n values, each with its labels: a number for each, or where there are none the last one."""
+    return [
+        dict(zip(names, each[-len(names) :], strict=True)) if names else each[-1]
+        for names, each in zip(labels, (units.T / UNITS).tolist(), strict=True)
+    ]
 
 
 def judge(
-    head: Head, readings: Sequence[Reading], logit: Ints, bias: Ints, unlike: Sequence[bool]
+    heads: Sequence[Head], readings: Sequence[Reading], logit: Ints, bias: Ints, unlike: Sequence[bool]
 ) -> list[dict[str, Any]]:
-    """An answer for each text. logit and bias [C, B] in units; `unlike` the rows of the head."""
-    labels = head.rules.labels
-    numbers = zip(
-        readings,
-        (logit.T / UNITS).tolist(),
-        values_of(logit, labels),
-        values_of(bias, labels),
-        unlike,
-        strict=True,
-    )
+    """An answer for each text by its head. logit and bias [C, B] in units; `unlike` the rows of the head."""
+    labels = [head.rules.logits for head in heads]
+    numbers = zip(heads, readings, values_of(logit, labels), values_of(bias, labels), unlike, strict=True)
+    known_of = cache(heads[0].reader.known)
     answers = []
-    for reading, logits, logit_of, bias_of, is_unlike in numbers:
-        probs = probabilities(head.rules, logits)
+    for head, reading, logit_of, bias_of, is_unlike in numbers:
+        rules = head.rules
+        probs = probabilities(rules, [*logit_of.values()] if rules.logits else [logit_of])
         label = max(probs, key=probs.__getitem__)
-        known = head.reader.known(reading)
+        known = known_of(reading)
         sizes = int((known == 1).sum()), int((known >= 0).sum())
         answer = {
             "label": label,
             "score": probs[label],
             "probs": probs,
-            "undecided": undecided(head.rules, probs, *sizes, is_unlike),
+            "undecided": undecided(rules, probs, *sizes, is_unlike),
             "logit": logit_of,
             "bias": bias_of,
             "tokens": len(reading),
-            "unknown": int((known == 0).sum()),
+            "unknown": sizes[1] - sizes[0],
             "truncated": reading.truncated,
         }
-        if head.rules.thresholds is not None:
-            over = zip(probs.items(), head.rules.thresholds, strict=True)
+        if rules.thresholds is not None:
+            over = zip(probs.items(), rules.thresholds, strict=True)
             answer["labels"] = [name for (name, p), threshold in over if p >= threshold]
         answers.append(answer)
     return answers

@@ -11,14 +11,14 @@ import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any
 
 import numpy as np
 
 from hardmax.documents import Explain, Spans
 from service.errors import InvalidInput, TooLarge
-from service.texts.heads import Head, Read
+from service.texts.heads import Head, Read, clouds_of
 from service.texts.pieces import MOST, Ints, Reading
 from service.texts.reader import Reader, Seen
 from service.texts.reasons import READ, Reasons, utf16
@@ -198,7 +198,7 @@ def see(reader: Reader, texts: Sequence[Text], sizes: Mapping[Text, int]) -> Non
 
 def answer(texts: Sequence[Text]) -> dict[Text, list[Answer]]:
     """Of texts that were seen to their end: by each of their heads, those together that want the same."""
-    found: dict[Text, list[Answer]] = {text: [] for text in texts}
+    found: dict[Text, list[Answer]] = {}
 
     def order(text: Text) -> tuple[int, ...]:
         how = text.how
@@ -211,35 +211,41 @@ def answer(texts: Sequence[Text]) -> dict[Text, list[Answer]]:
 
     for _, group in groupby(sorted(texts, key=order), order):
         alike = list(group)
-        for head in alike[0].how.heads:
-            for text, each in zip(alike, _explained(head, alike), strict=True):
-                found[text].append(each)
+        found |= zip(alike, _explained(alike), strict=True)
     return found
 
 
-def _explained(head: Head, texts: Sequence[Text]) -> list[Answer]:
-    """One head's answers to texts that want the same."""
+def _explained(texts: Sequence[Text]) -> list[list[Answer]]:
+    """All heads' answers to texts that want the same."""
     how = texts[0].how
     read = [Read(text.reading, text.seen) for text in texts if text.reading is not None]
-    found: dict[int, Answer] = {}
-    for places, cloud in head.run(read, reasons=how.explain != "none"):
+    found: dict[tuple[Head, int], Answer] = {}
+    for heads, places, cloud in clouds_of(how.heads, read, reasons=how.explain != "none"):
+        whose = list(product(heads, places))
         answers = judge(
-            head, [read[i].reading for i in places], cloud.logit, cloud.bias, cloud.unlike.tolist()
+            [head for head, _ in whose],
+            [text.reading for text in cloud.texts],
+            cloud.logit,
+            cloud.bias,
+            cloud.unlike.tolist(),
         )
         if how.explain != "none":
-            reasons = Reasons(cloud, head.rules.labels, how.spans)
+            reasons = Reasons(cloud, how.spans)
             reasons.tell_leaders(answers, READ if how.explain == "leaders" else None)
             if how.explain == "full":
                 reasons.tell_words(answers)
             if how.trajectory:
                 reasons.tell_trajectory(answers)
-        found |= zip(places, answers, strict=True)
-    return [found.get(i) or _wordless(head, text.reading, how) for i, text in enumerate(read)]
+        found |= zip(whose, answers, strict=True)
+    return [
+        [found.get((head, i)) or _wordless(head, text.reading, how) for head in how.heads]
+        for i, text in enumerate(read)
+    ]
 
 
 def _wordless(head: Head, reading: Reading, how: RunOptions) -> Answer:
     """A text of markup alone: nothing but the bias."""
-    (answer,) = judge(head, [reading], head.bias, head.bias, [False])
+    (answer,) = judge([head], [reading], head.bias, head.bias, [False])
     told = {"none": (), "leaders": ("leaders", "clusters"), "full": ("leaders", "clusters", "words")}[
         how.explain
     ]

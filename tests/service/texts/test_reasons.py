@@ -23,17 +23,18 @@ def told(head: Head, text: str, places: list[tuple[float, float]], share: float 
     leads = [at >= 0 and same[i][at] for i, at in enumerate(target)]
     cloud = Cloud(
         texts=[Read(reading, head.reader.see(reading.split(), reasons=True))],
+        labels=[()],
         bounds=np.array([0, len(z)]),
         text=np.zeros(len(z), np.int64),
         bias=np.zeros((1, 1), np.int64),
         contribution=np.rint(UNITS * share * ends[:, 0]).astype(np.int64)[None],
         target=np.array(target),
         since=np.where(leads, 0, -1),
-        plane=z[None, None],
+        plane=[z[None]],
         unlike=np.zeros(1, bool),
     )
     answer: dict[str, Any] = {}
-    reasons = Reasons(cloud, head.rules.labels, "codepoints")
+    reasons = Reasons(cloud, "codepoints")
     reasons.tell_leaders([answer])
     reasons.tell_words([answer])
     return answer

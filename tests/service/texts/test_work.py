@@ -14,6 +14,7 @@ from bundles import open_head, open_reader
 from numpy.typing import NDArray
 
 from service.answers.writing import write_document
+from service.engine.runtime import Session
 from service.errors import InvalidInput, TooLarge
 from service.texts.ancestry import Ancestry
 from service.texts.heads import Head, Read
@@ -48,6 +49,16 @@ class Watched(Reader):
     def see(self, passages: Any, *, reasons: bool) -> Any:
         self.runs.append(sum(len(pieces) for pieces, _ in passages))
         return super().see(passages, reasons=reasons)
+
+
+class Counted(Session):
+    """Remembers how often it ran."""
+
+    runs: int
+
+    def run(self, feeds: Any, outputs: Any) -> Any:
+        self.runs += 1
+        return super().run(feeds, outputs)
 
 
 @pytest.fixture
@@ -86,6 +97,29 @@ def test_less_explanation_changes_no_verdict(head: Head, sentences: list[str]) -
             assert {name: long[name] for name in short if name != "leaders"} == {
                 name: value for name, value in short.items() if name != "leaders"
             }
+
+
+def test_heads_answer_together_as_each_does_alone_in_one_run(folder: Path, sentences: list[str]) -> None:
+    """Whatever labels they have: of two that share a logit, of several, of a plane of other dimensions."""
+    reader = open_reader(folder)
+    cards: dict[str, dict[str, Any]] = {
+        "two": {},
+        "three": {"labels": ["a", "b", "c"], "seed": 1},
+        "five": {"labels": ["a", "b", "c", "d", "e"], "d": 4, "seed": 2},
+        "both": {"labels": ["a", "b"], "multi": {"thresholds": [0.5, 0.4]}, "seed": 3},
+    }
+    heads = tuple(open_head(folder, name, reader=reader, **card) for name, card in cards.items())
+    texts = [*sentences[:12], "<br>", "the film superb, " * 40]
+    for how in ({"explain": "none"}, {"explain": "leaders"}, {"explain": "full", "trajectory": True}):
+        alone = [answers(head, texts, **{"trajectory": False, **how}) for head in heads]
+        together = run_all(texts_of(texts, RunOptions(heads, **how)))
+        assert together == [list(each) for each in zip(*alone, strict=True)]
+    session = heads[0].session
+    session.__class__ = Counted
+    assert isinstance(session, Counted)
+    session.runs = 0
+    run_all(texts_of(["a superb film"], RunOptions(heads)))
+    assert session.runs == 1
 
 
 def test_printed_contributions_add_up_to_the_printed_logit(
