@@ -38,7 +38,7 @@ on_a_card = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING o
 KERNELS = set(
     "Abs Add And ArgMax Cast Clip Compress Concat CumSum Div Equal Exp Expand Floor Gather "
     "GatherElements GatherND Greater GreaterOrEqual Identity If Less LessOrEqual Log MatMul Max "
-    "MaxPool Min Mod Mul Neg NonZero Not Or QuantizeLinear Range ReduceL2 ReduceMax ReduceMin "
+    "MaxPool Min Mod Mul Neg NonZero Not Or Pad QuantizeLinear Range ReduceL2 ReduceMax ReduceMin "
     "ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements Shape Sigmoid Slice Split Sqrt "
     "Squeeze Sub Tanh Tile TopK Transpose Unsqueeze Where".split()
 )
