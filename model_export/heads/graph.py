@@ -51,7 +51,7 @@ from model_export.reader.stored import ZERO, Array, Stored
 
 MANY = 64  # places of a text from which on corners are worth looking for
 DIRECTIONS = 24  # in which extreme places are looked for
-MARGIN = 1e-3  # a place that lies so far inside the hull of those cannot win
+MARGIN = 1e-6  # a place that lies so far inside the hull of those cannot win; far above what rounding moves
 NEVER = -1e6  # what is added to the score of a place that is not there
 LINEAR = ("first", "second", "read", "near")  # maps of whole numbers, in the graph as uint8; 128 is zero
 Specs = dict[str, tuple[Any, list[Any]]]  # types and shapes by name

@@ -27,7 +27,7 @@ from service.texts.verdicts import judge
 Answer = dict[str, Any]
 Span = tuple[int, int]
 
-STRIDE = 256  # pieces that one run reads of a text at most: others have their turn soon
+STRIDE = 128  # pieces that one run reads of a text at most: others have their turn soon
 CHARS_PER_PIECE = 4
 # Of an answer, as JSON and as objects: of one about one text,
 TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}
