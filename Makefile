@@ -48,7 +48,7 @@ serve: install  ## start on http://127.0.0.1:8000 with the bundled models
 	$(BIN)/hardmax serve
 
 # Many tests wait, so three processes share two cores. What measures time or memory runs with nothing beside it.
-ORDINARY := not soak and not fresh
+ORDINARY := not soak and not fresh and not ray
 test: $(VENV)/.test  ## install what the tests need and run all that need no crowd and no other program (four minutes)
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not system and not alone"
 

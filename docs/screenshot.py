@@ -47,6 +47,7 @@ def main() -> None:
         page = chromium.new_page(viewport=SIZE, reduced_motion="reduce")  # type: ignore[arg-type]
         page.goto(f"{url}/#review")
         page.locator("#ledger tr.total").wait_for()
+        page.wait_for_load_state("networkidle")  # what would change it pushes the sum down
         page.locator("#ledger tr[data-cluster]").first.hover()
         page.wait_for_timeout(800)
         top, sum_of = (page.locator(part).bounding_box() for part in (".desk", ".card:has(#ledger)"))

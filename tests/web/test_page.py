@@ -127,5 +127,5 @@ def test_page_says_so_when_the_server_is_gone(visit: Visit) -> None:
     with serving() as running:
         page = visit("#review", url=running.url)
         page.locator(SETTLED["review"]).wait_for()
-    page.get_by_role("button", name="Not bad").click()
+    page.get_by_role("button", name="Not cheap").click()
     expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")

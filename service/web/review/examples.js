@@ -13,8 +13,8 @@ export const EXAMPLES = [
     label: "positive",
   },
   {
-    name: "Not bad",
-    text: "Not bad at all: the jokes are funny and the ending is charming, although the middle is a little slow.",
+    name: "Not cheap",
+    text: "Not cheap, but worth every penny.",
     label: "positive",
   },
   {

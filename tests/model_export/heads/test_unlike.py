@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hardmax import Local
 from model_export.heads import unlike
 from model_export.heads.folds import HELD_OUT
 from model_export.heads.states import see
@@ -50,3 +51,13 @@ def test_two_thresholds_together_let_a_twentieth_through():
     above = held > unlike._thresholds(held, HELD_OUT)
     assert above.any(1).sum() in (49, 50)
     assert above.sum(0) == pytest.approx(25, abs=8)
+
+
+def test_the_bundled_head_says_of_other_languages_that_it_does_not_know_them():
+    """Pieces of the vocabulary spell them, so most of their words are known."""
+    with Local() as model:
+        strange = [answer.undecided for answer in model.classify(STRANGE)]
+        english = [answer.undecided for answer in model.classify(unlike.ordinary())]
+    assert set(strange) == {"unlike the rows", "nothing known"}
+    assert strange.count("unlike the rows") >= 6
+    assert english.count("unlike the rows") <= 0.03 * len(english)

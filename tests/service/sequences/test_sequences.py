@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,7 +61,10 @@ class Endless:
     def get_inputs(self):
         return []
 
-    get_outputs = get_providers = get_inputs
+    get_outputs = get_providers = get_overridable_initializers = get_inputs
+
+    def get_modelmeta(self):
+        return SimpleNamespace(custom_metadata_map={})
 
     def run(self, outputs, feeds, options):
         while not options.terminate:
