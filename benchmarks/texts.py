@@ -30,7 +30,11 @@ from model_export.reader.model import Reader, published
 
 Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
 OURS = ("ours, leaders", "ours, label only")
-TWIN, INT8, LARGE = "soft twin, float32", "soft twin, int8", "transformer of DistilBERT's size"
+TWIN, INT8, LARGE = (
+    "published encoder, soft, float32",
+    "published encoder, soft, int8",
+    "transformer of DistilBERT's size",
+)
 LEAST, MOST = 16, 24  # words of a sentence
 SHORT_PIECES = 600  # letters of a text that the twin's verdict is fitted to
 NAMES = {"sst": "SST-2 (dev)", "yelp": "Yelp sentences", "tweets": "tweets", "amazon": "Amazon reviews",
@@ -118,8 +122,8 @@ def judges_of(
     except ImportError as missing:
         record.note(f"fastText was left out: {refused or missing}")
     record.note(
-        f"TF-IDF and fastText learnt from {len(train):,} labelled rows of all data sets. The soft twin is "
-        "all-MiniLM-L6-v2 as published, with a logistic regression of "
+        f"TF-IDF and fastText learnt from {len(train):,} labelled rows of all data sets. "
+        "The published encoder is all-MiniLM-L6-v2, with a logistic regression of "
         f"{len(few):,} of these rows on its frozen states. The transformer of DistilBERT's size has random "
         "weights: a speed and no accuracy. All three read our pieces and passages."
     )
