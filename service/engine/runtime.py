@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ ProviderList = list[str | tuple[str, dict[str, Any]]]
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
+SLOW_PRODUCTS = "session.x64quantprecision"  # of whole numbers: half as fast, and exact on every processor
 # The arena of a card grows by what is asked for, not by doubling.
 # No TF32: products of float32 keep 24 bits, which the bounds of service/clouds/candidates.py rest on.
 CUDA_OPTIONS = {
@@ -111,8 +113,8 @@ class Runtime:
         options.enable_cpu_mem_arena = False
         # Idle threads that spin would take the CPU from the event loop and from other workers.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # subtle: without VNNI the usual product of uint8 and int8 adds in 16 bits and overflows.
-        options.add_session_config_entry("session.x64quantprecision", "1")
+        if products_overflow():
+            options.add_session_config_entry(SLOW_PRODUCTS, "1")
         try:
             return Session(ort.InferenceSession(model, options, providers=self._providers()), self._options)
         except ort_errors() as failure:
@@ -152,6 +154,17 @@ def _cuda_failure() -> str | None:
     return None if CUDA in session.get_providers() else "ONNX Runtime found no CUDA device"
 
 
+@cache
+def products_overflow() -> bool:
+    """Whether the usual product of uint8 and int8 adds in 16 bits, as it does on processors without VNNI.
+
+    Tried for real. subtle: ONNX Runtime's own answer is yes wherever its kernels for int8 and uint8 differ.
+    """
+    x, y = np.full((2, 64), 255, np.uint8), np.full((64, 32), 127, np.int8)
+    session = ort.InferenceSession(_PRODUCT, providers=[CPU])
+    return bool((session.run(None, {"x": x, "y": y})[0] != 64 * 255 * 127).any())
+
+
 def ort_errors() -> tuple[type[Exception], ...]:
     """Every exception ONNX Runtime raises; they share no base class but RuntimeError and ValueError."""
     state = ort.capi.onnxruntime_pybind11_state
@@ -169,4 +182,9 @@ def _spec(argument: Any) -> TensorSpec:
 # y = Identity(x), float32: an ONNX model of 67 bytes, so that probing CUDA needs no file and no onnx package.
 _IDENTITY = bytes.fromhex(
     "08083a390a100a017812017922084964656e746974791201695a100a0178120b0a09080112050a0312016e62100a0179120b0a09080112050a0312016e42040a00100d"
+)
+
+# z = MatMulInteger(x, y), uint8 and int8
+_PRODUCT = bytes.fromhex(
+    "08083a3e0a180a01780a017912017a220d4d61744d756c496e74656765721201675a090a017812040a0208025a090a017912040a02080362090a017a12040a02080642040a001010"
 )

@@ -6,7 +6,16 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
-from service.engine.runtime import _IDENTITY, CUDA, Runtime, TensorSpec, choose_provider, ort_errors
+from service.engine import runtime
+from service.engine.runtime import (
+    _IDENTITY,
+    CUDA,
+    SLOW_PRODUCTS,
+    Runtime,
+    TensorSpec,
+    choose_provider,
+    ort_errors,
+)
 from service.errors import BundleError, ConfigurationError, InferenceError
 
 HAS_CUDA = CUDA in ort.get_available_providers()
@@ -72,3 +81,16 @@ def test_products_of_whole_numbers_are_exact_on_every_processor(sign: int) -> No
     x = np.full((3, 64), 255, np.uint8)
     (y,) = Runtime("cpu").open(model.SerializeToString()).run({"x": x}, ["y"])
     assert y.tolist() == (x.astype(np.int32) @ weight.astype(np.int32)).tolist()
+
+
+@pytest.mark.parametrize("overflows", [True, False])
+def test_slow_products_are_asked_for_only_where_the_usual_ones_overflow(
+    overflows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "products_overflow", lambda: overflows)
+    options = Runtime("cpu").open(_IDENTITY)._session.get_session_options()
+    if overflows:
+        assert options.get_session_config_entry(SLOW_PRODUCTS) == "1"
+    else:
+        with pytest.raises(RuntimeError):
+            options.get_session_config_entry(SLOW_PRODUCTS)
