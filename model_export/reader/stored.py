@@ -141,10 +141,10 @@ def _steps(x: Array, low: int = -128, high: int = 127) -> Array:
 
 
 def _product(x: Array, weight: Array) -> Array:
-    """x W + b, exactly, as float32."""
+    """x W + b, exactly, as float32. Whole numbers add up exactly in float64, and numpy multiplies it fast."""
     extra = len(weight) - x.shape[1]
-    constant = np.broadcast_to(np.array(CONSTANT[:extra], np.int32), (len(x), extra))
-    return (np.concatenate([x, constant], 1) @ weight.astype(np.int32)).astype(np.float32)
+    constant = np.broadcast_to(np.array(CONSTANT[:extra]), (len(x), extra))
+    return (np.concatenate([x, constant], 1) @ weight.astype(np.float64)).astype(np.float32)
 
 
 def _added(x: Array, weights: Stored, name: str) -> Array:
