@@ -31,7 +31,18 @@ from model_export.heads import stored as head_stored
 from model_export.heads import unlike
 from model_export.heads.plane import Plane
 from model_export.heads.states import see
-from model_export.learn import Memory, Pooled, Say, School, calibrate, hard, place, settle, soft, verdicts
+from model_export.learn import (
+    Memory,
+    Pooled,
+    Say,
+    StepContext,
+    calibrate,
+    hard,
+    place,
+    settle,
+    soft,
+    verdicts,
+)
 from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
 from model_export.reader import graph as reader_graph
 from model_export.reader import stored as reader_stored
@@ -86,8 +97,8 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
         say(f"{len(lessons)} {name} lessons, {lessons.sizes.sum()} pieces, mean {lessons.targets.mean():.2f}")
 
     pooled, plane = Pooled(reader.shape.width), Plane(recipe.plane)
-    school = School(Memory(reader), recipe.seed, say)
-    learnt = {"reader": reader, "pooled": pooled, "plane": plane, "memory": school.memory}
+    context = StepContext(Memory(reader), recipe.seed, say)
+    learnt = {"reader": reader, "pooled": pooled, "plane": plane, "memory": context.memory}
     kept, every = Kept(out, say), short + long
 
     def step(name: str, made_of: Sequence[Any], run: Callable[[Path], None]) -> None:
@@ -101,13 +112,13 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
 
     def begin(checkpoint: Path) -> None:
         calibrate(reader, short, recipe.place)
-        place(reader, plane, every, recipe.place, school, checkpoint)
+        place(reader, plane, every, recipe.place, context, checkpoint)
 
-    step("soft", [short, recipe.soft], lambda at: soft(reader, pooled, short, recipe.soft, school, at))
-    step("hard", [short, recipe.hard], lambda at: hard(reader, pooled, short, recipe.hard, school, at))
+    step("soft", [short, recipe.soft], lambda at: soft(reader, pooled, short, recipe.soft, context, at))
+    step("hard", [short, recipe.hard], lambda at: hard(reader, pooled, short, recipe.hard, context, at))
     step("placed", [every, recipe.place, recipe.plane], begin)
     step(
-        "settled", [every, recipe.settle], lambda at: settle(reader, plane, every, recipe.settle, school, at)
+        "settled", [every, recipe.settle], lambda at: settle(reader, plane, every, recipe.settle, context, at)
     )
     even, figures = judged(reader, plane, pieces, sets, say)
     about = {

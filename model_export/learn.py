@@ -86,7 +86,7 @@ def mean_state(states: Tensor, there: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class School:
+class StepContext:
     """What every step needs beside its lessons."""
 
     memory: Memory
@@ -95,20 +95,20 @@ class School:
 
 
 def soft(
-    reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, school: School, checkpoint: Path
+    reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         x = lessons.padded(rows)
         states = reader.soft(x)[-1]
         value = against(pooled(states, x != PAD), lessons.answers(rows), how.sure)
-        whole: Tensor = value + how.memory * school.memory(x, states)
+        whole: Tensor = value + how.memory * context.memory(x, states)
         return whole
 
-    fit("soft", lessons, how, with_head(reader, pooled, school), loss, school, checkpoint)
+    fit("soft", lessons, how, with_head(reader, pooled, context), loss, context, checkpoint)
 
 
 def hard(
-    reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, school: School, checkpoint: Path
+    reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     """`reader` is soft before and hard behind."""
     teacher, head = copy.deepcopy(reader).requires_grad_(False), copy.deepcopy(pooled).requires_grad_(False)
@@ -125,15 +125,15 @@ def hard(
         )
         target = (says + lessons.answers(rows)) / 2
         value = against(pooled(ours[-1], there), target, how.sure)
-        value = value + how.states * apart / len(ours) + how.memory * school.memory(x, ours[-1])
+        value = value + how.states * apart / len(ours) + how.memory * context.memory(x, ours[-1])
         whole: Tensor = value + min(1.0, at / how.anneal) * price(followed, how)
         return whole
 
-    fit("hard", lessons, how, with_head(reader, pooled, school), loss, school, checkpoint)
+    fit("hard", lessons, how, with_head(reader, pooled, context), loss, context, checkpoint)
 
 
 def place(
-    reader: Reader, plane: Plane, lessons: Lessons, how: Step, school: School, checkpoint: Path
+    reader: Reader, plane: Plane, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
@@ -151,14 +151,14 @@ def place(
         how,
         [(list(plane.parameters()), how.plane_rate / how.rate)],
         loss,
-        school,
+        context,
         checkpoint,
     )
     plane.eval()
 
 
 def settle(
-    reader: Reader, plane: Plane, lessons: Lessons, how: Step, school: School, checkpoint: Path
+    reader: Reader, plane: Plane, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
@@ -166,16 +166,16 @@ def settle(
         logits, reach = plane(reader, states, first, batch)
         value = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
         value = value + how.reach * reach.float() + price(followed, how)
-        whole: Tensor = value + how.memory * school.memory(batch.pieces, states * reader.of_last)
+        whole: Tensor = value + how.memory * context.memory(batch.pieces, states * reader.of_last)
         return whole
 
     groups = [
         (weights(reader), 1.0),
         (list(plane.parameters()), how.plane_rate / how.rate),
-        (list(school.memory.parameters()), 10.0),
+        (list(context.memory.parameters()), 10.0),
     ]
     plane.train()
-    fit("settle", lessons, how, groups, loss, school, checkpoint)
+    fit("settle", lessons, how, groups, loss, context, checkpoint)
     plane.eval()
 
 
@@ -231,9 +231,9 @@ def weights(reader: Reader) -> list[nn.Parameter]:
     return [p for p in reader.parameters() if p.requires_grad]
 
 
-def with_head(reader: Reader, pooled: Pooled, school: School) -> list[tuple[list[nn.Parameter], float]]:
+def with_head(reader: Reader, pooled: Pooled, context: StepContext) -> list[tuple[list[nn.Parameter], float]]:
     """What the first two steps fit, and how many times the rate each learns with."""
-    return [(weights(reader), 1.0), ([*pooled.parameters(), *school.memory.parameters()], 10.0)]
+    return [(weights(reader), 1.0), ([*pooled.parameters(), *context.memory.parameters()], 10.0)]
 
 
 def against(logits: Tensor, targets: Tensor, sure: float) -> Tensor:
@@ -246,12 +246,12 @@ def fit(
     how: Step,
     groups: Sequence[tuple[list[Any], float]],
     loss_of: Callable[[Ints, float], Tensor],
-    school: School,
+    context: StepContext,
     checkpoint: Path,
 ) -> None:
     """`groups`: parameters, and how many times the rate they learn with. Goes on from `checkpoint`."""
-    torch.manual_seed(school.seed)
-    plan = looks(lessons, how, np.random.default_rng(school.seed))
+    torch.manual_seed(context.seed)
+    plan = looks(lessons, how, np.random.default_rng(context.seed))
     optimiser = torch.optim.AdamW(
         [{"params": parameters} for parameters, _ in groups], lr=how.rate, weight_decay=0.01, fused=True
     )
@@ -273,7 +273,7 @@ def fit(
         if (step + 1) % EVERY == 0 or step + 1 == len(plan):
             part = (step % EVERY) + 1
             left = (time.monotonic() - began) / (step + 1 - first) * (len(plan) - step - 1)
-            school.say(f"{name} {step + 1}/{len(plan)}, {left:.0f} s left, loss {total / part:.4f}")
+            context.say(f"{name} {step + 1}/{len(plan)}, {left:.0f} s left, loss {total / part:.4f}")
             total = 0.0
         if (step + 1) % CHECKPOINT == 0:
             torch.save({"step": step + 1, "learnt": learnt, "optimiser": optimiser.state_dict()}, checkpoint)

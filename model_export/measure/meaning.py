@@ -28,7 +28,7 @@ from model_export.measure import behaviour
 from model_export.measure.scores import balanced, score, sigmoid, three_labels
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
-from service.texts.heads import UNITS, Head, Read, clouds_of
+from service.texts.heads import UNITS, Head, Read, outputs_of
 from service.texts.pieces import Ints, Reading
 from service.texts.reader import Reader
 
@@ -62,8 +62,8 @@ class Served:
             ]
             read.append(Read(reading, seen))
         found = np.full(len(texts), self.head.bias[0, 0] / UNITS)
-        for _, places, cloud in clouds_of([self.head], read, reasons=False):
-            found[places] = cloud.logit[0] / UNITS
+        for _, places, outputs in outputs_of([self.head], read, reasons=False):
+            found[places] = outputs.logit[0] / UNITS
         return found
 
 
@@ -88,9 +88,9 @@ def read_and_led(served: Served, texts: Sequence[str]) -> tuple[list[float], lis
             assert each.read is not None
             size = each.read.shape[1]
             shares += [int(read).bit_count() / size for read in each.read[-1].tolist()]
-        ((_, _, cloud),) = clouds_of([served.head], [Read(reading, seen)], reasons=True)
-        assert cloud.target is not None
-        leaders = np.unique(cloud.target[cloud.target >= 0])
+        ((_, _, outputs),) = outputs_of([served.head], [Read(reading, seen)], reasons=True)
+        assert outputs.target is not None
+        leaders = np.unique(outputs.target[outputs.target >= 0])
         kept = np.zeros(len(reading), bool)
         for leader in leaders.tolist():
             kept[max(0, leader - AROUND) : leader + AROUND + 1] = True

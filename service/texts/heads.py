@@ -47,7 +47,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Cloud:
+class HeadOutputs:
     """What heads say of B texts in all, word after word (M in all). Contributions are in units; a text whose
     head has fewer logits than others has the last ones.
     """
@@ -118,10 +118,10 @@ class Head:
         return {"bias": dict(zip(named, numbers, strict=True)) if named else numbers[0]}
 
 
-def clouds_of(
+def outputs_of(
     heads: Sequence[Head], texts: Sequence[Read], *, reasons: bool
-) -> Iterator[tuple[Sequence[Head], list[int], Cloud]]:
-    """Clouds of texts of similar length by heads of one family: whose they are, and of which places. A text
+) -> Iterator[tuple[Sequence[Head], list[int], HeadOutputs]]:
+    """Outputs for texts of similar length by heads of one family: whose they are, and of which places. A text
     without words is in none.
     """
     lengths = [len(text.reading) for text in texts]
@@ -149,7 +149,7 @@ def _run(
     inside: NDArray[np.bool_],
     *,
     reasons: bool,
-) -> Cloud:
+) -> HeadOutputs:
     outputs = (*JUDGED, *(EXPLAINED if reasons else ()), *([UNLIKE] if heads[0].knows_rows else []))
     found = heads[0].session.run({**feeds, **stacked(tuple(heads))}, outputs)
     values = dict(zip(outputs, found, strict=True))
@@ -161,7 +161,7 @@ def _run(
         whole = values["plane"].reshape(len(values["plane"]), B, N, -1)
         sizes = zip(lengths.tolist(), [head.dimensions for head in heads for _ in texts], strict=True)
         plane = [whole[:, b, :n, -d:] for b, (n, d) in enumerate(sizes)]
-    return Cloud(
+    return HeadOutputs(
         texts=[*texts] * len(heads),
         labels=[head.rules.logits for head in heads for _ in texts],
         bounds=np.concatenate(([0], np.cumsum(lengths))),

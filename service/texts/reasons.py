@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.texts.ancestry import Ancestry
-from service.texts.heads import Array, Cloud, Read
+from service.texts.heads import Array, HeadOutputs, Read
 from service.texts.pieces import SPECIAL, UNKNOWN, Ints
 from service.texts.verdicts import values_of
 
@@ -32,36 +32,36 @@ _HEAVIEST = 1 << 40
 class Reasons:
     """Clusters are numbered through all texts, in each text the weightiest first."""
 
-    def __init__(self, cloud: Cloud, spans: str) -> None:
-        assert cloud.since is not None
-        self._cloud = cloud
-        self._logits = np.array([max(1, len(names)) for names in cloud.labels])  # of each text
-        self._cuts = _offsets(cloud.texts, "codepoints")
-        self._offsets = self._cuts if spans == "codepoints" else _offsets(cloud.texts, spans)
-        root, self._ties = resolve(cloud)
+    def __init__(self, outputs: HeadOutputs, spans: str) -> None:
+        assert outputs.since is not None
+        self._outputs = outputs
+        self._logits = np.array([max(1, len(names)) for names in outputs.labels])  # of each text
+        self._cuts = _offsets(outputs.texts, "codepoints")
+        self._offsets = self._cuts if spans == "codepoints" else _offsets(outputs.texts, spans)
+        root, self._ties = resolve(outputs)
         every = np.arange(len(root))
-        total = _sums(root, cloud.contribution, len(root))  # [C, M]
+        total = _sums(root, outputs.contribution, len(root))  # [C, M]
         leads = np.flatnonzero(np.bincount(root))
-        leads = leads[np.lexsort((-self._force(total, leads), cloud.text[leads]))]
+        leads = leads[np.lexsort((-self._force(total, leads), outputs.text[leads]))]
         self._root = leads  # of each cluster
         self._total = total[:, leads]
-        self._first = cloud.text[leads].searchsorted(np.arange(len(cloud.texts) + 1))  # cluster of a text
+        self._first = outputs.text[leads].searchsorted(np.arange(len(outputs.texts) + 1))  # cluster of a text
         every[leads] = np.arange(len(leads))
         self._number = every[root]  # of the cluster of each word
-        self._leads = cloud.since >= 0
-        self._ancestry = list(map(cache(Ancestry), cloud.texts))
+        self._leads = outputs.since >= 0
+        self._ancestry = list(map(cache(Ancestry), outputs.texts))
 
     def tell_leaders(self, answers: Sequence[dict[str, Any]], most_read: int | None = READ) -> None:
         """Adds `leaders` and `clusters` to every answer."""
-        cloud, root = self._cloud, self._root
+        outputs, root = self._outputs, self._root
         size = np.bincount(self._number, minlength=len(root))
         heaviest = self._heaviest(size)
-        texts = cloud.text[root]
+        texts = outputs.text[root]
         clusters = zip(
             root.tolist(),
             size.tolist(),
-            (size / (cloud.bounds[texts + 1] - cloud.bounds[texts])).tolist(),
-            values_of(self._total, [cloud.labels[b] for b in texts.tolist()]),
+            (size / (outputs.bounds[texts + 1] - outputs.bounds[texts])).tolist(),
+            values_of(self._total, [outputs.labels[b] for b in texts.tolist()]),
             self._leaders(size, most_read),
             strict=True,
         )
@@ -89,10 +89,10 @@ class Reasons:
 
     def _heaviest(self, size: Ints) -> Iterator[str]:
         """Of each cluster up to WORDS words: its root's, then those that weigh most."""
-        cloud, number = self._cloud, self._number
+        outputs, number = self._outputs, self._number
         follows = np.ones(len(number), np.int64)
         follows[self._root] = 0
-        force = np.minimum(self._force(cloud.contribution, np.arange(len(number))), _HEAVIEST - 1)
+        force = np.minimum(self._force(outputs.contribution, np.arange(len(number))), _HEAVIEST - 1)
         # equal weights stand in the order of reading
         members = ((2 * number + follows) * _HEAVIEST - force).argsort(kind="stable")
         begin = size.cumsum() - size
@@ -100,7 +100,7 @@ class Reasons:
 
     def _leaders(self, size: Ints, most_read: int | None) -> Iterator[dict[str, Any]]:
         """What is said of each cluster's leader and of nobody else; its twins are the leader too."""
-        root, since = self._root, self._cloud.since
+        root, since = self._root, self._outputs.since
         assert since is not None
         twins = np.flatnonzero(self._leads)
         twins = twins[self._number[twins].argsort(kind="stable")]
@@ -120,8 +120,8 @@ class Reasons:
 
     def _read(self, leaders: Ints, most: int | None) -> Iterator[list[dict[str, Any]]]:
         """Of each leader the other words of which its state was made, first read first."""
-        texts = self._cloud.text[leaders].tolist()
-        begins = self._cloud.bounds[texts].tolist()
+        texts = self._outputs.text[leaders].tolist()
+        begins = self._outputs.bounds[texts].tolist()
         found = [
             [(begin + other, layer) for other, layer in self._ancestry[b].of(leader - begin)[:most]]
             for leader, b, begin in zip(leaders.tolist(), texts, begins, strict=True)
@@ -134,18 +134,18 @@ class Reasons:
 
     def tell_words(self, answers: Sequence[dict[str, Any]]) -> None:
         """Adds `words`, every one in the order of reading."""
-        cloud = self._cloud
-        every = np.arange(len(cloud.text))
+        outputs = self._outputs
+        every = np.arange(len(outputs.text))
         columns = zip(
             self._words(every),
             self._spans(every),
-            (self._number - self._first[cloud.text]).tolist(),
+            (self._number - self._first[outputs.text]).tolist(),
             self._leads.tolist(),
-            values_of(cloud.contribution, [cloud.labels[b] for b in cloud.text.tolist()]),
+            values_of(outputs.contribution, [outputs.labels[b] for b in outputs.text.tolist()]),
             map(self._read_as, every.tolist()),
             strict=True,
         )
-        for b, (answer, text) in enumerate(zip(answers, cloud.texts, strict=True)):
+        for b, (answer, text) in enumerate(zip(answers, outputs.texts, strict=True)):
             starts, ends = self._plane(b, [0, -1])
             mine = islice(columns, len(text.reading))
             answer["words"] = [
@@ -172,11 +172,11 @@ class Reasons:
 
     def _plane(self, b: int, layers: Any) -> Any:
         """Where the words of text b are at some layers."""
-        return np.round(self._cloud.plane[b][layers], 7).tolist()
+        return np.round(self._outputs.plane[b][layers], 7).tolist()
 
     def _force(self, units: Ints, words: Ints) -> Ints:
         """How much what words contribute matters: its size, or how far apart it pulls several labels."""
-        units, logits = units[:, words], self._logits[self._cloud.text[words]]
+        units, logits = units[:, words], self._logits[self._outputs.text[words]]
         theirs = np.arange(len(units))[:, None] >= len(units) - logits
         apart = units.max(0, where=theirs, initial=-_HEAVIEST) - units.min(0, where=theirs, initial=_HEAVIEST)
         return np.asarray(np.where(logits == 1, np.abs(units[-1]), apart))
@@ -188,49 +188,49 @@ class Reasons:
     def _words(self, words: Ints) -> list[str]:
         """Each as it is written, in lower case."""
         starts, ends = self._cuts
-        texts = [text.reading.text for text in self._cloud.texts]
-        of = self._cloud.text[words].tolist()
+        texts = [text.reading.text for text in self._outputs.texts]
+        of = self._outputs.text[words].tolist()
         cuts = zip(of, starts[words].tolist(), ends[words].tolist(), strict=True)
         return [texts[b][start:end].lower() for b, start, end in cuts]
 
     def _read_as(self, word: int) -> dict[str, str]:
         """What was read in place of a word, if anything was."""
-        b = int(self._cloud.text[word])
-        reading = self._cloud.texts[b].reading
-        piece = int(reading.pieces[reading.bounds[word - int(self._cloud.bounds[b])]])
+        b = int(self._outputs.text[word])
+        reading = self._outputs.texts[b].reading
+        piece = int(reading.pieces[reading.bounds[word - int(self._outputs.bounds[b])]])
         return {"read_as": READ_AS[piece]} if piece in READ_AS else {}
 
 
-def resolve(cloud: Cloud) -> tuple[Ints, dict[int, list[int]]]:
+def resolve(outputs: HeadOutputs) -> tuple[Ints, dict[int, list[int]]]:
     """The word that names each word's cluster, and of a tie's the leaders that it reaches."""
-    assert cloud.target is not None
-    tied = cloud.target < 0
-    root = np.where(tied, np.arange(len(tied)), cloud.target + cloud.bounds[cloud.text])
+    assert outputs.target is not None
+    tied = outputs.target < 0
+    root = np.where(tied, np.arange(len(tied)), outputs.target + outputs.bounds[outputs.text])
     for _ in range(_LONGEST_CHAIN):
         further = root[root]
         if (further == root).all():
             break
         root = further
     ties: dict[int, list[int]] = {}
-    for b in np.unique(cloud.text[tied]).tolist():
+    for b in np.unique(outputs.text[tied]).tolist():
         ends: dict[int, int] = {}
         first: dict[tuple[int, ...], int] = {}
-        for i, leaders in sorted(_reached(cloud, b, tied, root).items()):
+        for i, leaders in sorted(_reached(outputs, b, tied, root).items()):
             ends[i] = leaders[0] if len(leaders) == 1 else first.setdefault(leaders, i)
         ties |= {i: list(leaders) for leaders, i in first.items()}
-        begin, end = cloud.bounds[b : b + 2].tolist()
+        begin, end = outputs.bounds[b : b + 2].tolist()
         root[begin:end] = [ends.get(i, i) for i in root[begin:end].tolist()]
     return root, ties
 
 
-def _reached(cloud: Cloud, b: int, tied: NDArray[np.bool_], root: Ints) -> dict[int, tuple[int, ...]]:
+def _reached(outputs: HeadOutputs, b: int, tied: NDArray[np.bool_], root: Ints) -> dict[int, tuple[int, ...]]:
     """The leaders that each tied word of text b reaches.
 
     Whom a place attends to is at least as long as it is, so the longest go first. Places lie on a grid: their
     products are exact.
     """
-    begin, end = cloud.bounds[b : b + 2].tolist()
-    z = cloud.plane[b][-1]  # [N, d]
+    begin, end = outputs.bounds[b : b + 2].tolist()
+    z = outputs.plane[b][-1]  # [N, d]
     norm = np.square(z).sum(axis=1)
     mine = begin + np.flatnonzero(tied[begin:end])
     found: dict[int, tuple[int, ...]] = {}

@@ -18,7 +18,7 @@ import numpy as np
 
 from hardmax.documents import Explain, Spans
 from service.errors import InvalidInput, TooLarge
-from service.texts.heads import Head, Read, clouds_of
+from service.texts.heads import Head, Read, outputs_of
 from service.texts.pieces import MOST, Ints, Reading
 from service.texts.reader import Reader, Seen
 from service.texts.reasons import READ, Reasons, utf16
@@ -220,17 +220,17 @@ def _explained(texts: Sequence[Text]) -> list[list[Answer]]:
     how = texts[0].how
     read = [Read(text.reading, text.seen) for text in texts if text.reading is not None]
     found: dict[tuple[Head, int], Answer] = {}
-    for heads, places, cloud in clouds_of(how.heads, read, reasons=how.explain != "none"):
+    for heads, places, outputs in outputs_of(how.heads, read, reasons=how.explain != "none"):
         whose = list(product(heads, places))
         answers = judge(
             [head for head, _ in whose],
-            [text.reading for text in cloud.texts],
-            cloud.logit,
-            cloud.bias,
-            cloud.unlike.tolist(),
+            [text.reading for text in outputs.texts],
+            outputs.logit,
+            outputs.bias,
+            outputs.unlike.tolist(),
         )
         if how.explain != "none":
-            reasons = Reasons(cloud, how.spans)
+            reasons = Reasons(outputs, how.spans)
             reasons.tell_leaders(answers, READ if how.explain == "leaders" else None)
             if how.explain == "full":
                 reasons.tell_words(answers)

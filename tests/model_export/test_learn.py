@@ -8,7 +8,7 @@ from readers import random_reader
 from model_export import learn
 from model_export.data.corpora import Row
 from model_export.data.lessons import Lessons
-from model_export.learn import Memory, Pooled, School, Step, hard, looks, soft
+from model_export.learn import Memory, Pooled, Step, StepContext, hard, looks, soft
 from model_export.recipe import Asked, Recipe, short_lessons, wanted
 from model_export.teacher.answers import RECORD, Answers, _key
 from service.texts.pieces import Lists, Pieces
@@ -33,8 +33,8 @@ class Stopped(Exception):
     pass
 
 
-def school(reader, say=lambda line: None):
-    return School(Memory(reader), 0, say)
+def context(reader, say=lambda line: None):
+    return StepContext(Memory(reader), 0, say)
 
 
 def learnt(reader, pooled):
@@ -50,7 +50,7 @@ def teach(step, checkpoint, stop_after=None):
         if stop_after and f" {stop_after}/" in line:
             raise Stopped
 
-    step(reader, pooled, LESSONS, HOW, school(reader, say), checkpoint)
+    step(reader, pooled, LESSONS, HOW, context(reader, say), checkpoint)
     return learnt(reader, pooled)
 
 
@@ -75,7 +75,7 @@ def test_soft_learns_its_lessons(tmp_path):
         pooled,
         LESSONS,
         Step(looks=30, pieces=60, rate=3e-3, warm_up=2),
-        school(reader),
+        context(reader),
         tmp_path / "x",
     )
     x = LESSONS.padded(np.arange(len(LESSONS)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from model_export.attention.reference import argmax_sets
-from service.texts.heads import UNITS, Cloud, Head, Read
+from service.texts.heads import UNITS, Head, HeadOutputs, Read
 from service.texts.reasons import Reasons
 
 
@@ -21,7 +21,7 @@ def told(head: Head, text: str, places: list[tuple[float, float]], share: float 
     target = [int(same[row.argmax()].argmax()) if (same[row.argmax()] == row).all() else -1 for row in C]
     ends = np.array([z[row].mean(axis=0) for row in C])
     leads = [at >= 0 and same[i][at] for i, at in enumerate(target)]
-    cloud = Cloud(
+    outputs = HeadOutputs(
         texts=[Read(reading, head.reader.see(reading.split(), reasons=True))],
         labels=[()],
         bounds=np.array([0, len(z)]),
@@ -34,7 +34,7 @@ def told(head: Head, text: str, places: list[tuple[float, float]], share: float 
         unlike=np.zeros(1, bool),
     )
     answer: dict[str, Any] = {}
-    reasons = Reasons(cloud, "codepoints")
+    reasons = Reasons(outputs, "codepoints")
     reasons.tell_leaders([answer])
     reasons.tell_words([answer])
     return answer
