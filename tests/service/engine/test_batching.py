@@ -65,6 +65,13 @@ async def hold(doubler: Doubler, batcher: Batcher[Any, Any]) -> asyncio.Task[Any
     return task
 
 
+async def waiting(batcher: Batcher[Any, Any], values: Sequence[Any]) -> list[asyncio.Task[Any]]:
+    """A call for each, which all wait for the runner."""
+    calls = [asyncio.create_task(batcher.submit("k", [Work(value, 5)])) for value in values]
+    await asyncio.sleep(0.01)
+    return calls
+
+
 async def test_batcher_gives_results_in_the_order_of_the_items() -> None:
     batcher = make(Doubler())
     items = [
@@ -79,8 +86,7 @@ async def test_batcher_runs_what_waits_together_when_the_runner_is_free() -> Non
     doubler = Doubler()
     batcher = make(doubler)
     held = await hold(doubler, batcher)
-    calls = [asyncio.create_task(batcher.submit("k", [Work(n, 10)])) for n in range(5)]
-    await asyncio.sleep(0.01)
+    calls = await waiting(batcher, range(5))
     assert batcher.depth == 5
     doubler.gate.set()
     assert await asyncio.gather(*calls) == [[0], [2], [4], [6], [8]]
@@ -211,8 +217,7 @@ async def test_batcher_finds_the_broken_item_and_its_neighbours_get_their_result
     doubler = Doubler()
     batcher = make(doubler)
     held = await hold(doubler, batcher)
-    calls = [asyncio.create_task(batcher.submit("k", [Work(item, 5)])) for item in (1, "broken", 3)]
-    await asyncio.sleep(0.01)
+    calls = await waiting(batcher, (1, "broken", 3))
     doubler.gate.set()
     first, broken, third = await asyncio.gather(*calls)
     await held
@@ -225,8 +230,7 @@ async def test_batcher_never_runs_a_cancelled_call() -> None:
     doubler = Doubler()
     batcher = make(doubler)
     held = await hold(doubler, batcher)
-    calls = [asyncio.create_task(batcher.submit("k", [Work(n, 5)])) for n in range(4)]
-    await asyncio.sleep(0.01)
+    calls = await waiting(batcher, range(4))
     calls[0].cancel()
     calls[2].cancel()
     await asyncio.sleep(0.01)
