@@ -29,7 +29,7 @@ def test_the_bundled_models_are_what_the_definition_says():
 COMMON = [
     f"{subject} {verb} {end}"
     for subject in ("The lamp", "Our waiter", "This film", "My old phone")
-    for verb in ("lasted", "was not worth", "kept", "never gave", "could have had")
+    for verb in ("was not worth", "never gave")
     for end in (
         "two weeks and then the screen went dark.",
         "what we paid, as far as I can tell.",
