@@ -66,6 +66,7 @@ class Service:
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
         self.draining = False  # it stops: what comes is still answered, then its connection closed
+        self.owns_process = False  # else the garbage collector belongs to the program that opened the service
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
         self.texts: Batcher[Text, list[Answer]] = Batcher(
             partial(run, was_read=self.metrics.tokenise.observe),
@@ -86,7 +87,8 @@ class Service:
         await asyncio.to_thread(self._load)
         for work in (self._observe(), self._watch_models()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
-        settle_memory()
+        if self.owns_process:
+            settle_memory()
         self._started = True
 
     def _load(self) -> None:
@@ -126,7 +128,7 @@ class Service:
         async with self._refreshing:
             before = self.registry.entries
             await asyncio.to_thread(self._read_models)
-        if before != self.registry.entries:
+        if self.owns_process and before != self.registry.entries:
             settle_memory()
 
     def _read_models(self) -> None:

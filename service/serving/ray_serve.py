@@ -30,6 +30,7 @@ def application(flags: dict[str, Any]) -> serve.Application:
 
     def build() -> Any:
         apps.append(create_app(load_settings(**{"intra_op_threads": assigned_cpus(), **flags})))
+        apps[0].state.service.owns_process = True
         return apps[0]
 
     class Replica:

@@ -159,6 +159,7 @@ class Server(uvicorn.Server):
         self.config.load()
         app: FastAPI = self.config.loaded_app
         self._service = app.state.service
+        self._service.owns_process = True
         self.server_state.count_refusal = self._service.count_refusal
         async with app.router.lifespan_context(app):
             if self.config.greets:

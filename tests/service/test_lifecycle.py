@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -26,16 +27,20 @@ def add_an_input(model: onnx.ModelProto) -> None:
 
 
 def run(models: Path, use: Callable[[Service], Awaitable[Any]], **limits: Any) -> Any:
-    async def live() -> Any:
-        settings = Settings(models_dir=models, bundled_models=False, default_model="tiny", **limits)
-        service = Service(settings)
+    return live(
+        Service(Settings(models_dir=models, bundled_models=False, default_model="tiny", **limits)), use
+    )
+
+
+def live(service: Service, use: Callable[[Service], Awaitable[Any]]) -> Any:
+    async def life() -> Any:
         await service.start()
         try:
             return await use(service)
         finally:
             await service.stop()
 
-    return asyncio.run(live())
+    return asyncio.run(life())
 
 
 async def refused(service: Service) -> dict[str, str]:
@@ -108,3 +113,22 @@ def test_reload_says_what_it_read(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         run(tmp_path, Service.reload)
     said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("reload")]
     assert said == ["reload: 0 API keys", "reload: 2 models, 0 refused"]
+
+
+@pytest.mark.parametrize("owns", [False, True])
+def test_garbage_collector_is_set_only_in_a_process_of_the_service(tmp_path: Path, owns: bool) -> None:
+    """An application that a program or a test opens once froze all that the program had."""
+    before = gc.get_threshold()
+
+    async def start(service: Service) -> tuple[bool, bool]:
+        return gc.get_freeze_count() > 0, gc.get_threshold() != before
+
+    write_head(tmp_path)
+    service = Service(Settings(models_dir=tmp_path, bundled_models=False, default_model="tiny"))
+    service.owns_process = owns
+    gc.unfreeze()
+    try:
+        assert live(service, start) == (owns, owns)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
