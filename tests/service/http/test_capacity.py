@@ -16,8 +16,9 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from bundles import write_head, write_models
-from server import Server, eventually, serving
+from bundles import write_head
+from fastapi.testclient import TestClient
+from server import Server, eventually, in_process, serving
 from wire import NPY, announce, chunked, connect, read_status, whole
 
 from service.settings import BUNDLED_MODELS
@@ -57,9 +58,8 @@ def test_body_that_comes_slowly_gives_way_to_one_that_needs_its_room(tmp_path: P
 
 
 @pytest.mark.alone
-def test_answers_that_nobody_reads_hold_up_nobody(tmp_path: Path) -> None:
+def test_answers_that_nobody_reads_hold_up_nobody(models: Path) -> None:
     """Four requests whose answers take all room, unread: others get theirs. Row 5 of the third attack."""
-    models = write_models(tmp_path)
     points = np.random.default_rng(0).normal(size=(4000, 2)).tolist()
     document = {"points": points, "stop": "never", "max_layers": 200, "include": ["trajectory"]}
     body = json.dumps(document).encode()  # 30 MB
@@ -87,9 +87,8 @@ def test_answers_that_nobody_reads_hold_up_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-def test_streams_that_nobody_reads_hold_no_place_among_clouds(tmp_path: Path) -> None:
+def test_streams_that_nobody_reads_hold_no_place_among_clouds(models: Path) -> None:
     """Row 6: more streams than clouds may wait, each of 10 MB."""
-    models = write_models(tmp_path)
     points = np.random.default_rng(0).normal(size=(2500, 2)).tolist()
     document = {"points": points, "stop": "never", "max_layers": 100, "include": ["trajectory"]}
     request = whole(json.dumps(document).encode(), "/dynamics").replace(
@@ -106,9 +105,8 @@ def test_streams_that_nobody_reads_hold_no_place_among_clouds(tmp_path: Path) ->
 
 
 @pytest.mark.system
-def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(tmp_path: Path) -> None:
+def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(models: Path) -> None:
     """Row 8: a body of int8 is as many numbers, and each takes 200 bytes of work."""
-    models = write_models(tmp_path)
     body = io.BytesIO()
     np.save(body, np.random.default_rng(0).integers(1, 100, (250_000, 2), np.int8))
     request = whole(body.getvalue(), "/dynamics?max_layers=1", NPY)
@@ -168,12 +166,11 @@ def test_room_for_a_body_is_given_back_when_its_caller_leaves(tmp_path: Path) ->
             eventually(lambda: gauge(client, HELD) == 0)
 
 
-def test_answer_that_has_no_room_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    models = write_models(tmp_path)
+def test_answer_that_has_no_room_is_refused_and_leaves_nothing(models: Path) -> None:
     points = np.random.default_rng(0).normal(size=(2000, 2)).tolist()
     whole_way = {"points": points, "stop": "never", "max_layers": 60, "include": ["trajectory"]}  # 5 MB
     limits = {"payload_limit_mb": 2, "payload_total_mb": 2}
-    with serving(models, default_model="tiny", **limits) as server, server.client() as client:
+    with in_process(models, **limits) as client:
         refused = client.post("/dynamics", json=whole_way)
         assert (refused.status_code, refused.json()["error"]["type"]) == (413, "too_large")
         assert "PAYLOAD_TOTAL_MB" in refused.json()["error"]["message"]
@@ -193,22 +190,19 @@ ROOMLESS = {
 
 
 @pytest.fixture(scope="module")
-def roomless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    models = write_models(tmp_path_factory.mktemp("roomless"))
-    limits = {"payload_limit_mb": 0.02, "payload_total_mb": 0.02}
-    with serving(models, default_model="tiny", **limits) as server:
-        yield server
+def roomless(models: Path) -> Iterator[TestClient]:
+    with in_process(models, payload_limit_mb=0.02, payload_total_mb=0.02) as client:
+        yield client
 
 
 @pytest.mark.parametrize("path", ROOMLESS)
-def test_answers_of_every_route_count_like_bodies(roomless: Server, path: str) -> None:
+def test_answers_of_every_route_count_like_bodies(roomless: TestClient, path: str) -> None:
     large, small = ROOMLESS[path]
-    with roomless.client() as client:
-        refused = client.post(path, json=large)
-        assert (refused.status_code, refused.json()["error"]["type"]) == (413, "too_large")
-        assert "its answer would be over 0.02 MB (PAYLOAD_TOTAL_MB)" in refused.json()["error"]["message"]
-        assert client.post(path, json=large | small).status_code == 200
-        eventually(lambda: gauge(client, HELD) == 0)
+    refused = roomless.post(path, json=large)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (413, "too_large")
+    assert "its answer would be over 0.02 MB (PAYLOAD_TOTAL_MB)" in refused.json()["error"]["message"]
+    assert roomless.post(path, json=large | small).status_code == 200
+    eventually(lambda: gauge(roomless, HELD) == 0)
 
 
 LONG = b"a" * 1_900_000
@@ -251,8 +245,7 @@ HOSTILE = {  # of two megabytes each, which is all that the server takes
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    models = write_models(tmp_path_factory.mktemp("models"))
+def server(models: Path) -> Iterator[Server]:
     limits = {"payload_limit_mb": 2, "request_timeout_s": 1, "max_concurrent_requests": 1000}
     with serving(models, default_model="tiny", log_level="error", **limits) as server:
         yield server

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 import stalls
-from bundles import WORDS, write_models
+from bundles import WORDS
 from refusals import JSON, refusal
 from server import Server, serving
 from stalls import HELD_S, PROMISED_S, stall_of
@@ -22,14 +23,14 @@ INFER = "/v2/models/tiny/infer"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    models = write_models(tmp_path_factory.mktemp("models"))
+def watched(models: Path) -> Iterator[Server]:
+    """One that tells how long its event loop was held up."""
     options = {"default_model": "tiny", "intra_op_threads": 1, "log_level": "error"}
     with serving(models, command=(stalls.__file__,), **options) as server:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
     with server.client(headers=JSON) as client:
         yield client
@@ -97,11 +98,10 @@ LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", LARGE)
-def test_large_body_holds_the_interpreter_no_longer_than_is_said(
-    server: Server, client: httpx.Client, name: str
-) -> None:
+def test_large_body_holds_the_interpreter_no_longer_than_is_said(watched: Server, name: str) -> None:
     path, make, status = LARGE[name]
-    stall = stall_of(server, client, path, make(), status)
+    with watched.client(headers=JSON) as client:
+        stall = stall_of(watched, client, path, make(), status)
     assert stall["turn_s"] < PROMISED_S, stall
     assert stall["step_s"] < HELD_S, stall
 
@@ -118,7 +118,7 @@ def test_more_parts_than_are_parsed_are_refused_unparsed(client: httpx.Client) -
     ids=["empty", "one", "long"],
 )
 def test_large_bytes_tensor_never_holds_up_the_event_loop(
-    server: Server, element: bytes, count: int, said: int, status: int
+    watched: Server, element: bytes, count: int, said: int, status: int
 ) -> None:
     tensor = (len(element).to_bytes(4, "little") + element) * count
     given = {
@@ -129,8 +129,8 @@ def test_large_bytes_tensor_never_holds_up_the_event_loop(
     }
     head = json.dumps({"inputs": [given]}).encode()
     headers = {"content-type": "application/octet-stream", "inference-header-content-length": str(len(head))}
-    with server.client(headers=headers) as client:
-        stall = stall_of(server, client, INFER, head + tensor, status)
+    with watched.client(headers=headers) as client:
+        stall = stall_of(watched, client, INFER, head + tensor, status)
     assert stall["turn_s"] < PROMISED_S, stall
 
 
@@ -141,13 +141,14 @@ def test_shape_of_many_dimensions_is_refused_unmultiplied(client: httpx.Client) 
 
 
 @pytest.mark.system
-def test_long_answer_never_holds_up_the_event_loop(server: Server, client: httpx.Client) -> None:
+def test_long_answer_never_holds_up_the_event_loop(watched: Server) -> None:
     """All words of thirty long texts: 10 MB."""
     words = [word for word in WORDS if word.isalpha()]
     texts = [" ".join(random.Random(i).choices(words, k=2000)) for i in range(30)]
     body = json.dumps({"input": texts, "explain": "full"}).encode()
-    stall = stall_of(server, client, "/classify", body, 200)
-    answer = client.post("/classify", content=body)
+    with watched.client(headers=JSON) as client:
+        stall = stall_of(watched, client, "/classify", body, 200)
+        answer = client.post("/classify", content=body)
     assert stall["turn_s"] < PROMISED_S, stall
     assert [each["index"] for each in answer.json()["data"]] == list(range(30))
     assert len(answer.content) > 8 * MB
