@@ -1,14 +1,17 @@
 """Models of one's own, learnt from a few rows: ours beside TF-IDF and a soft encoder's head.
 
     python -m benchmarks.own --data ../shared/data --encoder ENCODER [--quick] [--split choose]
+    python -m benchmarks.own --data ../shared/data --encoder ENCODER --only costs
 
 Rows are of the split `train`; figures are of `report`, which nobody has learnt from (whoever tries something
 looks at `choose`). Subjects are told by which corpus a text comes from and, on a Debian system, by the
-section of the package that it describes. Every seed draws other rows.
+section of the package that it describes. Every seed draws other rows. What is right and what it costs are two
+results files: the first may be measured beside anything, the second needs the machine for itself.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import subprocess
@@ -27,7 +30,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
-from benchmarks.record import QUICK, RESULTS, ROOT, Record, Table, arguments
+from benchmarks.record import ROOT, Record, Table, arguments
 from benchmarks.twins import Floats, Twin
 from model_export.bundle import write_bundle
 from model_export.data.corpora import Row, read_table
@@ -63,6 +66,7 @@ SUBJECTS, PACKAGES, SEVERAL = (
 )
 LANGUAGES = Path(__file__).with_name("languages.txt")
 TIMED, HEADS = (3_000, 100_000), 10
+PROGRAMS = ("onnxruntime", "numpy", "scikit-learn", "torch")
 
 Halves = tuple[list[str], list[str]]  # texts to learn from, texts to measure on
 Parts = dict[tuple[str, ...], Halves]  # by the labels that a text has
@@ -300,34 +304,27 @@ def resident_mb() -> float:
 
 
 def main() -> None:
-    parser = arguments(__doc__, seeds=(5, "draws of rows"))
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--encoder", type=Path, required=True, help="all-MiniLM-L6-v2, as published")
+    parser = arguments(__doc__, learns=True, seeds=(5, "draws of rows"))
     parser.add_argument("--split", choices=["choose", "report"], default="report", help="what is measured on")
+    parser.add_argument("--only", choices=["right", "costs"], help="what is right, or what it costs")
     asked = parser.parse_args()
-    sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, asked.seeds)
-    record = Record(
-        "own", "Models of one's own", ("onnxruntime", "numpy", "scikit-learn", "torch"), ["reader"]
-    )
     bundle, reader = open_reader(BUNDLED_MODELS / "reader")
     twin = Twin(reader.read, published(asked.encoder))
-    parts = tasks(asked.data, asked.split, max(sizes))
+    parts = tasks(asked.data, asked.split, max(SIZES[:1] if asked.quick else SIZES))
     if asked.quick:
         parts = {name: parts[name] for name in (SUBJECTS, SEVERAL)}
+    if asked.only == "costs":
+        parts = {SUBJECTS: parts[SUBJECTS]}
     questions = {name: question(each, reader, twin) for name, each in parts.items()}
-    right = record.table("accuracy", "Right", unit="%", better="higher")
-    for name, each in questions.items():
-        accuracy(each, right, name, sizes, seeds)
-    strange = record.table("unlike", "Called unlike the rows", unit="%", better="neither")
-    apart(questions, reader, strange, sizes[:2], seeds)
-    pace = record.table("heads", "A text, alone, on one core", unit="ms", better="lower")
-    memory = record.table("memory", "Resident memory of that process", unit="MB", better="lower")
-    heads(questions[SUBJECTS], bundle, pace, memory, 1 if asked.quick else 5)
-    training(
-        asked.data,
-        record.table("training", "From rows to a served model", unit="s", better="lower"),
-        () if asked.quick else TIMED,
-    )
+    if asked.only != "costs":
+        what_is_right(questions, reader, asked)
+    if asked.only != "right":
+        what_it_costs(questions[SUBJECTS], bundle, asked)
+
+
+def what_is_right(questions: dict[str, Question], reader: Reader, asked: argparse.Namespace) -> None:
+    sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, asked.seeds)
+    record = Record("own", "Models of one's own", PROGRAMS, ["reader"])
     record.note(
         f"Texts have {LETTERS.start} to {LETTERS.stop - 1} letters; {TESTED} a label, of the split "
         f"{asked.split}, are measured on. Each sample is another draw of rows. Where a text may have several "
@@ -337,7 +334,22 @@ def main() -> None:
     )
     if PACKAGES not in questions:
         record.note("Packages were left out: this system has no list of Debian's packages.")
-    print(record.write(QUICK if asked.quick else RESULTS))
+    right = record.table("accuracy", "Right", unit="%", better="higher")
+    for name, each in questions.items():
+        accuracy(each, right, name, sizes, seeds)
+    strange = record.table("unlike", "Called unlike the rows", unit="%", better="neither")
+    apart(questions, reader, strange, sizes[:2], seeds)
+    record.keep(quick=asked.quick)
+
+
+def what_it_costs(some: Question, reader: Bundle, asked: argparse.Namespace) -> None:
+    record = Record("own-costs", "What models of one's own cost", PROGRAMS, ["reader"])
+    pace = record.table("heads", "A text, alone, on one core", unit="ms", better="lower")
+    memory = record.table("memory", "Resident memory of that process", unit="MB", better="lower")
+    heads(some, reader, pace, memory, 1 if asked.quick else 5)
+    table = record.table("training", "From rows to a served model", unit="s", better="lower")
+    training(asked.data, table, () if asked.quick else TIMED)
+    record.keep(quick=asked.quick)
 
 
 if __name__ == "__main__":
