@@ -174,11 +174,10 @@ def _leaders(text: str, states: States, row: int, weights: Stored) -> tuple[str,
 
 def _report(rows: Rows, judged: Sequence[Judged], held: Held) -> dict[str, Any]:
     found = measure(judged, rows.labels, several=rows.several)
-    peer = linear(rows.texts, [frozenset(have) for have in rows.truth], rows.labels)
-    beside = None if peer is None else float(np.mean([peer[i] for i in held.rows]))
-    folded = (
-        f"{FOLDS} folds of the rows" if len(held.rows) == len(rows.texts) else "a fifth of the rows, held out"
-    )
+    every = len(held.rows) == len(rows.texts)
+    truth, parts = [frozenset(have) for have in rows.truth], [] if every else [held.rows.tolist()]
+    beside = linear(rows.texts, truth, rows.labels, parts)
+    folded = f"{FOLDS} folds of the rows" if every else "a fifth of the rows, held out"
     warnings = [
         f"the label {each['label']!r} is never answered: it has too few rows, or they read like the others"
         for each in found["labels"]

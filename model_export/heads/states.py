@@ -77,13 +77,17 @@ def see(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[States, Ints]:
     """The states of all texts that have words, and which these are. `cache`: a folder of this reader's."""
-    readings = [reader.read(text[:LEARNT]) for text in texts]
-    kept = np.flatnonzero([len(each) > 0 for each in readings])
-    readings = [readings[i] for i in kept]
+    readings: list[Reading] = []
+    kept: list[int] = []
     found: list[Array] = []
-    for begin in range(0, len(readings), CHUNK):
-        progress(begin, len(readings))
-        some = readings[begin : begin + CHUNK]
+    for begin in range(0, len(texts), CHUNK):
+        progress(begin, len(texts))
+        read = [reader.read(text[:LEARNT]) for text in texts[begin : begin + CHUNK]]
+        some = [each for each in read if len(each) > 0]
+        kept += [begin + i for i, each in enumerate(read) if len(each) > 0]
+        readings += some
+        if not some:
+            continue
         file = cache / f"{_digest(some)}.npy" if cache else None
         if file is None or not file.exists():
             whole = np.concatenate(_states(reader, some))
@@ -92,8 +96,8 @@ def see(
         if file is not None:
             whole = np.load(file, mmap_mode="r")
         found += np.split(whole, np.cumsum([len(each.pieces) for each in some])[:-1])
-    progress(len(readings), len(readings))
-    return States(readings, found), kept
+    progress(len(texts), len(texts))
+    return States(readings, found), np.array(kept, np.int64)
 
 
 def forget(cache: Path) -> None:

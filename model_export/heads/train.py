@@ -118,6 +118,9 @@ def run(arguments: argparse.Namespace) -> int:
         states, kept = see(
             reader, rows.texts, cache=cache, progress=lambda n, total: shown.count(n, total, "texts read")
         )
+        if len(kept) < len(rows.texts):
+            shown.clear()
+            say(f"left out: {len(rows.texts) - len(kept):,} without a word")
         others = [see(reader, each)[0] for each in (ordinary(), languages())]
         rows = _learnt_from(rows, kept, arguments.file)
         trained = train(

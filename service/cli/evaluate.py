@@ -51,7 +51,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         "title": " and ".join(models),
         "source": f"{len(rows):,} rows of {Path(arguments.file).name}",
         "models": models,
-        "linear": sum(beside) / len(beside) if beside else None,
+        "linear": beside,
         "warnings": [],
     }
     if arguments.html:

@@ -35,7 +35,7 @@ def page(report: dict[str, Any]) -> str:
         parts += _model(name, found)
     if report.get("linear") is not None:
         parts.append(
-            "<p class=note>TF-IDF with logistic regression, five folds of the same rows: "
+            "<p class=note>TF-IDF with logistic regression, learnt from other folds: "
             f"{report['linear']:.1%}</p>"
         )
     parts += [f"<p class=note>Warning: {escape(warning)}</p>" for warning in report.get("warnings", [])]

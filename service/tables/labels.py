@@ -103,7 +103,10 @@ def find_label(table: Table, text_column: str, wanted: str | None) -> str:
     if len(few) == 1:
         return few[0]
     have = ", ".join(table.columns)
-    raise InvalidInput(f"{table.source}: which column holds the labels? Say --label; it has {have}")
+    raise InvalidInput(
+        f"{table.source}: which column holds the labels? Say --label (--label a b where a and b have a "
+        f"column each); it has {have}"
+    )
 
 
 def _one_column_each(table: Table, text_column: str, columns: Sequence[str], least: int) -> Rows:
@@ -121,6 +124,8 @@ def _one_column_each(table: Table, text_column: str, columns: Sequence[str], lea
         f"{table.source}: {len(table):,} rows, texts from column {text_column!r}, one label each "
         f"from {', '.join(columns)}"
     ]
+    if len(pairs) < len(table):
+        told.append(f"left out: {len(table) - len(pairs):,} without a text")
     return _rows(table, pairs, told, least, several=True)
 
 

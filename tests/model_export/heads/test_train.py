@@ -161,6 +161,24 @@ def test_states_come_from_the_disk_the_second_time(folder):
     assert np.array_equal(states.found[0][:, 0], alone.states)
 
 
+def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
+    _, reader = open_reader(folder / "models" / "reader")
+    told: list[tuple[int, int]] = []
+
+    def read(text: str):
+        if text == "stop":
+            raise KeyboardInterrupt
+        return reader.read(text)
+
+    texts, cache = ["", *["superb"] * 1_023, "stop"], folder / "stopped"
+    stopping = Namespace(read=read, see=reader.see)
+    with pytest.raises(KeyboardInterrupt):
+        see(stopping, texts, cache=cache, progress=lambda *each: told.append(each))
+    assert told == [(0, 1_025), (1_024, 1_025)]
+    states, kept = see(Namespace(read=reader.read), texts[:1_024], cache=cache)
+    assert (len(states), kept[0]) == (1_023, 1)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -177,3 +195,10 @@ def test_rows_that_cannot_teach_say_what_to_do(folder, capsys, content, says):
     file.write_text(content)
     assert train(folder, file, "refused") == 2
     assert says in capsys.readouterr().err
+
+
+def test_rows_without_a_word_are_counted(folder, capsys):
+    file = folder / "wordless.csv"
+    file.write_text("text,label\na b,x\nc d,x\n_,y\n___,y\n")
+    assert train(folder, file, "wordless") == 2
+    assert "left out: 2 without a word" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import pytest
 
+from service.report import figures
 from service.report.figures import Judged, described, folds, linear, measure, wilson
 from service.report.page import page
 
@@ -82,8 +83,18 @@ def test_linear_learns_a_word_that_decides():
     pytest.importorskip("sklearn")
     texts = [f"{['awful', 'superb'][i % 2]} film number {i}" for i in range(40)]
     right = linear(texts, [frozenset([LABELS[i % 2]]) for i in range(40)], LABELS)
-    assert right is not None
-    assert sum(right) == 40
+    assert right == 1
+
+
+def test_linear_learns_for_the_parts_that_are_measured_alone(monkeypatch):
+    pytest.importorskip("sklearn")
+    learnt, whole = [], figures.tf_idf
+    monkeypatch.setattr(figures, "tf_idf", lambda several: learnt.append(several) or whole(several))
+    texts = [f"{['awful', 'superb'][i % 2]} film number {i}" for i in range(40)]
+    truth = [frozenset([LABELS[i % 2]]) for i in range(40)]
+    truth[39] = frozenset(["bad"])  # a superb film
+    assert linear(texts, truth, LABELS, [[1, 2, 3, 39]]) == 3 / 4
+    assert len(learnt) == 1
 
 
 def test_page_escapes_what_rows_hold_and_lines_tell_the_same():

@@ -15,6 +15,21 @@ def test_labels_have_a_column_each(tmp_path):
     assert rows.targets.tolist() == [[1, 0], [1, 1], [0, 0], [0, 1]]
 
 
+def test_file_with_a_column_for_each_label_is_told_how_to_name_them(tmp_path):
+    file = tmp_path / "two.csv"
+    file.write_text("text,late,rude\nx y,1,0\nz w,0,1\n")
+    with pytest.raises(InvalidInput, match=r"--label a b where a and b have a column each.*text, late, rude"):
+        read_rows(str(file))
+
+
+def test_rows_without_a_text_are_counted_where_labels_have_a_column_each(tmp_path):
+    file = tmp_path / "two.csv"
+    file.write_text("text,late,rude\nx y,1,0\n,1,1\nz w,1,1\nNaN,0,1\nu v,0,1\n")
+    rows = read_rows(str(file), label=["late", "rude"])
+    assert rows.texts == ["x y", "z w", "u v"]
+    assert "left out: 2 without a text" in rows.told
+
+
 def test_column_of_a_label_that_holds_something_else_is_named(tmp_path):
     file = tmp_path / "two.csv"
     file.write_text("text,late,rude\nx y,1,0\nz w,maybe,1\n")
