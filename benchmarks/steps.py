@@ -25,7 +25,7 @@ from model_export.bundled import begun, held
 from model_export.data import corpora
 from model_export.data.lessons import Ints, Lessons
 from model_export.heads.plane import Plane
-from model_export.learn import Memory, Pooled, School, soft, verdicts
+from model_export.learn import Memory, Pooled, StepContext, soft, verdicts
 from model_export.measure.scores import balanced
 from model_export.reader.model import PAD, Reader
 from model_export.recipe import Recipe, short_lessons, wanted
@@ -62,8 +62,8 @@ def pooled_verdicts(states: Callable[[Tensor], Tensor], pooled: Pooled, lessons:
 def learn_alone(reader: Reader, pooled: Pooled, lessons: Lessons, recipe: Recipe, runs: Path) -> None:
     kept = runs / "alone.pt"
     if not kept.exists():
-        school = School(Memory(reader), recipe.seed, lambda line: print(line, flush=True))
-        soft(reader, pooled, lessons, recipe.soft, school, runs / "alone.checkpoint")
+        context = StepContext(Memory(reader), recipe.seed, lambda line: print(line, flush=True))
+        soft(reader, pooled, lessons, recipe.soft, context, runs / "alone.checkpoint")
         torch.save({"reader": reader.state_dict(), "pooled": pooled.state_dict()}, kept)
     found = torch.load(kept)
     reader.load_state_dict(found["reader"])
