@@ -16,7 +16,7 @@ from service.clouds.points import Floats, Ints
 from service.clouds.sets import pieces, spans
 
 CHUNK = 2**12  # keys that are seen from some cones together
-CROWD = 2**23  # keys in the lists of all cones: past it none is cut any more
+CROWD = 2**23  # keys in the lists of the cones that are cut together
 LONG = 2**11  # a list of keys that is cut by itself
 PIECE = 2**19  # pairs that are handed over together
 
@@ -39,18 +39,29 @@ def by_direction(rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Pi
     level = min(1, depth)
     cone, low, high = _occupied(np.arange(2 * d * children**level), code, (depth - level) * (d - 1))
     key, count = yield from _choose(cone, level, y, np.arange(len(y)), loose)
-    while len(cone):
-        done = (count <= 1) | (high - low <= 2) | (level == depth) | (children * int(count.sum()) > CROWD)
+    left = [(level, cone, low, high, key, count)]
+    while left:
+        level, cone, low, high, key, count = left.pop()
+        crowded = children * int(count.sum()) > CROWD
+        if crowded and len(cone) > 1:  # half of these cones first, with their keys
+            half, cut = len(cone) // 2, int(count[: len(cone) // 2].sum())
+            left.append((level, cone[half:], low[half:], high[half:], key[cut:], count[half:]))
+            left.append((level, cone[:half], low[:half], high[:half], key[:cut], count[:half]))
+            continue
+        done = (count <= 1) | (high - low <= 2) | (level == depth) | crowded
         start = np.cumsum(count) - count
         for part in (done & (count == 1), done & (count > 1)):  # most queries have one candidate: no question
             many = (high - low)[part]
             query = order[spans(low[part], many)]
             yield from hand_over(rows[query], key, np.repeat(start[part], many), np.repeat(count[part], many))
+        if done.all():
+            continue
         level += 1
         parent = np.repeat(np.flatnonzero(~done), children)
         cone = np.repeat(cone[~done] * children, children) + np.tile(np.arange(children), (~done).sum())
         cone, low, high, parent = _occupied(cone, code, (depth - level) * (d - 1), parent)
         key, count = yield from _next_keys(cone, level, y, parent, start, count, key, loose)
+        left.append((level, cone, low, high, key, count))
 
 
 def cones(x: Floats, size: Floats, depth: int) -> Ints:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from paths import ROOT
 
 from model_export.attention import reference
+from service.clouds import cones
 from service.clouds.candidates import at_once, by_length
 from service.clouds.cones import Piece, by_direction
 from service.clouds.coordinates import Frame
@@ -124,6 +125,19 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(
         ways["by_direction"] = by_direction(rows, queries.x, keys.x, slack)
     for way, pieces in ways.items():
         assert found_by(pieces, len(Z))[needed].all(), way
+
+
+def test_crowded_cones_are_cut_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were not cut at all: a million points in space had two hundred thousand candidates each."""
+    x = np.random.default_rng(3).standard_normal((20_000, 3))
+    rows, slack = np.arange(len(x)), np.full(len(x), 1e-13)
+
+    def count() -> int:
+        return sum(len(piece[1].key) for piece in by_direction(rows, x, x, slack) if piece)
+
+    found = count()
+    monkeypatch.setattr(cones, "CROWD", 2**12)
+    assert count() == found < 2 * len(x)
 
 
 @pytest.mark.alone
