@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from model_export.data.lessons import Batch
 from model_export.heads.plane import WEIGHT_GRID, Plane, PlaneShape
 from model_export.heads.states import States
+from service.engine.batching import by_length
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -31,6 +33,7 @@ Floats = NDArray[np.float64]
 MOST_DIMENSIONS = 16
 STEP = 1 / 32  # what one step of a state is taken to be worth
 TEXTS = 32  # of a batch
+PAIRS = 2**20  # of words that are compared at once where nothing is learnt
 PENALTY = 0.5  # on the squared weights of the probe, in mean squares of a row, however many there are
 PENALTY_OUT = 0.3  # on those of the read-out
 CHECKS = (0, 60, 240, 960)  # numbers of steps after which the read-out is made anew; the folds choose one
@@ -101,7 +104,7 @@ def fit(
             order = np.array_split(rng.permutation(len(states)), max(1, len(states) // TEXTS))
         rows = order.pop()
         plane.train()
-        logits, reach = plane(frozen, *states.batch(rows))
+        logits, reach = plane(frozen, *states.batch(rows, rng))
         loss = task.loss(logits, y[rows].double()) + 0.1 * reach
         optimiser.zero_grad()
         loss.backward()
@@ -115,12 +118,14 @@ def logits(plane: Plane, states: States) -> Floats:
     """[n, C] in whole numbers, as the graph gives them."""
     plane.eval()
     frozen = Frozen(states.found[0].shape[-1])
-    found = [plane(frozen, *states.batch(rows))[0] for rows in _runs(states)]
-    return np.asarray(torch.cat(found).numpy(), np.float64)
+    return np.asarray(_of_all(states, lambda batch: plane(frozen, *batch)[0]).numpy(), np.float64)
 
 
-def _runs(states: States) -> list[Ints]:
-    return np.array_split(np.arange(len(states)), -(-len(states) // 128))
+def _of_all(states: States, of: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
+    """Of every text, those of similar length together."""
+    runs = list(by_length([len(each) for each in states.readings], PAIRS, power=2))
+    found = torch.cat([of(states.batch(np.array(rows))) for rows in runs])
+    return found[torch.from_numpy(np.concatenate(runs)).argsort()]
 
 
 def _begin(states: States, y: Tensor, task: Task, frozen: Frozen) -> Plane:
@@ -159,7 +164,7 @@ def _probe(x: Tensor, y: Tensor) -> Tensor:
 def _read_out(plane: Plane, frozen: Frozen, states: States, y: Tensor, task: Task) -> None:
     """v and b by a logistic regression on where each text is read, [n, d]."""
     plane.eval()
-    x = torch.cat([plane.read_at(frozen, *states.batch(rows)) for rows in _runs(states)])
+    x = _of_all(states, lambda batch: plane.read_at(frozen, *batch))
     with torch.enable_grad():
         v, b = regression(x.float(), y, task, PENALTY_OUT)
     plane.v.copy_(torch.round(v.double() * WEIGHT_GRID) / WEIGHT_GRID)

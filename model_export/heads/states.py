@@ -25,6 +25,7 @@ Ints = NDArray[np.int64]
 CHUNK = 1_024  # texts of one file
 TOGETHER = 320  # pieces that the reader sees at once
 LEARNT = 2_000  # characters of a text that are learnt
+SOME = 48  # words of it that one step looks at
 ZERO = 128
 
 
@@ -46,13 +47,22 @@ class States:
         bounds = self.readings[i].bounds.tolist()
         return [list(range(*each)) for each in pairwise(bounds)]
 
-    def batch(self, rows: Ints) -> tuple[torch.Tensor, torch.Tensor, Batch]:
-        """Last and first states [1, T, W], in whole numbers around 0, and whose they are."""
-        both = torch.from_numpy(np.concatenate([self.found[i] for i in rows])).float() - ZERO
-        readings = [self.readings[i] for i in rows]
-        M = max(map(len, readings))
+    def batch(
+        self, rows: Ints, some: np.random.Generator | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, Batch]:
+        """Last and first states [1, T, W], in whole numbers around 0, and whose they are.
+
+        With `some` a long text is SOME words in a row from anywhere: comparing all with all takes long.
+        """
+        bounds = [self.readings[i].bounds for i in rows]
+        if some is not None:
+            begins = [some.integers(max(1, len(each) - SOME)) for each in bounds]
+            bounds = [each[k : k + SOME + 1] for k, each in zip(begins, bounds, strict=True)]
+        found = [self.found[i][each[0] : each[-1]] for i, each in zip(rows, bounds, strict=True)]
+        both = torch.from_numpy(np.concatenate(found)).float() - ZERO
+        M = max(map(len, bounds)) - 1
         word = np.concatenate(
-            [b * M + np.repeat(np.arange(len(each)), np.diff(each.bounds)) for b, each in enumerate(readings)]
+            [b * M + np.repeat(np.arange(len(each) - 1), np.diff(each)) for b, each in enumerate(bounds)]
         )
         batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(rows), M)
         return both[None, :, 0], both[None, :, 1], batch

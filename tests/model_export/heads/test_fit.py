@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model_export.heads.fit import Task, fit, logits, temperature
-from model_export.heads.states import States
+from model_export.heads.states import SOME, ZERO, States
 from service.texts.pieces import Reading
 
 
@@ -30,6 +30,39 @@ def seen(first, last):
     at = np.arange(5)
     reading = Reading("a b c d e", 2 * at, 2 * at + 1, np.arange(6), at, at, 0 * at, False)
     return States([reading] * len(found), list(found.astype(np.uint8)))
+
+
+def of_lengths(lengths):
+    """Texts of random words of two pieces each."""
+    rng, readings, found = np.random.default_rng(2), [], []
+    for n in lengths:
+        at = np.arange(n)
+        readings.append(
+            Reading("a " * n, 2 * at, 2 * at + 1, 2 * np.arange(n + 1), np.arange(2 * n), at, at, False)
+        )
+        found.append(rng.integers(0, 256, (2 * n, 2, 16)).astype(np.uint8))
+    return States(readings, found)
+
+
+def test_step_looks_at_some_words_in_a_row_of_a_long_text():
+    """All of 400 words were compared with all others, and 500 reviews took more than five minutes."""
+    rows, rng = of_lengths([7, 400]), np.random.default_rng(0)
+    begins = set()
+    for _ in range(5):
+        last, _, batch = rows.batch(np.arange(2), rng)
+        assert batch.words == SOME
+        short, long = np.split(last[0].numpy() + ZERO, [14])
+        assert np.array_equal(short, rows.found[0][:, 0])
+        (begin,) = [k for k in range(0, 800, 2) if np.array_equal(rows.found[1][k : k + 2 * SOME, 0], long)]
+        begins.add(begin)
+    assert len(begins) > 1
+
+
+def test_every_text_has_its_own_logits_whatever_stands_beside_it():
+    rows = of_lengths([3, 90, 1, 40, 700, 2])
+    plane = fit(rows, np.eye(3, dtype=np.float32)[np.arange(6) % 3], Task(3, False), 0)
+    alone = [logits(plane, rows.take(np.array([i])))[0] for i in range(6)]
+    np.testing.assert_allclose(logits(plane, rows), alone, rtol=1e-12)
 
 
 @pytest.mark.parametrize("where", ["first", "last"])
