@@ -27,7 +27,6 @@ POINTS = 1.0  # nor is one below a point, of what is counted in per cent
 # The README's tables: (chapter, table, title of the first column).
 README = (
     ("texts", "speed", "on one core"),
-    ("texts", "accuracy", "balanced accuracy, %"),
     ("http", "throughput", "over HTTP, one worker on one core"),
 )
 BLOCK = re.compile(r"(<!-- figures: make bench -->\n).*(<!-- end of figures -->)", re.DOTALL)
