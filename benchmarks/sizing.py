@@ -28,7 +28,7 @@ ANSWERED = r'hardmax_requests_total{[^}]*route="/classify"[^}]*status="200"[^}]*
 # texts of (words, texts a request, explain)
 REQUESTS = ((22, 1, "none"), (22, 1, "leaders"), (230, 1, "none"), (230, 1, "leaders"), (230, 1, "full"),
             (230, 64, "none"), (230, 64, "leaders"))  # fmt: skip
-CLOUDS = ((100, 2), (10_000, 2), (100_000, 2), (1_000_000, 2), (10_000, 16), (100_000, 16))
+CLOUDS = ((100, 2), (10_000, 2), (100_000, 2), (1_000_000, 2), (1_000_000, 3), (10_000, 16), (100_000, 16))
 CONNECTIONS = 16
 
 
