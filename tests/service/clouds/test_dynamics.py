@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from clouds import EMERGING, SQUARE, TRIANGLE, Floats, bundled, clouds, random_form, run, sets, since
+from clouds import EMERGING, SQUARE, TRIANGLE, Floats, clouds, random_form, run, sets, since
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
@@ -18,11 +18,6 @@ from service.clouds.dynamics import Dynamics, Parameters, Progress, Run
 
 alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
 seeds = st.integers(0, 2**32 - 1)
-
-
-@pytest.fixture(scope="module")
-def dynamics() -> Dynamics:
-    return bundled()
 
 
 def trajectory(

@@ -9,16 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clouds import EMERGING, TRIANGLE, bundled, run, sets, since
+from clouds import EMERGING, TRIANGLE, run, sets, since
 
 from model_export.attention import reference
 from service.clouds.dynamics import Dynamics
 from tests.fuzz.clouds import KINDS, Case, check, compare, draw
-
-
-@pytest.fixture(scope="module")
-def dynamics() -> Dynamics:
-    return bundled()
 
 
 def test_dynamics_equals_rational_arithmetic_on_hard_clouds(dynamics: Dynamics) -> None:

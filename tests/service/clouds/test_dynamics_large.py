@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from clouds import Floats, bundled, run
+from clouds import Floats, run
 from numpy.typing import NDArray
 from paths import ROOT
 
@@ -23,11 +23,6 @@ from service.clouds.dynamics import Dynamics
 from service.clouds.layers import Layers
 from service.clouds.points import Cloud
 from service.errors import TooLarge
-
-
-@pytest.fixture(scope="module")
-def dynamics() -> Dynamics:
-    return bundled()
 
 
 def test_dynamics_margin_of_a_large_cloud_is_found_however_large_it_is(dynamics: Dynamics) -> None:

@@ -8,7 +8,7 @@ from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 import pytest
-from clouds import Floats, bundled, run, sets
+from clouds import Floats, run, sets
 from steps import timed
 
 from model_export.attention import reference
@@ -22,11 +22,6 @@ from service.errors import TooLarge
 
 # (0, -2) is the middle of an edge and ties with both of its ends for ever: nothing is certified.
 EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
-
-
-@pytest.fixture(scope="module")
-def dynamics() -> Dynamics:
-    return bundled()
 
 
 def ties(n: int) -> Floats:

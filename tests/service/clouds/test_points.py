@@ -7,18 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clouds import Floats, bundled, run, since
+from clouds import Floats, run, since
 
 from service.clouds.dynamics import Dynamics, Limits, Parameters
 from service.clouds.points import merge, prepare
 from service.errors import InvalidInput, TooLarge
 
 SQUARE = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
-
-
-@pytest.fixture(scope="module")
-def dynamics() -> Dynamics:
-    return bundled()
 
 
 def at(row: int, column: int, value: float) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clouds import EMERGING, SQUARE, TRIANGLE, Floats, bundled, random_form, run
+from clouds import EMERGING, SQUARE, TRIANGLE, Floats, random_form, run
 
 from model_export.attention import reference
 from service.clouds.dynamics import Dynamics
@@ -25,11 +25,6 @@ CASES = {
     "large numbers": (TRIANGLE * 2.0**450, 0.5, None),
     "space": (rng.standard_normal((60, 5)), 0.2, None),
 }
-
-
-@pytest.fixture(scope="module")
-def dynamics() -> Dynamics:
-    return bundled()
 
 
 def softmax_layer(Z: Floats, alpha: float, A: Floats, t: float) -> Floats:
