@@ -25,6 +25,8 @@ EMERGING = np.array(
 )
 # A square's corners, points on its axes that tie between two of them, and one that follows a corner.
 SQUARE = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1), (0.5, 0), (0, 0.25), (-0.5, -0.25)])
+# (0, -2) is the middle of an edge and ties with both of its ends for ever: nothing is certified.
+EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
 
 
 def bundled(threads: int = 1) -> Dynamics:

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.timeout(600)  # some seconds of a quiet machine
 
 FILLING = """the a film movie food soup was is very it but and or i we you of in on to my time slow story cold
 service lamp car hotel they""".split()
+WORDLESS = "text,label\na b,x\nc d,x\n_,y\n___,y\n"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def write_rows(path, labels, rows=240, seed=0):
+def write_rows(path, labels, rows=100, seed=0):
     """`labels`: of each label the word that decides it."""
     draw = random.Random(seed)
     lines = ["text,label"]
@@ -55,9 +56,12 @@ def write_rows(path, labels, rows=240, seed=0):
 
 def train(folder, file, name, *flags):
     reader = str(folder / "models" / "reader")
-    return main(
-        ["train", str(file), "--name", name, "--out", str(folder / "models"), "--reader", reader, *flags]
-    )
+    where = ("--out", str(folder / "models"), "--reader", reader)
+    return main(["train", str(file), "--name", name, *where, *flags])
+
+
+def reported(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])["models"]
 
 
 def local(folder):
@@ -67,12 +71,9 @@ def local(folder):
 def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsys):
     file = write_rows(folder / "two.csv", {"bad": "awful", "good": "superb"})
     assert train(folder, file, "mine", "--json", "--licence", "MIT", "--html", str(folder / "r.html")) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["models"]["mine@1"]["accuracy"] >= 0.95
+    assert reported(capsys)["mine@1"]["accuracy"] >= 0.95
     card = json.loads((folder / "models" / "mine@1" / "card.json").read_text())
-    assert card["labels"] == ["bad", "good"]
-    assert card["licence"] == "MIT"
-    assert card["data"]["rows"] == 240
+    assert (card["labels"], card["licence"], card["data"]["rows"]) == (["bad", "good"], "MIT", 100)
     assert (folder / "r.html").read_text().count("<script") == 0
     assert not list((folder / "models").glob(".states*"))
     assert main(["verify", str(folder / "models" / "mine@1"), "--file", str(file), "--texts", "20"]) == 0
@@ -91,7 +92,7 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     where = ("--models-dir", str(folder / "models"))
     asked = ["evaluate", "--model", "mine", "--against", "mine@1", "--file", str(file), "--json", *where]
     assert hardmax_command(asked) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])["models"]
+    found = reported(capsys)
     assert found["mine"]["accuracy"] >= 0.95
     assert found["mine@1"]["accuracy"] <= 0.05  # it learnt the same words the other way round
     assert hardmax_command(["models", "rollback", "mine", *where]) == 0
@@ -112,9 +113,8 @@ def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(tmp_path
 
 
 def test_long_cells_are_cut_and_their_labels_learnt(folder, capsys):
-    lines = [
-        f"the film was {word} {'z' * 3_000},{label}" for label, word in (("bad", "awful"), ("good", "superb"))
-    ]
+    said = {"bad": "awful", "good": "superb"}
+    lines = [f"the film was {word} {'z' * 3_000},{label}" for label, word in said.items()]
     (folder / "long.csv").write_text("\n".join(["text,label", *lines * 4]) + "\n")
     assert train(folder, folder / "long.csv", "long", "--json") == 0
     found = capsys.readouterr()
@@ -131,8 +131,9 @@ def test_report_that_cannot_be_written_is_refused_before_the_work(folder, capsys
 def test_labels_that_do_not_exclude_each_other(folder, capsys):
     words = {"late": "awful", "rude": "hated", "late|rude": "awful|hated"}
     assert train(folder, write_rows(folder / "several.csv", words), "several", "--json") == 0
-    found = json.loads(capsys.readouterr().out)["models"]["several@1"]
-    assert found["accuracy"] >= 0.8  # both labels right; always the same would be a third
+    assert (
+        reported(capsys)["several@1"]["accuracy"] >= 0.8
+    )  # both labels right; always the same would be a third
     with local(folder) as hardmax:
         assert hardmax._model("several", "sentiment").rules.thresholds is not None
 
@@ -141,8 +142,7 @@ def test_words_at_random_are_unlike_the_rows(folder, capsys):
     """Held-out rows hardly ever are; of texts of other words many, even to a reader that reads at random."""
     file = write_rows(folder / "three.csv", {"a": "awful", "b": "superb", "c": "hated"})
     assert train(folder, file, "three", "--json") == 0
-    found = json.loads(capsys.readouterr().out)["models"]["three@1"]
-    assert found["undecided"].get("unlike the rows", 0) <= 0.06 * 240
+    assert reported(capsys)["three@1"]["undecided"].get("unlike the rows", 0) <= 0.06 * 100
     draw = random.Random(1)
     other = [" ".join(draw.choices([*"abcdefghijklmnopqrstuvwxyz"], k=8)) for _ in range(30)]
     with local(folder) as hardmax:
@@ -187,18 +187,12 @@ def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
         ("text,rating\na b,1\nc d,2\ne f,3\n", "--as-is"),
         ("text,label\n,\n,\n", "no labels"),
         ("", "is empty"),
-        ("text,label\na b,x\nc d,x\n_,y\n___,y\n", "no text of the label 'y' has a word"),
+        (WORDLESS, "left out: 2 without a word"),
+        (WORDLESS, "no text of the label 'y' has a word"),
     ],
 )
 def test_rows_that_cannot_teach_say_what_to_do(folder, capsys, content, says):
     file = folder / "refused.csv"
     file.write_text(content)
     assert train(folder, file, "refused") == 2
-    assert says in capsys.readouterr().err
-
-
-def test_rows_without_a_word_are_counted(folder, capsys):
-    file = folder / "wordless.csv"
-    file.write_text("text,label\na b,x\nc d,x\n_,y\n___,y\n")
-    assert train(folder, file, "wordless") == 2
-    assert "left out: 2 without a word" in capsys.readouterr().out
+    assert says in "".join(capsys.readouterr())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +14,6 @@ from clouds import Floats, run
 from numpy.typing import NDArray
 from paths import ROOT
 
-from model_export.attention import reference
 from service.clouds import cones
 from service.clouds.candidates import at_once, by_length
 from service.clouds.cones import Piece, by_direction
@@ -25,19 +24,10 @@ from service.clouds.points import Cloud
 from service.errors import TooLarge
 
 
-def test_dynamics_margin_of_a_large_cloud_is_found_however_large_it_is(dynamics: Dynamics) -> None:
-    turn = np.linspace(0.2, 0.3, 3000)
-    Z = np.concatenate([[[1.0, 0.0]], 0.1 * np.stack([np.cos(turn), np.sin(turn)], axis=1)])
-    result = run(dynamics, Z)
-    C = reference.argmax_sets(result.points)
-    assert result.margin == pytest.approx(reference.margin(result.points, C), rel=1e-9)
-    assert result.margin > 0.01
-
-
-@pytest.mark.parametrize(("cloud", "d"), [("sphere", 64), ("clustered", 64)])
-def test_dynamics_finds_wide_margins_in_little_memory(cloud: str, d: int) -> None:
+@pytest.mark.parametrize("cloud", ["sphere", "clustered"])
+def test_dynamics_finds_wide_margins_in_little_memory(cloud: str) -> None:
     """In a process of its own: looking at all pairs of 4000 points in 64 dimensions would take gigabytes."""
-    command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, "4000", str(d)]
+    command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, "4000", "64"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     _, peak_gib, status, *_ = answer.stdout.split()
     assert status == "certified"
@@ -54,22 +44,24 @@ def test_dynamics_of_a_cloud_far_from_the_origin_is_certified(dynamics: Dynamics
     assert result.leaders.index.tolist() == [best]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_dynamics_margin_of_a_large_cloud_is_its_smallest_gap_and_not_one_seen_by_chance(
-    dynamics: Dynamics, seed: int
-) -> None:
-    result = run(dynamics, np.random.default_rng(seed).standard_normal((2500, 3)))
-    C = reference.argmax_sets(result.points)
-    assert result.margin == pytest.approx(reference.margin(result.points, C), rel=1e-6)
-
-
-def grid_and_noise(d: int) -> Floats:
+def grid_and_noise(rng: np.random.Generator, d: int) -> Floats:
     """Points among which the grid ties by the dozen."""
-    rng = np.random.default_rng(d)
-    side = np.arange(-3.0, 4.0)
-    grid = np.stack(np.meshgrid(*[side] * d), axis=-1).reshape(-1, d)
+    grid = np.stack(np.meshgrid(*[np.arange(-3.0, 4.0)] * d), axis=-1).reshape(-1, d)
     grid = rng.permutation(grid[grid.any(axis=1)])[:700]
     return np.concatenate([grid, rng.uniform(-2.5, 2.5, (2048 - len(grid), d))])
+
+
+def shell(rng: np.random.Generator, d: int) -> Floats:
+    points = rng.standard_normal((1500, d))
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+CLOUDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "grid": grid_and_noise,
+    "shifted": lambda rng, d: rng.standard_normal((1500, d)) + 40.0,
+    "needle": lambda rng, d: rng.standard_normal((1500, d)) * np.geomspace(1, 1e-6, d),
+    "shell": shell,
+}
 
 
 def found_by(way: Iterator[Piece], n: int) -> NDArray[np.bool_]:
@@ -82,29 +74,13 @@ def found_by(way: Iterator[Piece], n: int) -> NDArray[np.bool_]:
     return found
 
 
-def shifted(d: int) -> Floats:
-    return np.random.default_rng(d).standard_normal((1500, d)) + 40.0
-
-
-def needle(d: int) -> Floats:
-    return np.random.default_rng(d).standard_normal((1500, d)) * np.geomspace(1, 1e-6, d)
-
-
-def shell(d: int) -> Floats:
-    points = np.random.default_rng(d).standard_normal((1500, d))
-    return points / np.linalg.norm(points, axis=1, keepdims=True)
-
-
-CLOUDS = {"grid": grid_and_noise, "shifted": shifted, "needle": needle, "shell": shell}
-
-
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", CLOUDS)
 @pytest.mark.parametrize("wide", [0.0, 1e-3])
 def test_candidates_of_every_way_include_all_keys_near_the_best(
     dynamics: Dynamics, d: int, name: str, wide: float
 ) -> None:
-    Z = CLOUDS[name](d)
+    Z = CLOUDS[name](np.random.default_rng(d), d)
     frame = Frame(Z, None)
     centred, moved = frame.centred(Z)
     keys, queries = frame.keys(centred, moved), frame.queries(centred, moved)
@@ -152,8 +128,7 @@ def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(
         return layers.points(1)
 
     def plain() -> Floats:
-        moved: Floats = Z + 0.5 * (Z[(Z @ Z.T).argmax(axis=1)] - Z)
-        return moved
+        return Z + 0.5 * (Z[(Z @ Z.T).argmax(axis=1)] - Z)
 
     np.testing.assert_allclose(ours(), plain(), atol=1e-12)
     took = {ours: np.inf, plain: np.inf}

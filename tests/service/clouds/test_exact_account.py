@@ -8,7 +8,7 @@ from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 import pytest
-from clouds import Floats, run, sets
+from clouds import EDGE, Floats, run, sets
 from steps import timed
 
 from model_export.attention import reference
@@ -19,9 +19,6 @@ from service.clouds.layers import Layers
 from service.clouds.points import prepare
 from service.engine.cloud_queue import result_of
 from service.errors import TooLarge
-
-# (0, -2) is the middle of an edge and ties with both of its ends for ever: nothing is certified.
-EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
 
 
 def ties(n: int) -> Floats:
@@ -43,10 +40,9 @@ def test_account_is_spent_piece_by_piece_and_ends_with_a_sentence() -> None:
     account = Account(10_000_000)
     assert len(list(account.pay(1, 30, 30))) == 0
     assert len(list(account.pay(1, 180_000, 180_000))) == 1
-    with pytest.raises(Exhausted, match="more than 10,000,000 products of digits"):
-        result_of(account.pay(1, 600_000, 600_000))
-    with pytest.raises(Exhausted):
-        result_of(account.pay(1, 1, 1))
+    for digits in (600_000, 1):  # and nothing after that
+        with pytest.raises(Exhausted, match="more than 10,000,000 products of digits"):
+            result_of(account.pay(1, digits, digits))
 
 
 def test_layers_stop_after_every_tie_that_is_decided_exactly(dynamics: Dynamics) -> None:

@@ -31,11 +31,7 @@ def at(row: int, column: int, value: float) -> Floats:
         (at(2, 1, np.nan), "points[2][1]", "points[2][1] is not a finite number"),
         (at(3, 0, -np.inf), "points[3][0]", "points[3][0] is not a finite number"),
         (at(1, 1, 0.0), "points[1]", "points[1] is zero"),
-        (
-            np.array([[1e-300, 0], [1e200, 0]]),
-            "points[0]",
-            "points[0] has entries too small beside those of others",
-        ),
+        (np.array([[1e-300, 0], [1e200, 0]]), "points[0]", "points[0] has entries too small beside those"),
     ],
 )
 def test_cloud_refuses_points_by_place(dynamics: Dynamics, points: Floats, place: str, words: str) -> None:
@@ -74,14 +70,10 @@ def test_cloud_refuses_forms_by_name(dynamics: Dynamics, form: Any, words: str) 
         ((5, 4), Parameters(), Limits(max_dimension=3), "points has more than 3 columns"),
         ((5, 4), Parameters(max_layers=11), Limits(max_layers=10), "max_layers is 11, the limit is 10"),
         ((1000, 4), Parameters(), Limits(max_bytes=2**20), "1000 points in 4 dimensions need"),
-        (
-            (1000, 200),
-            Parameters(stop="never", include=frozenset({"trajectory"}), max_layers=5000),
-            Limits(),
-            "a trajectory of 5001 layers of 1000 points needs more than",
-        ),
+        ((1000, 200), Parameters(stop="never", include=frozenset({"trajectory"}), max_layers=5000), Limits(),
+         "a trajectory of 5001 layers of 1000 points needs more than"),
     ],
-)
+)  # fmt: skip
 def test_dynamics_refuses_what_is_over_a_limit_before_it_starts(
     dynamics: Dynamics, shape: tuple[int, int], parameters: Parameters, limits: Limits, words: str
 ) -> None:
@@ -91,17 +83,15 @@ def test_dynamics_refuses_what_is_over_a_limit_before_it_starts(
     assert refused.value.message.startswith(words)
 
 
-@pytest.mark.parametrize("small", [1e-10, 1e-100, 5e-324])
-def test_dynamics_takes_points_of_very_different_lengths(dynamics: Dynamics, small: float) -> None:
-    result = run(dynamics, at(0, 0, small))
+@pytest.mark.parametrize(
+    ("first", "form"), [*((small, None) for small in (1e-10, 1e-100, 5e-324)), (1.0, np.diag([1.0, 1e-13]))]
+)
+def test_dynamics_takes_lengths_and_forms_of_any_size_that_double_precision_holds(
+    dynamics: Dynamics, first: float, form: Floats | None
+) -> None:
+    result = run(dynamics, at(0, 0, first), A=form)
     assert result.status == "certified"
     assert result.limits.tolist()[1:] == SQUARE.tolist()[1:]
-    assert since(result).tolist() == [0, 0, 0, 0]
-
-
-def test_dynamics_takes_forms_of_any_condition_that_double_precision_holds(dynamics: Dynamics) -> None:
-    result = run(dynamics, SQUARE, A=np.diag([1.0, 1e-13]))
-    assert result.status == "certified"
     assert since(result).tolist() == [0, 0, 0, 0]
 
 

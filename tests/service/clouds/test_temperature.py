@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from clouds import EMERGING, SQUARE, TRIANGLE, Floats, random_form, run
+from clouds import EDGE, EMERGING, SQUARE, TRIANGLE, Floats, random_form, run
 
 from model_export.attention import reference
 from service.clouds.dynamics import Dynamics
@@ -47,8 +47,6 @@ def test_temperature_keeps_softmax_near_at_every_layer(dynamics: Dynamics, name:
     Z, alpha, A = CASES[name]
     result = run(dynamics, Z, alpha=alpha, A=A, include=frozenset({"temperature"}))
     found = result.temperature
-    assert found is not None
-    assert found.t is not None
     form = np.eye(Z.shape[1]) if A is None else A
     assert found.distance == pytest.approx(NEAR * reference.norms(Z / 2.0**400, form).max() * 2.0**400)
     assert found.layers == max(1, result.certified_layer or 0)
@@ -62,27 +60,22 @@ def test_temperature_is_not_far_below_where_softmax_departs(dynamics: Dynamics) 
     for name in ("triangle", "emerging", "still", "form"):
         Z, alpha, A = CASES[name]
         found = run(dynamics, Z, alpha=alpha, A=A, include=frozenset({"temperature"})).temperature
-        assert found is not None
-        assert found.t is not None
         form = np.eye(Z.shape[1]) if A is None else A
         assert farthest(Z, alpha, form, 30 * found.t, found.layers) > found.distance
 
 
 def test_temperature_is_claimed_only_with_a_proof(dynamics: Dynamics) -> None:
     wanted = frozenset({"temperature"})
-    edge = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
-    assert run(dynamics, edge, include=wanted).temperature is None  # never certified
+    assert run(dynamics, EDGE, include=wanted).temperature is None  # never certified
     assert run(dynamics, TRIANGLE, include=wanted, tie_tolerance=1e-9).temperature is None
     assert run(dynamics, TRIANGLE).temperature is None  # not asked for
     lone = run(dynamics, [[1.0, 2.0]], include=wanted).temperature
-    assert lone is not None
     assert (lone.t, lone.layers) == (None, 1)
 
 
 def test_largest_temperature_is_where_the_bound_ends_and_all_lower_ones_are_within() -> None:
     gaps = [Gap(0.3, False), Gap(0.2, True), Gap(0.25, False)]
     T = largest(gaps, 1.0, 100)
-    assert T is not None
     assert apart(T, gaps, 1.0, 100) <= NEAR < apart(1.001 * T, gaps, 1.0, 100)
     lower = [apart(T * share, gaps, 1.0, 100) for share in np.linspace(0.05, 1, 50)]
     assert lower == sorted(lower)
