@@ -6,25 +6,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from paths import MODELS
+from clouds import bundled
 from steps import timed
 
-from service.clouds.dynamics import Dynamics, Parameters
-from service.control.control import Control, control
-from service.engine.bundle import read_bundle
+from service.clouds.dynamics import Parameters
+from service.control.control import control
 from service.engine.cloud_queue import result_of
-from service.engine.runtime import Runtime
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 
 
 @pytest.fixture(scope="module")
-def dynamics():
-    return Dynamics.load(read_bundle(MODELS / "dynamics"), Runtime("cpu", 1))
-
-
-@pytest.fixture
-def steps(dynamics):
+def steps():
     """The work of a wish, not yet done."""
+    dynamics = bundled()
 
     def run(points, A):
         return dynamics.start(points, Parameters(A=A, tie_tolerance=0))
@@ -35,12 +29,9 @@ def steps(dynamics):
     return steps
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def solve(steps):
-    def solve(*wish, **options) -> Control:
-        return result_of(steps(*wish, **options))
-
-    return solve
+    return lambda *wish, **options: result_of(steps(*wish, **options))
 
 
 def gaps_under(points, A, token, leader):
@@ -73,19 +64,23 @@ def assignment_under(points, A):
     return {i: int(leader) for i, leader in enumerate(first) if first[leader] == leader}
 
 
-def random_form(rng, d):
-    B = rng.normal(size=(d, d))
-    return B @ B.T + 0.1 * np.eye(d)
+def drawn(rng, n, d):
+    """A cloud, a matrix, and what that makes of the cloud."""
+    points, B = rng.normal(size=(n, d)), rng.normal(size=(d, d))
+    A = B @ B.T + 0.1 * np.eye(d)
+    return points, A, assignment_under(points, A)
 
 
-@pytest.mark.parametrize(("n", "d"), [(10, 1), (12, 2), (60, 3), (200, 8), (40, 16)])
-def test_control_recovers_an_assignment_read_off_a_matrix(solve, n, d):
+@pytest.mark.parametrize(
+    ("n", "d", "times"), [(10, 1, 3), (12, 2, 3), (60, 3, 3), (200, 8, 3), (40, 16, 3), (2000, 6, 1)]
+)
+def test_control_recovers_an_assignment_read_off_a_matrix(solve, n, d, times):
     rng = np.random.default_rng(n)
-    for _ in range(3):
-        points = rng.normal(size=(n, d))
-        wanted = assignment_under(points, random_form(rng, d))
+    for _ in range(times):
+        points, _, wanted = drawn(rng, n, d)
         found = solve(points, wanted)
         assert found.feasible
+        assert found.margin > 0
         assert np.array_equal(found.A, found.A.T)
         assert np.linalg.eigvalsh(found.A).min() > 0
         assert np.trace(found.A) == pytest.approx(d, rel=1e-6)
@@ -98,9 +93,7 @@ def test_control_margin_is_near_that_of_the_matrix_the_wish_came_from(solve):
     """Another measure than the one that is maximised, so only near it."""
     rng = np.random.default_rng(3)
     for _ in range(5):
-        points = rng.normal(size=(80, 3))
-        A = random_form(rng, 3)
-        wanted = assignment_under(points, A)
+        points, A, wanted = drawn(rng, 80, 3)
         lengths = np.sqrt(np.einsum("ij,jk,ik->i", points, A, points))
         score = points @ A @ points.T / lengths[:, None] / lengths.max()
         top = np.sort(score[list(wanted)], axis=1)
@@ -111,8 +104,7 @@ def test_control_margin_agrees_with_the_certificate(solve):
     rng = np.random.default_rng(0)
     agreed = 0
     for _ in range(20):
-        points = rng.normal(size=(15, 2))
-        wanted = assignment_under(points, random_form(rng, 2))
+        points, _, wanted = drawn(rng, 15, 2)
         found = solve(points, wanted)
         if len(wanted) == len(points):
             assert found.dynamics.certified_layer == 0
@@ -127,8 +119,7 @@ def test_control_makes_chosen_tokens_lead(solve):
     found = solve(points, leaders=[0, 1])
     assert found.feasible
     led = dict(zip(found.dynamics.leaders.index, found.dynamics.leaders.since_layer, strict=True))
-    assert led[0] == 0
-    assert led[1] == 0
+    assert led[0] == led[1] == 0
 
 
 @pytest.mark.parametrize("least", [1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-9, 1e-12])
@@ -147,8 +138,7 @@ def test_control_finds_a_matrix_at_every_scale(solve, least):
 
 def test_control_does_not_depend_on_the_scale_of_a_coordinate(solve):
     rng = np.random.default_rng(2)
-    points = rng.normal(size=(20, 3))
-    wanted = assignment_under(points, random_form(rng, 3))
+    points, _, wanted = drawn(rng, 20, 3)
     before, after = solve(points, wanted), solve(points * [1, 2.0**-12, 2.0**9], wanted)
     assert after.margin == pytest.approx(before.margin, rel=1e-6)
     assert after.bound == pytest.approx(before.bound, rel=1e-6)
@@ -167,10 +157,8 @@ def test_control_finds_narrow_gaps(solve, nearly):
     ("points", "leader"),
     [
         ([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [-1.0, -1.0]], 1),  # on a side of the hull, exactly
-        (
-            [[1.0, 0.0], [0.3, 0.7], [0.0, 1.0], [-1.0, -1.0]],
-            1,
-        ),  # inside it by less than a unit in the last place
+        # Inside it by less than a unit in the last place.
+        ([[1.0, 0.0], [0.3, 0.7], [0.0, 1.0], [-1.0, -1.0]], 1),
         ([[1.0, 0.0], [2.0, 0.0]], 0),
         ([[1.0, 1.0, 1.0], [3.0, 1.0, 2.0], [1.0, 3.0, 2.0], [2.0, 2.0, 3.0]], 0),
     ],
@@ -178,18 +166,20 @@ def test_control_finds_narrow_gaps(solve, nearly):
 def test_control_refuses_what_no_matrix_can_do(solve, points, leader):
     """A point of the hull of the others, or one that such a point lies beyond, never leads."""
     found = solve(points, leaders=[leader])
-    assert found.feasible is False
-    assert found.A is None
-    assert found.dynamics is None
+    assert (found.feasible, found.A, found.dynamics) == (False, None, None)
     assert found.worst_pair[:2] == (leader, leader)
     assert_refuted(np.array(points), found)
+
+
+def innermost(points):
+    return int(np.linalg.norm(points, axis=1).argmin())
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8])
 def test_control_refutes_an_inner_point_exactly(solve, d):
     rng = np.random.default_rng(d)
     points = rng.normal(size=(30 * d, d))
-    inner = int(np.linalg.norm(points, axis=1).argmin())
+    inner = innermost(points)
     for leaders in ([inner], [inner, 0, 1, 2]):
         found = solve(points, leaders=leaders)
         assert found.feasible is False
@@ -294,30 +284,26 @@ def test_control_takes_twins_for_one_token(solve):
 
 
 @pytest.mark.parametrize(
-    ("points", "assignment", "leaders", "message"),
+    ("points", "assignment", "leaders", "refusal", "message"),
     [
-        ([[1.0, 0.0], [0.0, 1.0]], {0: 1, 1: 0}, None, "point 0 cannot lead"),
-        ([[1.0, 0.0], [0.0, 1.0]], {0: 2}, None, "names point 2 of 2"),
-        ([[1.0, 0.0], [0.0, 1.0]], None, [], "leaders asks for nothing"),
-        ([[1.0, 0.0], [0.0, 0.0]], {1: 0}, None, r"points\[1\] is zero"),
+        (np.eye(2), {0: 1, 1: 0}, None, InvalidInput, "point 0 cannot lead"),
+        (np.eye(2), {0: 2}, None, InvalidInput, "names point 2 of 2"),
+        (np.eye(2), None, [], InvalidInput, "leaders asks for nothing"),
+        ([[1.0, 0.0], [0.0, 0.0]], {1: 0}, None, InvalidInput, r"points\[1\] is zero"),
+        (np.ones((2, 65)), None, [0], TooLarge, "control takes 64"),
     ],
 )
-def test_control_refuses_a_wish_that_means_nothing(solve, points, assignment, leaders, message):
-    with pytest.raises(InvalidInput, match=message):
+def test_control_refuses_what_means_nothing_or_is_too_large(
+    solve, points, assignment, leaders, refusal, message
+):
+    with pytest.raises(refusal, match=message):
         solve(points, assignment, leaders)
 
 
-def test_control_refuses_dimensions_it_cannot_serve(solve):
-    with pytest.raises(TooLarge, match="control takes 64"):
-        solve(np.ones((2, 65)), leaders=[0])
-
-
 def test_control_stops_at_its_deadline(solve):
-    rng = np.random.default_rng(1)
-    points = rng.normal(size=(300, 12))
-    inner = int(np.linalg.norm(points, axis=1).argmin())
+    points = np.random.default_rng(1).normal(size=(300, 12))
     with pytest.raises(DeadlineExceeded):
-        solve(points, leaders=[inner], deadline_s=0.0)
+        solve(points, leaders=[innermost(points)], deadline_s=0.0)
 
 
 def test_control_gives_what_it_has_at_its_deadline(solve):
@@ -349,18 +335,9 @@ def test_control_shows_no_run_that_does_not_confirm_the_proof():
 def test_control_works_in_short_steps(steps):
     """300 points in 48 dimensions were one piece of work of half a minute."""
     rng = np.random.default_rng(4)
-    points = rng.normal(size=(300, 48))
-    work = steps(points, assignment_under(points, random_form(rng, 48)))
+    points, _, wanted = drawn(rng, 300, 48)
+    work = steps(points, wanted)
     took = list(timed(islice(work, 500)))
     work.close()
     assert len(took) == 500
     assert max(took) < 0.15
-
-
-def test_control_handles_two_thousand_points(solve):
-    rng = np.random.default_rng(8)
-    points = rng.normal(size=(2000, 6))
-    wanted = assignment_under(points, random_form(rng, 6))
-    found = solve(points, wanted)
-    assert found.feasible
-    assert found.margin > 0

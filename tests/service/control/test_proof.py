@@ -86,19 +86,21 @@ def test_refutes_believes_no_weights_that_prove_nothing():
 def wide(d):
     """A positive definite matrix of integers of four thousand bits, which doubles cannot tell apart."""
     rng = np.random.default_rng(d)
-    B = np.array(rng.integers(1, 99, (d, d)).tolist(), object) * 2 ** np.array(
-        rng.integers(0, 2000, (d, 1)).tolist(), object
-    )
+    small, powers = (rng.integers(*span).tolist() for span in ((1, 99, (d, d)), (0, 2000, (d, 1))))
+    B = np.array(small, object) * 2 ** np.array(powers, object)
     return (B @ B.T).tolist()
+
+
+def assert_short(work):
+    took = list(timed(islice(work, 400)))
+    assert len(took) == 400
+    assert max(took) < 0.1
 
 
 @pytest.mark.alone
 def test_elimination_works_in_short_steps():
     """A step was one operation on what is left of the matrix, 1.3 s here, and nobody else ran meanwhile."""
-    work = is_semidefinite(wide(64), Account())
-    took = list(timed(islice(work, 400)))
-    assert len(took) == 400
-    assert max(took) < 0.1
+    assert_short(is_semidefinite(wide(64), Account()))
 
 
 @pytest.mark.alone
@@ -108,10 +110,7 @@ def test_weights_of_tokens_that_depend_on_each_other_are_found_in_short_steps():
     points = rng.normal(size=(1300, 32)) * 2.0 ** rng.integers(-400, 400, (1300, 32))
     points[:40, 16:] = 0  # the tokens, of sixteen coordinates
     triples = np.stack([rng.integers(0, 40, 1000), *rng.integers(40, 1300, (2, 1000))], axis=1)
-    work = refutes(points, Conditions(*triples.T), np.ones(1000), Account())
-    took = list(timed(islice(work, 400)))
-    assert len(took) == 400
-    assert max(took) < 0.1
+    assert_short(refutes(points, Conditions(*triples.T), np.ones(1000), Account()))
 
 
 def test_elimination_ends_where_it_would_cost_more_than_its_bound():

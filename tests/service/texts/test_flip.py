@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from service.texts.flip import CANDIDATES, MOST_WORDS, find_flip
 from service.texts.heads import Head
-from service.texts.work import Answer, RunOptions, Text, run_all
-
-
-def answered(texts: Sequence[Text]) -> list[Answer]:
-    found = run_all(texts)
-    assert not [each for each in found if isinstance(each, Exception)]
-    return [each[0] for each in found if not isinstance(each, Exception)]
+from service.texts.work import RunOptions, Text, run_all
 
 
 def flip(text: Text) -> tuple[Any, int]:
@@ -25,7 +18,7 @@ def flip(text: Text) -> tuple[Any, int]:
     while True:
         count += len(asked)
         try:
-            asked = search.send(answered(asked))
+            asked = search.send([answer for (answer,) in run_all(asked)])
         except StopIteration as end:
             return end.value, count
 
@@ -34,7 +27,7 @@ def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]
     how, found = RunOptions((head,), "none"), 0
     for source in sentences[:80]:
         text = Text(source, how)
-        (plain,) = answered([text])
+        ((plain,),) = run_all([text])
         told, runs = flip(Text(source, how))
         assert runs <= 1 + MOST_WORDS * CANDIDATES
         if told is None:
@@ -43,7 +36,7 @@ def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]
         spans = [span for word in told["without"] for span in word["spans"]]
         assert len(spans) <= MOST_WORDS
         assert [source[begin:end].lower() for begin, end in spans] == [w["word"] for w in told["without"]]
-        (again,) = answered([Text(source, how, without=spans)])
+        ((again,),) = run_all([Text(source, how, without=spans)])
         assert (again["label"], again["score"]) == (told["label"], told["score"])
         assert again["label"] != plain["label"]
     assert found > 20

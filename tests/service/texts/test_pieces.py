@@ -5,18 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from service.texts.pieces import (
-    GROUP,
-    HANDLE,
-    LINK,
-    MOST_PIECES,
-    NAME,
-    NUMBER,
-    PASSAGE,
-    UNKNOWN,
-    Lists,
-    Pieces,
-)
+from service.texts.pieces import GROUP, HANDLE, LINK, MOST_PIECES, NAME, NUMBER, PASSAGE, Lists, Pieces
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 WORDS = "the film was not so dull good comfortable i loved it can t ' cost met but and face grinning".split()
@@ -35,35 +24,34 @@ def pieces() -> Pieces:
     return Pieces(Lists(VOCABULARY, {"london"}, {"will"}, {"muslims"}))
 
 
-def spelt(pieces: Pieces, text: str) -> list[list[str]]:
-    found = pieces.read(text)
-    return [
-        [pieces.spelt[piece] for piece in found.pieces[begin:end]]
-        for begin, end in zip(found.bounds, found.bounds[1:], strict=False)
-    ]
-
-
 def test_word_of_several_pieces_is_one_place_with_its_span(pieces):
     found = pieces.read("it wasn't dull")
-    assert [found.text[a:b] for a, b in zip(found.starts, found.ends, strict=True)] == [
-        "it",
-        "wasn't",
-        "dull",
-    ]
-    assert spelt(pieces, "it wasn't dull") == [["it"], ["was", "not"], ["dull"]]
+    spans = zip(found.starts, found.ends, strict=True)
+    assert [found.text[a:b] for a, b in spans] == ["it", "wasn't", "dull"]
 
 
-@pytest.mark.parametrize(("written", "auxiliary"), [("wasn’t", "was"), ("wasnt", "was"), ("CAN'T", "can")])
-def test_contracted_not_is_read_as_not(pieces, written, auxiliary):
-    assert spelt(pieces, written) == [[auxiliary, "not"]]
-
-
-def test_letter_written_twice_by_mistake_is_read_once(pieces):
-    assert spelt(pieces, "coomfortable") == [["comfortable"]]
-
-
-def test_longest_piece_is_taken_first(pieces):
-    assert spelt(pieces, "goodable") == [["good", "##able"]]
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("it wasn't dull", [["it"], ["was", "not"], ["dull"]]),
+        ("wasn’t", [["was", "not"]]),
+        ("wasnt", [["was", "not"]]),
+        ("CAN'T", [["can", "not"]]),
+        ("coomfortable", [["comfortable"]]),  # a letter written twice by mistake
+        ("goooood", [["good"]]),  # letters drawn out
+        ("goodable", [["good", "##able"]]),  # the longest piece is taken first
+        ("😀", [["grinning", "face"]]),
+        ("dull" + "!" * 2_000, [["dull"], ["!", "!", "!"]]),
+        ("x" + "q" * MOST_PIECES, [["[UNK]"]]),
+        ("x" * 5_000, [["[UNK]"]]),
+        *((empty, []) for empty in ("", " ", "<br />", "\n\n")),
+    ],
+)
+def test_words_are_spelt_as_a_reader_is_shown_them(pieces, text, words):
+    found = pieces.read(text)
+    bounds = zip(found.bounds, found.bounds[1:], strict=False)
+    assert [[pieces.spelt[piece] for piece in found.pieces[begin:end]] for begin, end in bounds] == words
+    assert len(found) == len(words)
 
 
 @pytest.mark.parametrize(
@@ -86,23 +74,6 @@ def test_run_of_names_has_one_place_and_one_span(pieces):
     found = pieces.read("i met Gerardo Zxyqv but it")
     assert found.text[found.starts[2] : found.ends[2]] == "Gerardo Zxyqv"
     assert len(found) == 5
-
-
-def test_letters_drawn_out_are_read_as_the_word(pieces):
-    assert spelt(pieces, "goooood") == [["good"]]
-
-
-def test_emoji_is_read_by_its_name(pieces):
-    assert spelt(pieces, "😀") == [["grinning", "face"]]
-
-
-def test_long_run_of_one_mark_is_one_word(pieces):
-    assert spelt(pieces, "dull" + "!" * 2_000) == [["dull"], ["!", "!", "!"]]
-
-
-def test_word_of_too_many_pieces_is_unknown(pieces):
-    assert pieces.read("x" + "q" * MOST_PIECES).pieces.tolist() == [UNKNOWN]
-    assert pieces.read("x" * 5_000).pieces.tolist() == [UNKNOWN]
 
 
 def test_passage_holds_whole_sentences_and_positions_begin_anew(pieces):
@@ -130,6 +101,7 @@ def test_split_gives_each_passage_its_pieces(pieces):
     found = pieces.read("good. " * 100)
     parts = found.split()
     assert [len(piece) for piece, _ in parts] == np.bincount(found.passages).tolist()
+    assert pieces.read("").split() == []
     assert np.concatenate([piece for piece, _ in parts]).tolist() == found.pieces.tolist()
 
 
@@ -137,12 +109,6 @@ def test_most_words_are_read_and_it_is_said(pieces):
     found = pieces.read("good " * 12, most=10)
     assert (len(found), found.truncated) == (10, True)
     assert not pieces.read("good " * 10, most=10).truncated
-
-
-@pytest.mark.parametrize("text", ["", " ", "<br />", "\n\n"])
-def test_text_without_words_has_none(pieces, text):
-    assert len(pieces.read(text)) == 0
-    assert pieces.read(text).split() == []
 
 
 def test_long_words_and_runs_leave_nothing_in_memory(pieces: Pieces) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bundles import LISTS, head_model, write_head, write_reader
+from bundles import LISTS, head_model, reader_model, write_head
 
 from model_export.bundle import write_bundle
 from service.engine.runtime import Runtime
@@ -79,40 +79,28 @@ def test_reader_knows_words_that_are_no_mere_fragments(head: Head, text: str, kn
     assert head.reader.known(head.reader.read(text)).tolist() == known
 
 
-def refusal(folder: Path, lists: object, model: Any = None) -> BundleError:
-    card = {"name": "reader", "description": "Broken."}
-    text = lists if isinstance(lists, str) else json.dumps(lists)
-    bundle = write_bundle(folder, "reader", card, model or write_and_load(folder), text)
-    with pytest.raises(BundleError) as refused:
-        Reader.load(bundle, Runtime("cpu", 1))
-    return refused.value
-
-
-def write_and_load(folder: Path) -> Any:
-    import onnx
-
-    return onnx.load_model_from_string(write_reader(folder).model)
+READER = reader_model()
 
 
 @pytest.mark.parametrize(
-    ("lists", "problem"),
+    ("lists", "graph", "problem"),
     [
-        ("[", "pieces.json is not JSON"),
-        ([], "pieces.json needs pieces"),
-        ({**LISTS, "names": "paris"}, "pieces.json needs names"),
-        ({**LISTS, "groups": [7]}, "pieces.json needs groups"),
-        ({**LISTS, "pieces": ["a"]}, "the 101 pieces with which every list begins"),
+        ("[", READER, "pieces.json is not JSON"),
+        ([], READER, "pieces.json needs pieces"),
+        ({**LISTS, "names": "paris"}, READER, "pieces.json needs names"),
+        ({**LISTS, "groups": [7]}, READER, "pieces.json needs groups"),
+        ({**LISTS, "pieces": ["a"]}, READER, "the 101 pieces with which every list begins"),
+        (LISTS, head_model(), "its graph has"),
     ],
 )
-def test_reader_refuses_lists_that_are_none_by_name(tmp_path: Path, lists: object, problem: str) -> None:
-    refused = refusal(tmp_path, lists)
-    assert refused.param == "pieces.json"
-    assert problem in refused.message
-
-
-def test_graph_of_another_kind_is_refused(tmp_path: Path) -> None:
-    refused = refusal(tmp_path, LISTS, head_model())
-    assert (refused.param, "its graph has" in refused.message) == ("model.onnx", True)
+def test_reader_refuses_lists_that_are_none_by_name(
+    tmp_path: Path, lists: object, graph: Any, problem: str
+) -> None:
+    text = lists if isinstance(lists, str) else json.dumps(lists)
+    card = {"name": "reader", "description": "Broken."}
+    with pytest.raises(BundleError, match=problem) as refused:
+        Reader.load(write_bundle(tmp_path, "reader", card, graph, text), Runtime("cpu", 1))
+    assert refused.value.param == ("model.onnx" if graph is not READER else "pieces.json")
 
 
 @pytest.mark.parametrize(

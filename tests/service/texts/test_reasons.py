@@ -58,10 +58,8 @@ def test_tie_is_named_by_its_leaders(head: Head) -> None:
     answer = told(head, "superb awful the film", [(4, 2), (-4, 2), (0, 1), (0, 0.5)])
     kinds = {cluster["kind"]: cluster for cluster in answer["clusters"] if cluster["size"] == 2}
     assert kinds["tie"]["leaders"] == ["superb", "awful"]
-    assert [word["text"] for word in answer["words"] if word["cluster"] == kinds["tie"]["id"]] == [
-        "the",
-        "film",
-    ]
+    tied = [word["text"] for word in answer["words"] if word["cluster"] == kinds["tie"]["id"]]
+    assert tied == ["the", "film"]
     assert {leader["word"] for leader in answer["leaders"]} == {"superb", "awful"}
     assert [leader["followers"] for leader in answer["leaders"]] == [0, 0]
 
@@ -80,9 +78,5 @@ def test_word_says_what_was_read_in_its_place(head: Head) -> None:
 
 def test_leader_names_eight_words_that_it_has_read_at_most(head: Head) -> None:
     text = "the film was superb and the story was good but the soup was cold and the hotel was awful"
-    reading = head.reader.read(text)
-    reads = [
-        len(leader["read"])
-        for leader in told(head, text, [(1 + i, i) for i in range(len(reading))])["leaders"]
-    ]
-    assert max(reads) == 8
+    places = [(1 + i, i) for i in range(len(head.reader.read(text)))]
+    assert max(len(leader["read"]) for leader in told(head, text, places)["leaders"]) == 8
