@@ -13,8 +13,9 @@ from service.errors import BundleError
 from service.settings import Settings
 
 
-def test_bundle_is_read_whole(tmp_path: Path) -> None:
-    bundle = read_bundle(write_folder(tmp_path / "tiny", alpha=1.5))
+@pytest.mark.parametrize("format_", [2, 3], ids=["made before", "of today"])
+def test_bundle_is_read_whole(tmp_path: Path, format_: int) -> None:
+    bundle = read_bundle(write_folder(tmp_path / "tiny", format=format_, alpha=1.5))
     assert (bundle.name, bundle.kind, bundle.model, bundle.pieces) == ("tiny", "dynamics", b"graph", None)
     assert bundle.card["alpha"] == 1.5
 
@@ -43,18 +44,21 @@ def test_bundle_that_breaks_the_contract_is_refused_by_field(
     assert "tiny" in refused.value.message
 
 
-@pytest.mark.parametrize("text", [b"{", b"[]", b"\xff\xfe"])
-def test_bundle_card_that_is_no_object_is_refused(tmp_path: Path, text: bytes) -> None:
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        *(("card.json", text, "is not") for text in (b"{", b"[]", b"\xff\xfe")),
+        ("model.onnx", None, "cannot be read"),
+    ],
+)
+def test_bundle_whose_file_cannot_be_read_is_refused(
+    tmp_path: Path, file: str, content: bytes | None, message: str
+) -> None:
     folder = write_folder(tmp_path / "tiny")
-    (folder / "card.json").write_bytes(text)
-    with pytest.raises(BundleError, match=r"tiny/card\.json is not"):
-        read_bundle(folder)
-
-
-def test_bundle_without_a_graph_is_refused(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "tiny")
-    (folder / "model.onnx").unlink()
-    with pytest.raises(BundleError, match=r"tiny/model\.onnx cannot be read"):
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_bytes(content)
+    with pytest.raises(BundleError, match=rf"tiny/{file} {message}"):
         read_bundle(folder)
 
 
@@ -78,15 +82,8 @@ def test_find_bundles_lets_ones_own_replace_the_bundled_one_of_its_name(tmp_path
     for folder, name in (("bundled", "a"), ("bundled", "b"), ("own", "b"), ("own", "c")):
         write_folder(tmp_path / folder / name, name=name)
     found = find_bundles([tmp_path / "bundled", tmp_path / "own"])
-    assert {name: path.parent.name for name, path in found.items()} == {
-        "a": "bundled",
-        "b": "own",
-        "c": "own",
-    }
-
-
-def test_bundles_of_clouds_and_sequences_made_before_are_still_read(tmp_path: Path) -> None:
-    assert read_bundle(write_folder(tmp_path / "tiny", format=2)).kind == "dynamics"
+    whose = {name: path.parent.name for name, path in found.items()}
+    assert whose == {"a": "bundled", "b": "own", "c": "own"}
 
 
 @pytest.mark.parametrize(
@@ -112,8 +109,7 @@ def test_default_changes_only_when_told(
     tmp_path: Path, own: list[str], named: str, bundled: bool, default: str
 ) -> None:
     for name in own:
-        reader = {"name": "reader", "sha256": "0"}
-        write_folder(tmp_path / name, name=name, kind="sentiment", reader=reader)
+        write_folder(tmp_path / name, name=name, kind="sentiment", reader={"name": "reader", "sha256": "0"})
     write_folder(tmp_path / "chords", name="chords", kind="sequences")
     settings = Settings(models_dir=tmp_path, default_model=named, bundled_models=bundled)
     assert settle_default(settings).default_model == default
@@ -121,7 +117,7 @@ def test_default_changes_only_when_told(
 
 def test_bundle_is_read_in_no_more_memory_than_it_has(tmp_path: Path) -> None:
     """Row 21: two gigabytes were asked for at once, which a limit of address space refuses."""
-    write_folder(tmp_path / "tiny", kind="dynamics")
+    write_folder(tmp_path / "tiny")
     read_bundle(tmp_path / "tiny")
     tracemalloc.start()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -15,8 +15,20 @@ from service.errors import Overloaded
 pytestmark = pytest.mark.anyio
 
 
-async def test_queue_lets_one_work_some_wait_and_sends_the_others_away() -> None:
+@pytest.fixture
+def queue() -> Iterator[CloudQueue]:
     queue = CloudQueue(depth=2)
+    yield queue
+    queue.stop()
+
+
+async def take_turns(queue: CloudQueue, turns: list[str], name: str, count: int, large: bool = False) -> None:
+    async with queue.slot(large=large) as slot:
+        for _ in range(count):
+            await slot.step(lambda: turns.append(name))
+
+
+async def test_queue_lets_one_work_some_wait_and_sends_the_others_away(queue: CloudQueue) -> None:
     order: list[int] = []
     may_end = threading.Event()
 
@@ -33,11 +45,9 @@ async def test_queue_lets_one_work_some_wait_and_sends_the_others_away() -> None
     may_end.set()
     await asyncio.gather(*visits)
     assert (order, queue.waiting) == ([0, 1, 2], 0)
-    queue.stop()
 
 
-async def test_queue_gives_a_slot_on_only_when_the_step_of_who_left_has_ended() -> None:
-    queue = CloudQueue(depth=2)
+async def test_queue_gives_a_slot_on_only_when_the_step_of_who_left_has_ended(queue: CloudQueue) -> None:
     may_end = threading.Event()
 
     async def visit(event: threading.Event) -> None:
@@ -55,53 +65,31 @@ async def test_queue_gives_a_slot_on_only_when_the_step_of_who_left_has_ended() 
     assert not follower.done()
     may_end.set()
     await follower
-    queue.stop()
 
 
-async def test_caller_with_little_to_do_is_through_while_another_works_long() -> None:
+async def test_caller_with_little_to_do_is_through_while_another_works_long(queue: CloudQueue) -> None:
     """It had to wait for the end of what came before."""
-
-    queue = CloudQueue(depth=2)
     turns: list[str] = []
-
-    async def visit(name: str, count: int) -> None:
-        async with queue.slot() as slot:
-            for _ in range(count):
-                await slot.step(lambda: turns.append(name))
-
-    await asyncio.gather(visit("long", 9), visit("short", 2))
+    await asyncio.gather(take_turns(queue, turns, "long", 9), take_turns(queue, turns, "short", 2))
     assert turns == [*("long", "short") * 2, *["long"] * 7]
-    queue.stop()
 
 
 @pytest.mark.parametrize("large", [False, True])
-async def test_long_work_is_done_one_after_the_other(large: bool) -> None:
+async def test_long_work_is_done_one_after_the_other(queue: CloudQueue, large: bool) -> None:
     """If all went on in turn, all would be late together, and all their memory would be held at once."""
-
-    queue = CloudQueue(depth=2)
     turns: list[str] = []
-
-    async def visit(name: str, count: int, *, large: bool = False) -> None:
-        async with queue.slot(large=large) as slot:
-            for _ in range(count):
-                await slot.step(lambda: turns.append(name))
-
     count = BRIEF_TURNS + 5
-    await asyncio.gather(
-        visit("first", count, large=large), visit("second", count, large=large), visit("short", 2)
-    )
+    callers = (("first", count, large), ("second", count, large), ("short", 2, False))
+    await asyncio.gather(*(take_turns(queue, turns, *caller) for caller in callers))
     until = turns.index("second") if large else 2 * BRIEF_TURNS + 3
     assert turns.index("short") <= 2
     assert turns[until:] == ["first"] * (0 if large else 4) + ["second"] * (count if large else 5)
     assert (queue.here, queue.waiting) == (0, 0)
     async with queue.slot(large=True) as slot:
         assert await slot.step(lambda: "free again") == "free again"
-    queue.stop()
 
 
-async def test_caller_who_leaves_while_it_waits_for_long_work_leaves_nothing() -> None:
-    queue = CloudQueue(depth=2)
-
+async def test_caller_who_leaves_while_it_waits_for_long_work_leaves_nothing(queue: CloudQueue) -> None:
     async def wait() -> None:
         async with queue.slot(large=True):
             raise AssertionError("somebody is at work")
@@ -115,11 +103,10 @@ async def test_caller_who_leaves_while_it_waits_for_long_work_leaves_nothing() -
     assert queue.here == 0
     async with queue.slot(large=True):
         assert queue.here == 1
-    queue.stop()
 
 
 @pytest.mark.alone
-async def test_slot_follows_work_to_its_end_and_stops_soon_after_its_caller_left() -> None:
+async def test_slot_follows_work_to_its_end_and_stops_soon_after_its_caller_left(queue: CloudQueue) -> None:
     done: list[int] = []
 
     def steps(count: int) -> Generator[None, None, str]:
@@ -129,7 +116,6 @@ async def test_slot_follows_work_to_its_end_and_stops_soon_after_its_caller_left
             yield
         return "the end"
 
-    queue = CloudQueue(depth=0)
     async with queue.slot() as slot:
         assert await slot.follow(steps(6)) == "the end"
     assert done == list(range(6))
@@ -147,4 +133,3 @@ async def test_slot_follows_work_to_its_end_and_stops_soon_after_its_caller_left
     assert len(done) == until < 40
     async with queue.slot() as slot:
         assert await slot.step(lambda: "the slot is free again") == "the slot is free again"
-    queue.stop()

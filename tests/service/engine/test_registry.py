@@ -34,29 +34,24 @@ def edit_card(folder: Path, **changes: Any) -> None:
     (folder / "card.json").write_text(json.dumps(card | changes))
 
 
-def replace_by_pipe(path: Path) -> None:
+def replace(path: Path, by: Callable[[Path], object]) -> None:
     path.unlink()
-    os.mkfifo(path)
+    by(path)
 
 
+DEEP = json.loads("[" * 254 + "]" * 254)
 BREAKS: dict[str, Callable[[Path], object]] = {
     "max_length that is a word": lambda folder: edit_card(folder, max_length="many"),
     "card of brackets": lambda folder: (folder / "card.json").write_text("[" * 200_000),
     "card that no answer can show": lambda folder: edit_card(folder, figures="\ud800"),
-    "card that is too deep to show": lambda folder: edit_card(
-        folder, figures=json.loads("[" * 254 + "]" * 254)
-    ),
+    "card that is too deep to show": lambda folder: edit_card(folder, figures=DEEP),
     "card of 50 MB": lambda folder: edit_card(folder, figures="x" * 50_000_000),
-    "card that is a pipe": lambda folder: replace_by_pipe(folder / "card.json"),
-    "graph that is a pipe": lambda folder: replace_by_pipe(folder / "model.onnx"),
-    "card that is a folder": lambda folder: [
-        (folder / "card.json").unlink(),
-        (folder / "card.json").mkdir(),
-    ],
-    "card that points at itself": lambda folder: [
-        (folder / "card.json").unlink(),
-        (folder / "card.json").symlink_to("card.json"),
-    ],
+    "card that is a pipe": lambda folder: replace(folder / "card.json", os.mkfifo),
+    "graph that is a pipe": lambda folder: replace(folder / "model.onnx", os.mkfifo),
+    "card that is a folder": lambda folder: replace(folder / "card.json", Path.mkdir),
+    "card that points at itself": lambda folder: replace(
+        folder / "card.json", lambda path: path.symlink_to("card.json")
+    ),
     "no graph": lambda folder: (folder / "model.onnx").unlink(),
     "kind without a loader": lambda folder: edit_card(folder, kind="sequences"),
 }
@@ -91,14 +86,16 @@ def test_folder_whose_name_is_no_text_is_refused_in_words_that_an_answer_can_hol
 
 
 def test_refusals_say_what_is_wrong_in_one_line(tmp_path: Path) -> None:
-    for name in ("card of 50 MB", "card that is a pipe", "max_length that is a word"):
+    said = {
+        "card of 50 MB": "/card.json has 50.0 MB; at most 1.0 MB are read",
+        "card that is a pipe": "/card.json is not a regular file",
+        "max_length that is a word": " cannot be loaded: ValueError: invalid literal",
+    }
+    for name in said:
         BREAKS[name](write_folder(tmp_path / name, name=name))
-    refused = registry_of(tmp_path).refused
-    assert refused["card of 50 MB"] == "card of 50 MB/card.json has 50.0 MB; at most 1.0 MB are read"
-    assert refused["card that is a pipe"] == "card that is a pipe/card.json is not a regular file"
-    assert refused["max_length that is a word"].startswith(
-        "max_length that is a word cannot be loaded: ValueError: invalid literal"
-    )
+    for name, why in registry_of(tmp_path).refused.items():
+        assert why.startswith(name + said.pop(name))
+    assert not said
 
 
 def test_unchanged_bundle_is_not_loaded_again(tmp_path: Path) -> None:
