@@ -10,10 +10,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas
 import pytest
 from paths import ROOT
 
-from hardmax import Answer, Answers, CloudRun, Local, display
+from hardmax import Answer, Answers, Local, display
 
 TEXT = "A <b>superb</b> film & 😀 a dull end"
 
@@ -43,18 +44,21 @@ def answer(**changes: Any) -> Answer:
     return Answer.of(fields | changes, TEXT, 0, "m")
 
 
-def parsed(html: str) -> ElementTree.Element:
-    return ElementTree.fromstring(html)
+def parsed(shown: Any) -> ElementTree.Element:
+    return ElementTree.fromstring(shown._repr_html_())
 
 
-def said(html: str) -> str:
-    return "".join(parsed(html).itertext())
+def said(shown: Any) -> str:
+    return "".join(parsed(shown).itertext())
+
+
+def rows_of(shown: Any) -> list[list[str]]:
+    return [[*row.itertext()] for row in parsed(shown).iter("tr")]
 
 
 def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute() -> None:
-    html = parsed(answer()._repr_html_())
+    html = parsed(answer())
     paragraph = html.find("p")
-    assert paragraph is not None
     assert "".join(paragraph.itertext()) == TEXT
     tinted = {span.text: span.attrib for span in paragraph.findall("span")}
     assert tinted["superb"]["title"] == "+2"
@@ -64,46 +68,48 @@ def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute(
     assert html.find(".//script") is None
 
 
-def test_answer_shows_a_sum_that_adds_up() -> None:
-    rows = [[*row.itertext()] for row in parsed(answer()._repr_html_()).iter("tr")]
-    assert rows == [["superb", "+2.000"], ["dull", "-1.000"], ["bias", "+0.100"], ["sum", "+1.100"]]
-
-
 def test_answer_folds_small_clusters_into_one_term_of_the_sum() -> None:
     many = [cluster(f"word{i}", 2.0**-i, i) for i in range(20)]
-    rows = [[*row.itertext()] for row in parsed(answer(clusters=many)._repr_html_()).iter("tr")]
+    rows = rows_of(answer(clusters=many))
     assert len(rows) == display.BARS + 2
     assert rows[display.BARS - 1] == ["13 more clusters", f"{sum(2.0**-i for i in range(7, 20)):+.3f}"]
 
 
+def each(*numbers: float) -> dict[str, float]:
+    return dict(zip(("bad", "fair", "good"), numbers, strict=True))
+
+
+NEGATIVE = answer(
+    label="negative", logit=-0.9, bias=-1e-9, clusters=[cluster("superb", 2.0), cluster("dull", -2.9)]
+)
+FAIR = answer(
+    label="fair", probs=each(0.2, 0.5, 0.3), logit=each(0, 1.5, 1), bias=each(0, 0.5, 0),
+    clusters=[cluster("superb", each(0, 1.0, 1))], words=[word("superb", each(0, 1.0, 1))],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        (answer(), "superb +2.000, dull -1.000, bias +0.100, sum +1.100"),
+        (NEGATIVE, "dull -2.900, superb +2.000, bias +0.000, sum -0.900"),
+        (FAIR, "superb +1.000, bias +0.500, sum +1.500"),  # of several labels what speaks for its own
+    ],
+    ids=["positive", "negative", "several labels"],
+)
+def test_answer_shows_a_sum_that_adds_up(shown: Answer, told: str) -> None:
+    assert ", ".join(" ".join(row) for row in rows_of(shown)) == told
+
+
 def test_answer_keeps_the_signs_of_the_api_whatever_the_label() -> None:
     """What speaks for the positive label is above 0 and blue, also in a negative verdict."""
-    shown = answer(
-        label="negative", logit=-0.9, bias=-1e-9, clusters=[cluster("superb", 2.0), cluster("dull", -2.9)]
-    )
-    html = parsed(shown._repr_html_())
-    rows = [[*row.itertext()] for row in html.iter("tr")]
-    assert rows == [["dull", "-2.900"], ["superb", "+2.000"], ["bias", "+0.000"], ["sum", "-0.900"]]
-    assert [bar.attrib["fill"] for bar in html.iter("rect")][:2] == ["rgb(217,105,32)", "rgb(47,134,207)"]
-
-
-def test_answer_of_several_labels_shows_what_speaks_for_its_own() -> None:
-    labels = ["bad", "fair", "good"]
-
-    def each(*numbers: float) -> dict[str, float]:
-        return dict(zip(labels, numbers, strict=True))
-
-    shown = answer(
-        label="fair", probs=each(0.2, 0.5, 0.3), logit=each(0, 1.5, 1), bias=each(0, 0.5, 0),
-        clusters=[cluster("superb", each(0, 1.0, 1))], words=[word("superb", each(0, 1.0, 1))],
-    )  # fmt: skip
-    rows = [[*row.itertext()] for row in parsed(shown._repr_html_()).iter("tr")]
-    assert rows == [["superb", "+1.000"], ["bias", "+0.500"], ["sum", "+1.500"]]
+    bars = [bar.attrib["fill"] for bar in parsed(NEGATIVE).iter("rect")]
+    assert bars[:2] == ["rgb(217,105,32)", "rgb(47,134,207)"]
 
 
 def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
     planes = [
-        [svg for svg in parsed(shown._repr_html_()).iter("svg") if svg.attrib["width"] == str(display.SIDE)]
+        [svg for svg in parsed(shown).iter("svg") if svg.attrib["width"] == str(display.SIDE)]
         for shown in (answer(), answer(words=[word("superb", 2.0) | {"end": [1, 2, 3]}]), answer(words=None))
     ]
     assert [len(each) for each in planes] == [1, 0, 0]
@@ -111,9 +117,9 @@ def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
 
 
 def test_answer_says_when_it_is_undecided_and_cuts_a_long_text() -> None:
-    assert "undecided: nothing known" in said(answer(undecided="nothing known")._repr_html_())
+    assert "undecided: nothing known" in said(answer(undecided="nothing known"))
     long = Answer.of(answer(words=[]).document, "x" * 10_000, 0, "m")
-    assert len(said(long._repr_html_())) < display.LONGEST + 200
+    assert len(said(long)) < display.LONGEST + 200
 
 
 def found(*texts: str) -> Answers:
@@ -123,23 +129,19 @@ def found(*texts: str) -> Answers:
 
 
 def test_answers_show_a_table_and_one_alone_itself() -> None:
-    html = found(*(f"text {i}" for i in range(30)))._repr_html_()
-    assert len(list(parsed(html).iter("tr"))) == display.ROWS + 1
-    assert "text 19" in said(html)
-    assert "and 10 more" in said(html)
+    many = found(*(f"text {i}" for i in range(30)))
+    assert len(rows_of(many)) == display.ROWS + 1
+    assert "text 19" in said(many)
+    assert "and 10 more" in said(many)
     assert found(TEXT)._repr_html_() == answer()._repr_html_()
 
 
-def test_answers_become_a_frame() -> None:
-    pandas = pytest.importorskip("pandas")
+def test_answers_become_a_frame_or_say_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = found("one", "two").to_frame()
     assert isinstance(frame, pandas.DataFrame)
     assert frame["text"].tolist() == ["one", "two"]
     assert frame["p(positive)"].tolist() == [0.75, 0.75]
     assert frame["label"].tolist() == ["positive", "positive"]
-
-
-def test_answers_say_what_a_frame_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         found("one").to_frame()
@@ -152,15 +154,13 @@ def local() -> Local:
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (9, 1), (40, 2), (30, 5), (3000, 2)])
 def test_cloud_shows_its_leaders_and_limits(local: Local, n: int, d: int) -> None:
-    points = np.random.default_rng(n).normal(size=(n, d))
-    run = local.dynamics(points)
-    assert isinstance(run, CloudRun)
-    html = parsed(run._repr_html_())
+    run = local.dynamics(np.random.default_rng(n).normal(size=(n, d)))
+    html = parsed(run)
     names = [text.text for text in html.iter("text")]
     assert names == [str(leader.index) for leader in run.leaders]
     assert len(list(html.iter("path"))) == len(run.clusters)
     assert len([dot for dot in html.iter("circle") if dot.attrib["r"] == "2.5"]) == min(n, display.DOTS)
-    text = said(run._repr_html_())
+    text = said(run)
     assert f"certified at layer {run.certified_layer}" in text
     assert ("the first two of 5 coordinates" in text) == (d == 5)
     assert ("2000 of 3000 points" in text) == (n == 3000)
@@ -183,9 +183,9 @@ def test_example_notebook_runs_cell_by_cell(local: Local) -> None:
                 shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
             assert cell["outputs"] == []
     one, many, frame, cloud, control, again = shown
-    assert "sum" in said(one._repr_html_())
-    assert len(re.findall("positive|negative|undecided", said(many._repr_html_()))) == 3
+    assert "sum" in said(one)
+    assert len(re.findall("positive|negative|undecided", said(many))) == 3
     assert len(frame) == 3
     assert control[0] is not None
     for run in (cloud, again):
-        assert parsed(run._repr_html_()).find("svg") is not None
+        assert parsed(run).find("svg") is not None

@@ -1,5 +1,7 @@
 """Steps of learning: looks at lessons, going on after a stop, what must not be forgotten, what is taught."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -13,18 +15,10 @@ from model_export.recipe import Asked, Recipe, short_lessons, wanted
 from model_export.teacher.answers import RECORD, Answers, _key
 from service.texts.pieces import Lists, Pieces
 
-WORDS = [
-    "[PAD]",
-    *(f"[unused{i}]" for i in range(99)),
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    *"good bad film soup plot".split(),
-]
+WORDS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] [CLS] [SEP] good bad film soup plot".split()]
 PIECES = Pieces(Lists((*WORDS, *(f"w{i}" for i in range(292))), frozenset(), frozenset(), frozenset()))
-TEXTS = [
-    f"{a} {b} {c}" for a in ("good", "bad") for b in ("film", "soup", "plot") for c in ("film", "soup", "")
-]
+PARTS = (("good", "bad"), ("film", "soup", "plot"), ("film", "soup", ""))
+TEXTS = [" ".join(words) for words in product(*PARTS)]
 LESSONS = Lessons.of(PIECES, TEXTS * 3, [float(text.startswith("good")) for text in TEXTS * 3])
 HOW = Step(looks=1.5, pieces=12, warm_up=2)
 
@@ -70,14 +64,8 @@ def test_a_step_that_was_stopped_goes_on_and_learns_the_same(step, tmp_path, mon
 def test_soft_learns_its_lessons(tmp_path):
     torch.manual_seed(0)
     reader, pooled = random_reader(), Pooled(32)
-    soft(
-        reader,
-        pooled,
-        LESSONS,
-        Step(looks=30, pieces=60, rate=3e-3, warm_up=2),
-        context(reader),
-        tmp_path / "x",
-    )
+    step = Step(looks=30, pieces=60, rate=3e-3, warm_up=2)
+    soft(reader, pooled, LESSONS, step, context(reader), tmp_path / "x")
     x = LESSONS.padded(np.arange(len(LESSONS)))
     told = pooled(reader.soft(x)[-1], x != 0) > 0
     assert torch.equal(told, LESSONS.answers(np.arange(len(LESSONS))) > 0.5)
@@ -102,12 +90,8 @@ SETS = {
     "films": [Row(f"Film {i} is good.", 1.0) for i in range(9)] + [Row("held out", 0.0, "report")],
     "long": [Row("The first sentence is here. And a second one follows it.", 0.0)],
 }
-RECIPE = Recipe(
-    asked={
-        "films": Asked(("films",), most=4, label=0.25, times=2),
-        "cut": Asked(("long",), words=(1, 5), cut=True),
-    }
-)
+FILMS = Asked(("films",), most=4, label=0.25, times=2)
+RECIPE = Recipe(asked={"films": FILMS, "cut": Asked(("long",), words=(1, 5), cut=True)})
 
 
 def test_wanted_are_texts_to_learn_from_and_single_sentences():

@@ -26,13 +26,10 @@ def add_an_input(model: onnx.ModelProto) -> None:
     model.graph.input.append(helper.make_tensor_value_info("another", TensorProto.FLOAT, [1]))
 
 
-def run(models: Path, use: Callable[[Service], Awaitable[Any]], **limits: Any) -> Any:
-    return live(
-        Service(Settings(models_dir=models, bundled_models=False, default_model="tiny", **limits)), use
-    )
+def run(models: Path, use: Callable[[Service], Awaitable[Any]], owns: bool = False, **limits: Any) -> Any:
+    service = Service(Settings(models_dir=models, bundled_models=False, default_model="tiny", **limits))
+    service.owns_process = owns
 
-
-def live(service: Service, use: Callable[[Service], Awaitable[Any]]) -> Any:
     async def life() -> Any:
         await service.start()
         try:
@@ -68,11 +65,9 @@ def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(400):
-        if holds():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("this did not come about in time")
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("way", ["moved", "link"])
@@ -86,24 +81,24 @@ def test_models_are_followed_by_the_name_of_their_folder(
         folder.mkdir()
         write_head(folder)
     write_head(second, name="other")
-    if way == "link":
-        models.symlink_to(first)
-    else:
-        first.rename(models)
+
+    def come(folder: Path) -> None:
+        if way == "link":
+            (tmp_path / "turned").symlink_to(folder)
+            (tmp_path / "turned").rename(models)
+        else:
+            folder.rename(models)
 
     async def follow(service: Service) -> None:
         assert set(service.registry.entries) == {"reader", "tiny"}
-        if way == "link":
-            turned = tmp_path / "turned"
-            turned.symlink_to(second)
-            turned.rename(models)
-        else:
+        if way == "moved":
             models.rename(tmp_path / "old")
-            second.rename(models)
+        come(second)
         await until(lambda: set(service.registry.entries) == {"other", "reader", "tiny"})
         write_head(models, name="third")  # and what comes later is seen too
         await until(lambda: "third" in service.registry.entries)
 
+    come(first)
     run(models, follow)
 
 
@@ -124,11 +119,9 @@ def test_garbage_collector_is_set_only_in_a_process_of_the_service(tmp_path: Pat
         return gc.get_freeze_count() > 0, gc.get_threshold() != before
 
     write_head(tmp_path)
-    service = Service(Settings(models_dir=tmp_path, bundled_models=False, default_model="tiny"))
-    service.owns_process = owns
     gc.unfreeze()
     try:
-        assert live(service, start) == (owns, owns)
+        assert run(tmp_path, start, owns) == (owns, owns)
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)

@@ -1,5 +1,6 @@
 """Settings: flags over environment over defaults, and one clear line for whatever is wrong."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,33 +29,30 @@ def test_settings_models_dir_is_not_the_bundle_itself(tmp_path: Path) -> None:
         load_settings({"HARDMAX_MODELS_DIR": str(tmp_path / "mine")})
 
 
-def test_settings_flag_wins_over_environment() -> None:
-    environ = {"HARDMAX_PORT": "9001", "HARDMAX_MAX_POINTS": "7", "PATH": "/bin"}
+def test_settings_flag_wins_over_environment_and_an_empty_variable_counts_as_unset() -> None:
+    environ = {"HARDMAX_PORT": "9001", "HARDMAX_MAX_POINTS": "7", "HARDMAX_HOST": "", "PATH": "/bin"}
     settings = load_settings(environ, port=9002)
-    assert (settings.port, settings.max_points) == (9002, 7)
-
-
-def test_settings_empty_variable_counts_as_unset() -> None:
-    assert load_settings({"HARDMAX_PORT": ""}).port == 8000
+    assert (settings.port, settings.max_points, settings.host) == (9002, 7, "127.0.0.1")
 
 
 @pytest.mark.parametrize(
-    ("environ", "line"),
+    ("environ", "flags", "line"),
     [
-        ({"HARDMAX_PROT": "1"}, "HARDMAX_PROT is not a setting of hardmax"),
-        ({"HARDMAX_PORT": "70000"}, "HARDMAX_PORT: Input should be less than or equal to 65535"),
-        ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
-        ({"HARDMAX_MODELS_DIR": "/nowhere"}, "HARDMAX_MODELS_DIR: Value error, /nowhere does not exist"),
-        (
-            {"HARDMAX_PAYLOAD_LIMIT_MB": "500"},
-            "HARDMAX_PAYLOAD_TOTAL_MB: Value error, "
-            "must be at least PAYLOAD_LIMIT_MB, so that one body has room",
-        ),
+        ({"HARDMAX_PROT": "1"}, {}, "HARDMAX_PROT is not a setting of hardmax"),
+        ({"HARDMAX_PORT": "70000"}, {}, "HARDMAX_PORT: Input should be less than or equal to 65535"),
+        ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, {},
+         "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
+        ({"HARDMAX_MODELS_DIR": "/nowhere"}, {}, "HARDMAX_MODELS_DIR: Value error, /nowhere does not exist"),
+        ({"HARDMAX_PAYLOAD_LIMIT_MB": "500"}, {}, "HARDMAX_PAYLOAD_TOTAL_MB: Value error, "
+         "must be at least PAYLOAD_LIMIT_MB, so that one body has room"),
+        ({}, {"max_points": 0}, "--max-points: Input should be greater than or equal to 1"),
     ],
-)
-def test_settings_bad_variable_is_one_line_that_names_it(environ: dict[str, str], line: str) -> None:
+)  # fmt: skip
+def test_settings_bad_variable_or_flag_is_one_line_that_names_it(
+    environ: dict[str, str], flags: dict[str, int], line: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        load_settings(environ)
+        load_settings(environ, **flags)
     assert refused.value.message == line
     assert refused.value.param == line.split()[0].rstrip(":")
 
@@ -69,14 +67,8 @@ def test_settings_folder_that_may_not_be_read_is_one_line_too(tmp_path: Path) ->
         "except ConfigurationError as failure: print(failure.message)"
     )
     run = subprocess.run([sys.executable, "-c", code, str(closed)], capture_output=True, text=True)
-    assert run.stdout == f"--models-dir: Value error, {closed} cannot be read: Permission denied\n", (
-        run.stderr
-    )
-
-
-def test_settings_bad_flag_is_named_as_the_flag() -> None:
-    with pytest.raises(ConfigurationError, match=r"^--max-points: "):
-        load_settings({}, max_points=0)
+    line = f"--models-dir: Value error, {closed} cannot be read: Permission denied\n"
+    assert run.stdout == line, run.stderr
 
 
 def test_settings_never_print_the_keys() -> None:
@@ -88,8 +80,6 @@ def test_settings_every_field_explains_itself() -> None:
 
 
 def test_available_cpus_is_at_least_one_and_at_most_the_affinity() -> None:
-    import os
-
     assert 1 <= available_cpus() <= len(os.sched_getaffinity(0))
 
 

@@ -59,15 +59,10 @@ def test_a_table_maps_three_labels_and_keeps_equal_texts_together(tmp_path):
         "good\tpositive",
         "no label\t7",
     ]
-    with gzip.open(path, "wt") as file:
-        file.write("\n".join(lines) + "\n")
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
     rows = read_table(path, "salt")
-    assert [(row.text, row.target) for row in rows] == [
-        ("good", 1.0),
-        ("so so", 0.5),
-        ("bad", 0.0),
-        ("good", 1.0),
-    ]
+    told = [("good", 1.0), ("so so", 0.5), ("bad", 0.0), ("good", 1.0)]
+    assert [(row.text, row.target) for row in rows] == told
     assert rows[0].split == rows[3].split
     assert {row.split for row in read_table(path, "")} == {"train"}
 
@@ -100,23 +95,18 @@ def test_the_guard_compares_report_with_choose_too():
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
-        ("it is n't good", "it isn't good"),
-        ("we 've", "we've"),
-        ("$ _num_", "$ 5"),
-        ("a &quot;b&quot;", 'a "b"'),
+        *(("it is n't good", "it isn't good"), ("we 've", "we've")),
+        *(("$ _num_", "$ 5"), ("a &quot;b&quot;", 'a "b"')),
     ],
 )
 def test_clean_takes_a_data_sets_own_marks_away(raw, text):
     assert clean(raw) == text
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_and_an_archive_without_reviews_are_refused(tmp_path):
     with pytest.raises(NotFound, match=r"a\.tar\.gz"):
         read_reviews(tmp_path / "a.tar.gz")
     with pytest.raises(NotFound, match=r"t\.tsv"):
         read_table(tmp_path / "t.tsv", "")
-
-
-def test_an_archive_without_reviews_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="no reviews"):
         read_reviews(archive(tmp_path / "a.tar.gz", {"test/pos/0_7.txt": "x"}))

@@ -15,17 +15,13 @@ def test_scores_of_four_answers():
     assert s.accuracy == 0.5
     assert s.confusion == ((1, 1), (1, 1))
     assert s.f1 == 0.5
-    losses = [
-        math.log1p(math.exp(-2)),
-        math.log1p(math.exp(1)),
-        math.log1p(math.exp(0.5)),
-        math.log1p(math.exp(-3)),
-    ]
+    losses = [math.log1p(math.exp(x)) for x in (-2, 1, 0.5, -3)]
     assert s.log_loss == pytest.approx(sum(losses) / 4)
 
 
-def test_a_logit_of_zero_is_answered_negative():
+def test_a_logit_of_zero_is_answered_negative_and_answers_of_one_class_have_no_f1():
     assert score([0.0], [0]).accuracy == 1.0
+    assert score([-1.0, -2.0], [0, 0]).f1 == 0.0
 
 
 def test_calibration_error_is_confidence_minus_accuracy():
@@ -45,7 +41,3 @@ def test_calibrated_probabilities_have_no_error_at_any_scale():
 
 def test_sigmoid_does_not_overflow():
     assert sigmoid([-1e4, 0.0, 1e4]).tolist() == [0.0, 0.5, 1.0]
-
-
-def test_answers_of_one_class_have_no_f1():
-    assert score([-1.0, -2.0], [0, 0]).f1 == 0.0

@@ -1,12 +1,10 @@
 """The bundled reader and head give the numbers of the definition, to the bit."""
 
-from pathlib import Path
+from paths import MODELS
 
-import service
 from model_export.measure.verify import verify
 from service.engine.bundle import read_bundle
 
-MODELS = Path(service.__file__).parent / "models"
 TEXTS = [
     "The soup was cold, the bread was stale and nobody came to ask whether we wanted anything else.",
     "I expected to hate it, but I loved every minute.",
@@ -16,16 +14,6 @@ TEXTS = [
     "no no no no no no",
     "Inflation fell to two percent in March, and the bank left its rate where it was.",
 ]
-
-
-def test_the_bundled_models_are_what_the_definition_says():
-    """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
-    parity = verify(read_bundle(MODELS / "sentiment"), read_bundle(MODELS / "reader"), [*TEXTS, *COMMON])
-    assert parity.holds, parity
-    assert parity.left_out > len(TEXTS)
-    assert parity.texts == len(TEXTS) + len(COMMON)
-
-
 COMMON = [
     f"{subject} {verb} {end}"
     for subject in ("The lamp", "Our waiter", "This film", "My old phone")
@@ -36,3 +24,11 @@ COMMON = [
         "us waiting.",
     )
 ]
+
+
+def test_the_bundled_models_are_what_the_definition_says():
+    """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
+    parity = verify(read_bundle(MODELS / "sentiment"), read_bundle(MODELS / "reader"), [*TEXTS, *COMMON])
+    assert parity.holds, parity
+    assert parity.left_out > len(TEXTS)
+    assert parity.texts == len(TEXTS) + len(COMMON)
