@@ -1,7 +1,5 @@
 """Peers have what they need, and one that cannot be installed is told of in the report, with the reason."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An answer that depends on its batch is counted, and none is left out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

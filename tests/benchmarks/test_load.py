@@ -1,7 +1,5 @@
 """The load generator and the texts it sends: a benchmark is worth no more than these."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

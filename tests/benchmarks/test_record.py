@@ -1,7 +1,5 @@
 """The one format of benchmark results: what is written can be read, and says where it was measured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

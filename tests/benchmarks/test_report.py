@@ -1,7 +1,5 @@
 """The report says what the results say, and where we lose above all."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The transformers that texts are measured beside have the size that the report gives them."""
 
-from __future__ import annotations
-
 import torch
 
 from benchmarks.twins import DISTILBERT

@@ -1,7 +1,5 @@
 """The examples run as a reader would run them, and show what the paper shows."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """Answers in a notebook: what their HTML says, that it is whole and harmless, and that the example runs."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

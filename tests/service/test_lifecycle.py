@@ -1,7 +1,5 @@
 """Loading and watching: a hostile bundle costs itself, and a folder is followed by its name."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

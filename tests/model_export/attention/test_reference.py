@@ -1,7 +1,5 @@
 """The definition itself: worked by hand, and the same in floats and in fractions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

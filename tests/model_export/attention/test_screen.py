@@ -1,7 +1,5 @@
 """The graph of the dynamics: what it finds is what numpy finds, and any provider can run it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

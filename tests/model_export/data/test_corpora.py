@@ -1,7 +1,5 @@
 """Readers give what files say; splits keep equal texts together; the guard finds near repetitions."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Downloads resume, are checked, and say what to do when there is no network."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

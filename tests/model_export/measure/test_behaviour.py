@@ -1,7 +1,5 @@
 """The behavioural tests against readers whose faults are known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from model_export.measure.behaviour import BAD, BLAME, GOOD, PRAISE, cases, failures, judged

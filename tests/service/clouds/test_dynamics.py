@@ -1,7 +1,5 @@
 """Clouds run to their limits: the facts of docs/theory.md, the golden clouds, what a run may be asked for."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Certificates, sets and leaders against rational arithmetic, on clouds made to be hard."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Clouds too large for one matrix of scores: the same answers, wide margins, and too many ties."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """The account of work: exact arithmetic and gathered sets have bounds, and room to stop in between."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import chain, islice
 from resource import RUSAGE_SELF, getrusage

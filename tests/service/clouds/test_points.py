@@ -1,7 +1,5 @@
 """What a cloud is refused for, by name, and what is done to it before it runs."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

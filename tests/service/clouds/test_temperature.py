@@ -1,7 +1,5 @@
 """The certificate by temperature, against runs of softmax attention."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from clouds import EDGE, EMERGING, SQUARE, TRIANGLE, Floats, random_form, run

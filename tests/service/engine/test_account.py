@@ -1,7 +1,5 @@
 """The account of work: bytes are taken before they are used, and given back whatever happens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The queue of clouds: who may work, who waits, who is sent away, and what becomes of those who leave."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

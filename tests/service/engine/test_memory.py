@@ -1,7 +1,5 @@
 """Memory goes back to the system when the work is over, whatever it was that took it."""
 
-from __future__ import annotations
-
 import io
 import json
 import platform

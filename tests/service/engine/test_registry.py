@@ -1,7 +1,5 @@
 """Models by name: each bundle is loaded, kept, replaced and refused alone."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Files of rows: each row keeps its columns, the texts are found, damage is named by its place."""
 
-from __future__ import annotations
-
 import csv
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """One reader and one head of random weights for all tests of texts."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

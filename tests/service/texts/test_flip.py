@@ -1,7 +1,5 @@
 """What would change a verdict: what is found is true, and the model is run a bounded number of times."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a reader has read, against the definition; what it knows; what it refuses to be made of."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Leaders, clusters and words of clouds that are made by hand: chains, twins and ties."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Labels and probabilities, what is undecided, and what protocols hear that know only labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

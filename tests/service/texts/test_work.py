@@ -1,7 +1,5 @@
 """The way of texts through a reader and a head: what no batch, no step and no reload may change."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from decimal import Decimal
