@@ -1,10 +1,11 @@
 """The examples run as a reader would run them, and show what the paper shows."""
 
 import ast
-import importlib.util
+import runpy
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -14,19 +15,14 @@ from paths import ROOT
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def example(name: str) -> ModuleType:
+def example(name: str) -> dict[str, Any]:
     matplotlib.use("Agg")
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"examples/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return runpy.run_path(str(ROOT / f"examples/{name}.py"))
 
 
 @pytest.fixture
-def paper() -> ModuleType:
-    return example("paper")
+def paper() -> SimpleNamespace:
+    return SimpleNamespace(**example("paper"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -40,21 +36,21 @@ def test_examples_stand_on_the_public_face(path: Path) -> None:
     assert imported <= {"hardmax", "numpy", "matplotlib", *sys.stdlib_module_names}
 
 
-def test_paper_figure_1_follows_the_largest_score(paper: ModuleType, tmp_path: Path) -> None:
+def test_paper_figure_1_follows_the_largest_score(paper: SimpleNamespace, tmp_path: Path) -> None:
     chosen = paper.figure_1(tmp_path / "figure1.svg")
     assert chosen == [int((paper.CHOICE @ A @ paper.CHOICE[0]).argmax()) for A in paper.FORMS.values()]
     assert len(set(chosen)) == 2
     assert (tmp_path / "figure1.svg").stat().st_size > 10_000
 
 
-def test_paper_figure_2_has_the_leaders_of_the_paper(paper: ModuleType, tmp_path: Path) -> None:
+def test_paper_figure_2_has_the_leaders_of_the_paper(paper: SimpleNamespace, tmp_path: Path) -> None:
     triangle, emerging = paper.figure_2(tmp_path / "figure2.svg")
     assert triangle == {"0": 0, "1": 0, "2": 0}
     assert emerging == {"0": 0, "1": 1, "2": 0}
     assert (tmp_path / "figure2.svg").stat().st_size > 10_000
 
 
-def test_paper_review_ends_with_its_leaders(paper: ModuleType, tmp_path: Path) -> None:
+def test_paper_review_ends_with_its_leaders(paper: SimpleNamespace, tmp_path: Path) -> None:
     """All words of a cluster end nearer to its leader than they began, and the picture names the leaders."""
     answer = paper.review(tmp_path / "review.svg")
     first, last = (np.array([getattr(word, name) for word in answer.words]) for name in ("start", "end"))
@@ -66,7 +62,7 @@ def test_paper_review_ends_with_its_leaders(paper: ModuleType, tmp_path: Path) -
 
 
 def test_irony_is_counted_as_the_model_answers() -> None:
-    irony = example("irony")
+    irony = SimpleNamespace(**example("irony"))
     found = irony.judged()
     kinds = [(row["kind"], row["label"]) for row, _ in found]
     assert [kinds.count(("ironic", label)) for label in ("negative", "positive")] == [16, 4]
@@ -74,13 +70,10 @@ def test_irony_is_counted_as_the_model_answers() -> None:
     lines = list(irony.report(found))
     right = []
     for kind, line in zip(("plain", "ironic"), lines, strict=False):
-        counts = [0, 0, 0]
-        for row, answer in found:
-            if row["kind"] == kind:
-                counts[2 if answer.undecided else int(answer.label != row["label"])] += 1
-        right.append(counts[0])
-        assert line == f"{kind:7}{counts[0]:3} of 20 right, {counts[1]} wrong, {counts[2]} undecided"
+        ends = [a.undecided or a.label == row["label"] for row, a in found if row["kind"] == kind]
+        right.append(ends.count(True))
+        unknown = 20 - ends.count(True) - ends.count(False)
+        assert line == f"{kind:7}{right[-1]:3} of 20 right, {ends.count(False)} wrong, {unknown} undecided"
     assert lines[2] == f"irony costs {5 * (right[0] - right[1])} points"
-    assert all(
-        answer.undecided is None for row, answer in found if any(row["tweet"] in line for line in lines)
-    )
+    told = [answer for row, answer in found if any(row["tweet"] in line for line in lines)]
+    assert all(answer.undecided is None for answer in told)

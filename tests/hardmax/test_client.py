@@ -75,13 +75,15 @@ def always(response: httpx.Response, **options: object) -> Client:
     return client(lambda request: response, **options)
 
 
-def test_client_sends_long_lists_in_batches_and_numbers_the_results() -> None:
+def test_client_sends_long_lists_in_batches_and_gives_one_list_of_answers() -> None:
     server = Server()
     with client(server) as hardmax:
         results = hardmax.classify(["a" * n for n in range(1, 8)], batch_size=3)
     assert {request.url.path for request in server.seen} == {"/api/classify"}
     assert [len(document["input"]) for document in server.asked] == [3, 3, 1]
     assert [(result.index, result.logit) for result in results] == [(n, n + 1.0) for n in range(7)]
+    assert [result.label for result in results] == ["positive"] * 7
+    assert (results.model, results.usage.texts, results.usage.tokens) == ("m", 7, 7)
 
 
 def test_client_tells_which_text_of_a_long_list_is_refused() -> None:
@@ -89,13 +91,6 @@ def test_client_tells_which_text_of_a_long_list_is_refused() -> None:
         hardmax.classify(["good"] * 300 + [""] + ["bad"])
     assert (refused.value.index, refused.value.param) == (300, "input[300]")
     assert str(refused.value) == refused.value.message == "input[300]: the text is empty"
-
-
-def test_client_gives_a_list_that_knows_its_model_and_usage() -> None:
-    with client() as hardmax:
-        answers = hardmax.classify(["good", "bad"], batch_size=1)
-    assert (answers.model, answers.usage.texts, answers.usage.tokens) == ("m", 2, 2)
-    assert [answer.label for answer in answers] == ["positive", "positive"]
 
 
 def test_client_has_every_call_of_the_async_client_and_names_its_options() -> None:

@@ -38,7 +38,6 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
 def test_local_answers_what_a_reader_can_be_asked(hardmax: Local, tmp_path: Path) -> None:
     """As a server: what changes the label, what the verdict is without it, several models at once."""
     one = hardmax.classify("superb film", flip=True, explain="full")
-    assert one.flip is not None
     span = one.flip.without[0].spans[0]
     without = hardmax.classify("superb film", without=[span])
     assert (without.label, without.score) == (one.flip.label, one.flip.score) != (one.label, one.score)
@@ -51,9 +50,8 @@ def test_local_answers_what_a_reader_can_be_asked(hardmax: Local, tmp_path: Path
 
 def test_local_refuses_long_texts_as_a_server_does(hardmax: Local) -> None:
     answers = hardmax.classify(["good " * 50_000, "awful"], errors="keep")
-    assert answers[0].verdict == (
-        "no answer: the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
-    )
+    why = "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
+    assert answers[0].verdict == f"no answer: {why}"
     assert answers[1].label == "negative"
 
 
@@ -75,7 +73,6 @@ def test_local_takes_a_wish_as_a_server_does(hardmax: Local) -> None:
     points = [[1.0, 0.2], [0.9, 0.8], [-0.6, 1.0], [0.2, -1.0]]
     found = hardmax.control(points, leaders=np.array([0, 2]))  # type: ignore[arg-type]
     assert found.feasible is True
-    assert found.dynamics is not None
     assert {0, 2} <= {leader.index for leader in found.dynamics.leaders}
     assert hardmax.control(points, assignment={1: np.int64(0)}).feasible is True  # type: ignore[dict-item]
     with pytest.raises(InvalidInput) as refused:

@@ -6,6 +6,8 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import psutil
@@ -23,27 +25,34 @@ def keep_every_layer(n: int) -> bytes:
     return whole(body.getvalue(), "/dynamics?stop=never&max_layers=200&include=trajectory", NPY)
 
 
-@pytest.mark.system
-def test_long_texts_and_answers_that_nobody_waits_for_leave_nothing_in_memory() -> None:
-    """Their bodies are small. The last caller leaves while the work runs, and nobody comes after."""
+@contextmanager
+def served(*first: bytes) -> Iterator[tuple[int, Callable[[], int]]]:
+    """The port of a server that has answered these, and what it holds in bytes."""
     with serving(log_level="error") as server:
         process = psutil.Process(server.process.pid)
         with connect(server.port) as caller:
-            for request in (whole(b'{"input": "superb"}'), keep_every_layer(20)):
+            for request in (whole(b'{"input": "superb"}'), *first):
                 caller.sendall(request)
                 read_answer(caller)
-        before = process.memory_info().rss
-        callers = [connect(server.port) for _ in range(3)]
+        yield server.port, lambda: process.memory_info().rss
+
+
+@pytest.mark.system
+def test_long_texts_and_answers_that_nobody_waits_for_leave_nothing_in_memory() -> None:
+    """Their bodies are small. The last caller leaves while the work runs, and nobody comes after."""
+    with served(keep_every_layer(20)) as (port, held):
+        before = held()
+        callers = [connect(port) for _ in range(3)]
         for caller in callers:
             caller.sendall(LONG)
         for caller in callers:
             read_answer(caller)
         for caller in callers:
             caller.sendall(keep_every_layer(2_000))
-        eventually(lambda: process.memory_info().rss > before + 2 * BOUND)
+        eventually(lambda: held() > before + 2 * BOUND)
         for caller in callers:
             caller.close()
-        eventually(lambda: process.memory_info().rss < before + BOUND, 20)
+        eventually(lambda: held() < before + BOUND, 20)
 
 
 ONE_HEAP = """
@@ -79,18 +88,14 @@ def test_memory_that_a_thread_left_free_goes_back() -> None:
 def test_memory_of_connections_that_are_closed_goes_back() -> None:
     """Row 23: it is taken while nothing else happens, and freed later."""
     half = b"GET /" + b"a" * 50_000
-    with serving(log_level="error") as server:
-        process = psutil.Process(server.process.pid)
-        with connect(server.port) as caller:
-            caller.sendall(whole(b'{"input": "superb"}'))
-            read_answer(caller)
+    with served() as (port, held):
         time.sleep(3)  # memory of the start goes back
-        before = process.memory_info().rss
-        callers = [connect(server.port) for _ in range(600)]
+        before = held()
+        callers = [connect(port) for _ in range(600)]
         for caller in callers:
             caller.sendall(half)
-        eventually(lambda: process.memory_info().rss > before + BOUND, 20)
+        eventually(lambda: held() > before + BOUND, 20)
         time.sleep(3)
         for caller in callers:
             caller.close()
-        eventually(lambda: process.memory_info().rss < before + BOUND / 2, 20)
+        eventually(lambda: held() < before + BOUND / 2, 20)

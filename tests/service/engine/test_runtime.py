@@ -7,15 +7,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from service.engine import runtime
-from service.engine.runtime import (
-    _IDENTITY,
-    CUDA,
-    SLOW_PRODUCTS,
-    Runtime,
-    TensorSpec,
-    choose_provider,
-    ort_errors,
-)
+from service.engine.runtime import _IDENTITY, CUDA, SLOW_PRODUCTS, Runtime, TensorSpec
 from service.errors import BundleError, ConfigurationError, InferenceError
 
 HAS_CUDA = CUDA in ort.get_available_providers()
@@ -48,14 +40,14 @@ def test_every_exception_of_onnxruntime_has_a_counterpart() -> None:
     state = ort.capi.onnxruntime_pybind11_state
     theirs = {e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)}
     assert theirs
-    assert theirs <= set(ort_errors())
+    assert theirs <= set(runtime.ort_errors())
 
 
 @pytest.mark.skipif(HAS_CUDA, reason="this onnxruntime has CUDA")
 def test_provider_cuda_without_cuda_is_an_error_and_auto_is_not() -> None:
     with pytest.raises(ConfigurationError, match="no CUDA provider"):
-        choose_provider("cuda")
-    assert choose_provider("auto") == "cpu"
+        runtime.choose_provider("cuda")
+    assert runtime.choose_provider("auto") == "cpu"
 
 
 @pytest.mark.gpu

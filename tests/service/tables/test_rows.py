@@ -150,7 +150,7 @@ def test_rows_with_half_a_character_are_written(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_workbook_are_read(tmp_path: Path) -> None:
-    """A workbook as spreadsheets write it: texts once, in a list of their own, numbers in the cells."""
+    """Texts as spreadsheets write them, once, in a list of their own, and numbers in the cells."""
     cells = (
         '<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row>'
         '<row><c t="s"><v>2</v></c><c><v>5</v></c></row>'
@@ -166,34 +166,23 @@ def test_rows_of_a_workbook_are_read(tmp_path: Path) -> None:
 def write_workbook(path: Path, cells: str, texts: list[str]) -> None:
     spreadsheet = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
-    part = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    kinds = {"workbook": "sheet.main", "sheet": "worksheet", "sharedStrings": "sharedStrings"}
-    types = "".join(
-        f'<Override PartName="/xl/{name}.xml" ContentType="{part}.{kind}+xml"/>'
-        for name, kind in kinds.items()
-    )
-
-    def related(*links: tuple[str, str]) -> str:
-        inside = "".join(
-            f'<Relationship Id="rId{i}" Type="{office}/{kind}" Target="{target}.xml"/>'
-            for i, (kind, target) in enumerate(links, 1)
-        )
-        return f'<Relationships xmlns="{package}/relationships">{inside}</Relationships>'
-
-    sheets = f'<sheets><sheet name="a" sheetId="1" r:id="rId1" xmlns:r="{office}"/></sheets>'
+    related = "http://schemas.openxmlformats.org/package/2006/relationships"
+    sheet = f'<sheet name="a" sheetId="1" r:id="rId1" xmlns:r="{office}"/>'
     shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
-    links = related(("worksheet", "sheet"), ("sharedStrings", "sharedStrings"))
+
+    def link(number: int, kind: str, target: str) -> str:
+        return f'<Relationship Id="rId{number}" Type="{office}/{kind}" Target="{target}.xml"/>'
+
+    links = link(1, "worksheet", "sheet") + link(2, "sharedStrings", "sharedStrings")
     with zipfile.ZipFile(path, "w") as file:
-        file.writestr("[Content_Types].xml", f'<Types xmlns="{package}/content-types">{types}</Types>')
-        file.writestr("_rels/.rels", related(("officeDocument", "xl/workbook")))
-        file.writestr("xl/_rels/workbook.xml.rels", links)
-        for name, root, inside in (
-            ("workbook", "workbook", sheets),
-            ("sheet", "worksheet", f"<sheetData>{cells}</sheetData>"),
-            ("sharedStrings", "sst", shared),
+        for name, root, space, inside in (
+            ("_rels/.rels", "Relationships", related, link(1, "officeDocument", "xl/workbook")),
+            ("xl/_rels/workbook.xml.rels", "Relationships", related, links),
+            ("xl/workbook.xml", "workbook", spreadsheet, f"<sheets>{sheet}</sheets>"),
+            ("xl/sheet.xml", "worksheet", spreadsheet, f"<sheetData>{cells}</sheetData>"),
+            ("xl/sharedStrings.xml", "sst", spreadsheet, shared),
         ):
-            file.writestr(f"xl/{name}.xml", f'<{root} xmlns="{spreadsheet}">{inside}</{root}>')
+            file.writestr(name, f'<{root} xmlns="{space}">{inside}</{root}>')
 
 
 def test_rows_that_cannot_all_be_written_leave_the_old_file(tmp_path: Path) -> None:
