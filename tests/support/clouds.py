@@ -1,7 +1,6 @@
 """Clouds for tests, and the bundled dynamics to run them."""
 
-from __future__ import annotations
-
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,13 +28,14 @@ SQUARE = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1), (0.5, 0), (0, 0.25), (-0.
 EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
 
 
-def bundled(threads: int = 1) -> Dynamics:
-    return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime("cpu", threads))
+@cache
+def bundled() -> Dynamics:
+    return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime("cpu", 1))
 
 
-def run(dynamics: Dynamics, points: Any, **parameters: Any) -> Result:
+def run(points: Any, **parameters: Any) -> Result:
     """A whole run, the parameters by name."""
-    steps = dynamics.start(np.asarray(points, np.float64), Parameters(**parameters))
+    steps = bundled().start(np.asarray(points, np.float64), Parameters(**parameters))
     for _ in steps:
         pass
     return steps.result

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clouds import EDGE, EMERGING, SQUARE, TRIANGLE, Floats, clouds, random_form, run, sets, since
+from clouds import EDGE, EMERGING, SQUARE, TRIANGLE, Floats, bundled, clouds, random_form, run, sets, since
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
@@ -21,8 +21,8 @@ seeds = st.integers(0, 2**32 - 1)
 KEEP = frozenset({"trajectory"})
 
 
-def trajectory(dynamics: Dynamics, Z: Floats, layers: int = 12, **options: Any) -> Floats:
-    kept = run(dynamics, Z, stop="never", max_layers=layers, include=KEEP, **options).trajectory
+def trajectory(Z: Floats, layers: int = 12, **options: Any) -> Floats:
+    kept = run(Z, stop="never", max_layers=layers, include=KEEP, **options).trajectory
     assert kept.layers.tolist() == list(range(layers + 1))
     return kept.points
 
@@ -31,12 +31,10 @@ def trajectory(dynamics: Dynamics, Z: Floats, layers: int = 12, **options: Any) 
 
 
 @given(Z=clouds(), alpha=alphas, seed=seeds)
-def test_dynamics_nests_hulls_and_lets_norms_grow(
-    dynamics: Dynamics, Z: Floats, alpha: float, seed: int
-) -> None:
+def test_dynamics_nests_hulls_and_lets_norms_grow(Z: Floats, alpha: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     A = random_form(rng, Z.shape[1])
-    steps = trajectory(dynamics, Z, alpha=alpha, A=A)
+    steps = trajectory(Z, alpha=alpha, A=A)
     directions = rng.standard_normal((50, Z.shape[1]))
     reach = np.max(steps @ directions.T, axis=1)  # [layer, direction]: the hull's support function
     assert (np.diff(reach, axis=0) <= 1e-12 * abs(Z).max() * abs(directions).max()).all()
@@ -48,12 +46,10 @@ def test_dynamics_nests_hulls_and_lets_norms_grow(
 
 
 @given(Z=clouds(), alpha=alphas)
-def test_dynamics_leaders_never_move_and_only_grow_in_number(
-    dynamics: Dynamics, Z: Floats, alpha: float
-) -> None:
-    steps = trajectory(dynamics, Z, alpha=alpha)
-    short = run(dynamics, Z, alpha=alpha, stop="never", max_layers=3)
-    long = run(dynamics, Z, alpha=alpha, stop="never", max_layers=12)
+def test_dynamics_leaders_never_move_and_only_grow_in_number(Z: Floats, alpha: float) -> None:
+    steps = trajectory(Z, alpha=alpha)
+    short = run(Z, alpha=alpha, stop="never", max_layers=3)
+    long = run(Z, alpha=alpha, stop="never", max_layers=12)
     assert set(short.leaders.index) <= set(long.leaders.index)
     for layer, index in zip(long.leaders.since_layer, long.leaders.index, strict=True):
         rest = steps[layer:, index]
@@ -61,21 +57,21 @@ def test_dynamics_leaders_never_move_and_only_grow_in_number(
 
 
 @given(Z=clouds(), seed=seeds)
-def test_dynamics_longest_token_leads_from_layer_0(dynamics: Dynamics, Z: Floats, seed: int) -> None:
+def test_dynamics_longest_token_leads_from_layer_0(Z: Floats, seed: int) -> None:
     A = random_form(np.random.default_rng(seed), Z.shape[1])
     lengths = reference.norms(Z, A)
     longest = np.flatnonzero(lengths > lengths.max() * (1 - 1e-9))
     if len(longest) == 1:
-        assert since(run(dynamics, Z, A=A))[longest[0]] == 0
+        assert since(run(Z, A=A))[longest[0]] == 0
 
 
 @given(seed=seeds, n=st.integers(1, 40), d=st.integers(2, 6))
-def test_dynamics_of_equal_norms_fixes_everybody(dynamics: Dynamics, seed: int, n: int, d: int) -> None:
+def test_dynamics_of_equal_norms_fixes_everybody(seed: int, n: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     A = random_form(rng, d)
     Z = rng.standard_normal((n, d))
     Z /= reference.norms(Z, A)[:, None]
-    result = run(dynamics, Z, A=A)
+    result = run(Z, A=A)
     assert (result.status, result.certified_layer) == ("certified", 0)
     assert since(result).tolist() == [0] * n
     np.testing.assert_array_equal(result.limits, Z)
@@ -83,19 +79,19 @@ def test_dynamics_of_equal_norms_fixes_everybody(dynamics: Dynamics, seed: int, 
 
 @given(seed=seeds, n=st.integers(1, 60), d=st.integers(1, 5), alpha=alphas)
 def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_form(
-    dynamics: Dynamics, seed: int, n: int, d: int, alpha: float
+    seed: int, n: int, d: int, alpha: float
 ) -> None:
     rng = np.random.default_rng(seed)
     Z, A = rng.standard_normal((n, d)), random_form(rng, d)
-    plain = run(dynamics, Z, A=A, alpha=alpha)
+    plain = run(Z, A=A, alpha=alpha)
     Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
     rotated_A = Q.T @ A @ Q
-    rotated = run(dynamics, Z @ Q, A=(rotated_A + rotated_A.T) / 2, alpha=alpha)
-    scaled = run(dynamics, 3e7 * Z, A=1e-5 * A, alpha=alpha)
+    rotated = run(Z @ Q, A=(rotated_A + rotated_A.T) / 2, alpha=alpha)
+    scaled = run(3e7 * Z, A=1e-5 * A, alpha=alpha)
     order = rng.permutation(n)
-    permuted = run(dynamics, Z[order], A=A, alpha=alpha)
+    permuted = run(Z[order], A=A, alpha=alpha)
     B = np.linalg.cholesky(A).T
-    straightened = run(dynamics, Z @ B.T, alpha=alpha)
+    straightened = run(Z @ B.T, alpha=alpha)
     for other in (rotated, scaled, straightened):
         assert sets(other) == sets(plain)
         assert since(other).tolist() == since(plain).tolist()
@@ -108,10 +104,10 @@ def test_dynamics_commutes_with_rotation_scaling_permutation_and_a_change_of_for
 
 
 @given(Z=clouds(largest_d=1), alpha=alphas)
-def test_dynamics_on_a_line_is_led_by_its_two_ends(dynamics: Dynamics, Z: Floats, alpha: float) -> None:
+def test_dynamics_on_a_line_is_led_by_its_two_ends(Z: Floats, alpha: float) -> None:
     ends = {int(Z.argmax())} if Z.max() > 0 else set()
     ends |= {int(Z.argmin())} if Z.min() < 0 else set()
-    result = run(dynamics, Z, alpha=alpha)
+    result = run(Z, alpha=alpha)
     assert set(result.leaders.index) == ends
     np.testing.assert_array_equal(result.limits, np.where(Z > 0, Z.max(), Z.min()))
 
@@ -122,10 +118,8 @@ def test_dynamics_on_a_line_is_led_by_its_two_ends(dynamics: Dynamics, Z: Floats
 @pytest.mark.parametrize(
     ("points", "leaders", "layers"), [(TRIANGLE, [0, 1, 2], [0, 0, 0]), (EMERGING, [0, 1, 2], [0, 1, 0])]
 )
-def test_dynamics_golden_clouds_of_the_paper(
-    dynamics: Dynamics, points: Floats, leaders: list[int], layers: list[int]
-) -> None:
-    result = run(dynamics, points, alpha=0.5, max_layers=30)
+def test_dynamics_golden_clouds_of_the_paper(points: Floats, leaders: list[int], layers: list[int]) -> None:
+    result = run(points, alpha=0.5, max_layers=30)
     assert (result.status, result.certified_layer) == ("certified", 1)
     assert result.leaders.index.tolist() == leaders
     assert result.leaders.since_layer.tolist() == layers
@@ -133,14 +127,14 @@ def test_dynamics_golden_clouds_of_the_paper(
     assert result.clusters.size.sum() == len(points)
 
 
-def test_dynamics_emerging_leader_has_moved_before_it_leads(dynamics: Dynamics) -> None:
-    leaders = run(dynamics, EMERGING, alpha=0.5).leaders
+def test_dynamics_emerging_leader_has_moved_before_it_leads() -> None:
+    leaders = run(EMERGING, alpha=0.5).leaders
     np.testing.assert_allclose(leaders.point[1], [-1 / 18, 5 / 36], atol=1e-12)
     assert leaders.followers[1] == 0
 
 
-def test_dynamics_square_has_clusters_between_corners(dynamics: Dynamics) -> None:
-    result = run(dynamics, SQUARE)
+def test_dynamics_square_has_clusters_between_corners() -> None:
+    result = run(SQUARE)
     assert result.status == "certified"
     clusters = result.clusters
     assert [each.tolist() for each in clusters.leaders] == [[0], [1], [2], [3], [0, 1], [0, 2]]
@@ -154,8 +148,8 @@ def test_dynamics_square_has_clusters_between_corners(dynamics: Dynamics) -> Non
 
 
 @given(Z=clouds(), alpha=alphas)
-def test_dynamics_closed_form_equals_running_the_layers(dynamics: Dynamics, Z: Floats, alpha: float) -> None:
-    result = run(dynamics, Z, alpha=alpha, stop="never", max_layers=14)
+def test_dynamics_closed_form_equals_running_the_layers(Z: Floats, alpha: float) -> None:
+    result = run(Z, alpha=alpha, stop="never", max_layers=14)
     walked = Z
     for _ in range(14):
         walked = reference.layer(walked, alpha, tau=1e-12)
@@ -164,11 +158,11 @@ def test_dynamics_closed_form_equals_running_the_layers(dynamics: Dynamics, Z: F
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_dynamics_chunks_equal_one_run_to_the_bit(dynamics: Dynamics, seed: int) -> None:
+def test_dynamics_chunks_equal_one_run_to_the_bit(seed: int) -> None:
     rng = np.random.default_rng(seed)
     Z = rng.standard_normal((60, 3)) * [3.0, 1.0, 0.3]
-    whole = run(dynamics, Z, alpha=0.05)
-    stepwise = run(dynamics, Z, alpha=0.05, include=KEEP)  # one layer a chunk
+    whole = run(Z, alpha=0.05)
+    stepwise = run(Z, alpha=0.05, include=KEEP)  # one layer a chunk
     assert whole.certified_layer == stepwise.certified_layer >= 0
     np.testing.assert_array_equal(whole.points, stepwise.points)
     np.testing.assert_array_equal(whole.assignment, stepwise.assignment)
@@ -176,13 +170,13 @@ def test_dynamics_chunks_equal_one_run_to_the_bit(dynamics: Dynamics, seed: int)
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_dynamics_certified_limits_survive_running_on(dynamics: Dynamics, seed: int) -> None:
+def test_dynamics_certified_limits_survive_running_on(seed: int) -> None:
     """Random clouds of section 2: what is certified is what plain numpy reaches hundreds of layers later."""
     rng = np.random.default_rng(seed)
     d, n = 1 + seed % 8, int(np.exp(rng.uniform(0, np.log(300))))
     A, alpha = random_form(rng, d), float(np.exp(rng.uniform(np.log(0.03), np.log(30))))
     Z = [rng.standard_normal((n, d)), rng.uniform(-1, 1, (n, d)) + 1][seed % 2]
-    result = run(dynamics, Z, alpha=alpha, A=A, max_layers=3000)
+    result = run(Z, alpha=alpha, A=A, max_layers=3000)
     assert result.status == "certified"
     expected = sets(result)
     walked, leads = Z, np.full(n, -1)
@@ -218,9 +212,9 @@ SLOW = np.random.default_rng(0).standard_normal((200, 2)) * [10.0, 1.0]
     ],
 )
 def test_dynamics_ends_where_it_should_and_names_what_it_reached(
-    dynamics: Dynamics, points: Any, asked: dict[str, Any], end: tuple[str, int, int | None]
+    points: Any, asked: dict[str, Any], end: tuple[str, int, int | None]
 ) -> None:
-    result = run(dynamics, points, **asked)
+    result = run(points, **asked)
     assert (result.status, result.layers, result.certified_layer) == end
     assert (result.margin is None) == (result.certified_layer is None)
     if "tolerance" in asked:
@@ -228,9 +222,9 @@ def test_dynamics_ends_where_it_should_and_names_what_it_reached(
         assert np.abs(result.points - result.limits).max() > 1e-7
 
 
-def test_dynamics_converges_without_certificate_where_a_follower_stays_on_an_edge(dynamics: Dynamics) -> None:
+def test_dynamics_converges_without_certificate_where_a_follower_stays_on_an_edge() -> None:
     """(0, -2) is the middle of an edge and of its own argmax set, which is not made of leaders alone."""
-    result = run(dynamics, EDGE)
+    result = run(EDGE)
     assert reference.run(reference.exactly(EDGE), Fraction(1), 8).certified_layer is None
     assert (result.status, result.certified_layer, result.margin) == ("converged", None, None)
     assert set(result.leaders.index) == {0, 3, 4}
@@ -252,22 +246,22 @@ FAN = [[1.0, 0.0], *0.1 * np.stack([np.cos(TURN), np.sin(TURN)], axis=1)]
     ids=["all pairs are looked at", "large", *"abc"],
 )
 def test_dynamics_margin_is_the_smallest_relative_gap_and_not_one_seen_by_chance(
-    dynamics: Dynamics, points: Floats, least: float
+    points: Floats, least: float
 ) -> None:
     A = random_form(np.random.default_rng(4), points.shape[1]) if len(points) == 300 else None
-    result = run(dynamics, points, A=A)
+    result = run(points, A=A)
     C = reference.argmax_sets(result.points, A, 1e-12)
     assert result.margin == pytest.approx(reference.margin(result.points, C, A), rel=1e-9)
     assert result.margin > least
 
 
-def test_dynamics_of_a_lone_token_has_no_margin(dynamics: Dynamics) -> None:
-    assert run(dynamics, [[1.0, 2.0]]).margin is None
+def test_dynamics_of_a_lone_token_has_no_margin() -> None:
+    assert run([[1.0, 2.0]]).margin is None
 
 
-def test_dynamics_twins_share_a_cluster_and_weigh_twice(dynamics: Dynamics) -> None:
+def test_dynamics_twins_share_a_cluster_and_weigh_twice() -> None:
     Z = np.array([[1, 1], [0.5, 0], [1, -1], [1, 1], [0.5, 0], [-0.0, 2], [0.0, 2]])
-    result = run(dynamics, Z, stop="never", max_layers=1)
+    result = run(Z, stop="never", max_layers=1)
     repeated = reference.layer(Z, 1.0)
     np.testing.assert_allclose(result.points, repeated, atol=1e-15)
     assert result.assignment[0] == result.assignment[3]
@@ -280,44 +274,44 @@ def test_dynamics_twins_share_a_cluster_and_weigh_twice(dynamics: Dynamics) -> N
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-150, 1e150, 8e307])
-def test_dynamics_at_extreme_scales_gives_the_same_clusters(dynamics: Dynamics, scale: float) -> None:
+def test_dynamics_at_extreme_scales_gives_the_same_clusters(scale: float) -> None:
     Z = np.array([[8, 8], [4, -4], [-8, -8], [2, -2], [1, -2], [0, 4]]) / 8 if scale > 1 else SQUARE * 8
-    plain, scaled = run(dynamics, Z), run(dynamics, Z * scale)
+    plain, scaled = run(Z), run(Z * scale)
     assert scaled.status == plain.status
     assert sets(scaled) == sets(plain)
     np.testing.assert_array_equal(scaled.limits, plain.limits * scale)
 
 
 @pytest.mark.parametrize("alpha", [1e-300, 1e-9, 1e9, 1e300])
-def test_dynamics_with_extreme_alpha_stays_finite(dynamics: Dynamics, alpha: float) -> None:
-    result = run(dynamics, TRIANGLE, alpha=alpha, max_layers=50)
+def test_dynamics_with_extreme_alpha_stays_finite(alpha: float) -> None:
+    result = run(TRIANGLE, alpha=alpha, max_layers=50)
     assert np.isfinite(result.limits).all()
     assert np.isfinite(result.points).all()
 
 
-def test_dynamics_vertices_are_those_of_the_hull_of_leaders(dynamics: Dynamics) -> None:
+def test_dynamics_vertices_are_those_of_the_hull_of_leaders() -> None:
     for d in (2, 3, 4):
         Z = np.random.default_rng(d).standard_normal((400, d))
-        result = run(dynamics, Z)
+        result = run(Z)
         hull = ConvexHull(result.leaders.point)
         assert set(result.vertices) == set(result.leaders.index[hull.vertices])
-    in_turn = run(dynamics, TRIANGLE, alpha=0.5)
+    in_turn = run(TRIANGLE, alpha=0.5)
     x, y = TRIANGLE[in_turn.vertices].T
     assert float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1))) > 0  # counter-clockwise
 
 
-def test_dynamics_trajectory_keeps_every_so_many_layers_and_the_last(dynamics: Dynamics) -> None:
+def test_dynamics_trajectory_keeps_every_so_many_layers_and_the_last() -> None:
     options = {"alpha": 0.5, "stop": "never", "include": KEEP, "trajectory_every": 4}
-    whole = trajectory(dynamics, TRIANGLE, 10, alpha=0.5)
-    kept = run(dynamics, TRIANGLE, max_layers=10, **options).trajectory
+    whole = trajectory(TRIANGLE, 10, alpha=0.5)
+    kept = run(TRIANGLE, max_layers=10, **options).trajectory
     assert kept.layers.tolist() == [0, 4, 8, 10]
     np.testing.assert_allclose(kept.points, whole[[0, 4, 8, 10]], atol=1e-15)
     np.testing.assert_array_equal(kept.points[0], TRIANGLE)
 
 
-def test_run_writes_a_long_trajectory_in_steps_that_a_caller_may_leave(dynamics: Dynamics) -> None:
+def test_run_writes_a_long_trajectory_in_steps_that_a_caller_may_leave() -> None:
     """Certified at layer 1; the other 499 layers are arithmetic, and as many chances to stop."""
-    restless = Dynamics(dynamics.session, chunk_s=0.0)
+    restless = Dynamics(bundled().session, chunk_s=0.0)
     options = Parameters(alpha=0.5, stop="never", max_layers=500, include=KEEP, trajectory_every=2)
     left = restless.start(TRIANGLE, options)
     reached = [next(left).layer for _ in range(120)]
@@ -325,15 +319,15 @@ def test_run_writes_a_long_trajectory_in_steps_that_a_caller_may_leave(dynamics:
     assert reached[-90:] == list(range(reached[-90], reached[-90] + 180, 2))
     with pytest.raises(RuntimeError, match="not over"):
         _ = left.result
-    stayed, at_once = restless.start(TRIANGLE, options), dynamics.start(TRIANGLE, options)
+    stayed, at_once = restless.start(TRIANGLE, options), bundled().start(TRIANGLE, options)
     assert [progress.layer for progress in stayed][-2:] == [500, 500]
     assert 1 <= len(list(at_once)) < 20
     assert stayed.result.trajectory.layers.tolist() == list(range(0, 501, 2))
     np.testing.assert_array_equal(stayed.result.trajectory.points, at_once.result.trajectory.points)
 
 
-def test_run_reports_progress_and_has_no_result_before_its_end(dynamics: Dynamics) -> None:
-    steps = Dynamics(dynamics.session, chunk_s=0.0).start(EMERGING, Parameters(alpha=0.5))
+def test_run_reports_progress_and_has_no_result_before_its_end() -> None:
+    steps = Dynamics(bundled().session, chunk_s=0.0).start(EMERGING, Parameters(alpha=0.5))
     with pytest.raises(RuntimeError, match="not over"):
         _ = steps.result
     told = list(steps)  # a layer takes several of them

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clouds import EMERGING, TRIANGLE, run, sets
+from clouds import EMERGING, TRIANGLE, bundled, run, sets
 
 from model_export.attention import reference
-from service.clouds.dynamics import Dynamics
 from tests.fuzz.clouds import KINDS, Case, check, draw
 
 
-def test_dynamics_equals_rational_arithmetic_on_hard_clouds(dynamics: Dynamics) -> None:
+def test_dynamics_equals_rational_arithmetic_on_hard_clouds() -> None:
     """The first of the clouds that `python -m tests.fuzz.clouds` draws by the hundred thousand."""
     cases = [draw(np.random.default_rng([0, number])) for number in range(500)]
-    seen = Counter(check(dynamics, case) for case in cases)
+    seen = Counter(check(bundled(), case) for case in cases)
     assert {case.kind for case in cases} == set(KINDS)
     assert seen["certified"] > 430
     assert seen["converged"] > 0
@@ -50,10 +49,8 @@ UNDERFLOW = np.array([[-1e-200, -1e-200], [-3e-200, 1e-200], [1e-6, 3e-6]])
     ],
     ids=lambda given: given.kind if isinstance(given, Case) else "",
 )
-def test_dynamics_equals_rational_arithmetic_on_clouds_made_by_hand(
-    dynamics: Dynamics, case: Case, end: str
-) -> None:
-    assert check(dynamics, case) in end.split(" or ")
+def test_dynamics_equals_rational_arithmetic_on_clouds_made_by_hand(case: Case, end: str) -> None:
+    assert check(bundled(), case) in end.split(" or ")
 
 
 R = math.sqrt(11)
@@ -61,14 +58,12 @@ NEARLY_TIED = [(1 + 0.95e-12 * R, 1, 3), (1, -1, 3 - 0.685e-12 * R), (0.9, 0, 0)
 
 
 @pytest.mark.parametrize("tie_tolerance", [0.0, 1e-12, 1e-11])
-def test_dynamics_near_ties_are_not_contradicted_by_running_on(
-    dynamics: Dynamics, tie_tolerance: float
-) -> None:
+def test_dynamics_near_ties_are_not_contradicted_by_running_on(tie_tolerance: float) -> None:
     """The third token and the mean of the others tie within 1e-12; what is between them does not."""
-    first = run(dynamics, NEARLY_TIED, tie_tolerance=tie_tolerance)
+    first = run(NEARLY_TIED, tie_tolerance=tie_tolerance)
     assert first.status == "certified"
     layers = first.certified_layer + 60
-    on = run(dynamics, NEARLY_TIED, tie_tolerance=tie_tolerance, stop="never", max_layers=layers)
+    on = run(NEARLY_TIED, tie_tolerance=tie_tolerance, stop="never", max_layers=layers)
     np.testing.assert_allclose(on.points, first.limits, atol=1e-12)
     walked = np.array(NEARLY_TIED)
     for _ in range(60):
@@ -77,13 +72,13 @@ def test_dynamics_near_ties_are_not_contradicted_by_running_on(
 
 
 @pytest.mark.parametrize("alpha", [1e8, 1e12, 1e14])
-def test_dynamics_with_large_alpha_is_certified_where_fractions_are(dynamics: Dynamics, alpha: float) -> None:
+def test_dynamics_with_large_alpha_is_certified_where_fractions_are(alpha: float) -> None:
     for seed in range(40):
         case = Case("gaussian", np.random.default_rng(seed).standard_normal((12, 2)), alpha, None)
-        assert check(dynamics, case) == "certified"
+        assert check(bundled(), case) == "certified"
 
 
-def test_dynamics_of_ill_conditioned_forms_loses_no_winner_in_large_clouds(dynamics: Dynamics) -> None:
+def test_dynamics_of_ill_conditioned_forms_loses_no_winner_in_large_clouds() -> None:
     """Above the size at which all pairs are looked at, under a form of condition 1e8."""
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -92,16 +87,16 @@ def test_dynamics_of_ill_conditioned_forms_loses_no_winner_in_large_clouds(dynam
         A = (Q * np.geomspace(1, 1e-8, d)) @ Q.T
         A = (A + A.T) / 2
         Z = rng.standard_normal((3000, d))
-        result = run(dynamics, Z, A=A, stop="never", max_layers=1)
+        result = run(Z, A=A, stop="never", max_layers=1)
         longs = Z.astype(np.longdouble)
         best = (longs @ A.astype(np.longdouble) @ longs.T).argmax(axis=1)
         np.testing.assert_allclose(result.points, Z + (Z[best] - Z) / 2, atol=1e-12)
 
 
-def test_dynamics_small_alpha_is_proved_over_many_layers(dynamics: Dynamics) -> None:
+def test_dynamics_small_alpha_is_proved_over_many_layers() -> None:
     """Rounding of many small steps is counted: what is certified is what fractions say."""
     points = np.array([[3, 1], [2, 3], [-2, 1], [-1, -3], [1, 2.5], [0.5, -1], [-0.3, 0.2]])
-    result = run(dynamics, points, alpha=0.01, max_layers=200)
+    result = run(points, alpha=0.01, max_layers=200)
     truth = reference.run(reference.exactly(points), Fraction(0.01), 60)
     if result.certified_layer is not None and result.certified_layer <= 60:
         assert truth.certified_layer == result.certified_layer
@@ -109,10 +104,10 @@ def test_dynamics_small_alpha_is_proved_over_many_layers(dynamics: Dynamics) -> 
 
 
 @pytest.mark.parametrize("tie_tolerance", [0.0, 1e-12])
-def test_dynamics_ties_that_rounding_would_break_are_ties(dynamics: Dynamics, tie_tolerance: float) -> None:
+def test_dynamics_ties_that_rounding_would_break_are_ties(tie_tolerance: float) -> None:
     """At layer 2 the first token ties exactly, and alpha = 2 makes float64 miss it by one rounding."""
     Z: Any = [[1, 2], [-1, 1], [0, 2], [2, 2], [1, -1], [0, 1], [0, -1]]
     truth = reference.run(reference.exactly(Z), Fraction(2), 8)
-    result = run(dynamics, Z, alpha=2.0, tie_tolerance=tie_tolerance)
+    result = run(Z, alpha=2.0, tie_tolerance=tie_tolerance)
     assert truth.certified_layer == result.certified_layer == 3
     assert sets(result) == truth.sets

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from clouds import Floats, run
+from clouds import Floats, bundled, run
 from numpy.typing import NDArray
 from paths import ROOT
 
@@ -16,7 +16,6 @@ from service.clouds import cones
 from service.clouds.candidates import at_once, by_length
 from service.clouds.cones import Piece, by_direction
 from service.clouds.coordinates import Frame
-from service.clouds.dynamics import Dynamics
 from service.clouds.layers import Layers
 from service.clouds.points import Cloud
 from service.errors import TooLarge
@@ -32,10 +31,10 @@ def test_dynamics_finds_wide_margins_in_little_memory(cloud: str) -> None:
     assert float(peak_gib) < 0.4
 
 
-def test_dynamics_of_a_cloud_far_from_the_origin_is_certified(dynamics: Dynamics) -> None:
+def test_dynamics_of_a_cloud_far_from_the_origin_is_certified() -> None:
     """So far that no two scores differ by more than 1e-14: all seem to tie, and exactly one wins."""
     Z = np.random.default_rng(0).standard_normal((5000, 2)) + 1e14
-    result = run(dynamics, Z)
+    result = run(Z)
     assert result.status == "certified"
     assert len(result.clusters) == len(result.leaders)
     best = max(range(5000), key=lambda i: Fraction(Z[i, 0]) + Fraction(Z[i, 1]))
@@ -75,9 +74,7 @@ def found_by(way: Iterator[Piece], n: int) -> NDArray[np.bool_]:
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", CLOUDS)
 @pytest.mark.parametrize("wide", [0.0, 1e-3])
-def test_candidates_of_every_way_include_all_keys_near_the_best(
-    dynamics: Dynamics, d: int, name: str, wide: float
-) -> None:
+def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: str, wide: float) -> None:
     Z = CLOUDS[name](np.random.default_rng(d), d)
     frame = Frame(Z, None)
     centred, moved = frame.centred(Z)
@@ -88,7 +85,7 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(
     rows = np.arange(len(Z))
     ways = {
         "at_once": at_once(queries.x, keys.x, slack),
-        "by_length": by_length(dynamics.session, rows, queries.x, keys.x, slack),
+        "by_length": by_length(bundled().session, rows, queries.x, keys.x, slack),
     }
     if d <= 3:
         ways["by_direction"] = by_direction(rows, queries.x, keys.x, slack)
@@ -111,15 +108,13 @@ def test_crowded_cones_are_cut_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.alone
 @pytest.mark.parametrize(("d", "most"), [(2, 1.2), (8, 1.4), (64, 1.7)])
-def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(
-    dynamics: Dynamics, d: int, most: float
-) -> None:
+def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(d: int, most: float) -> None:
     """It was two to four times as much. CPU time, the least of many: others change that little."""
     Z = np.random.default_rng(0).standard_normal((1000, d))
     cloud = Cloud(Z, np.ones(1000, np.int64), np.arange(1000), 0, None)
 
     def ours() -> Floats:
-        layers = Layers(dynamics.session, cloud, 1.0, 0.0)
+        layers = Layers(bundled().session, cloud, 1.0, 0.0)
         for _ in layers.attend():
             pass
         layers.step()
@@ -137,8 +132,8 @@ def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(
     assert took[ours] < most * took[plain]
 
 
-def test_dynamics_refuses_a_cloud_in_which_more_points_tie_than_memory_holds(dynamics: Dynamics) -> None:
+def test_dynamics_refuses_a_cloud_in_which_more_points_tie_than_memory_holds() -> None:
     """Within a tolerance of one half nearly everybody ties with everybody."""
     Z = np.random.default_rng(0).standard_normal((20_000, 5)) * 0.01 + 1.0
     with pytest.raises(TooLarge, match="too many points tie"):
-        run(dynamics, Z, tie_tolerance=0.5)
+        run(Z, tie_tolerance=0.5)

@@ -5,12 +5,12 @@ from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 import pytest
-from clouds import EDGE, Floats, run, sets
+from clouds import EDGE, Floats, bundled, run, sets
 from steps import timed
 
 from service.clouds import candidates, rational
 from service.clouds.account import Account, Exhausted
-from service.clouds.dynamics import Dynamics, Parameters, Run
+from service.clouds.dynamics import Parameters, Run
 from service.clouds.layers import Layers
 from service.clouds.points import prepare
 from service.engine.cloud_queue import result_of
@@ -24,9 +24,9 @@ def ties(n: int) -> Floats:
     return np.concatenate([[[0.0, 2.0], [2.0, 0.0]], np.stack([x, x], axis=1)])
 
 
-def short_of(dynamics: Dynamics, points: Floats, bound: int, **options: object) -> Run:
+def short_of(points: Floats, bound: int, **options: object) -> Run:
     """A run that may spend so little on exact arithmetic, at its end."""
-    steps = dynamics.start(points, Parameters(**options))  # type: ignore[arg-type]
+    steps = bundled().start(points, Parameters(**options))  # type: ignore[arg-type]
     steps.layers.history.account = Account(bound)
     for _ in steps:
         pass
@@ -42,25 +42,25 @@ def test_account_is_spent_piece_by_piece_and_ends_with_a_sentence() -> None:
             result_of(account.pay(1, digits, digits))
 
 
-def test_layers_stop_after_every_tie_that_is_decided_exactly(dynamics: Dynamics) -> None:
+def test_layers_stop_after_every_tie_that_is_decided_exactly() -> None:
     """All ties of a piece were one step: a hundred thousand held the queue long after a caller left."""
-    layers = Layers(dynamics.session, prepare(ties(500), None), 1.0, 0.0)
+    layers = Layers(bundled().session, prepare(ties(500), None), 1.0, 0.0)
     assert sum(1 for _ in layers.attend()) >= 500
 
 
-def test_run_that_spends_its_account_says_why_nothing_is_certified(dynamics: Dynamics) -> None:
-    free = run(dynamics, ties(50))
-    short = short_of(dynamics, ties(50), 100_000).result
+def test_run_that_spends_its_account_says_why_nothing_is_certified() -> None:
+    free = run(ties(50))
+    short = short_of(ties(50), 100_000).result
     assert (free.status, free.note) == ("certified", None)
     assert (short.status, short.certified_layer) == ("converged", None)
     assert short.note == "not certified: the exact decision would need more than 100,000 products of digits"
     assert sets(short) == sets(free)
 
 
-def test_run_keeps_little_of_long_integers(dynamics: Dynamics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_keeps_little_of_long_integers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The least alphas make positions grow by a thousand bits a layer; every layer was kept: 370 MB."""
     monkeypatch.setattr(rational, "KEPT", 100_000)
-    steps = dynamics.start(EDGE, Parameters(alpha=1e-300, stop="never", max_layers=40))
+    steps = bundled().start(EDGE, Parameters(alpha=1e-300, stop="never", max_layers=40))
     most = 0
     for _ in steps.work:
         exact = steps.layers.history.rational
@@ -71,32 +71,30 @@ def test_run_keeps_little_of_long_integers(dynamics: Dynamics, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kept", [0, rational.KEPT])
-def test_positions_that_were_forgotten_are_computed_again(
-    dynamics: Dynamics, kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_positions_that_were_forgotten_are_computed_again(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rational, "KEPT", kept)
     rng = np.random.default_rng(1)
     for _ in range(10):
         Z = np.unique(rng.integers(-3, 4, (12, 2)), axis=0)
         Z = Z[Z.any(axis=1)]
-        assert check(dynamics, Case("integers", Z, 0.5, None)) != "refused"
+        assert check(bundled(), Case("integers", Z, 0.5, None)) != "refused"
 
 
-def test_dynamics_refuses_sets_that_do_not_fit(dynamics: Dynamics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamics_refuses_sets_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """8,000 points of which nearly all tie with all took 9 GB: only a piece was bounded, not the layer."""
     monkeypatch.setattr("service.clouds.sets.GATHERED", 50_000)
     points = np.random.default_rng(0).normal(size=(300, 8))
-    assert run(dynamics, points, max_layers=1).leaders
+    assert run(points, max_layers=1).leaders
     with pytest.raises(TooLarge, match="too many points tie, or nearly"):
-        run(dynamics, points, tie_tolerance=0.9)
+        run(points, tie_tolerance=0.9)
 
 
 @pytest.mark.alone
-def test_wall_that_ties_is_refused_in_short_steps_and_little_memory(dynamics: Dynamics) -> None:
+def test_wall_that_ties_is_refused_in_short_steps_and_little_memory() -> None:
     """Row 2 of the third attack: 9 GB. A point on the axis ties with all of the wall, 120 million members."""
     axis, wall = np.zeros((60_000, 2)), np.full((2_000, 2), 3.0)
     axis[:, 0], wall[:, 1] = np.arange(1, 60_001) / 60_001, np.linspace(-1, 1, 2_000)
-    steps = dynamics.start(np.concatenate([wall, axis]))
+    steps = bundled().start(np.concatenate([wall, axis]))
     before, took = getrusage(RUSAGE_SELF).ru_maxrss, list[float]()
     with pytest.raises(TooLarge, match="too many points tie, or nearly"):
         took.extend(timed(steps.work))
@@ -104,25 +102,23 @@ def test_wall_that_ties_is_refused_in_short_steps_and_little_memory(dynamics: Dy
     assert getrusage(RUSAGE_SELF).ru_maxrss < before + 400_000  # kB
 
 
-def test_candidates_come_in_pieces_however_many_are_near(
-    dynamics: Dynamics, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_candidates_come_in_pieces_however_many_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "PIECE", 5_000)
     rows, y = np.arange(600), np.random.default_rng(0).normal(size=(600, 5))
     slack = np.full(600, 100.0)  # everybody is near
-    found = [piece for piece in candidates.by_length(dynamics.session, rows, y, y, slack) if piece]
+    found = [piece for piece in candidates.by_length(bundled().session, rows, y, y, slack) if piece]
     assert max(len(pairs.key) for _, pairs in found) <= 5_000 + 600
     assert sum(len(pairs.key) for _, pairs in found) == 600 * 600
     assert sorted(np.concatenate([rows for rows, _ in found])) == list(range(600))
 
 
 @pytest.mark.alone
-def test_no_step_of_points_with_many_coordinates_takes_long(dynamics: Dynamics) -> None:
+def test_no_step_of_points_with_many_coordinates_takes_long() -> None:
     """Steps of the margin took .4 to .6 s of CPU time, and gathered gigabytes. What is left is .15 s: four
     million numbers in one call of numpy, which holds up no other thread.
     """
     points = np.random.default_rng(0).normal(size=(16_000, 256))
-    layers = dynamics.start(points, Parameters()).layers
+    layers = bundled().start(points, Parameters()).layers
     took = list(timed(chain(layers.attend(), islice(layers.margin(), 400))))
     assert len(took) > 400
     assert max(took) < 0.3

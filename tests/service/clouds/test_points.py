@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clouds import Floats, run, since
+from clouds import Floats, bundled, run, since
 
 from service.clouds.dynamics import Dynamics, Limits, Parameters
 from service.clouds.points import merge, prepare
@@ -32,9 +32,9 @@ def at(row: int, column: int, value: float) -> Floats:
         (np.array([[1e-300, 0], [1e200, 0]]), "points[0]", "points[0] has entries too small beside those"),
     ],
 )
-def test_cloud_refuses_points_by_place(dynamics: Dynamics, points: Floats, place: str, words: str) -> None:
+def test_cloud_refuses_points_by_place(points: Floats, place: str, words: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        dynamics.start(points)
+        bundled().start(points)
     assert refused.value.param == place
     assert refused.value.message.startswith(words)
 
@@ -54,9 +54,9 @@ def test_cloud_refuses_points_by_place(dynamics: Dynamics, points: Floats, place
         ([[-1.0, 0.0], [0.0, -1.0]], "A is not positive definite"),
     ],
 )
-def test_cloud_refuses_forms_by_name(dynamics: Dynamics, form: Any, words: str) -> None:
+def test_cloud_refuses_forms_by_name(form: Any, words: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        dynamics.start(SQUARE, Parameters(A=np.asarray(form)))
+        bundled().start(SQUARE, Parameters(A=np.asarray(form)))
     assert refused.value.param == "A"
     assert refused.value.message.startswith(words)
 
@@ -73,9 +73,9 @@ def test_cloud_refuses_forms_by_name(dynamics: Dynamics, form: Any, words: str) 
     ],
 )  # fmt: skip
 def test_dynamics_refuses_what_is_over_a_limit_before_it_starts(
-    dynamics: Dynamics, shape: tuple[int, int], parameters: Parameters, limits: Limits, words: str
+    shape: tuple[int, int], parameters: Parameters, limits: Limits, words: str
 ) -> None:
-    limited = Dynamics(dynamics.session, limits)
+    limited = Dynamics(bundled().session, limits)
     with pytest.raises(TooLarge) as refused:
         limited.start(np.ones(shape), parameters)
     assert refused.value.message.startswith(words)
@@ -85,9 +85,9 @@ def test_dynamics_refuses_what_is_over_a_limit_before_it_starts(
     ("first", "form"), [*((small, None) for small in (1e-10, 1e-100, 5e-324)), (1.0, np.diag([1.0, 1e-13]))]
 )
 def test_dynamics_takes_lengths_and_forms_of_any_size_that_double_precision_holds(
-    dynamics: Dynamics, first: float, form: Floats | None
+    first: float, form: Floats | None
 ) -> None:
-    result = run(dynamics, at(0, 0, first), A=form)
+    result = run(at(0, 0, first), A=form)
     assert result.status == "certified"
     assert result.limits.tolist()[1:] == SQUARE.tolist()[1:]
     assert since(result).tolist() == [0, 0, 0, 0]

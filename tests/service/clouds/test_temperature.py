@@ -5,7 +5,6 @@ import pytest
 from clouds import EDGE, EMERGING, SQUARE, TRIANGLE, Floats, random_form, run
 
 from model_export.attention import reference
-from service.clouds.dynamics import Dynamics
 from service.clouds.temperature import NEAR, Gap, apart, largest
 
 rng = np.random.default_rng(7)
@@ -41,9 +40,9 @@ def farthest(Z: Floats, alpha: float, A: Floats, t: float, layers: int) -> float
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_temperature_keeps_softmax_near_at_every_layer(dynamics: Dynamics, name: str) -> None:
+def test_temperature_keeps_softmax_near_at_every_layer(name: str) -> None:
     Z, alpha, A = CASES[name]
-    result = run(dynamics, Z, alpha=alpha, A=A, include=frozenset({"temperature"}))
+    result = run(Z, alpha=alpha, A=A, include=frozenset({"temperature"}))
     found = result.temperature
     form = np.eye(Z.shape[1]) if A is None else A
     assert found.distance == pytest.approx(NEAR * reference.norms(Z / 2.0**400, form).max() * 2.0**400)
@@ -54,20 +53,20 @@ def test_temperature_keeps_softmax_near_at_every_layer(dynamics: Dynamics, name:
         assert way <= found.distance / unit
 
 
-def test_temperature_is_not_far_below_where_softmax_departs(dynamics: Dynamics) -> None:
+def test_temperature_is_not_far_below_where_softmax_departs() -> None:
     for name in ("triangle", "emerging", "still", "form"):
         Z, alpha, A = CASES[name]
-        found = run(dynamics, Z, alpha=alpha, A=A, include=frozenset({"temperature"})).temperature
+        found = run(Z, alpha=alpha, A=A, include=frozenset({"temperature"})).temperature
         form = np.eye(Z.shape[1]) if A is None else A
         assert farthest(Z, alpha, form, 30 * found.t, found.layers) > found.distance
 
 
-def test_temperature_is_claimed_only_with_a_proof(dynamics: Dynamics) -> None:
+def test_temperature_is_claimed_only_with_a_proof() -> None:
     wanted = frozenset({"temperature"})
-    assert run(dynamics, EDGE, include=wanted).temperature is None  # never certified
-    assert run(dynamics, TRIANGLE, include=wanted, tie_tolerance=1e-9).temperature is None
-    assert run(dynamics, TRIANGLE).temperature is None  # not asked for
-    lone = run(dynamics, [[1.0, 2.0]], include=wanted).temperature
+    assert run(EDGE, include=wanted).temperature is None  # never certified
+    assert run(TRIANGLE, include=wanted, tie_tolerance=1e-9).temperature is None
+    assert run(TRIANGLE).temperature is None  # not asked for
+    lone = run([[1.0, 2.0]], include=wanted).temperature
     assert (lone.t, lone.layers) == (None, 1)
 
 
