@@ -34,13 +34,10 @@ def test_record_says_where_and_with_what_it_was_measured(tmp_path: Path) -> None
     assert content["models"] == {"reader": card["model_sha256"][:12]}
 
 
-def test_record_refuses_a_row_without_samples_or_reason(tmp_path: Path) -> None:
+def test_record_refuses_a_row_without_samples_or_reason_and_another_format(tmp_path: Path) -> None:
     table = Record("x", "X").table("t", "T", unit="s", better="lower")
     with pytest.raises(ValueError, match="needs a note that says why"):
         table.add("ours", {}, [])
-
-
-def test_read_results_refuses_another_format(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text('{"format": 0, "name": "old"}')
     with pytest.raises(ValueError, match=r"old\.json: format 0"):
         read_results(tmp_path)

@@ -11,13 +11,10 @@ from service.errors import ConfigurationError
 from service.settings import BUNDLED_MODELS, Settings, _cgroup_quota, available_cpus, load_settings
 
 
-def test_settings_defaults_serve_the_bundled_models() -> None:
+def test_settings_own_models_stand_beside_the_bundled_ones(tmp_path: Path) -> None:
     settings = load_settings({})
     assert settings.model_folders == [BUNDLED_MODELS]
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
-
-
-def test_settings_own_models_stand_beside_the_bundled_ones(tmp_path: Path) -> None:
     assert Settings(models_dir=tmp_path).model_folders == [BUNDLED_MODELS, tmp_path]
     assert Settings(models_dir=tmp_path, bundled_models=False).model_folders == [tmp_path]
 

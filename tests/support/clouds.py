@@ -58,9 +58,9 @@ def random_form(rng: np.random.Generator, d: int) -> Floats:
     return B.T @ B + 0.1 * np.eye(d)
 
 
-def clouds(largest_n: int = 14, largest_d: int = 5) -> st.SearchStrategy[Floats]:
+def clouds() -> st.SearchStrategy[Floats]:
     """Distinct points with entries of hundredths: ties happen, and no two scores nearly tie by accident."""
-    shapes = st.tuples(st.integers(1, largest_n), st.integers(1, largest_d))
+    shapes = st.tuples(st.integers(1, 14), st.integers(1, 5))
     entries = st.integers(-300, 300).map(lambda k: k / 100)
     drawn = shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=entries))
     return drawn.map(lambda Z: np.unique(Z[Z.any(axis=1)], axis=0) + 0.0).filter(len)

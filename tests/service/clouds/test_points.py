@@ -11,6 +11,7 @@ from service.clouds.dynamics import Dynamics, Limits, Parameters
 from service.clouds.points import merge, prepare
 from service.errors import InvalidInput, TooLarge
 
+SHORT = np.array([[1e-300, 0], [1e200, 0]])
 SQUARE = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 
 
@@ -21,43 +22,31 @@ def at(row: int, column: int, value: float) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("points", "place", "words"),
+    ("points", "form", "place", "words"),
     [
-        (np.zeros((0, 2)), "points", "points is empty"),
-        (np.zeros((3, 0)), "points", "points is empty"),
-        (np.ones(3), "points", "points has 1 axes, expected 2"),
-        (at(2, 1, np.nan), "points[2][1]", "points[2][1] is not a finite number"),
-        (at(3, 0, -np.inf), "points[3][0]", "points[3][0] is not a finite number"),
-        (at(1, 1, 0.0), "points[1]", "points[1] is zero"),
-        (np.array([[1e-300, 0], [1e200, 0]]), "points[0]", "points[0] has entries too small beside those"),
+        (np.zeros((0, 2)), None, "points", "points is empty"),
+        (np.zeros((3, 0)), None, "points", "points is empty"),
+        (np.ones(3), None, "points", "points has 1 axes, expected 2"),
+        (at(2, 1, np.nan), None, "points[2][1]", "points[2][1] is not a finite number"),
+        (at(3, 0, -np.inf), None, "points[3][0]", "points[3][0] is not a finite number"),
+        (at(1, 1, 0.0), None, "points[1]", "points[1] is zero"),
+        (SHORT, None, "points[0]", "points[0] has entries too small beside those of others"),
+        (SQUARE, np.eye(3), "A", "A is 3 x 3, expected 2 x 2"),
+        (SQUARE, np.ones((2, 3)), "A", "A is 2 x 3, expected 2 x 2"),
+        (SQUARE, np.ones(4), "A", "A is 4, expected 2 x 2"),
+        (SQUARE, np.ones((1, 2)), "A", "A is 1 x 2, expected 2 x 2"),
+        (SQUARE, [[1.0, np.nan], [0.0, 1.0]], "A", "A has entries that are not finite numbers"),
+        (SQUARE, [[1.0, 0.5], [0.4, 1.0]], "A", "A is not symmetric: A[0][1] differs from A[1][0]"),
+        (SQUARE, [[1.0, 2.0], [2.0, 1.0]], "A", "A is not positive definite"),
+        (SQUARE, [[1.0, 1.0], [1.0, 1.0]], "A", "A is not positive definite"),
+        (SQUARE, [[0.0, 0.0], [0.0, 0.0]], "A", "A is not positive definite: it is zero"),
+        (SQUARE, [[-1.0, 0.0], [0.0, -1.0]], "A", "A is not positive definite"),
     ],
 )
-def test_cloud_refuses_points_by_place(points: Floats, place: str, words: str) -> None:
+def test_cloud_refuses_points_and_forms_by_place(points: Floats, form: Any, place: str, words: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        bundled().start(points)
+        bundled().start(points, Parameters(A=None if form is None else np.asarray(form)))
     assert refused.value.param == place
-    assert refused.value.message.startswith(words)
-
-
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [
-        (np.eye(3), "A is 3 x 3, expected 2 x 2"),
-        (np.ones((2, 3)), "A is 2 x 3, expected 2 x 2"),
-        (np.ones(4), "A is 4, expected 2 x 2"),
-        (np.ones((1, 2)), "A is 1 x 2, expected 2 x 2"),
-        ([[1.0, np.nan], [0.0, 1.0]], "A has entries that are not finite numbers"),
-        ([[1.0, 0.5], [0.4, 1.0]], "A is not symmetric: A[0][1] differs from A[1][0]"),
-        ([[1.0, 2.0], [2.0, 1.0]], "A is not positive definite"),
-        ([[1.0, 1.0], [1.0, 1.0]], "A is not positive definite"),
-        ([[0.0, 0.0], [0.0, 0.0]], "A is not positive definite: it is zero"),
-        ([[-1.0, 0.0], [0.0, -1.0]], "A is not positive definite"),
-    ],
-)
-def test_cloud_refuses_forms_by_name(form: Any, words: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        bundled().start(SQUARE, Parameters(A=np.asarray(form)))
-    assert refused.value.param == "A"
     assert refused.value.message.startswith(words)
 
 
