@@ -83,12 +83,9 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert train(folder, write_rows(folder / "two.csv", {"bad": "superb", "good": "awful"}), "mine") == 0
     texts = ["the film was awful and slow", "a superb film of my time"]
     with local(folder) as hardmax:
-        first, second, newest = (
-            [each.label for each in hardmax.classify(texts, model=name)]
-            for name in ("mine@1", "mine@2", "mine")
-        )
-    assert first == ["bad", "good"]
-    assert second == newest == ["good", "bad"]
+        names = ("mine@1", "mine@2", "mine")
+        said = [[each.label for each in hardmax.classify(texts, model=name)] for name in names]
+    assert said == [["bad", "good"], ["good", "bad"], ["good", "bad"]]
     where = ("--models-dir", str(folder / "models"))
     asked = ["evaluate", "--model", "mine", "--against", "mine@1", "--file", str(file), "--json", *where]
     assert hardmax_command(asked) == 0
@@ -97,7 +94,7 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert found["mine@1"]["accuracy"] <= 0.05  # it learnt the same words the other way round
     assert hardmax_command(["models", "rollback", "mine", *where]) == 0
     with local(folder) as hardmax:
-        assert [each.label for each in hardmax.classify(texts, model="mine")] == first
+        assert [each.label for each in hardmax.classify(texts, model="mine")] == said[0]
 
 
 def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(tmp_path, capsys):

@@ -14,15 +14,12 @@ TEXTS = [
     "no no no no no no",
     "Inflation fell to two percent in March, and the bank left its rate where it was.",
 ]
+ENDS = ("two weeks and then the screen went dark.", "what we paid, as far as I can tell.", "us waiting.")
 COMMON = [
     f"{subject} {verb} {end}"
     for subject in ("The lamp", "Our waiter", "This film", "My old phone")
     for verb in ("was not worth", "never gave")
-    for end in (
-        "two weeks and then the screen went dark.",
-        "what we paid, as far as I can tell.",
-        "us waiting.",
-    )
+    for end in ENDS
 ]
 
 

@@ -1,6 +1,5 @@
 """The matrix that makes chosen tokens lead: found where there is one, refused with a reason otherwise."""
 
-from fractions import Fraction
 from itertools import islice
 from types import SimpleNamespace
 
@@ -9,6 +8,7 @@ import pytest
 from clouds import bundled
 from steps import timed
 
+from model_export.attention.reference import exactly
 from service.clouds.dynamics import Parameters
 from service.control.control import control
 from service.engine.cloud_queue import result_of
@@ -36,26 +36,23 @@ def solve(steps):
 
 def gaps_under(points, A, token, leader):
     """<A z_token, z_leader - z_j> for all j, in fractions."""
-    z, A = [[[Fraction(x) for x in row] for row in rows.tolist()] for rows in (points, A)]
-    query = [sum(A[r][c] * z[token][c] for c in range(len(A))) for r in range(len(A))]
-    score = [sum(a * b for a, b in zip(query, row, strict=True)) for row in z]
-    return [score[leader] - each for each in score]
+    z = exactly(points)
+    score = z @ exactly(A) @ z[token]
+    return list(score[leader] - score)
 
 
 def assert_refuted(points, found):
     """The certificate by its definition, in fractions: the weighted sum of matrices has no eigenvalue > 0."""
-    d = points.shape[1]
-    total = [[Fraction(0)] * d for _ in range(d)]
+    z, total = exactly(points), exactly(np.zeros(2 * points.shape[1:]))
     for token, leader, rival, weight in found.certificate:
         assert weight > 0
-        z, best, other = ([Fraction(x) for x in points[i].tolist()] for i in (token, leader, rival))
-        w = [b - o for b, o in zip(best, other, strict=True)]
-        total = [[total[r][c] - weight * (z[r] * w[c] + z[c] * w[r]) for c in range(d)] for r in range(d)]
-    for k in range(d):  # squares are completed one by one
-        pivot = total[k][k]
-        assert pivot > 0 or not any(total[k][k:])
-        for r in range(k + 1, d) if pivot else ():
-            total[r] = [x - total[r][k] / pivot * y for x, y in zip(total[r], total[k], strict=True)]
+        product = np.outer(z[token], z[leader] - z[rival])
+        total = total - weight * (product + product.T)
+    for k, pivot_row in enumerate(total):  # squares are completed one by one
+        pivot = pivot_row[k]
+        assert pivot > 0 or not pivot_row[k:].any()
+        if pivot:
+            total[k + 1 :] -= np.outer(total[k + 1 :, k] / pivot, pivot_row)
 
 
 def assignment_under(points, A):

@@ -130,9 +130,7 @@ async def test_batcher_runs_together_what_takes_a_tenth_of_a_second() -> None:
         return [item.value for item in items]
 
     sizes: list[int] = []
-    batcher: Batcher[Work, Any] = Batcher(
-        slow, budget=10**6, report=lambda items, size, waited_s, ran_s: sizes.append(size)
-    )
+    batcher: Batcher[Any, Any] = Batcher(slow, budget=10**6, report=lambda *run: sizes.append(run[1]))
     assert len(await batcher.submit("k", [Work(n, 10) for n in range(3000)])) == 3000
     assert sizes[0] == 1000  # by the pace that is thought of a new runner
     assert 1500 < max(sizes) <= 4000  # which was too little: it runs 4000 in that time

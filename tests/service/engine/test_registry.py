@@ -48,7 +48,7 @@ BREAKS: dict[str, Callable[[Path], object]] = {
     "graph that is a pipe": lambda folder: replace(folder / "model.onnx", os.mkfifo),
     "card that is a folder": lambda folder: replace(folder / "card.json", Path.mkdir),
     "card that points at itself": lambda folder: replace(
-        folder / "card.json", lambda path: path.symlink_to("card.json")
+        folder / "card.json", lambda p: p.symlink_to(p.name)
     ),
     "no graph": lambda folder: (folder / "model.onnx").unlink(),
     "kind without a loader": lambda folder: edit_card(folder, kind="sequences"),
