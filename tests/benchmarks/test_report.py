@@ -20,7 +20,7 @@ def test_report_lists_every_case_we_lose_and_by_how_much(tmp_path: Path) -> None
         speed.add("ours", {"words": words}, [ours])
         speed.add("peer", {"words": words}, [peer])
         speed.add("memcpy", {"words": words}, [9e9])
-    lost = report(tmp_path, record).split("## Where we lose")[1].split("## Texts")[0]
+    lost = report(tmp_path, record).split("\n## ")[1]
     assert "| words 10 | 100 | peer: 200 | 2.00 x |" in lost
     assert "words 100 " not in lost
     assert "words 1,000" not in lost, "within the noise"
@@ -51,7 +51,7 @@ def test_accuracy_is_lost_by_points(tmp_path: Path) -> None:
     for data, peer in (("films", 92.5), ("shops", 90.9)):
         right.add("ours", {"data": data}, [90.0])
         right.add("peer", {"data": data}, [peer])
-    lost = report(tmp_path, record).split("## Where we lose")[1].split("## Texts")[0]
+    lost = report(tmp_path, record).split("\n## ")[1]
     assert "| films | 90 | peer: 92.5 | 2.5 points |" in lost
     assert "shops" not in lost, "below a point"
 

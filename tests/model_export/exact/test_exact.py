@@ -1,6 +1,5 @@
 """The exact construction, end to end: data in, bundle written, every sequence asked of the served graph."""
 
-import argparse
 import json
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from paths import ROOT
 
 from model_export.cli import main
 from model_export.exact.blocks import construct
-from model_export.exact.construct import add_arguments, describe, make, run, write
+from model_export.exact.construct import describe, make, write
 from model_export.exact.data import ImpossibleData, make_examples, measure, read_examples
 from model_export.exact.graph import to_onnx
 from model_export.exact.layout import lay_out
@@ -110,13 +109,11 @@ def test_exact_classifies_every_sequence(family, d, dtype, build):
         assert labels_of(model.classify(shuffled)) == [row["label"] for row in rows]
 
         if found.radius is not None:  # None: all labels are the same
-            noise = [rng.normal(size=tokens.shape) for tokens in shuffled]
             # In float32 adding the noise rounds by as much as 1e-6.
             reach = max(0, 0.99 * found.radius - (1e-6 if dtype == "float32" else 0))
-            moved = [
-                tokens + reach * step / np.linalg.norm(step, axis=1, keepdims=True)
-                for tokens, step in zip(shuffled, noise, strict=True)
-            ]
+            noise = [rng.normal(size=tokens.shape) for tokens in shuffled]
+            steps = [reach * step / np.linalg.norm(step, axis=1, keepdims=True) for step in noise]
+            moved = [tokens + step for tokens, step in zip(shuffled, steps, strict=True)]
             assert labels_of(model.classify(moved)) == [row["label"] for row in rows]
 
 
@@ -246,8 +243,7 @@ def test_exact_sends_sequences_to_sequences(build):
     assert len(made.model.blocks) <= made.bound
     answer = model.classify([rows[0]["sequence"]])[0]
     outputs = np.array(answer["output"])
-    assert answer["leader"] is None
-    assert len(outputs) == len(rows[0]["sequence"])
+    assert (answer["leader"], len(outputs)) == (None, len(rows[0]["sequence"]))
     apart = np.abs(outputs[:, None] - rows[0]["targets"][None]).max(axis=2)
     assert max(apart.min(axis=0).max(), apart.min(axis=1).max()) < 1e-6
 
@@ -286,12 +282,6 @@ def test_exact_graph_does_not_grow_and_shows_its_functions():
     onnx.checker.check_model(graphs[1], full_check=True)
 
 
-def parse(*arguments):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(list(map(str, arguments)))
-
-
 def write_lines(path, rows):
     lines = [json.dumps({**row, "sequence": np.asarray(row["sequence"]).tolist()}) for row in rows]
     path.write_text("\n".join(lines) + "\n\n")
@@ -301,11 +291,9 @@ def write_lines(path, rows):
 def test_exact_command_writes_a_bundle_and_says_what_it_measured(tmp_path, capsys):
     rng = np.random.default_rng(10)
     data = write_lines(tmp_path / "data.jsonl", labelled(random(rng, 12, 2), rng))
-    assert run(parse("--data", data, "--out", tmp_path / "twelve")) == 0
+    assert main(["exact", "--data", str(data), "--out", str(tmp_path / "twelve")]) == 0
     said = capsys.readouterr().out
-    assert "N = 12" in said
-    assert "bound 3N = 36" in said
-    assert "100 % (12 of 12" in said
+    assert all(figure in said for figure in ("N = 12", "bound 3N = 36", "100 % (12 of 12")), said
     card = read_bundle(tmp_path / "twelve").card
     assert (card["kind"], card["labels"], card["dimension"]) == ("sequences", [7, "rose", "wine"], 2)
     assert card["figures"]["accuracy"] == 1.0
