@@ -16,8 +16,6 @@ from service.clouds.dynamics import Dynamics, Parameters, Progress
 
 alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
 seeds = st.integers(0, 2**32 - 1)
-
-
 KEEP = frozenset({"trajectory"})
 
 
