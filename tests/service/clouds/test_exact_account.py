@@ -10,7 +10,7 @@ from steps import timed
 
 from service.clouds import candidates, rational
 from service.clouds.account import Account, Exhausted
-from service.clouds.dynamics import Parameters, Run
+from service.clouds.dynamics import Parameters
 from service.clouds.layers import Layers
 from service.clouds.points import prepare
 from service.engine.cloud_queue import result_of
@@ -22,15 +22,6 @@ def ties(n: int) -> Floats:
     """n points that tie exactly between the first two."""
     x = np.arange(1, n + 1) / (n + 1)
     return np.concatenate([[[0.0, 2.0], [2.0, 0.0]], np.stack([x, x], axis=1)])
-
-
-def short_of(points: Floats, bound: int, **options: object) -> Run:
-    """A run that may spend so little on exact arithmetic, at its end."""
-    steps = bundled().start(points, Parameters(**options))  # type: ignore[arg-type]
-    steps.layers.history.account = Account(bound)
-    for _ in steps:
-        pass
-    return steps
 
 
 def test_account_is_spent_piece_by_piece_and_ends_with_a_sentence() -> None:
@@ -49,8 +40,10 @@ def test_layers_stop_after_every_tie_that_is_decided_exactly() -> None:
 
 
 def test_run_that_spends_its_account_says_why_nothing_is_certified() -> None:
-    free = run(ties(50))
-    short = short_of(ties(50), 100_000).result
+    free, steps = run(ties(50)), bundled().start(ties(50))
+    steps.layers.history.account = Account(100_000)
+    assert list(steps)
+    short = steps.result
     assert (free.status, free.note) == ("certified", None)
     assert (short.status, short.certified_layer) == ("converged", None)
     assert short.note == "not certified: the exact decision would need more than 100,000 products of digits"
