@@ -20,7 +20,10 @@ class Document:
     """A part of an answer."""
 
     # What pydantic, which documents the API with these types, is to know. Nothing else here needs it.
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"use_attribute_docstrings": True, "extra": "allow"}
+    __pydantic_config__: ClassVar[dict[str, Any]] = {
+        "use_attribute_docstrings": True, "extra": "allow",
+        "defer_build": True,  # the descriptions are read when somebody asks for the document
+    }  # fmt: skip
 
     @cached_property
     def document(self) -> dict[str, Any]:

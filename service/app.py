@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -66,15 +68,21 @@ BODIES = (
 
 
 class Application(FastAPI):
-    """Its document also has the bodies that endpoints read by a dependency."""
+    """Its document, made when it is asked for, also has the bodies that endpoints read by a dependency."""
+
+    making = Lock()  # takes a third of a second: a crowd that asks first shall wait, and not make it again
 
     def openapi(self) -> dict[str, Any]:
-        if self.openapi_schema is None:
-            template = "#/components/schemas/{model}"
-            _, bodies = models_json_schema([(each, "validation") for each in BODIES], ref_template=template)
-            schemas = super().openapi()["components"]["schemas"]
-            schemas |= jsonable_encoder(bodies["$defs"], exclude_none=True)
-        return super().openapi()
+        with self.making:
+            document = super().openapi()
+            schemas = document["components"]["schemas"]
+            if BODIES[0].__name__ not in schemas:
+                template = "#/components/schemas/{model}"
+                _, bodies = models_json_schema(
+                    [(each, "validation") for each in BODIES], ref_template=template
+                )
+                schemas |= jsonable_encoder(bodies["$defs"], exclude_none=True)
+        return document
 
 
 def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI:
@@ -86,7 +94,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.start()
-        await asyncio.to_thread(app.openapi)
+        await asyncio.to_thread(list, iter_route_contexts(app.routes))  # else the first request does
         try:
             yield
         finally:

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -118,8 +119,9 @@ def _from_http(failure: HTTPException, scope: Scope) -> tuple[int, str, str, str
 def _suggestion(scope: Scope) -> str:
     """The route that was probably meant."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))[:NAME_CHARS]
-    routes: Mapping[str, Any] = (scope["app"].openapi_schema or {}).get("paths", {})
-    known = [route for route in routes if "{" not in route]
+    routes = iter_route_contexts(scope["app"].routes)
+    told = [route.path or "" for route in routes if getattr(route, "include_in_schema", False)]
+    known = [each for each in told if "{" not in each]
     near = [path.rstrip("/")] if path.rstrip("/") in known else get_close_matches(path, known, 1, NEAR)
     return f"; did you mean {near[0]}?" if near else "; GET /docs lists them"
 

@@ -53,7 +53,7 @@ async def file(path: str, request: Request) -> Response:
 
 
 @router.get("/openapi.json")
-async def openapi(request: Request) -> Response:
+def openapi(request: Request) -> Response:  # in a thread: the document may have to be made
     root_path, document = request.scope.get("root_path", ""), request.app.openapi()
     if root_path:
         document = {**document, "servers": [{"url": root_path}]}

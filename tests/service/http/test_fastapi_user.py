@@ -58,6 +58,8 @@ def client(app: FastAPI) -> Iterator[TestClient]:
 def test_own_route_with_a_body_and_a_dependency_works_as_in_any_application(
     app: FastAPI, client: TestClient
 ) -> None:
+    app.openapi()  # the document is made again when there is a new route
+
     @app.post("/pets")
     async def add(pet: Pet, pair: Annotated[int, Depends(legs_per_pair)]) -> dict[str, Any]:
         return {"name": pet.name, "pairs": pet.legs // pair}
@@ -69,6 +71,8 @@ def test_own_route_with_a_body_and_a_dependency_works_as_in_any_application(
     assert error["request_id"] == refused.headers["x-request-id"]
     malformed = client.post("/pets", content=b"{", headers={"content-type": "application/json"})
     assert malformed.json()["error"]["message"].startswith("the body is not JSON")
+    assert client.get("/pet").json()["error"]["message"] == "there is no such route; did you mean /pets?"
+    assert {"Pet", "ClassifyRequest"} <= app.openapi()["components"]["schemas"].keys()
 
 
 def test_own_route_raises_our_errors_and_fastapis_own(app: FastAPI, client: TestClient) -> None:
