@@ -7,18 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from bundles import write_models
 from server import Server, serving
 
 
 @pytest.fixture(scope="package")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture(scope="package")
 def server(models: Path) -> Iterator[Server]:
-    limits = {"max_text_chars": 400, "max_client_batch_size": 8, "max_points": 300_000, "max_dimension": 4}
+    limits = {"max_text_chars": 400, "max_client_batch_size": 8, "max_points": 300_000, "max_dimension": 32}
     with serving(models, default_model="tiny", payload_limit_mb=40, max_layers=500, **limits) as server:
         yield server
 

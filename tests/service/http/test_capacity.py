@@ -16,7 +16,6 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from bundles import write_head
 from fastapi.testclient import TestClient
 from server import Server, eventually, in_process, serving
 from wire import NPY, announce, chunked, connect, read_status, whole
@@ -34,11 +33,10 @@ def gauge(client: httpx.Client, name: str) -> float:
 
 
 @pytest.mark.system
-def test_body_that_comes_slowly_gives_way_to_one_that_needs_its_room(tmp_path: Path) -> None:
-    write_head(tmp_path)
+def test_body_that_comes_slowly_gives_way_to_one_that_needs_its_room(models: Path) -> None:
     text = b'{"input": "superb"' + b" " * 800_000 + b"}"
     with (
-        serving(tmp_path, default_model="tiny", payload_limit_mb=1, payload_total_mb=1.5) as server,
+        serving(models, default_model="tiny", payload_limit_mb=1, payload_total_mb=1.5) as server,
         server.client() as client,
         connect(server.port) as first,
     ):
@@ -139,28 +137,29 @@ def test_answers_that_nobody_reads_take_no_place() -> None:
             assert [client.get("/").status_code for _ in range(5)] == [200] * 5
 
 
-@pytest.mark.system
-def test_body_that_is_announced_and_not_sent_takes_no_room_and_no_place(tmp_path: Path) -> None:
-    write_head(tmp_path)
+@pytest.fixture(scope="module")
+def narrow(models: Path) -> Iterator[Server]:
+    """One with room for a megabyte, and for two requests."""
     limits = {"payload_limit_mb": 1, "payload_total_mb": 1, "max_concurrent_requests": 2}
-    with (
-        serving(tmp_path, default_model="tiny", **limits) as server,
-        server.client() as client,
-        ExitStack() as silent,
-    ):
+    with serving(models, default_model="tiny", **limits) as server:
+        yield server
+
+
+@pytest.mark.system
+def test_body_that_is_announced_and_not_sent_takes_no_room_and_no_place(narrow: Server) -> None:
+    with narrow.client() as client, ExitStack() as silent:
         for _ in range(8):
-            silent.enter_context(connect(server.port)).sendall(announce(MB) + b"{")
+            silent.enter_context(connect(narrow.port)).sendall(announce(MB) + b"{")
         time.sleep(0.5)
         assert gauge(client, "hardmax_requests_in_flight") == 0
         assert client.post("/classify", json={"input": "superb"}).status_code == 200
 
 
-def test_room_for_a_body_is_given_back_when_its_caller_leaves(tmp_path: Path) -> None:
-    write_head(tmp_path)
-    limits = {"payload_limit_mb": 1, "payload_total_mb": 1}
-    with serving(tmp_path, default_model="tiny", **limits) as server, server.client() as client:
+def test_room_for_a_body_is_given_back_when_its_caller_leaves(narrow: Server) -> None:
+    with narrow.client() as client:
+        eventually(lambda: gauge(client, HELD) == 0)
         for begun in (announce(MB) + b" " * 900_000, chunked(b" " * 900_000)[:-5]):
-            with connect(server.port) as caller:
+            with connect(narrow.port) as caller:
                 caller.sendall(begun)
                 eventually(lambda: gauge(client, HELD) > 800_000)
             eventually(lambda: gauge(client, HELD) == 0)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
+import re
+import time
 import tracemalloc
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+import wire
 from clouds import TRIANGLE as CLOUD
+from fastapi.testclient import TestClient
 from refusals import JSON, refusal
+from server import Server, eventually
+from wire import connect, whole
 
 from service.app import create_app
 from service.clouds.dynamics import Dynamics, Limits
@@ -23,6 +29,7 @@ from service.lifecycle import domain_loaders
 from service.settings import Settings
 
 TRIANGLE = CLOUD.tolist()
+NPY = {"content-type": "application/x-npy"}
 
 
 def test_dynamics_answers_the_papers_triangle(client: httpx.Client) -> None:
@@ -49,25 +56,25 @@ def test_dynamics_includes_what_it_is_asked_for(client: httpx.Client) -> None:
     assert answer["limits"][0] == [1, 1]
 
 
-def test_dynamics_takes_and_gives_numpy_arrays(client: httpx.Client) -> None:
+def npy(array: Any) -> bytes:
     body = io.BytesIO()
-    np.save(body, np.array(TRIANGLE))
+    np.save(body, array)
+    return body.getvalue()
+
+
+def test_dynamics_takes_and_gives_numpy_arrays(client: httpx.Client) -> None:
     query = {"alpha": "0.5", "include": "assignment,limits", "A": "[[1, 0], [0, 1]]"}
     response = client.post(
-        "/dynamics", params=query, content=body.getvalue(),
-        headers={"content-type": "application/x-npy", "accept": "application/x-npz"},
-    )  # fmt: skip
+        "/dynamics", params=query, content=npy(CLOUD), headers=NPY | {"accept": "application/x-npz"}
+    )
     assert response.headers["content-type"] == "application/x-npz"
     with np.load(io.BytesIO(response.content)) as arrays:
         plain = client.post("/dynamics", json={"points": TRIANGLE, "alpha": 0.5, "include": ["limits"]})
         assert arrays["leaders"].tolist() == [0, 1, 2]
         assert arrays["limits"].tolist() == plain.json()["limits"]
         assert json.loads(str(arrays["summary"]))["status"] == "certified"
-    fortran = io.BytesIO()
-    np.save(fortran, np.asfortranarray(np.array(TRIANGLE, np.float32)))
-    again = client.post(
-        "/dynamics?alpha=0.5", content=fortran.getvalue(), headers={"content-type": "application/x-npy"}
-    )
+    fortran = npy(np.asfortranarray(CLOUD.astype(np.float32)))
+    again = client.post("/dynamics?alpha=0.5", content=fortran, headers=NPY)
     assert [leader["index"] for leader in again.json()["leaders"]] == [0, 1, 2]
 
 
@@ -117,7 +124,7 @@ def test_dynamics_says_up_to_which_temperature_softmax_does_the_same(client: htt
         ({"points": [[1, 1]], "max_layers": 501}, (413, "too_large", "max_layers")),
         ({"points": [[1, 1]], "include": ["all"]}, (422, "invalid_input", "include[0]")),
         ({"points": [[1, 1]], "colour": "red"}, (422, "invalid_input", "colour")),
-        ({"points": [[1, 1, 1, 1, 1]]}, (413, "too_large", "points")),
+        ({"points": [[1] * 33]}, (413, "too_large", "points")),
     ],
 )
 def test_dynamics_refuses_by_name(client: httpx.Client, body: object, expected: tuple[Any, ...]) -> None:
@@ -138,51 +145,39 @@ def test_dynamics_refuses_more_points_than_it_may_take(client: httpx.Client) -> 
     assert "300000" in response.json()["error"]["message"]
 
 
+def shaped(shape: str) -> bytes:
+    """Six numbers, and a header that says so of them."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(48)
+
+
+IMPOSSIBLE = ("(-3, -2)", "(True, 2)", "(3, 2.0)", "(3, None)", "(2**70, 2)", "(3,", "3", "(300000, 4)")
+MALFORMED = (400, "malformed_input", None)
+WHOLE = npy(np.ones((3, 2)))
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (b"", (400, "malformed_input", None)),
-        (b"\x93NUMPY\x09\x00", (400, "malformed_input", None)),
-        (b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'shape': (99, 2)}", (400, "malformed_input", None)),
+        (b"", MALFORMED),
+        (b"\x93NUMPY\x09\x00", MALFORMED),
+        (b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'shape': (99, 2)}", MALFORMED),
+        (WHOLE[:-1], MALFORMED),
+        (WHOLE + b"x", MALFORMED),
+        *((shaped(shape), MALFORMED) for shape in IMPOSSIBLE),
+        (npy(np.ones(3)), (422, "invalid_input", "points")),
+        (npy(np.array([["a", "b"]])), (415, "unsupported_media_type", "points")),
+        (npy(np.array([[1.0, np.nan]])), (422, "invalid_input", "points[0][1]")),
+        (npy(np.ones((2, 33))), (413, "too_large", "points")),
     ],
-)  # fmt: skip
-def test_dynamics_refuses_broken_npy(client: httpx.Client, body: bytes, expected: tuple[Any, ...]) -> None:
-    response = client.post("/dynamics", content=body, headers={"content-type": "application/x-npy"})
-    assert refusal(response) == expected
-
-
-def test_dynamics_believes_an_npy_header_only_as_far_as_bytes_follow(client: httpx.Client) -> None:
-    def save(array: Any) -> bytes:
-        body = io.BytesIO()
-        np.save(body, array)
-        return body.getvalue()
-
-    def post(body: bytes) -> tuple[int, str, str | None]:
-        headers = {"content-type": "application/x-npy"}
-        return refusal(client.post("/dynamics", content=body, headers=headers))
-
-    whole = save(np.ones((3, 2)))
-    assert post(whole[:-1]) == (400, "malformed_input", None)
-    assert post(whole + b"x") == (400, "malformed_input", None)
-    assert post(save(np.ones(3))) == (422, "invalid_input", "points")
-    assert post(save(np.array([["a", "b"]]))) == (415, "unsupported_media_type", "points")
-    assert post(save(np.array([[1.0, np.nan]]))) == (422, "invalid_input", "points[0][1]")
-    assert post(save(np.ones((2, 5)))) == (413, "too_large", "points")
-    huge = whole.replace(b"(3, 2)", b"(300000, 4)").replace(b" " * 6 + b"\n", b"\n", 1)
-    assert post(huge)[0] == 400
-
-
-@pytest.mark.parametrize(
-    "shape", ["(-3, -2)", "(True, 2)", "(3, 2.0)", "(3, None)", "(2**70, 2)", "(3,", "3"]
 )
-def test_npy_of_an_impossible_shape_is_refused_with_the_reason(client: httpx.Client, shape: str) -> None:
-    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    body = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(48)
-    response = client.post("/dynamics", content=body, headers={"content-type": "application/x-npy"})
-    assert refusal(response)[:2] == (400, "malformed_input"), response.text
+def test_dynamics_believes_an_npy_header_only_as_far_as_bytes_follow(
+    client: httpx.Client, body: bytes, expected: tuple[Any, ...]
+) -> None:
+    assert refusal(client.post("/dynamics", content=body, headers=NPY)) == expected
 
 
-def test_npy_that_is_too_large_as_doubles_is_refused_before_it_becomes_them() -> None:
+def test_npy_that_is_too_large_as_doubles_is_refused_before_it_becomes_them(models: Path) -> None:
     """Eight megabytes of small integers are 64 MB of doubles."""
 
     def loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
@@ -190,26 +185,31 @@ def test_npy_that_is_too_large_as_doubles_is_refused_before_it_becomes_them() ->
         own = {"dynamics": lambda bundle: Dynamics.load(bundle, runtime, limits)}
         return {**domain_loaders(runtime, settings), **own}
 
-    stream = io.BytesIO()
-    np.save(stream, np.ones((1_000_000, 8), np.int8))
-    app = create_app(Settings(), loaders=loaders)
-
-    async def ask() -> tuple[httpx.Response, int]:
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-        ):
-            tracemalloc.start()
-            answer = await client.post(
-                "/dynamics", content=stream.getvalue(), headers={"content-type": "application/x-npy"}
-            )
-            return answer, tracemalloc.get_traced_memory()[1]
-
-    try:
-        answer, most = asyncio.run(ask())
-    finally:
-        tracemalloc.stop()
+    body = npy(np.ones((1_000_000, 8), np.int8))
+    app = create_app(Settings(models_dir=models, bundled_models=False, default_model="tiny"), loaders=loaders)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        tracemalloc.start()
+        try:
+            answer = client.post("/dynamics", content=body, headers=NPY)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
     assert refusal(answer) == (413, "too_large", "points")
     assert "need 1.6 GiB" in answer.json()["error"]["message"]
     assert most < 40e6
+
+
+def test_client_that_leaves_stops_its_cloud(server: Server, client: httpx.Client) -> None:
+    """Some seconds of work, in layers of a fraction of a second."""
+    cloud = npy(np.random.default_rng(3).normal(size=(60_000, 32)))
+
+    def left() -> int:
+        told = re.search(r'route="/dynamics",status="499"} (\d+)', client.get("/metrics").text)
+        return int(told[1]) if told else 0
+
+    before = left()
+    with connect(server.port) as connection:
+        connection.sendall(whole(cloud, "/dynamics", wire.NPY))
+        time.sleep(0.5)
+    eventually(lambda: left() == before + 1)
+    assert client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200

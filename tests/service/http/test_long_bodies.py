@@ -37,27 +37,18 @@ def client(server: Server) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "param"),
+    ("body", "param"),
     [
-        (b'{"input": [' + b"1," * 200_000 + b"1]}", 422, "input[0]"),
-        (b'{"input": "a", "x": "' + b"b" * 150_000 + b'"}', 422, "x"),
-        (b'{"input": "a", "model": "' + b"b" * 150_000 + b'"}', 422, "model"),
-        (b'["' + b"b" * 150_000 + b'"]', 422, None),
-        (b'{"input": "' + b"a" * 150_000, 400, None),
-        (b'{"input": "' + b"a" * 150_000 + b'\\ud800"}', 400, None),
-        (b'{"input": "' + b"a" * 150_000 + b'\xff"}', 400, None),
-        (b'{"input": "a"}' + b"a" * 400_000, 400, None),
-        (b'{"input": ' + b"[" * 400_000, 400, None),
-        (b'{"input": "superb"' + b" " * 400_000 + b"}", 200, None),
+        (b'{"input": [' + b"1," * 200_000 + b"1]}", "input[0]"),
+        (b'{"input": "a", "x": "' + b"b" * 150_000 + b'"}', "x"),
+        (b'{"input": "a", "model": "' + b"b" * 150_000 + b'"}', "model"),
+        (b'["' + b"b" * 150_000 + b'"]', None),
     ],
-)  # fmt: skip
+)
 def test_long_request_that_is_wrong_is_refused_by_its_place(
-    client: httpx.Client, body: bytes, status: int, param: str | None
+    client: httpx.Client, body: bytes, param: str | None
 ) -> None:
-    answer = client.post("/classify", content=body)
-    assert answer.status_code == status
-    if status != 200:
-        assert answer.json()["error"]["param"] == param
+    assert refusal(client.post("/classify", content=body)) == (422, "invalid_input", param)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +133,13 @@ def test_shape_of_many_dimensions_is_refused_unmultiplied(client: httpx.Client) 
 
 @pytest.mark.system
 def test_long_answer_never_holds_up_the_event_loop(watched: Server) -> None:
-    """All words of thirty long texts: 10 MB."""
+    """All words of fifteen long texts: 6 MB."""
     words = [word for word in WORDS if word.isalpha()]
-    texts = [" ".join(random.Random(i).choices(words, k=2000)) for i in range(30)]
+    texts = [" ".join(random.Random(i).choices(words, k=2000)) for i in range(15)]
     body = json.dumps({"input": texts, "explain": "full"}).encode()
     with watched.client(headers=JSON) as client:
         stall = stall_of(watched, client, "/classify", body, 200)
         answer = client.post("/classify", content=body)
     assert stall["turn_s"] < PROMISED_S, stall
-    assert [each["index"] for each in answer.json()["data"]] == list(range(30))
-    assert len(answer.content) > 8 * MB
+    assert [each["index"] for each in answer.json()["data"]] == list(range(15))
+    assert len(answer.content) > 5 * MB

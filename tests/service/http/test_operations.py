@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -44,27 +43,6 @@ def test_metrics_count_requests_by_route_and_status(client: httpx.Client) -> Non
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "expected"),
-    [
-        ("GET", "/nowhere", (404, "not_found", None)),
-        ("POST", "/nowhere", (404, "not_found", None)),
-        ("GET", "/classify", (405, "method_not_allowed", None)),
-        ("DELETE", "/models/tiny", (405, "method_not_allowed", None)),
-        ("POST", "/health", (405, "method_not_allowed", None)),
-        ("GET", "/web/../app.py", (404, "not_found", None)),
-        ("GET", "/web/%2e%2e/app.py", (404, "not_found", None)),
-        ("GET", "/web/%00", (404, "not_found", None)),
-        ("GET", "/web/" + "x" * 5_000, (404, "not_found", None)),
-        ("GET", "/web/x/../fonts/x", (404, "not_found", None)),
-    ],
-)
-def test_routes_that_are_none_are_refused_in_the_one_shape(
-    client: httpx.Client, method: str, path: str, expected: tuple[Any, ...]
-) -> None:
-    assert refusal(client.request(method, path)) == expected
-
-
 def test_answers_carry_the_callers_request_id_if_it_is_sane(client: httpx.Client) -> None:
     sane = client.get("/health", headers={"x-request-id": "trace-1.2:3_4"})
     assert sane.headers["x-request-id"] == "trace-1.2:3_4"
@@ -72,9 +50,8 @@ def test_answers_carry_the_callers_request_id_if_it_is_sane(client: httpx.Client
         given = client.get("/health", headers={"x-request-id": strange}).headers["x-request-id"]
         assert len(given) == 24
         assert given.isalnum()
-    assert (
-        client.post("/classify", json={"input": "good"}, headers={"x-request-id": "me"}).json()["id"] == "me"
-    )
+    answer = client.post("/classify", json={"input": "good"}, headers={"x-request-id": "me"})
+    assert answer.json()["id"] == "me"
 
 
 def test_answers_carry_security_headers(client: httpx.Client) -> None:
@@ -109,11 +86,6 @@ def test_files_of_the_page_are_logged_for_debugging_only(
         ("INFO", ["GET", "/web/{path:path}", "404"]),
         ("INFO", ["GET", "/health", "200"]),
     ]
-
-
-def test_route_is_suggested_only_where_it_is_near(client: httpx.Client) -> None:
-    assert client.get("/nope").json()["error"]["message"] == "there is no such route; GET /docs lists them"
-    assert client.get("/inf").json()["error"]["message"] == "there is no such route; did you mean /info?"
 
 
 def test_models_are_told_in_the_words_of_other_servers(client: httpx.Client) -> None:

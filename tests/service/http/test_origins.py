@@ -80,22 +80,3 @@ def test_cors_allows_the_origins_it_lists(models: Path) -> None:
         other = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
         assert refusal(client.post("/classify", json=BODY, headers=other)) == FORBIDDEN
         assert "access-control-allow-origin" not in client.get("/health", headers=other).headers
-
-
-def test_slash_at_the_end_is_no_redirect_but_a_hint(client: httpx.Client) -> None:
-    answer = client.post("/classify/", json=BODY)
-    assert refusal(answer) == (404, "not_found", None)
-    assert answer.json()["error"]["message"] == "there is no such route; did you mean /classify?"
-
-
-def test_wrong_route_or_method_names_the_right_one(client: httpx.Client) -> None:
-    wrong = client.get("/clasify").json()["error"]["message"]
-    assert wrong == "there is no such route; did you mean /classify?"
-    method = client.get("/classify").json()["error"]["message"]
-    assert method == "this route does not answer GET; use POST"
-
-
-def test_missing_field_names_what_was_sent_instead(client: httpx.Client) -> None:
-    answer = client.post("/classify", json={"text": "superb"})
-    assert refusal(answer) == (422, "invalid_input", "input")
-    assert answer.json()["error"]["message"] == "`input` is required; you sent `text`"

@@ -1,27 +1,61 @@
-"""What is wrong with a body, in words that name the field."""
+"""What is wrong with a request, in words that help: the route, the method or the field that was meant."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
 import pytest
+from refusals import refusal
 
-from service.errors import InvalidInput
-from service.schemas.reading import validate
-from service.schemas.requests import ClassifyRequest, DynamicsParameters
+HINT = "there is no such route; did you mean "
 
 
 @pytest.mark.parametrize(
-    ("model", "document", "message"),
+    ("method", "path", "expected"),
     [
-        (
-            DynamicsParameters,
-            {"trajectory": True},
-            "trajectory: an unknown field; did you mean trajectory_every?",
-        ),
-        (ClassifyRequest, {"input": "a", "modell": "b"}, "modell: an unknown field; did you mean model?"),
-        (ClassifyRequest, {"input": "a", "zzz": 1}, "zzz: an unknown field"),
+        ("GET", "/nowhere", (404, "not_found", None)),
+        ("POST", "/nowhere", (404, "not_found", None)),
+        ("GET", "/classify", (405, "method_not_allowed", None)),
+        ("DELETE", "/models/tiny", (405, "method_not_allowed", None)),
+        ("POST", "/health", (405, "method_not_allowed", None)),
+        ("PUT", "/", (405, "method_not_allowed", None)),
+        ("GET", "/web/../app.py", (404, "not_found", None)),
+        ("GET", "/web/%2e%2e/app.py", (404, "not_found", None)),
+        ("GET", "/web/%00", (404, "not_found", None)),
+        ("GET", "/web/" + "x" * 5_000, (404, "not_found", None)),
+        ("GET", "/web/x/../fonts/x", (404, "not_found", None)),
     ],
 )
-def test_unknown_field_is_named_with_the_nearest(
-    model: type[DynamicsParameters | ClassifyRequest], document: object, message: str
+def test_routes_that_are_none_are_refused_in_the_one_shape(
+    client: httpx.Client, method: str, path: str, expected: tuple[Any, ...]
 ) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        validate(model, document)
-    assert refused.value.message == message
+    assert refusal(client.request(method, path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "message"),
+    [
+        ("GET", "/nope", None, "there is no such route; GET /docs lists them"),
+        ("GET", "/inf", None, HINT + "/info?"),
+        ("GET", "/clasify", None, HINT + "/classify?"),
+        ("POST", "/classify/", {"input": "superb"}, HINT + "/classify?"),  # and no redirect
+        ("GET", "/classify", None, "this route does not answer GET; use POST"),
+        ("POST", "/classify", {"text": "superb"}, "`input` is required; you sent `text`"),
+        (
+            "POST", "/classify", {"input": "a", "modell": "b"},
+            "modell: an unknown field; did you mean model?",
+        ),
+        ("POST", "/classify", {"input": "a", "zzz": 1}, "zzz: an unknown field"),
+        (
+            "POST", "/dynamics", {"points": [[1, 1]], "trajectory": True},
+            "trajectory: an unknown field; did you mean trajectory_every?",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_probably_meant_is_named(
+    client: httpx.Client, method: str, path: str, body: object, message: str
+) -> None:
+    answer = client.request(method, path, json=body)
+    assert 400 <= refusal(answer)[0] < 500
+    assert answer.json()["error"]["message"] == message

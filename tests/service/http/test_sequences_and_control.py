@@ -1,34 +1,44 @@
-"""POST /sequences/classify and /control over a socket."""
+"""POST /sequences/classify and /control: answers, proofs, refusals, and work that ends in time."""
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from refusals import refusal
+from server import Server, eventually, serving
+
+INVALID = (422, "invalid_input")
+SCENES = {"model": "scenes"}
+SQUARE = {"points": [[1, 0], [0, 1]]}
 
 
 def test_sequences_are_labelled_exactly(client: httpx.Client) -> None:
     body = {"model": "scenes", "sequences": [[[0, 0], [5, 5]], [[2, 1]], [[1, 1], [0, 0]]]}
     answer = client.post("/sequences/classify", json=body).json()
     assert answer["model"] == "scenes"
-    assert [each["label"] for each in answer["data"]] == ["storm", "calm", "calm"]
-    assert [each["index"] for each in answer["data"]] == [0, 1, 2]
+    told = [(each["index"], each["label"]) for each in answer["data"]]
+    assert told == [(0, "storm"), (1, "calm"), (2, "calm")]
     assert all(each["margin"] > 0 for each in answer["data"])
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({"sequences": [[[0, 0]]]}, (422, "invalid_input", "model")),
+        ({"sequences": [[[0, 0]]]}, (*INVALID, "model")),
         ({"model": "tiny", "sequences": [[[0, 0]]]}, (404, "not_found", "model")),
-        ({"model": "scenes"}, (422, "invalid_input", "sequences")),
-        ({"model": "scenes", "sequences": []}, (422, "invalid_input", "sequences")),
-        ({"model": "scenes", "sequences": [[[0, 0]], []]}, (422, "invalid_input", "sequences[1]")),
-        ({"model": "scenes", "sequences": [[[0, 0], [1]]]}, (422, "invalid_input", "sequences[0][1]")),
-        ({"model": "scenes", "sequences": [[[0, 0, 0]]]}, (422, "invalid_input", "sequences[0]")),
-        ({"model": "scenes", "sequences": [[[0, 0]]] * 9}, (413, "too_large", "sequences")),
+        (SCENES, (*INVALID, "sequences")),
+        (SCENES | {"sequences": []}, (*INVALID, "sequences")),
+        (SCENES | {"sequences": [[[0, 0]], []]}, (*INVALID, "sequences[1]")),
+        (SCENES | {"sequences": [[[0, 0], [1]]]}, (*INVALID, "sequences[0][1]")),
+        (SCENES | {"sequences": [[[0, 0, 0]]]}, (*INVALID, "sequences[0]")),
+        (SCENES | {"sequences": [[[0, 0]]] * 9}, (413, "too_large", "sequences")),
     ],
 )
 def test_sequences_refuse_by_name(client: httpx.Client, body: object, expected: tuple[Any, ...]) -> None:
@@ -37,28 +47,91 @@ def test_sequences_refuse_by_name(client: httpx.Client, body: object, expected: 
     assert (param or "").startswith(str(expected[2]))
 
 
+def ask(client: httpx.Client, **wish: object) -> Any:
+    answer = client.post("/control", json=wish)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
 def test_control_finds_the_matrix_that_makes_a_wish_true(client: httpx.Client) -> None:
     points = [[1.0, 0.2], [0.9, 0.8], [-0.6, 1.0], [0.2, -1.0]]
-    answer = client.post("/control", json={"points": points, "leaders": [0, 2]}).json()
+    answer = ask(client, points=points, leaders=[0, 2])
     assert answer["feasible"] is True
     assert answer["margin"] > 0
     again = client.post("/dynamics", json={"points": points, "A": answer["A"]}).json()
-    assert {0, 2} <= {leader["index"] for leader in again["leaders"]}
-    assert [each["index"] for each in answer["dynamics"]["leaders"]] == [
-        each["index"] for each in again["leaders"]
-    ]
+    leaders = [[leader["index"] for leader in each["leaders"]] for each in (again, answer["dynamics"])]
+    assert {0, 2} <= set(leaders[0])
+    assert leaders[0] == leaders[1]
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        {"points": [[1, 0], [0, 1]]},
-        {"points": [[1, 0], [0, 1]], "leaders": [0], "assignment": {"0": 1}},
-        {"points": [[1, 0], [0, 1]], "leaders": [7]},
-        {"points": [[1, 0], [0, 1]], "assignment": {"x": 1}},
-        {"points": [[1, 0], [0, 1]], "assignment": {"0": 9}},
+        SQUARE,
+        SQUARE | {"leaders": [0], "assignment": {"0": 1}},
+        SQUARE | {"leaders": [7]},
+        SQUARE | {"assignment": {"x": 1}},
+        SQUARE | {"assignment": {"0": 9}},
         {"leaders": [0]},
     ],
 )
 def test_control_refuses_what_is_no_wish(client: httpx.Client, body: object) -> None:
-    assert refusal(client.post("/control", json=body))[:2] == (422, "invalid_input")
+    assert refusal(client.post("/control", json=body))[:2] == INVALID
+
+
+@pytest.mark.parametrize("least", [0.01, 0.001])
+def test_control_finds_what_was_called_infeasible_or_was_an_error(client: httpx.Client, least: float) -> None:
+    found = ask(client, points=[[1, 0], [2, least]], leaders=[0])
+    assert found["feasible"] is True
+    (a, b), (_, c) = ([Fraction(x) for x in row] for row in found["A"])
+    assert a > 0
+    assert a * c > b * b
+    assert -a - b * Fraction(least) > 0  # <A z_0, z_0 - z_1>, of the numbers as they were sent
+    assert found["dynamics"]["leaders"][0]["index"] == 0
+
+
+def test_control_sends_the_proof_that_there_is_none(client: httpx.Client) -> None:
+    found = ask(client, points=[[1, 0], [0.5, 0.5], [0, 1], [-1, -1]], leaders=[1])
+    assert (found["feasible"], found["A"], found["bound"]) == (False, None, 0)
+    assert found["certificate"] == [
+        {"token": 1, "leader": 1, "rival": 0, "weight": "1"},
+        {"token": 1, "leader": 1, "rival": 2, "weight": "1"},
+    ]
+
+
+def test_control_takes_a_lone_point(client: httpx.Client) -> None:
+    """There is no rival, so there is no margin."""
+    found = ask(client, points=[[1, 2]], leaders=[0])
+    assert (found["feasible"], found["margin"]) == (True, None)
+
+
+def long_work() -> dict[str, object]:
+    """1,500 points in 32 dimensions and where each shall end: many seconds of work."""
+    rng = np.random.default_rng(0)
+    points, B = rng.normal(size=(1500, 32)), rng.normal(size=(32, 32))
+    first = (points @ (B @ B.T) @ points.T).argmax(axis=1)
+    wanted = {str(i): int(j) for i, j in enumerate(first) if first[j] == j}
+    return {"points": points.tolist(), "assignment": wanted}
+
+
+def test_control_stops_when_its_caller_leaves(server: Server, client: httpx.Client) -> None:
+    with pytest.raises(httpx.ReadTimeout), server.client() as caller:
+        caller.post("/control", json=long_work(), timeout=httpx.Timeout(10, read=0.7))
+    left_s = server.cpu_s
+    ask(client, points=[[1, 2]], leaders=[0])  # answered once the queue is free
+    assert server.cpu_s - left_s < 3  # the whole work takes half a minute
+
+
+def test_control_keeps_no_stop_waiting(models: Path) -> None:
+    """SIGTERM with a grace of one second, in the middle of the work."""
+    with (
+        serving(models, default_model="tiny", shutdown_grace_s=1) as server,
+        ThreadPoolExecutor(1) as pool,
+        server.client() as caller,
+        server.client() as other,
+    ):
+        answer = pool.submit(caller.post, "/control", json=long_work())
+        eventually(lambda: "hardmax_requests_in_flight 1" in other.get("/metrics").text)
+        time.sleep(0.2)
+        assert server.stop() == 0
+        assert answer.result(10).status_code == 503
