@@ -11,20 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from bundles import write_head
-from server import environ, serving
+from server import Server, environ
 
 from hardmax import Local
 
 REVIEWS = 'id,review,stars\n1,"superb, good film",5\n2,,3\n3,awful film,1\n'
 LONG = "good " * 60 + "film"
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    write_head(folder, name="mine")
-    return folder
 
 
 @pytest.fixture
@@ -33,12 +25,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shell(command: str, folder: Path, models: Path) -> subprocess.CompletedProcess[str]:
+def environ_of(heads: Path) -> dict[str, str]:
+    return environ(models_dir=heads, bundled_models=False, default_model="one")
+
+
+def shell(command: str, folder: Path, heads: Path) -> subprocess.CompletedProcess[str]:
     """`hardmax` in the command stands for this interpreter's."""
     program = f"{sys.executable} -m service.cli.main"
     return subprocess.run(
         ["bash", "-uo", "pipefail", "-c", command.replace("hardmax ", f"{program} ")],
-        cwd=folder, env=environ(models_dir=models, bundled_models=False) | {"PYTHONPATH": os.getcwd()},
+        cwd=folder, env=environ_of(heads) | {"PYTHONPATH": os.getcwd()},
         capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -48,34 +44,33 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def check_rows(rows: list[dict[str, str]], models: Path) -> None:
+def check_rows(rows: list[dict[str, str]], heads: Path) -> None:
     assert [(row["id"], row["review"], row["stars"]) for row in rows] == [
         ("1", "superb, good film", "5"),
         ("2", "", "3"),
         ("3", "awful film", "1"),
     ]
-    local = Local(models_dir=models, bundled_models=False)
+    local = Local(models_dir=heads, bundled_models=False, default_model="one")
     first, last = (answer.label for answer in local.classify(["superb, good film", "awful film"]))
     assert [row["label"] for row in rows] == [first, "", last]
     assert [row["hardmax_error"] for row in rows] == ["", "the text is empty", ""]
 
 
-def test_shell_file_comes_back_with_every_row_and_its_answer(folder: Path, models: Path) -> None:
-    done = shell("hardmax classify --file in.csv --column review --out out.csv", folder, models)
+def test_shell_file_comes_back_with_every_row_and_its_answer(folder: Path, heads: Path) -> None:
+    done = shell("hardmax classify --file in.csv --column review --out out.csv", folder, heads)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "hardmax: out.csv: 3 rows, 1 without an answer (see hardmax_error)\n"
-    check_rows(rows_of(folder / "out.csv"), models)
+    check_rows(rows_of(folder / "out.csv"), heads)
 
 
-def test_shell_file_on_a_server_gives_the_same_answers(folder: Path, models: Path) -> None:
-    with serving(models, max_client_batch_size=1) as server:
-        done = shell(f"hardmax classify --file in.csv --out out.csv --server {server.url}", folder, models)
+def test_shell_file_on_a_server_gives_the_same_answers(folder: Path, heads: Path, server: Server) -> None:
+    done = shell(f"hardmax classify --file in.csv --out out.csv --server {server.url}", folder, heads)
     assert done.returncode == 0, done.stderr
-    check_rows(rows_of(folder / "out.csv"), models)
+    check_rows(rows_of(folder / "out.csv"), heads)
 
 
-def test_shell_pipe_is_a_text_a_line_and_needs_no_flag(folder: Path, models: Path) -> None:
-    done = shell("printf 'superb film\\n\\nawful\\n' | hardmax classify --explain none", folder, models)
+def test_shell_pipe_is_a_text_a_line_and_needs_no_flag(folder: Path, heads: Path) -> None:
+    done = shell("printf 'superb film\\n\\nawful\\n' | hardmax classify --explain none", folder, heads)
     assert done.returncode == 0
     first, empty, last = done.stdout.splitlines()
     assert first.split()[0] == "positive"
@@ -85,26 +80,20 @@ def test_shell_pipe_is_a_text_a_line_and_needs_no_flag(folder: Path, models: Pat
     assert last.endswith("awful")
 
 
-def test_shell_pipe_json_has_an_entry_a_line(folder: Path, models: Path) -> None:
-    done = shell("cat in.csv | hardmax classify --column review --json --explain none", folder, models)
+def test_shell_pipe_json_has_an_entry_a_line(folder: Path, heads: Path) -> None:
+    done = shell("cat in.csv | hardmax classify --column review --json --explain none", folder, heads)
     answer = json.loads(done.stdout)
-    assert answer["model"] == "mine"
+    assert answer["model"] == "one"
     assert [entry["index"] for entry in answer["data"]] == [0, 1, 2]
     assert answer["data"][1] == {"index": 1, "error": {"message": "the text is empty"}}
 
 
-def test_shell_nothing_to_classify_is_said(folder: Path, models: Path) -> None:
-    done = shell("hardmax classify", folder, models)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "hardmax: nothing to classify: give texts, --file, or a pipe\n"
-
-
-def test_shell_text_is_whole_in_a_pipe_and_cut_on_a_terminal(folder: Path, models: Path) -> None:
+def test_shell_text_is_whole_in_a_pipe_and_cut_on_a_terminal(folder: Path, heads: Path) -> None:
     command = f"hardmax classify --explain none '{LONG}'"
-    assert LONG in shell(command, folder, models).stdout
+    assert LONG in shell(command, folder, heads).stdout
     ours, theirs = pty.openpty()
     program = [sys.executable, "-m", "service.cli.main", "classify", "--explain", "none", LONG]
-    given = environ(models_dir=models, bundled_models=False) | {"COLUMNS": "80"}
+    given = environ_of(heads) | {"COLUMNS": "80"}
     with subprocess.Popen(program, stdout=theirs, env=given, stdin=subprocess.DEVNULL) as process:
         os.close(theirs)
         shown = os.read(ours, 10_000).decode()
@@ -114,13 +103,7 @@ def test_shell_text_is_whole_in_a_pipe_and_cut_on_a_terminal(folder: Path, model
     assert shown.rstrip().endswith("…")
 
 
-def test_shell_reader_that_has_seen_enough_ends_it_quietly(folder: Path, models: Path) -> None:
+def test_shell_reader_that_has_seen_enough_ends_it_quietly(folder: Path, heads: Path) -> None:
     (folder / "many.txt").write_text("good film\n" * 3000)
-    done = shell("hardmax classify --file many.txt | head -1", folder, models)
+    done = shell("hardmax classify --file many.txt | head -1", folder, heads)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_shell_version_and_help(folder: Path, models: Path) -> None:
-    assert shell("hardmax --version", folder, models).stdout.startswith("hardmax ")
-    told = shell("hardmax classify --help", folder, models).stdout
-    assert "hardmax classify --file reviews.csv --column review --out out.csv" in told

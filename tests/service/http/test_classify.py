@@ -195,7 +195,8 @@ def test_classify_refuses_other_media_types(client: httpx.Client, headers: list[
 
 def test_classify_takes_json_by_any_of_its_names_and_in_chunks(client: httpx.Client) -> None:
     for headers in (JSON, {"content-type": "Application/JSON; charset=UTF-8"}):
-        for content in (b'{"input": "superb"}', iter([b'{"input": ', b'"superb"}'])):
+        twice = b'{"input": "awful", "input": "superb"}'  # of which the last counts
+        for content in (b'{"input": "superb"}', twice, iter([b'{"input": ', b'"superb"}'])):
             answer = client.post("/classify", content=content, headers=headers)
             assert answer.json()["data"][0]["label"] == "positive"
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
 import pytest
-from bundles import write_head
 from server import Server, eventually, serving
 
 from service.app import create_app
@@ -23,14 +24,33 @@ from service.settings import Settings
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> Path:
-    write_head(tmp_path)
-    return tmp_path
-
-
-def test_worker_that_gives_no_sign_of_life_counts_as_dead_and_asking_never_waits() -> None:
+def worker() -> Worker:
+    """One whose process, which is none, lives."""
     worker = Worker(Config(Settings(), create_app), [])
     worker.process = SimpleNamespace(is_alive=lambda: True)  # type: ignore[assignment]
+    return worker
+
+
+@pytest.fixture(scope="module")
+def two(models: Path) -> Iterator[Server]:
+    """A server with two workers, and so every test leaves it."""
+    with serving(models, default_model="tiny", workers=2) as server:
+        yield server
+        assert server.stop() == 0
+
+
+@pytest.fixture
+def pair(two: Server) -> Server:
+    with two.client() as client:
+        eventually(lambda: are_ready(two, client))
+    return two
+
+
+def are_ready(server: Server, client: httpx.Client) -> bool:
+    return len(server.workers) == 2 and "hardmax_ready 2.0" in client.get("/metrics").text
+
+
+def test_worker_that_gives_no_sign_of_life_counts_as_dead_and_asking_never_waits(worker: Worker) -> None:
     began = time.monotonic()
     assert worker.is_alive(timeout=60)
     assert worker.child_conn.recv() == b"ping"
@@ -43,18 +63,12 @@ def test_worker_that_gives_no_sign_of_life_counts_as_dead_and_asking_never_waits
     assert not worker.is_alive(timeout=0.1)
 
 
-def test_worker_that_still_starts_has_more_time_for_its_first_sign_of_life() -> None:
+def test_worker_that_still_starts_has_more_time_for_its_first_sign_of_life(worker: Worker) -> None:
     """One that took over 30 s to start, on a busy machine, was killed and begun again, for ever."""
-    worker = Worker(Config(Settings(), create_app), [])
-    worker.process = SimpleNamespace(is_alive=lambda: True)  # type: ignore[assignment]
     assert worker.is_alive(timeout=0.1)
     time.sleep(0.1)
     assert worker.is_alive(timeout=0.1)
     assert not worker.is_alive(timeout=0.1, start_s=0.1)
-
-
-def two_ready(server: Server, client: httpx.Client) -> bool:
-    return len(server.workers) == 2 and "hardmax_ready 2.0" in client.get("/metrics").text
 
 
 def test_worker_that_begins_does_not_make_the_shared_listener_block() -> None:
@@ -69,34 +83,67 @@ def test_worker_that_begins_does_not_make_the_shared_listener_block() -> None:
 
 
 @pytest.mark.system
-def test_rolling_restart_replaces_every_worker_and_refuses_nobody(models: Path) -> None:
+def test_rolling_restart_replaces_every_worker_and_refuses_nobody(pair: Server) -> None:
     statuses: list[int] = []
     over = threading.Event()
 
-    def ask(server: Server) -> None:
+    def ask() -> None:
         while not over.is_set():
-            with server.client() as client:
+            with pair.client() as client:
                 statuses.append(client.post("/classify", json={"input": "superb"}).status_code)
 
-    with serving(models, default_model="tiny", workers=2) as server:
-        with server.client() as client:
-            eventually(lambda: two_ready(server, client))
-        before = {worker.pid for worker in server.workers}
-        caller = threading.Thread(target=ask, args=(server,))
-        caller.start()
-        server.process.send_signal(signal.SIGUSR2)
-        eventually(lambda: len(server.workers) == 2 and not before & {each.pid for each in server.workers})
-        over.set()
-        caller.join()
-        assert server.stop() == 0
+    before = {worker.pid for worker in pair.workers}
+    caller = threading.Thread(target=ask)
+    caller.start()
+    pair.process.send_signal(signal.SIGUSR2)
+    eventually(lambda: len(pair.workers) == 2 and not before & {each.pid for each in pair.workers})
+    over.set()
+    caller.join()
     assert set(statuses) == {200}
+
+
+@pytest.mark.system
+def test_killed_worker_comes_back_and_the_others_go_on(pair: Server) -> None:
+    victim = pair.workers[0]
+    victim.kill()
+    statuses = set()
+    while victim.is_running() or len(pair.workers) < 2:
+        with pair.client() as client:
+            statuses.add(client.post("/classify", json={"input": "superb"}).status_code)
+    assert statuses == {200}
+    eventually(lambda: f"Child process [{victim.pid}] died" in pair.output)
+    with pair.client() as client:
+        eventually(lambda: "hardmax_ready 2.0" in client.get("/metrics").text)
+
+
+@pytest.mark.system
+def test_workers_count_together(pair: Server) -> None:
+    def count() -> float:
+        line = r'^hardmax_requests_total{method="POST",route="/classify",status="200"} (\S+)$'
+        with pair.client() as client:
+            return sum(map(float, re.findall(line, client.get("/metrics").text, re.MULTILINE)))
+
+    before = count()
+    for _ in range(40):  # each on a connection of its own: both workers get some
+        with pair.client() as client:
+            assert client.post("/classify", json={"input": "superb"}).status_code == 200
+    assert count() == before + 40
+
+
+@pytest.mark.system
+def test_stop_while_a_dead_worker_waits_to_be_replaced_is_a_clean_stop(models: Path) -> None:
+    with serving(models, default_model="tiny", workers=2) as server:
+        eventually(lambda: len(server.workers) == 2)
+        server.workers[0].kill()
+        assert server.stop() == 0, "1 would say that a worker had to be killed"
+        assert "Traceback" not in server.output
 
 
 @pytest.mark.system
 def test_worker_that_was_stopped_for_good_cannot_hold_up_the_end(models: Path) -> None:
     with serving(models, default_model="tiny", workers=2, shutdown_grace_s=1) as server:
         with server.client() as client:
-            eventually(lambda: two_ready(server, client))
+            eventually(lambda: are_ready(server, client))
         family = server.workers
         family[0].suspend()
         assert server.stop() == 1, "a worker had to be killed, and the exit code says so"
@@ -124,7 +171,7 @@ def test_workers_end_when_their_supervisor_fails(models: Path, tmp_path: Path) -
     )
     with serving(models, command=(str(script),), default_model="tiny", workers=2) as server:
         with server.client() as client:
-            eventually(lambda: two_ready(server, client), 100)
+            eventually(lambda: are_ready(server, client), 100)
         family = server.workers
         family[0].kill()
         assert server.process.wait(60) != 0
