@@ -80,6 +80,13 @@ def read_status(connection: socket.socket) -> int:
     return status
 
 
+def status_of(port: int, request: bytes) -> int:
+    """The status that these bytes are answered with, on a connection of their own."""
+    with connect(port) as caller:
+        caller.sendall(request)
+        return read_status(caller)
+
+
 def find_fault(status: int, head: bytes, body: bytes, *, protocol: bool = False) -> str | None:
     """What is wrong with a refusal, or None. `protocol`: in the shape of the Open Inference Protocol."""
     if status in AGAIN and not re.search(rb"\r\nretry-after: [1-9]", head, re.IGNORECASE):

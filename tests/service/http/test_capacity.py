@@ -18,7 +18,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 from server import Server, eventually, in_process, serving
-from wire import NPY, announce, chunked, connect, read_status, whole
+from wire import NPY, announce, chunked, connect, read_status, status_of, whole
 
 from service.settings import BUNDLED_MODELS
 
@@ -40,16 +40,13 @@ def test_body_that_comes_slowly_gives_way_to_one_that_needs_its_room(models: Pat
         server.client() as client,
         connect(server.port) as first,
     ):
-        with connect(server.port) as large:  # will never have room, so coming back would not help
-            large.sendall(announce(MB + 1))
-            assert read_status(large) == 413
+        # Will never have room, so coming back would not help.
+        assert status_of(server.port, announce(MB + 1)) == 413
         first.sendall(announce(MB) + b" " * 950_000)
         eventually(lambda: gauge(client, HELD) == 950_000)
         time.sleep(1.1)
         for request in (whole(text), chunked(text)):
-            with connect(server.port) as later:
-                later.sendall(request)
-                assert read_status(later) == 200
+            assert status_of(server.port, request) == 200
         with suppress(ConnectionError):
             assert first.recv(1) == b""
         eventually(lambda: gauge(client, HELD) == 0)
@@ -253,17 +250,13 @@ def server(models: Path) -> Iterator[Server]:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_body_is_refused_in_the_one_shape(server: Server, name: str) -> None:
     request, status = HOSTILE[name]
-    with connect(server.port) as caller:
-        caller.sendall(request)
-        assert read_status(caller) == status
+    assert status_of(server.port, request) == status
 
 
 def attack(server: Server) -> None:
     """Everything hostile, and bodies that never end: 170 MB."""
     for request, _ in HOSTILE.values():
-        with connect(server.port) as caller:
-            caller.sendall(request)
-            read_status(caller)
+        status_of(server.port, request)
     slow = [connect(server.port) for _ in range(60)]
     for caller in slow:
         caller.sendall(announce(2 * MB) + LONG)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from bundles import write_head
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.testclient import TestClient
 from paths import ROOT
@@ -17,7 +16,7 @@ from pydantic import BaseModel
 from service.app import create_app
 from service.errors import NotFound
 from service.http.auth import KEY_NEEDED
-from service.http.dependencies import ServiceOf, service_of
+from service.http.dependencies import service_of
 from service.http.routes import classify
 from service.settings import Settings
 
@@ -29,13 +28,6 @@ async def legs_per_pair() -> int:
 class Pet(BaseModel):
     name: str
     legs: int = 4
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    write_head(folder)
-    return folder
 
 
 @pytest.fixture
@@ -84,30 +76,10 @@ def test_own_route_raises_our_errors_and_fastapis_own(app: FastAPI, client: Test
 
     ours, theirs = client.get("/pets/ours"), client.get("/pets/theirs")
     assert [answer.status_code for answer in (ours, theirs)] == [404, 404]
-    assert (ours.json()["error"]["message"], ours.json()["error"]["param"]) == (
-        "no pet has this name",
-        "name",
-    )
+    assert ours.json()["error"]["message"] == "no pet has this name"
+    assert ours.json()["error"]["param"] == "name"
     assert theirs.json()["error"]["message"] == "no such pet"
     assert {answer.json()["error"]["type"] for answer in (ours, theirs)} == {"not_found"}
-
-
-def test_own_route_that_fails_is_a_500_in_our_shape(app: FastAPI, client: TestClient) -> None:
-    @app.get("/fail")
-    async def fail() -> None:
-        raise ZeroDivisionError("a secret")
-
-    answer = client.get("/fail")
-    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "internal_error")
-    assert "secret" not in answer.text
-
-
-def test_own_route_has_the_models(app: FastAPI, client: TestClient) -> None:
-    @app.get("/names")
-    async def names(service: ServiceOf) -> list[str]:
-        return list(service.registry.entries)
-
-    assert client.get("/names").json() == ["reader", "tiny"]
 
 
 def test_own_middleware_sees_classify(models: Path) -> None:
@@ -211,10 +183,8 @@ def test_application_can_be_mounted_in_another(app: FastAPI) -> None:
 def test_security_scheme_is_in_the_document(app: FastAPI) -> None:
     document = app.openapi()
     schemes = document["components"]["securitySchemes"]
-    assert (schemes["bearer"]["type"], schemes["bearer"]["scheme"]) == ("http", "bearer")
-    assert (schemes["key"]["type"], schemes["key"]["in"], schemes["key"]["name"]) == (
-        "apiKey", "header", "X-API-Key",
-    )  # fmt: skip
+    assert {"type": "http", "scheme": "bearer"}.items() <= schemes["bearer"].items()
+    assert {"type": "apiKey", "in": "header", "name": "X-API-Key"}.items() <= schemes["key"].items()
     assert document["paths"]["/classify"]["post"]["security"] == [{"bearer": []}, {"key": []}]
     assert {} in document["paths"]["/health"]["get"]["security"]
 

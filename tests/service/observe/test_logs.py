@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import pytest
-from bundles import write_head
 from server import SERVE, environ, eventually
 from wire import connect, whole
 
@@ -113,21 +112,24 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
 
 def start(models: Path, stderr: int | None) -> tuple[subprocess.Popen[str], int]:
     """A server whose log goes where the caller says, and its port."""
-    settings = environ(
-        models_dir=models, default_model="tiny", port=0, log_level="debug", shutdown_grace_s=GRACE_S
-    )
+    given = {
+        "models_dir": models,
+        "bundled_models": False,
+        "default_model": "tiny",
+        "shutdown_grace_s": GRACE_S,
+    }
+    environment = environ(port=0, log_level="debug", **given)
     process = subprocess.Popen(
-        [sys.executable, *SERVE], env=settings, stdout=subprocess.PIPE, stderr=stderr, text=True
+        [sys.executable, *SERVE], env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
     )
     assert process.stdout is not None
     greeting = process.stdout.readline()
     return process, int(greeting.split("127.0.0.1:")[1].split()[0])
 
 
-def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(tmp_path: Path) -> None:
+def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(models: Path) -> None:
     """The reader of stderr stops; malformed requests and thousands of right ones follow."""
-    write_head(tmp_path)
-    process, port = start(tmp_path, subprocess.PIPE)
+    process, port = start(models, subprocess.PIPE)
     try:
         for _ in range(50):
             with connect(port) as stranger:
@@ -152,11 +154,10 @@ def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(tmp_path: Path) -
 
 
 @pytest.mark.alone
-def test_access_lines_are_not_lost_by_a_kill(tmp_path: Path) -> None:
-    write_head(tmp_path)
+def test_access_lines_are_not_lost_by_a_kill(models: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("w") as file:
-        process, port = start(tmp_path, file.fileno())
+        process, port = start(models, file.fileno())
         with connect(port) as caller:
             caller.sendall(whole(b'{"input": "superb"}'))
             assert caller.recv(65536).startswith(b"HTTP/1.1 200")

@@ -19,7 +19,7 @@ import impatient
 import psutil
 import pytest
 from server import Server, eventually, serving
-from wire import announce, chunked, connect, find_fault, read_answer, read_status, whole
+from wire import announce, chunked, connect, find_fault, read_answer, read_status, status_of, whole
 
 from service.errors import ConfigurationError
 from service.serving.connection import LARGEST_HEADS, UVICORN, State, check_uvicorn
@@ -68,6 +68,10 @@ def refused(answer: bytes, status: int, kind: str) -> str:
     return str(error["message"])
 
 
+def assert_lives(server: Server) -> None:
+    assert status_of(server.port, GET + b"\r\n") == 200
+
+
 def memory(server: Server) -> int:
     return psutil.Process(server.process.pid).memory_info().rss
 
@@ -96,8 +100,7 @@ def test_head_over_its_bounds_is_refused_431_in_little_memory(server: Server, he
         refused(answer, 431, "too_large")
     assert server.cpu_s - worked_s < 2  # it was 8
     assert memory(server) - before < 20e6
-    with server.client() as client:
-        assert client.get("/health").status_code == 200
+    assert_lives(server)
 
 
 def test_head_over_its_bounds_is_told_to_a_caller_who_listens(server: Server) -> None:
@@ -207,8 +210,7 @@ def test_callers_who_pipeline_and_do_not_read_hold_little_and_are_dropped(server
             continue
     time.sleep(1)
     assert memory(server) - before < 60e6
-    with server.client() as client:
-        assert client.get("/health").status_code == 200
+    assert_lives(server)
     process = psutil.Process(server.process.pid)
     eventually(lambda: sum(each.status == "ESTABLISHED" for each in process.net_connections()) == 0)
     for caller in callers:
@@ -292,9 +294,7 @@ def test_framing_that_a_proxy_may_read_in_another_way_is_refused(server: Server,
 
 def test_chunks_are_what_http_1_1_has_by_any_case_of_their_name(server: Server) -> None:
     refused(exchange(server, CHUNKED.replace(b"HTTP/1.1", b"HTTP/1.0")), 400, "malformed_input")
-    with connect(server.port) as connection:
-        connection.sendall(CHUNKED.replace(b": chunked", b": Chunked"))
-        assert read_status(connection) == 200
+    assert status_of(server.port, CHUNKED.replace(b": chunked", b": Chunked")) == 200
 
 
 @pytest.mark.parametrize(
@@ -303,9 +303,7 @@ def test_chunks_are_what_http_1_1_has_by_any_case_of_their_name(server: Server) 
 def test_target_that_names_another_host_than_the_header_is_refused(server: Server, target: bytes) -> None:
     request = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
     refused(exchange(server, request % target), 400, "malformed_input")
-    with connect(server.port) as connection:
-        connection.sendall(request % b"http://LOCALHOST/health")
-        assert read_status(connection) == 200
+    assert status_of(server.port, request % b"http://LOCALHOST/health") == 200
 
 
 @pytest.mark.parametrize("version", [b" HTTP/2.0", b" HTTP/0.9", b""])

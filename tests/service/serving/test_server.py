@@ -24,7 +24,7 @@ from bundles import LABELS, change_graph, never_end, write_head
 from paths import MODELS
 from refusals import refusal
 from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, serving
-from wire import NPY, announce, connect, read_status, whole
+from wire import NPY, announce, connect, read_status, status_of, whole
 
 from service import lifecycle
 from service.serving.server import KILL_AFTER_S
@@ -294,9 +294,7 @@ def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
         with client.stream("POST", "/dynamics", content=long_cloud(), headers=streamed) as answer:
             last = json.loads(list(answer.iter_lines())[-1])
         assert last["error"]["type"] == "deadline_exceeded"
-        with connect(server.port) as connection:
-            connection.sendall(announce(9) + b"{")  # and never the rest
-            assert read_status(connection) == 504
+        assert status_of(server.port, announce(9) + b"{") == 504  # and never the rest
 
 
 def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> None:
