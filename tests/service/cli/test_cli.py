@@ -171,12 +171,17 @@ def test_cli_models_lists_the_cards(hardmax: Run) -> None:
     assert (cards["tiny"]["kind"], cards["tiny"]["default"]) == ("sentiment", True)
 
 
-def test_cli_classify_reads_lines_of_a_pipe_where_the_text_is_a_hyphen(
-    monkeypatch: pytest.MonkeyPatch, hardmax: Run
+@pytest.mark.parametrize("texts", [[], ["-"]])
+def test_cli_classify_takes_a_line_of_a_pipe_for_a_text(
+    texts: list[str], monkeypatch: pytest.MonkeyPatch, hardmax: Run
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"superb film\nawful\n")))
-    out = hardmax("classify", "-", "--explain", "none")
-    assert [line.split()[0] for line in out.splitlines()] == ["positive", "negative"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"superb film\n\nawful\n")))
+    first, empty, last = hardmax("classify", *texts, "--explain", "none").splitlines()
+    assert first.startswith("positive ")
+    assert first.endswith(" superb film")
+    assert empty == "no answer: the text is empty"
+    assert last.startswith("negative ")
+    assert last.endswith(" awful")
 
 
 def test_cli_never_prints_what_steers_a_terminal(tmp_path: Path, hardmax: Run) -> None:

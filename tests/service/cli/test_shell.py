@@ -69,17 +69,6 @@ def test_shell_file_on_a_server_gives_the_same_answers(folder: Path, heads: Path
     check_rows(rows_of(folder / "out.csv"), heads)
 
 
-def test_shell_pipe_is_a_text_a_line_and_needs_no_flag(folder: Path, heads: Path) -> None:
-    done = shell("printf 'superb film\\n\\nawful\\n' | hardmax classify --explain none", folder, heads)
-    assert done.returncode == 0
-    first, empty, last = done.stdout.splitlines()
-    assert first.split()[0] == "positive"
-    assert first.endswith("superb film")
-    assert empty == "no answer: the text is empty"
-    assert last.split()[0] == "negative"
-    assert last.endswith("awful")
-
-
 def test_shell_pipe_json_has_an_entry_a_line(folder: Path, heads: Path) -> None:
     done = shell("cat in.csv | hardmax classify --column review --json --explain none", folder, heads)
     answer = json.loads(done.stdout)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +78,6 @@ def test_control_refuses_what_is_no_wish(client: httpx.Client, body: object) -> 
     assert refusal(client.post("/control", json=body))[:2] == INVALID
 
 
-@pytest.mark.parametrize("least", [0.01, 0.001])
-def test_control_finds_what_was_called_infeasible_or_was_an_error(client: httpx.Client, least: float) -> None:
-    found = ask(client, points=[[1, 0], [2, least]], leaders=[0])
-    assert found["feasible"] is True
-    (a, b), (_, c) = ([Fraction(x) for x in row] for row in found["A"])
-    assert a > 0
-    assert a * c > b * b
-    assert -a - b * Fraction(least) > 0  # <A z_0, z_0 - z_1>, of the numbers as they were sent
-    assert found["dynamics"]["leaders"][0]["index"] == 0
-
-
 def test_control_sends_the_proof_that_there_is_none(client: httpx.Client) -> None:
     found = ask(client, points=[[1, 0], [0.5, 0.5], [0, 1], [-1, -1]], leaders=[1])
     assert (found["feasible"], found["A"], found["bound"]) == (False, None, 0)
@@ -97,12 +85,6 @@ def test_control_sends_the_proof_that_there_is_none(client: httpx.Client) -> Non
         {"token": 1, "leader": 1, "rival": 0, "weight": "1"},
         {"token": 1, "leader": 1, "rival": 2, "weight": "1"},
     ]
-
-
-def test_control_takes_a_lone_point(client: httpx.Client) -> None:
-    """There is no rival, so there is no margin."""
-    found = ask(client, points=[[1, 2]], leaders=[0])
-    assert (found["feasible"], found["margin"]) == (True, None)
 
 
 def long_work() -> dict[str, object]:
@@ -118,7 +100,7 @@ def test_control_stops_when_its_caller_leaves(server: Server, client: httpx.Clie
     with pytest.raises(httpx.ReadTimeout), server.client() as caller:
         caller.post("/control", json=long_work(), timeout=httpx.Timeout(10, read=0.7))
     left_s = server.cpu_s
-    ask(client, points=[[1, 2]], leaders=[0])  # answered once the queue is free
+    assert ask(client, points=[[1, 2]], leaders=[0])["margin"] is None  # answered once the queue is free
     assert server.cpu_s - left_s < 3  # the whole work takes half a minute
 
 

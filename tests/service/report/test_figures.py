@@ -79,19 +79,14 @@ def test_folds_spread_every_label():
     assert all(sum(truth[i] == {"c"} for i in part) == 1 for part in parts)
 
 
-def test_linear_learns_a_word_that_decides():
-    pytest.importorskip("sklearn")
-    texts = [f"{['awful', 'superb'][i % 2]} film number {i}" for i in range(40)]
-    right = linear(texts, [frozenset([LABELS[i % 2]]) for i in range(40)], LABELS)
-    assert right == 1
-
-
-def test_linear_learns_for_the_parts_that_are_measured_alone(monkeypatch):
+def test_linear_learns_a_word_that_decides_and_only_for_the_parts_that_are_measured_alone(monkeypatch):
     pytest.importorskip("sklearn")
     learnt, whole = [], figures.tf_idf
     monkeypatch.setattr(figures, "tf_idf", lambda several: learnt.append(several) or whole(several))
     texts = [f"{['awful', 'superb'][i % 2]} film number {i}" for i in range(40)]
     truth = [frozenset([LABELS[i % 2]]) for i in range(40)]
+    assert linear(texts, truth, LABELS) == 1
+    learnt.clear()
     truth[39] = frozenset(["bad"])  # a superb film
     assert linear(texts, truth, LABELS, [[1, 2, 3, 39]]) == 3 / 4
     assert len(learnt) == 1
