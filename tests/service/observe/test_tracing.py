@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from server import serving
+from server import in_process
 from starlette.testclient import TestClient
 
 from service.app import create_app
@@ -62,12 +62,10 @@ def collector() -> Iterator[Collector]:
 def test_request_becomes_a_span_of_its_callers_trace(collector: Collector, models: Path) -> None:
     endpoint = f"http://127.0.0.1:{collector.server_port}"
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-    with serving(models, default_model="tiny", otlp_endpoint=endpoint) as server:
-        with server.client() as client:
-            headers = {"traceparent": f"00-{trace}-{parent}-01", "x-request-id": "me"}
-            assert client.post("/classify", json={"input": "superb"}, headers=headers).status_code == 200
-            assert client.get("/nowhere").status_code == 404
-        assert server.stop() == 0
+    with in_process(models, otlp_endpoint=endpoint) as client:
+        headers = {"traceparent": f"00-{trace}-{parent}-01", "x-request-id": "me"}
+        assert client.post("/classify", json={"input": "superb"}, headers=headers).status_code == 200
+        assert client.get("/nowhere").status_code == 404
     spans = {span.name: span for span in collector.spans}
     request, stage = spans["POST /classify"], spans["fastapi.endpoint"]
     assert (request.trace_id.hex(), request.parent_span_id.hex()) == (trace, parent)
