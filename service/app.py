@@ -21,11 +21,9 @@ from service import __version__
 from service.engine.registry import settle_default
 from service.errors import HardmaxError
 from service.http import problems
-from service.http.admission import Admission
 from service.http.auth import KEY_NEEDED
 from service.http.bodies import BodyReader
-from service.http.deadline import Deadline
-from service.http.middleware import RequestContext
+from service.http.middleware import Admission, Deadline, RequestContext
 from service.http.routes import (
     aliases,
     classify,

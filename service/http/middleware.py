@@ -2,24 +2,28 @@
 
     RequestContext  gives the request an id, the caller's if it is a safe one; refuses what pages of other
                     sites send; turns errors into answers; adds headers to all answers; counts and logs them
-    Deadline        deadline.py: ends what takes too long, and what nobody waits for any more
-    Admission       admission.py: a place for the request, bytes for its body and its answer
+    Deadline        ends what takes too long, and what nobody waits for any more
+    Admission       a place for the request, bytes for its body and its answer (engine/account.py)
 
 Middleware that is added to the application later lies around all of these and sees every request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import re
 import time
+from collections.abc import Callable
+from functools import partial
 
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import Cancelled, Forbidden, MalformedInput
-from service.http.problems import answer
+from service.engine.account import RequestLimit, Reservation
+from service.errors import Cancelled, DeadlineExceeded, Forbidden, HardmaxError, MalformedInput, NotReady
+from service.http.problems import Refused, answer
 from service.lifecycle import FILES, Service
 from service.observe.logs import log_request
 from service.settings import Settings
@@ -29,6 +33,8 @@ HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)
 SECURITY = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 CLOSE = (b"connection", b"close")  # while the service stops: a client should go elsewhere
 WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
+# Answered however full it is.
+PROBES = ("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready")
 
 
 class RequestContext:
@@ -118,3 +124,140 @@ class Guard:
             foreign = bool(origin) and origin.partition(b"://")[2] != headers.get(b"host")
         if foreign and origin.decode("latin-1") not in self._origins:
             raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")
+
+
+class Deadline:
+    """504 when the time is over; work that nobody waits for is cancelled."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        loop = asyncio.get_running_loop()
+        watcher: asyncio.Task[None] | None = None
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            left = True
+            timeout.reschedule(loop.time())
+
+        async def receive_to_the_end() -> Message:
+            nonlocal watcher
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body"):
+                watcher = loop.create_task(watch())  # nobody else may receive from now on
+            return message
+
+        timeout = asyncio.timeout(self._service.settings.request_timeout_s)
+        scope["state"]["timeout"] = timeout
+        try:
+            async with timeout:
+                if scope["method"] not in WITH_BODY:
+                    watcher = loop.create_task(watch())
+                await self.app(scope, receive_to_the_end, send)
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            if left:
+                raise Cancelled("the client left") from None
+            raise DeadlineExceeded("the request took longer than it may") from None
+        except asyncio.CancelledError:
+            if not self._service.draining:
+                raise
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            raise NotReady("the service is stopping") from None
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+
+
+class Admission:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in PROBES:
+            await self.app(scope, receive, send)
+            return
+        writes = scope["method"] in WITH_BODY
+        limit = self._service.writing if writes else self._service.reading
+        limit.check()  # a refusal costs little here, and much behind the routes
+        reservation = Reservation(self._service.budget, _cut(scope))
+        scope["state"]["reservation"] = reservation
+        request = Admitted(scope, receive, send, limit, reservation)
+        try:
+            if not writes:
+                request.enter()
+            await self.app(scope, request.receive, request.send)
+        finally:
+            request.leave()
+            reservation.end()
+
+
+class Admitted:
+    """One request on its way through: what it holds follows from the messages that pass."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, limit: RequestLimit, reservation: Reservation
+    ) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._limit = limit
+        self._reservation = reservation
+        self._begun = self._entered = False
+
+    def enter(self) -> None:
+        if not self._entered:
+            self._limit.enter()
+            self._entered = True
+
+    def leave(self) -> None:
+        if self._entered:
+            self._limit.leave()
+            self._entered = False
+
+    async def receive(self) -> Message:
+        try:
+            if not self._begun:
+                self._begun = True
+                self._check_announced()
+            message = await self._receive()
+            if message["type"] == "http.request":
+                whole = not message.get("more_body")
+                self._reservation.arrive(len(message.get("body", b"")), whole=whole)
+                if whole:
+                    self.enter()
+        except HardmaxError as failure:
+            raise Refused(failure) from None
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.leave()  # an answer that nobody reads takes no place
+            for name, value in message.get("headers", ()):
+                if name == b"content-length":
+                    self._reservation.deliver(int(value))
+        await self._send(message)
+        if message["type"] == "http.response.body":
+            self._reservation.sent(len(message.get("body", b"")))
+
+    def _check_announced(self) -> None:
+        for name, value in self._scope["headers"]:
+            if name == b"content-length" and value.isdigit():
+                self._reservation.check_body(int(value) if len(value) <= 15 else 10**15)
+
+
+def _cut(scope: Scope) -> Callable[[], object] | None:
+    """How to disconnect the caller from any thread, where the server can."""
+    abort = scope["state"].get("abort")
+    return partial(asyncio.get_running_loop().call_soon_threadsafe, abort) if abort else None

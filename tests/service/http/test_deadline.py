@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.errors import Cancelled
-from service.http.deadline import Deadline
+from service.http.middleware import Deadline
 
 
 class Cloud:
