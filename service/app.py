@@ -21,38 +21,27 @@ from service import __version__
 from service.engine.registry import settle_default
 from service.errors import HardmaxError
 from service.http import problems
-from service.http.auth import KEY_NEEDED
 from service.http.bodies import BodyReader
+from service.http.dependencies import KEY_NEEDED
 from service.http.middleware import Admission, Deadline, RequestContext
 from service.http.routes import (
-    aliases,
     classify,
     control,
     dynamics,
-    inference_endpoint,
     open_inference,
     operations,
+    other_clients,
     page,
     sequences,
 )
 from service.lifecycle import Loaders, Service
-from service.schemas.endpoints import EndpointRequest, PredictRequest, VllmRequest
-from service.schemas.open_inference import InferRequest
+from service.schemas.protocols import EndpointRequest, InferRequest, PredictRequest, VllmRequest
 from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 from service.settings import Settings
 
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
-ROUTERS = (
-    classify,
-    dynamics,
-    sequences,
-    control,
-    operations,
-    aliases,
-    open_inference,
-    inference_endpoint,
-    page,
-)
+# other_clients before open_inference: /v2/models/stats is no model
+ROUTERS = (classify, dynamics, sequences, control, operations, other_clients, open_inference, page)
 BODIES = (
     ClassifyRequest,
     ControlRequest,

@@ -1,4 +1,4 @@
-"""API keys: who may call. It reads and compares keys; `http/auth.py` takes them from requests."""
+"""API keys: who may call. It reads and compares keys; `http/dependencies.py` takes them from requests."""
 
 from __future__ import annotations
 

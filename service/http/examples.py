@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.http.problems import INTERNAL, INTERNAL_MESSAGE, document
-from service.schemas.wire import ErrorResponse
+from service.schemas.protocols import ErrorResponse
 
 JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}

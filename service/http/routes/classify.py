@@ -13,9 +13,8 @@ from starlette.responses import Response
 from hardmax.documents import ClassifyResponse
 from service.answers.texts import check_size, classification, names_of, raise_first, tell_flips, texts_asked
 from service.http import examples
-from service.http.bodies import json_body
+from service.http.bodies import json_body, reply_document
 from service.http.dependencies import ReservationOf, ServiceOf
-from service.http.replies import reply_document
 from service.lifecycle import Service
 from service.schemas.requests import ClassifyRequest
 from service.texts.verdicts import with_neutral

@@ -13,9 +13,8 @@ from service.answers.clouds import MODEL, find_control
 from service.clouds.dynamics import Dynamics
 from service.engine.cloud_queue import LARGE
 from service.http import examples
-from service.http.bodies import BodyOf, reader_of
+from service.http.bodies import BodyOf, reader_of, reply_document
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.replies import reply_document
 from service.schemas.requests import ControlRequest
 
 SHARE = 0.8  # of the request's time: then the best that was found is the answer

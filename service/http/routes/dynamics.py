@@ -21,10 +21,23 @@ from service.engine.account import Reservation
 from service.engine.cloud_queue import LARGE
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
-from service.http.bodies import JSON, NDJSON, NPY, NPZ, Body, BodyOf, reader_of, wanted
+from service.http.bodies import (
+    JSON,
+    NDJSON,
+    NPY,
+    NPZ,
+    Body,
+    BodyOf,
+    PiecewiseResponse,
+    let_go,
+    reader_of,
+    reply_document,
+    reply_pieces,
+    wanted,
+    written_of,
+)
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.problems import document, told
-from service.http.replies import PiecewiseResponse, let_go, reply_document, reply_pieces, written_of
 from service.schemas.reading import parse_json
 from service.schemas.requests import DynamicsParameters, DynamicsRequest
 from service.settings import Settings

@@ -23,12 +23,11 @@ from service.engine.bundle import HEAD
 from service.engine.registry import Entry
 from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, TooLarge
 from service.http import examples
-from service.http.bodies import BINARY, Body, UntypedBodyOf, parse_body, reader_of
+from service.http.bodies import BINARY, NO_STORE, Body, UntypedBodyOf, parse_body, reader_of, reply
 from service.http.dependencies import NeutralOf, ServiceOf
-from service.http.replies import NO_STORE, reply
 from service.http.routes.classify import label
 from service.lifecycle import Service
-from service.schemas.open_inference import (
+from service.schemas.protocols import (
     InferRequest,
     InferResponse,
     ModelMetadata,

@@ -15,11 +15,11 @@ from service.engine.bundle import HEAD
 from service.engine.registry import Entry
 from service.errors import NotFound, NotReady
 from service.http import examples
+from service.http.bodies import reply, reply_json
 from service.http.dependencies import ServiceOf
-from service.http.replies import reply, reply_json
 from service.lifecycle import Service
 from service.observe.metrics import CONTENT_TYPE
-from service.schemas.wire import Wire
+from service.schemas.protocols import Wire
 
 router = APIRouter(tags=["operations"])
 OPEN: dict[str, Any] = {"security": [{}]}  # by default these need no key: see PUBLIC_PATHS

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import Response
 
-from service.http.replies import reply_json
+from service.http.bodies import reply_json
 
 WEB = Path(__file__).parents[2] / "web"
 HEADERS = {

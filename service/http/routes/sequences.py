@@ -12,9 +12,8 @@ from hardmax.documents import SequencesResponse
 from service.answers.arrays import read_arrays
 from service.engine.cloud_queue import LARGE, Steps
 from service.http import examples
-from service.http.bodies import BodyOf, reader_of
+from service.http.bodies import BodyOf, reader_of, reply_document
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.replies import reply_document
 from service.schemas.reading import validate
 from service.schemas.requests import SequencesEnvelope, SequencesRequest
 from service.sequences.classifier import Sequences

@@ -15,8 +15,7 @@ from pydantic import BaseModel
 
 from service.app import create_app
 from service.errors import NotFound
-from service.http.auth import KEY_NEEDED
-from service.http.dependencies import service_of
+from service.http.dependencies import KEY_NEEDED, service_of
 from service.http.routes import classify
 from service.settings import Settings
 

@@ -1,10 +1,10 @@
 """What clients of other servers speak: inference endpoints at `/`, text-embeddings-inference at `/predict`,
-vLLM at `/v1/classify`.
+vLLM at `/v1/classify`; and what those of OpenAI and of Triton ask first, which models there are.
 
     huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000").text_classification("A superb film.")
 
-The first two give label and score and no reason: that is what /classify is for. An undecided verdict looks
-like any other there, unless `?undecided=label` asks for `neutral`.
+Inference endpoints and /predict give label and score and no reason: that is what /classify is for. An
+undecided verdict looks like any other there, unless `?undecided=label` asks for `neutral`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from starlette.responses import Response
 from service.answers.texts import heads_of
 from service.errors import InvalidInput
 from service.http import examples
-from service.http.bodies import json_body
+from service.http.bodies import json_body, reply_json
 from service.http.dependencies import NeutralOf, RequestId, ServiceOf
-from service.http.replies import reply_json
 from service.http.routes.classify import label
 from service.lifecycle import Service
-from service.schemas.endpoints import (
+from service.schemas.protocols import (
     EndpointRequest,
+    IndexEntry,
     LabelScore,
+    OpenAIModel,
+    OpenAIModels,
     PredictRequest,
+    ProtocolError,
+    Statistics,
+    Version,
     VllmRequest,
     VllmResponse,
 )
@@ -41,6 +46,7 @@ ENDPOINT: dict[str, Any] = {
     "responses": examples.answers([examples.SCORES]),
     "openapi_extra": examples.body(examples.ENDPOINT, EndpointRequest),
 }
+V2: dict[str, Any] = {"responses": examples.answers(errors=ProtocolError)}
 
 
 @router.post("/", summary="Label texts as an inference endpoint does", **ENDPOINT)
@@ -161,3 +167,28 @@ def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, s
         scores = logit
     best = sorted(scores.items(), key=lambda pair: -pair[1])[:top_k]
     return [{"label": label, "score": score} for label, score in best]
+
+
+@router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="Names of models, as OpenAI")
+async def v1_models(service: ServiceOf) -> OpenAIModels:
+    entries = service.registry.entries.values()
+    return OpenAIModels(
+        data=[OpenAIModel(id=each.name, created=int(each.loaded_at.timestamp())) for each in entries]
+    )
+
+
+@router.get("/v2/models/stats", **V2, summary="Models and versions, as Triton's statistics")
+async def statistics(service: ServiceOf) -> Statistics:
+    entries = service.registry.entries.values()
+    return Statistics(model_stats=[Version(name=each.name, version=each.version[:12]) for each in entries])
+
+
+@router.post("/v2/repository/index", **V2, summary="Models and refused bundles, as Triton's repository")
+async def repository_index(service: ServiceOf) -> list[IndexEntry]:
+    registry = service.registry
+    refused = [
+        IndexEntry(name=name, version="", state="UNAVAILABLE", reason=why)
+        for name, why in registry.refused.items()
+    ]
+    served = [IndexEntry(name=each.name, version=each.version[:12]) for each in registry.entries.values()]
+    return served + refused
