@@ -29,8 +29,7 @@ from service.engine.bundle import HEAD, READER, Bundle, find_served, kind_of, re
 from service.engine.runtime import Runtime
 from service.errors import InvalidInput, NotFound
 from service.settings import BUNDLED_MODELS
-from service.tables.columns import find_column
-from service.tables.reading import read_table
+from service.tables.reading import find_column, read_table
 from service.texts.heads import Read, assemble
 from service.texts.pieces import Reading
 from service.texts.reader import Reader, Seen

@@ -17,8 +17,7 @@ from service.engine.registry import settle_default
 from service.errors import ConfigurationError, InvalidInput, needs
 from service.observe.progress import Progress
 from service.settings import load_settings
-from service.tables.columns import find_column
-from service.tables.reading import READ, STDIN, TEXT, Row, Table, read_table
+from service.tables.reading import READ, STDIN, TEXT, Row, Table, find_column, read_table
 from service.tables.writing import WRITTEN, check_writable, write_rows
 
 HELP = f"""\

@@ -1,13 +1,16 @@
-"""`hardmax dynamics` and `hardmax control`: a cloud run to its limits, and the choice of its leaders."""
+"""`hardmax dynamics`, `control` and `sequences`: clouds run to their limits, the choice of their leaders, and
+the labels of sequences of points.
+"""
 
 from __future__ import annotations
 
 import argparse
+from uuid import uuid4
 
 from hardmax.documents import Include
-from service.cli.described import describe_control, describe_dynamics
+from service.cli.described import describe_control, describe_dynamics, describe_sequences
 from service.cli.options import Commands, add_where, open_where, show
-from service.cli.readers import read_cloud
+from service.cli.readers import read_cloud, read_sequences
 from service.errors import InvalidInput
 from service.observe.progress import Progress
 
@@ -32,6 +35,19 @@ def add_commands(commands: Commands) -> None:
     _add_cloud(control)
     control.add_argument("--leaders", required=True, help="the points that shall lead, by their index: 3,5")
     control.set_defaults(run=run_control)
+    sequences = commands.add_parser(
+        "sequences",
+        help="tell the labels of sequences of points, by an exact model",
+        description="`hardmax-export exact` makes such a model; put it into the folder of models.",
+    )
+    sequences.add_argument(
+        "file",
+        metavar="FILE",
+        help='one sequence per line: [[..], ..] or {"sequence": [[..], ..]}; - reads a pipe',
+    )
+    sequences.add_argument("--model", required=True, help="a model of kind sequences")
+    add_where(sequences)
+    sequences.set_defaults(run=run_sequences)
 
 
 def _add_cloud(parser: argparse.ArgumentParser) -> None:
@@ -80,3 +96,13 @@ def _indices(text: str) -> list[int]:
     except ValueError:
         problem = f"--leaders: {text!r} is not a list of indices such as 3,5"
         raise InvalidInput(problem, param="--leaders") from None
+
+
+def run_sequences(arguments: argparse.Namespace) -> int:
+    sequences, expected = read_sequences(arguments.file)
+    with Progress() as progress, open_where(arguments, progress) as hardmax:
+        labels = hardmax.classify_sequences(arguments.model, sequences)
+    data = [label.document for label in labels]
+    answer = {"id": uuid4().hex, "model": arguments.model, "data": data}
+    show(answer, arguments.json, lambda found: describe_sequences(found["data"], expected))
+    return 0

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from service import __version__
-from service.cli import classify, clouds, evaluate, sequences, serving
+from service.cli import classify, clouds, evaluate, serving
 from service.cli.options import tell
 from service.errors import HardmaxError, needs
 
@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hardmax", description=purpose)
     parser.add_argument("--version", action="version", version=f"hardmax {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for group in (serving, classify, evaluate, clouds, sequences):
+    for group in (serving, classify, evaluate, clouds):
         group.add_commands(commands)
     return parser
 

@@ -10,7 +10,7 @@ from pydantic_core import PydanticUndefined
 
 from service.cli.described import describe_models
 from service.cli.options import Commands, add_where, open_where, show
-from service.engine.versions import roll_back
+from service.engine.bundle import roll_back
 from service.errors import InvalidInput
 from service.settings import PREFIX, Settings, load_settings
 

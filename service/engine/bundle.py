@@ -16,7 +16,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ from typing import Any
 
 import orjson
 
-from service.errors import BundleError
+from service.errors import BundleError, NotFound
 
 READER, HEAD = "reader", "sentiment"
 FORMAT = 3
@@ -196,3 +198,27 @@ def _decode(raw: bytes, path: Path) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         raise BundleError(f"{path.parent.name}/{path.name} is not UTF-8", param=path.name) from None
+
+
+def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
+    """Serve the version again that was served before: (its name, the name that it has now).
+
+    It is added as the newest, as `kubectl rollout undo` does: nothing is lost, and going back twice is where
+    one was.
+    """
+    versions = versions_of(name, find_bundles([models_dir]))
+    if len(versions) < 2:
+        have = ", ".join(versions.values()) or "none"
+        raise NotFound(f"{name} has no version to go back to in {models_dir}; there is {have}", param="model")
+    *_, before, last = sorted(versions)
+    again, new = versions[before], f"{name}@{last + 1}"
+    card = dict(read_bundle(models_dir / again).card) | {"name": new, "again": again}
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=models_dir) as place:
+        folder = Path(place) / new
+        shutil.copytree(models_dir / again, folder)
+        (folder / "card.json").write_text(
+            json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        read_bundle(folder)
+        folder.rename(models_dir / new)
+    return again, new

@@ -1,22 +1,47 @@
-"""The start: one socket, then one server in this process or several workers."""
+"""The start: one socket, then one server in this process, or several workers kept by uvicorn's supervisor.
+
+A worker that ends is replaced; so is one that hangs: its event loop has to answer within `HUNG_S` (`START_S`
+while it starts). SIGHUP makes every worker read keys and models again, SIGUSR2 replaces the workers one after
+the other, SIGTTIN and SIGTTOU add and remove one.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import logging
+import multiprocessing
 import os
+import signal
 import socket
+import sys
+import threading
+import time
+from contextlib import nullcontext, suppress
+
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import multiprocess
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from service.app import create_app
 from service.engine.bundle import BUNDLED_DEFAULT
 from service.engine.registry import settle_default
 from service.errors import ConfigurationError
-from service.observe.metrics import MULTIPROCESS_DIR, shared_metrics
+from service.observe.metrics import MULTIPROCESS_DIR, forget_process, shared_metrics
 from service.serving.connection import check_uvicorn
-from service.serving.server import Config, MakeApp, Server, begin, misconfigured
-from service.serving.workers import supervise
+from service.serving.server import (
+    FAILED,
+    HUNG_S,
+    KILL_AFTER_S,
+    MISCONFIGURED,
+    Config,
+    MakeApp,
+    Server,
+    begin,
+    misconfigured,
+)
 from service.settings import Settings
 
 BACKLOG = 2048
+START_S = 300  # a start takes ten seconds on a busy machine, and minutes on a tenth of a CPU
 
 
 def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
@@ -31,7 +56,7 @@ def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
     try:
         check_uvicorn()
         listener = listen(settings)
-        with shared_metrics() if several or MULTIPROCESS_DIR in os.environ else contextlib.nullcontext():
+        with shared_metrics() if several or MULTIPROCESS_DIR in os.environ else nullcontext():
             return supervise(config, listener) if several else Server(config).work(listener)
     except ConfigurationError as failure:
         return misconfigured(failure)
@@ -52,3 +77,120 @@ def listen(settings: Settings) -> socket.socket:
     listener.setblocking(False)
     listener.set_inheritable(True)
     return listener
+
+
+def supervise(config: Config, listener: socket.socket) -> int:
+    """Keep `config.workers` workers until a signal says stop. The exit code of the whole."""
+    # subtle: uvicorn's supervisor makes its workers by this name and has no other place to give a class.
+    multiprocess.Process = Worker  # type: ignore[assignment,misc]
+    logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # which worker ended, and when
+    workers = Workers(config, [listener])
+    try:
+        workers.run()
+    except BaseException:  # at its end Python waits for the workers, so they are told to end too
+        workers.terminate_all()
+        raise
+    return workers.code()
+
+
+class Worker(Process):
+    """One worker: first what the supervisor does with it, then what runs in its own process."""
+
+    config: Config
+
+    def __init__(self, config: Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self.started = False  # serving, as far as its last answer told
+        self._asked: float | None = None  # when it was asked for a sign of life that has not come yet
+        self._must_end = float("inf")
+        self.overdue = False  # it had to be killed
+
+    # In the supervisor's process
+
+    def start(self) -> None:
+        super().start()
+        self.config.greets = False  # the first one does
+
+    def is_alive(self, timeout: float = HUNG_S, start_s: float = START_S) -> bool:
+        """Asks for a sign of life without waiting for it: one that hangs holds up no other."""
+        with suppress(OSError, EOFError):
+            while self.parent_conn.poll():
+                self.started = self.parent_conn.recv()
+                self._asked = None
+            if self._asked is None:
+                self._asked = time.monotonic()
+                self.parent_conn.send(b"ping")
+        patience_s = timeout if self.started else start_s
+        return self.process.is_alive() and time.monotonic() - (self._asked or 0) < patience_s
+
+    def terminate(self) -> None:
+        self._must_end = time.monotonic() + self.config.settings.shutdown_grace_s + KILL_AFTER_S
+        super().terminate()
+
+    def join(self) -> None:
+        """Wait for its end. It is killed if it was told to end and takes too long."""
+        wait_s = max(0.0, min(self._must_end - time.monotonic(), threading.TIMEOUT_MAX))
+        self.process.join(wait_s)
+        if self.process.is_alive():
+            self.overdue = True
+            self.process.kill()
+            self.process.join()
+        forget_process(self.pid or 0)
+
+    # In its own process
+
+    def target(self, sockets: list[socket.socket] | None = None) -> None:
+        assert sockets is not None
+        begin(self.config.settings)
+        server = self._server = Server(self.config)
+        threading.Thread(target=self.always_pong, daemon=True).start()
+        threading.Thread(target=_follow_supervisor, daemon=True).start()
+        code = server.work(sockets[0])
+        sys.exit(STARTUP_FAILURE if code == MISCONFIGURED else code)
+
+    def pong(self) -> None:
+        """The event loop answers, so one that is held up does not."""
+        self.child_conn.recv()
+        loop = self.server.loop if isinstance(self.server, Server) else None
+        if loop is None:
+            self._answer()
+        else:
+            with suppress(RuntimeError):  # the loop has ended, and so will this process
+                loop.call_soon_threadsafe(self._answer)
+
+    def _answer(self) -> None:
+        with suppress(OSError):
+            self.child_conn.send(self.server.started)
+
+
+class Workers(Multiprocess):
+    processes: list[Worker]  # type: ignore[assignment]
+
+    def terminate_all(self) -> None:
+        for listener in self.sockets:
+            listener.close()  # when the workers close it too, new callers are refused instead of kept waiting
+        super().terminate_all()
+
+    def handle_hup(self) -> None:
+        for worker in self.processes:
+            if worker.started and worker.pid is not None and worker.process.is_alive():
+                os.kill(worker.pid, signal.SIGHUP)
+
+    def handle_usr2(self) -> None:
+        self.restart_all()
+
+    def code(self) -> int:
+        """That of a worker that could not start or had to be killed; 0 where all ended well."""
+        codes = {worker.exitcode for worker in self.processes}
+        if STARTUP_FAILURE in codes:
+            return MISCONFIGURED
+        failed = FAILED in codes or any(worker.overdue for worker in self.processes)
+        return FAILED if failed else 0
+
+
+def _follow_supervisor() -> None:
+    """End this process when the supervisor was killed: nothing else would end it."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        supervisor.join()
+        os.kill(os.getpid(), signal.SIGTERM)

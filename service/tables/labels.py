@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import InvalidInput
-from service.tables.columns import find_column, normal, usual_column
-from service.tables.reading import Table, read_table
+from service.tables.reading import Table, find_column, normal, read_table, usual_column
 
 LABEL_NAMES = (
     "label", "labels", "sentiment", "class", "category", "target", "polarity", "topic", "topics", "tags",

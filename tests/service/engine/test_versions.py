@@ -6,8 +6,7 @@ import json
 import pytest
 from bundles import write_folder
 
-from service.engine.bundle import find_bundles, newest, versions_of
-from service.engine.versions import roll_back
+from service.engine.bundle import find_bundles, newest, roll_back, versions_of
 from service.errors import NotFound
 
 

@@ -18,8 +18,7 @@ from server import Server, eventually, serving
 
 from service.app import create_app
 from service.serving.server import Config, descriptors
-from service.serving.start import listen
-from service.serving.workers import Worker
+from service.serving.start import Worker, listen
 from service.settings import Settings
 
 
@@ -163,9 +162,9 @@ def test_workers_end_when_their_supervisor_fails(models: Path, tmp_path: Path) -
     script = tmp_path / "failing.py"
     script.write_text(
         "import runpy, sys\n"
-        "from service.serving import workers\n"
+        "from service.serving import start\n"
         "def fail(pid): raise RuntimeError('a fault of the supervisor')\n"
-        "workers.forget_process = fail\n"
+        "start.forget_process = fail\n"
         "sys.argv = ['hardmax', 'serve']\n"
         "if __name__ == '__main__': runpy.run_module('service.cli.main', run_name='__main__')\n"
     )

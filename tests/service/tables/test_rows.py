@@ -11,8 +11,7 @@ from pyarrow import parquet
 
 from hardmax.columns import COLUMNS
 from service.errors import HardmaxError
-from service.tables.columns import find_column
-from service.tables.reading import read_table
+from service.tables.reading import find_column, read_table
 from service.tables.writing import write_rows
 
 NOTHING = dict.fromkeys(COLUMNS)
