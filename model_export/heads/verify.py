@@ -9,8 +9,8 @@ from model_export.heads import stored
 from model_export.heads.states import States
 from model_export.reader.stored import Stored
 from service.engine.runtime import Runtime
-from service.texts.heads import Read, assemble
-from service.texts.reader import Seen
+from service.texts.heads import assemble
+from service.texts.reader import Read, Seen
 
 OUTPUTS = ("bias", "contribution", "target", "since", "certified")
 

@@ -28,9 +28,9 @@ from model_export.measure import behaviour
 from model_export.measure.scores import balanced, score, sigmoid, three_labels
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
-from service.texts.heads import UNITS, Head, Read, outputs_of
+from service.texts.heads import UNITS, Head, outputs_of
 from service.texts.pieces import Ints, Reading
-from service.texts.reader import Reader
+from service.texts.reader import Read, Reader
 
 EVERYDAY = Path(__file__).with_name("everyday.tsv")
 TEXTS = 400  # of a data set

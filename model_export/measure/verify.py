@@ -30,9 +30,9 @@ from service.engine.runtime import Runtime
 from service.errors import InvalidInput, NotFound
 from service.settings import BUNDLED_MODELS
 from service.tables.reading import find_column, read_table
-from service.texts.heads import Read, assemble
+from service.texts.heads import assemble
 from service.texts.pieces import Reading
-from service.texts.reader import Reader, Seen
+from service.texts.reader import Read, Reader, Seen
 
 OUTPUTS = ("contribution", "target", "since", "plane", "certified")
 RUN = 12  # passages that run together

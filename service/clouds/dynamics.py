@@ -11,22 +11,80 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from hardmax.documents import Stop
 from service.clouds.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
 from service.clouds.layers import Layers
+from service.clouds.margin import Gap, Temperature
 from service.clouds.points import Cloud, Floats, Ints, check_size, prepare
-from service.clouds.temperature import Gap, Temperature
-from service.clouds.trajectory import Recorder, Trajectory, check_trajectory
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, TooLarge
 
 CHUNK_S = 0.1  # a run stops so often to see whether it should go on
 OUTPUTS = {"best_out", "runs", "scores"}
+
+
+class Trajectory(NamedTuple):
+    """The points at the layers that were kept."""
+
+    layers: Ints  # [t]
+    points: Floats  # [t,n,d]
+
+
+class Recorder:
+    """Keeps the distinct points of layers while a run goes on; at its end, writes out the given points."""
+
+    def __init__(self, cloud: Cloud, every: int, max_bytes: int) -> None:
+        self._cloud = cloud
+        self._every = every
+        self._max_bytes = max_bytes
+        self._kept: deque[tuple[int, Floats]] = deque()
+        self.trajectory: Trajectory | None = None  # whole when `write` is through
+
+    def keep(self, layer: int, points: Floats) -> None:
+        """Keep this layer, if it is one of those wanted and not kept yet."""
+        if layer % self._every == 0 and (not self._kept or self._kept[-1][0] < layer):
+            self._kept.append((layer, points))
+            self._check(len(self._kept))
+
+    @property
+    def kept_bytes(self) -> int:
+        points = sum(each.nbytes for _, each in self._kept)
+        return points + (self.trajectory.points.nbytes if self.trajectory else 0)
+
+    def write(self, last: int, at: Callable[[int], Floats]) -> Iterator[int]:
+        """Write out a layer at each step, up to `last`; those that were not kept are computed by `at`."""
+        layers = [layer for layer, _ in self._kept]
+        if layers[-1] < last:
+            layers += [*range(layers[-1] + self._every, last, self._every), last]
+        self._check(len(layers))
+        place = self._cloud.place
+        given = np.empty((len(layers), len(place), self._cloud.points.shape[1]))
+        self.trajectory = Trajectory(np.array(layers), given)
+        for row, layer in enumerate(layers):
+            points = self._kept.popleft()[1] if self._kept else at(layer)
+            given[row] = self._cloud.restore(points)[place]
+            yield layer
+
+    def _check(self, layers: int) -> None:
+        check_trajectory(layers, len(self._cloud.place), self._cloud.points.shape[1], self._max_bytes)
+
+
+def check_trajectory(layers: int, n: int, d: int, max_bytes: int) -> None:
+    """Refuse a trajectory that would not fit."""
+    if 16 * layers * n * d > max_bytes:
+        problem = (
+            f"a trajectory of {layers} layers of {n} points needs more than "
+            f"{max_bytes / 2**30:.1f} GiB; raise trajectory_every"
+        )
+        raise TooLarge(problem, param="trajectory_every")
 
 
 @dataclass(frozen=True)
@@ -72,9 +130,8 @@ class Result:
     status: Literal["certified", "converged", "max_layers"]
     layers: int
     certified_layer: int | None
-    margin: (
-        float | None
-    )  # smallest relative distance from a best score to the best outside C_i; None: no such
+    # smallest relative distance from a best score to the best outside C_i; None: no such
+    margin: float | None
     leaders: Leaders
     clusters: Clusters
     assignment: Ints  # [n]

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.account import Account, Exhausted
 from service.clouds.points import Cloud, Ints
-from service.clouds.rational import Rational
+from service.clouds.rational import Account, Exhausted, Rational
 from service.clouds.sets import Ties, starts
 from service.engine.cloud_queue import Steps
 

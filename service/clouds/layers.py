@@ -16,10 +16,9 @@ from service.clouds.candidates import candidates
 from service.clouds.coordinates import Frame, Vectors, lengths_of, slack_of
 from service.clouds.decision import NUMBERS, Decision, Exactly
 from service.clouds.history import History
-from service.clouds.margin import Gaps
+from service.clouds.margin import NEAR, Gap, Gaps, Temperature, largest
 from service.clouds.points import UNIT, Bools, Cloud, Floats, Ints
 from service.clouds.sets import Found, Ragged, Sets, Ties, members_of, pieces, starts
-from service.clouds.temperature import NEAR, Gap, Temperature, largest
 from service.engine.cloud_queue import Steps
 from service.engine.runtime import Session
 

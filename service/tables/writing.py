@@ -48,9 +48,8 @@ def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
 
 
 def _write_separated(delimiter: str, file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
-    text = io.TextIOWrapper(
-        file, encoding="utf-8", errors="replace", newline=""
-    )  # half a character becomes ?
+    # half a character becomes ?
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     columns = list(dict.fromkeys([*table.columns, *names_beside(table.columns).values()]))
     writer.writerow(columns)

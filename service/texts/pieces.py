@@ -53,9 +53,8 @@ _FOLDED = {"number": NUMBER, "handle": HANDLE, "link": LINK}
 _ENDS = frozenset(".!?…")  # of a sentence
 _BEGINS = _ENDS | {":"}  # behind them a capital letter tells nothing
 _DRAWN_OUT = re.compile(r"(.)\1{2,}")
-_DOUBLED = re.compile(
-    r"(.)\1(?![eiy]|$)"
-)  # "hopped", "furry" and "needless" are other words than with one letter
+# "hopped", "furry" and "needless" are other words than with one letter
+_DOUBLED = re.compile(r"(.)\1(?![eiy]|$)")
 _AUXILIARIES = (
     "is are was were do does did has have had can could will would shall should might must need".split()
 )

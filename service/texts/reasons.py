@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.texts.ancestry import Ancestry
-from service.texts.heads import Array, HeadOutputs, Read
+from service.texts.heads import Array, HeadOutputs, values_of
 from service.texts.pieces import SPECIAL, UNKNOWN, Ints
-from service.texts.verdicts import values_of
+from service.texts.reader import Ancestry, Read
 
 WORDS = 5  # of a cluster that are named
 READ = 8  # words that a leader has read that are named, unless everything is asked for

@@ -18,11 +18,10 @@ import numpy as np
 
 from hardmax.documents import Explain, Spans
 from service.errors import InvalidInput, TooLarge
-from service.texts.heads import Head, Read, outputs_of
+from service.texts.heads import Head, judge, outputs_of
 from service.texts.pieces import MOST, Ints, Reading
-from service.texts.reader import Reader, Seen
+from service.texts.reader import Read, Reader, Seen
 from service.texts.reasons import READ, Reasons, utf16
-from service.texts.verdicts import judge
 
 Answer = dict[str, Any]
 Span = tuple[int, int]
@@ -77,9 +76,8 @@ class Text:
     without: Sequence[Span] = ()
     reading: Reading | None = None
     seen: list[Seen] = field(default_factory=list)
-    waiting: list[tuple[Ints, Ints]] = field(
-        default_factory=list
-    )  # passages that were not seen yet, last first
+    # passages that were not seen yet, last first
+    waiting: list[tuple[Ints, Ints]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.source or self.source.isspace():

@@ -17,7 +17,7 @@ from service.http.bodies import json_body, reply_document
 from service.http.dependencies import ReservationOf, ServiceOf
 from service.lifecycle import Service
 from service.schemas.requests import ClassifyRequest
-from service.texts.verdicts import with_neutral
+from service.texts.heads import with_neutral
 from service.texts.work import Answer, RunOptions, Text, texts_of
 
 router = APIRouter(tags=["inference"])

@@ -9,10 +9,10 @@ from clouds import EDGE, Floats, bundled, run, sets
 from steps import timed
 
 from service.clouds import candidates, rational
-from service.clouds.account import Account, Exhausted
 from service.clouds.dynamics import Parameters
 from service.clouds.layers import Layers
 from service.clouds.points import prepare
+from service.clouds.rational import Account, Exhausted
 from service.engine.cloud_queue import result_of
 from service.errors import TooLarge
 from tests.fuzz.clouds import Case, check

@@ -11,9 +11,8 @@ from bundles import LISTS, head_model, reader_model, write_head
 from model_export.bundle import write_bundle
 from service.engine.runtime import Runtime
 from service.errors import BundleError
-from service.texts.ancestry import Ancestry
-from service.texts.heads import Head, Read
-from service.texts.reader import Reader, sets_read
+from service.texts.heads import Head
+from service.texts.reader import Ancestry, Read, Reader, sets_read
 
 
 def test_sets_read_are_those_of_the_definition() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from model_export.attention.reference import argmax_sets
-from service.texts.heads import UNITS, Head, HeadOutputs, Read
+from service.texts.heads import UNITS, Head, HeadOutputs
+from service.texts.reader import Read
 from service.texts.reasons import Reasons
 
 

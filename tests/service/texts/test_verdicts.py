@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from bundles import open_head
 
-from service.texts.heads import Head, Rules
-from service.texts.verdicts import EVEN, NOTHING_KNOWN, probabilities, undecided, with_neutral
+from service.texts.heads import EVEN, NOTHING_KNOWN, Head, Rules, probabilities, undecided, with_neutral
 from service.texts.work import RunOptions, run_all, texts_of
 
 TWO = Rules(("negative", "positive"), 0.15, 0.5, None)

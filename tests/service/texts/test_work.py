@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from service.answers.writing import write_document
 from service.engine.runtime import Session
 from service.errors import InvalidInput, TooLarge
-from service.texts.ancestry import Ancestry
-from service.texts.heads import Head, Read
+from service.texts.heads import Head
 from service.texts.pieces import MOST, PASSAGE, Reading
-from service.texts.reader import Reader, Seen
+from service.texts.reader import Ancestry, Read, Reader, Seen
 from service.texts.work import (
     LETTERS,
     STRIDE,
