@@ -1,7 +1,5 @@
 """create_app(settings): the application, composed of the service's parts, routes and middleware."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

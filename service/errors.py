@@ -10,8 +10,6 @@
 Raise where the fact is known. `service.http.problems` alone turns these into statuses.
 """
 
-from __future__ import annotations
-
 from hardmax.errors import CapacityError as CapacityError
 from hardmax.errors import DeadlineExceeded as DeadlineExceeded
 from hardmax.errors import Forbidden as Forbidden

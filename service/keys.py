@@ -1,7 +1,5 @@
 """API keys: who may call. It reads and compares keys; `http/dependencies.py` takes them from requests."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from pathlib import Path

@@ -4,8 +4,6 @@ Built by `create_app`, started and stopped by the application's lifespan. It con
 middleware are given it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import itertools

@@ -3,8 +3,6 @@
 For the command line and for notebooks. It runs one thing at a time; the service runs many.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Each field is a flag of `hardmax serve` (`--max-points`) and an environment vari
 the flag wins. The description of a field is its help text; docs/operations.md says when to change it.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping

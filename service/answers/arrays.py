@@ -1,7 +1,5 @@
 """Arrays of numbers: rows of a JSON document in, npy in, npz out."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """POST /dynamics and POST /control as documents: how a cloud is run, and what is answered about it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import fields
 from typing import Any

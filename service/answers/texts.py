@@ -1,7 +1,5 @@
 """POST /classify as documents: what is to be read of a request, and how answers to texts are put together."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """How answers are written: as JSON text, in pieces of which none holds the interpreter for long."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

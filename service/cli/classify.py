@@ -1,7 +1,5 @@
 """`hardmax classify`: texts of the command line, a file or a pipe; answers on the screen or in a file."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -2,8 +2,6 @@
 the labels of sequences of points.
 """
 
-from __future__ import annotations
-
 import argparse
 from uuid import uuid4
 

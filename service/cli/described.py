@@ -1,7 +1,5 @@
 """What the command line shows people: verdicts and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

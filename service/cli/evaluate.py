@@ -1,7 +1,5 @@
 """`hardmax evaluate`: how good a model is on a file of labelled rows, as text, JSON, or a page to send."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

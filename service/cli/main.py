@@ -5,8 +5,6 @@ output and progress on standard error; `--json` gives programs the API's own ans
 exit code 2.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Reading clouds from csv, npy or json, and sequences of points from JSON lines."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`hardmax serve`, and what is served: `hardmax models`, `hardmax openapi`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

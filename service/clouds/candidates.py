@@ -12,8 +12,6 @@ to see.
 All are generators, so that a caller can stop between their steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From argmax sets to leaders and clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

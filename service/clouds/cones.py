@@ -3,8 +3,6 @@
 For all queries in a cone of directions another key is proved better than those that are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from itertools import product
 

@@ -5,8 +5,6 @@ that of their mean (docs/theory.md, section 3). A settled token is not asked aga
 later layer is known. The cloud is certified when all its tokens are settled.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

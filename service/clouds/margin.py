@@ -2,8 +2,6 @@
 largest temperature at which softmax attention provably stays near hardmax (docs/theory.md, 6).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 `Cloud.restore` and indexing by `Cloud.place` undo it all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

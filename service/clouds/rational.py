@@ -8,8 +8,6 @@ what Python takes for it, by their lengths in digits, and every number a little 
 and then, so that a caller may stop. Past the bound `Exhausted` is raised.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction

@@ -8,8 +8,6 @@ Nesterov and Todd) is one linear system with an unknown for each constraint and 
 because inner products of matrices of rank two are products of d-vectors. All of it is floating point.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

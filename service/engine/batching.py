@@ -12,8 +12,6 @@ at that moment: there is no timer, so a call at rest is run at once and under lo
 * When the runner dies, all who wait and all who come later are told so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -11,8 +11,6 @@ A bundle that breaks this contract is a `BundleError` that names the field. Only
 sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in their place blocks nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ queue takes is refused. Who leaves while a step still runs gives the slot back w
 cannot be stopped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator

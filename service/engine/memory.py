@@ -5,8 +5,6 @@ before it. Bodies leave such memory behind, long texts, long answers and connect
 not glibc (musl, macOS) this does nothing.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 from contextlib import suppress

@@ -7,8 +7,6 @@ model is passed in; it returns a model that has run once. Readers are loaded fir
 there is refused, and loaded again when its reader is replaced.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -10,8 +10,6 @@ one in the reader's thread, one at a time. docs/operations.md says how long that
 A short answer is sent at once; a long one is written in a thread, and leaves in pieces.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What endpoints ask for: `async def models(service: ServiceOf)`; and the key, which every route needs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request, Security

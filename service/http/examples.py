@@ -1,7 +1,5 @@
 """Requests and answers as the documentation shows them. Real ones: a test sends every request."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@
 Middleware that is added to the application later lies around all of these and sees every request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -4,8 +4,6 @@
 {"error": "..."}                                         under /v2, as the Open Inference Protocol has it
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -4,8 +4,6 @@ Nothing that logs ever waits for whoever reads the log. Lines go to a queue of b
 writes them to standard error; what the queue has no room for is dropped and counted.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

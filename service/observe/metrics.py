@@ -5,8 +5,6 @@ answers for all. The folder is our own, inside PROMETHEUS_MULTIPROC_DIR or the s
 files; nothing else there is touched.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

@@ -1,7 +1,5 @@
 """How far long work is, on one line of a terminal that is rewritten; elsewhere nothing is printed."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Self, TextIO

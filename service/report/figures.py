@@ -3,8 +3,6 @@
 For `hardmax evaluate` and for the end of training. It knows answers, not models.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The report as one HTML page that needs nothing else: to be sent to a colleague."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

@@ -2,8 +2,6 @@
 text-embeddings-inference, vLLM; what all answers share that are described here, and the shape of a failure.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """How documents are read: as JSON, as a model; and what is wrong with them, in our words."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar

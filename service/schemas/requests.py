@@ -4,8 +4,6 @@ Requests are checked here only for their shape; what they mean is the domain's b
 operator can set are checked where the settings are known.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints

@@ -4,11 +4,9 @@ Batches sequences of different lengths, and reads the graph's answer: label, mar
 are those of model_export/exact/graph.py, which says what they mean.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +38,7 @@ class Sequences:
         self.dimension = int(tokens.shape[2] or 0)
 
     @classmethod
-    def load(cls, bundle: Bundle, runtime: Runtime) -> Sequences:
+    def load(cls, bundle: Bundle, runtime: Runtime) -> Self:
         session = runtime.open(bundle.model)
         _check_graph(bundle, session)
         labels, outputs = bundle.card.get("labels"), bundle.card.get("outputs")

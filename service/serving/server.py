@@ -14,8 +14,6 @@ SIGHUP: keys and models are read again. A dead inference thread: what waits is r
 whoever supervises starts a new process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -5,8 +5,6 @@ while it starts). SIGHUP makes every worker read keys and models again, SIGUSR2 
 the other, SIGTTIN and SIGTTOU add and remove one.
 """
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Labelled rows of a file, to learn from or to measure with, and what was made of them in words."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

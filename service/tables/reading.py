@@ -2,8 +2,6 @@
 column holds the texts.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What `--out` writes: every row of a file as it was, with its answer beside it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

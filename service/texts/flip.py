@@ -5,8 +5,6 @@ most for the label are left out, each in turn, beside those that were chosen; ev
 running the model. So what is found is true, and a smaller set may exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any

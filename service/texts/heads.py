@@ -10,13 +10,11 @@ Heads of one family differ in their weights alone, which their graph takes as in
 and one run answers for all that are asked. What one head says of a text stands as a text of its own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +98,7 @@ class Head:
         self.session = reader.graphs.setdefault(session.family, session) if session.family else session
 
     @classmethod
-    def load(cls, bundle: Bundle, runtime: Runtime, reader: Reader) -> Head:
+    def load(cls, bundle: Bundle, runtime: Runtime, reader: Reader) -> Self:
         session = runtime.open(bundle.model)
         check_graph(bundle.name, session, INPUTS, JUDGED | EXPLAINED)
         return cls(bundle.name, session, reader, bundle.card)

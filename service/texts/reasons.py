@@ -7,8 +7,6 @@ is in a cluster of kind "tie", named by the leaders that it reaches. Every word 
 numbers are whole, in units of 1e-7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import islice, pairwise

@@ -5,8 +5,6 @@ texts in one inference of the reader; texts of which every passage was seen go t
 answered. No answer depends on the texts that it was computed with: every choice is made in whole numbers.
 """
 
-from __future__ import annotations
-
 import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

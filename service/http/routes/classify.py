@@ -1,7 +1,5 @@
 """POST /classify: texts in, labels and their exact reasons out."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from functools import partial

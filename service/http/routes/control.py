@@ -1,7 +1,5 @@
 """POST /control: a wish about the leaders in, the matrix A that makes it true out."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from fastapi import APIRouter, Request

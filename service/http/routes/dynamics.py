@@ -1,7 +1,5 @@
 """POST /dynamics: a cloud in, its leaders, clusters and limits out: whole, as arrays, or line by line."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing

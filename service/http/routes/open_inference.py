@@ -6,8 +6,6 @@ Tensors travel as JSON or, with the binary tensor extension, behind the JSON of 
 Content-Length` tells the length. A version in the path must be the one that is served.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What operators ask: is it alive, is it ready, what is it, what does it serve, how is it doing."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any, Literal
 

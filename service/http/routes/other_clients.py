@@ -7,8 +7,6 @@ Inference endpoints and /predict give label and score and no reason: that is wha
 undecided verdict looks like any other there, unless `?undecided=label` asks for `neutral`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any

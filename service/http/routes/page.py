@@ -1,7 +1,5 @@
 """The page, its files, the documentation for people and the OpenAPI document."""
 
-from __future__ import annotations
-
 import mimetypes
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """POST /sequences/classify: sequences of points in, the labels of an exact classifier out."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
