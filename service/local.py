@@ -12,14 +12,7 @@ import numpy as np
 
 from hardmax.calls import Calls, Question, ended
 from service.answers.clouds import MODEL, dynamics_answer, find_control, parameters_of
-from service.answers.texts import (
-    Results,
-    classification,
-    names_of,
-    raise_first,
-    tell_flips,
-    texts_asked,
-)
+from service.answers.texts import Results, classification, names_of, raise_first, tell_flips, texts_asked
 from service.answers.writing import write_document
 from service.clouds.dynamics import Dynamics
 from service.engine.bundle import find_bundles, read_bundle

@@ -131,12 +131,7 @@ class Tile:
         if not len(open_):
             return False
         best, runs, scores = session.run(
-            {
-                "queries": self._x[open_],
-                "keys": keys,
-                "best": self._best[open_],
-                "slack": self._slack[open_],
-            },
+            {"queries": self._x[open_], "keys": keys, "best": self._best[open_], "slack": self._slack[open_]},
             ("best_out", "runs", "scores"),
         )
         self._best[open_] = best

@@ -14,16 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from service.engine.bundle import (
-    HEAD,
-    READER,
-    Bundle,
-    default_of,
-    find_served,
-    kind_of,
-    newest,
-    read_bundle,
-)
+from service.engine.bundle import HEAD, READER, Bundle, default_of, find_served, kind_of, newest, read_bundle
 from service.errors import BundleError, NotFound
 from service.settings import Settings
 

@@ -68,8 +68,7 @@ class InferTensor(Lenient):
     datatype: str = Field(description="BYTES or FP32.")
     shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(description="Size of each dimension.")
     parameters: dict[str, Any] = Field(
-        default_factory=dict,
-        description="binary_data_size: how many bytes of this tensor follow the JSON.",
+        default_factory=dict, description="binary_data_size: how many bytes of this tensor follow the JSON."
     )
     data: list[Any] | None = Field(None, description="The elements, unless they follow the JSON as bytes.")
 
@@ -84,8 +83,7 @@ class InferOutput(Lenient):
 class InferRequest(Lenient):
     id: str | None = Field(None, description="Given back in the answer.")
     parameters: dict[str, Any] = Field(
-        default_factory=dict,
-        description="binary_data_output: give all tensors as bytes behind the JSON.",
+        default_factory=dict, description="binary_data_output: give all tensors as bytes behind the JSON."
     )
     inputs: Given[InferTensor] = Field(description='One tensor, "text".')
     outputs: Given[InferOutput] = Field(

@@ -62,11 +62,7 @@ QUERY = [
     summary="Run a cloud to its certified end",
 )
 async def dynamics(
-    body: BodyOf,
-    request: Request,
-    service: ServiceOf,
-    request_id: RequestId,
-    reservation: ReservationOf,
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, reservation: ReservationOf
 ) -> Response:
     """Send JSON, or the array itself as `application/x-npy` with the parameters in the query. Accept
     `application/x-npz` for arrays, or `application/x-ndjson` for a line a chunk of layers and the result

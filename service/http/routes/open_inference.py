@@ -267,11 +267,7 @@ def _wanted(request: InferRequest) -> dict[str, bool]:
 
 
 def _answer(
-    entry: Entry,
-    request: InferRequest,
-    wanted: dict[str, bool],
-    answers: Sequence[Answer],
-    shape: list[int],
+    entry: Entry, request: InferRequest, wanted: dict[str, bool], answers: Sequence[Answer], shape: list[int]
 ) -> Response:
     outputs: list[dict[str, Any]] = []
     tensors = b""
