@@ -35,9 +35,8 @@ class Keys:
     def check(self, given: bytes) -> None:
         """Raise unless this is a key of ours. Takes the same time for every wrong key."""
         if not given:
-            raise Unauthorized(
-                "an API key is needed: send the header Authorization: Bearer KEY, or X-API-Key: KEY"
-            )
+            header = "send the header Authorization: Bearer KEY, or X-API-Key: KEY"
+            raise Unauthorized(f"an API key is needed: {header}")
         digest = hashlib.sha256(given).digest()
         matches = [hmac.compare_digest(digest, ours) for ours in self._digests]
         if not any(matches):

@@ -63,9 +63,8 @@ def as_array(rows: Any, param: str, *, max_rows: int, max_columns: int) -> Array
         try:
             array[start : start + ROWS] = block
         except OverflowError:
-            raise InvalidInput(
-                f"{param} holds an integer too large to be a number here", param=param
-            ) from None
+            problem = f"{param} holds an integer too large to be a number here"
+            raise InvalidInput(problem, param=param) from None
         if len(rows) > ROWS:
             time.sleep(PAUSE_S)
     check_finite(array, param)

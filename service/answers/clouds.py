@@ -27,9 +27,8 @@ def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool 
     fields = dict(wire)
     fields["include"] = frozenset(wire.include)
     if wire.A is not None:
-        fields["A"] = as_array(
-            wire.A, "A", max_rows=settings.max_dimension, max_columns=settings.max_dimension
-        )
+        most = settings.max_dimension
+        fields["A"] = as_array(wire.A, "A", max_rows=most, max_columns=most)
     if "max_layers" not in wire.model_fields_set:
         fields["max_layers"] = min(wire.max_layers, settings.max_layers)
     return Parameters(**fields)
@@ -120,6 +119,5 @@ def _by_index(assignment: dict[str, int]) -> dict[int, int]:
     try:
         return {int(token): leader for token, leader in assignment.items()}
     except ValueError:
-        raise InvalidInput(
-            "the names in assignment should be indices of points", param="assignment"
-        ) from None
+        problem = "the names in assignment should be indices of points"
+        raise InvalidInput(problem, param="assignment") from None

@@ -178,8 +178,16 @@ class Dynamics:
 
     def check_size(self, n: int, d: int, parameters: Parameters) -> None:
         """Refuse a cloud that is too large."""
-        check_size(n, d, self._limits.max_points, self._limits.max_dimension)
-        check_memory(n, d, parameters, self._limits)
+        limits = self._limits
+        check_size(n, d, limits.max_points, limits.max_dimension)
+        needed = 200 * n * max(d, 2) + 2**27  # by the arrays a layer holds: measured, rounded up
+        if needed > limits.max_bytes:
+            wanted, allowed = needed / 2**30, limits.max_bytes / 2**30
+            problem = f"{n} points in {d} dimensions need {wanted:.1f} GiB, the limit is {allowed:.1f} GiB"
+            raise TooLarge(problem, param="points")
+        if parameters.stop == "never" and "trajectory" in parameters.include:
+            layers = parameters.max_layers // parameters.trajectory_every + 1
+            check_trajectory(layers, n, d, limits.max_bytes)
 
 
 class Run(Iterator[Progress]):
@@ -292,15 +300,3 @@ class Run(Iterator[Progress]):
             temperature=temperature,
             note=None if layers.exact or not excess else f"not certified: {excess}",
         )
-
-
-def check_memory(n: int, d: int, parameters: Parameters, limits: Limits) -> None:
-    """Refuse a cloud whose run would not fit, by the arrays a layer holds: measured, rounded up."""
-    needed = 200 * n * max(d, 2) + 2**27
-    if needed > limits.max_bytes:
-        wanted, allowed = needed / 2**30, limits.max_bytes / 2**30
-        problem = f"{n} points in {d} dimensions need {wanted:.1f} GiB, the limit is {allowed:.1f} GiB"
-        raise TooLarge(problem, param="points")
-    if parameters.stop == "never" and "trajectory" in parameters.include:
-        layers = parameters.max_layers // parameters.trajectory_every + 1
-        check_trajectory(layers, n, d, limits.max_bytes)

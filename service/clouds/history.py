@@ -68,7 +68,7 @@ class History:
         weights = np.add.reduceat(counts, starts(all_ties.size)) if len(counts) else counts
         self._weights.append(np.unique(weights).tolist())
         if self._bytes > KEPT:
-            self.account.close(f"the sets of earlier layers would take more than {KEPT >> 20} MiB")
+            self.account.excess = f"the sets of earlier layers would take more than {KEPT >> 20} MiB"
             self._close()
 
     def ask(self, question: Callable[[Rational], Steps[Ints]]) -> Steps[Ints | None]:

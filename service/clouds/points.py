@@ -55,10 +55,8 @@ def _scaled(points: Floats, exponent: int) -> Floats:
     lost = (np.ldexp(scaled, exponent) != points).any(axis=1)
     if lost.any():
         place = f"points[{int(lost.argmax())}]"
-        raise InvalidInput(
-            f"{place} has entries too small beside those of others: double precision cannot hold both",
-            param=place,
-        )
+        problem = "has entries too small beside those of others: double precision cannot hold both"
+        raise InvalidInput(f"{place} {problem}", param=place)
     return scaled
 
 
@@ -71,9 +69,8 @@ def to_one(x: Floats) -> Floats:
 def check_points(points: Floats) -> Floats:
     """Finite, nonzero rows of equal length; -0.0 becomes 0.0, for the two are one number with two codes."""
     if points.ndim != 2:
-        raise InvalidInput(
-            f"points has {points.ndim} axes, expected 2 (points and coordinates)", param="points"
-        )
+        problem = f"points has {points.ndim} axes, expected 2 (points and coordinates)"
+        raise InvalidInput(problem, param="points")
     if not points.size:
         raise InvalidInput("points is empty", param="points")
     points = points.astype(np.float64) + 0.0
@@ -81,9 +78,8 @@ def check_points(points: Floats) -> Floats:
     zero = ~points.any(axis=1)
     if zero.any():
         place = f"points[{int(zero.argmax())}]"
-        raise InvalidInput(
-            f"{place} is zero: it scores all points alike, so it has no limit; leave it out", param=place
-        )
+        problem = f"{place} is zero: it scores all points alike, so it has no limit; leave it out"
+        raise InvalidInput(problem, param=place)
     return points
 
 

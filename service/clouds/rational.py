@@ -40,23 +40,19 @@ class Account:
     def __init__(self, bound: int = BOUND) -> None:
         self._bound = bound
         self._spent = self._yielded = 0.0
-        self.excess: str | None = None  # what was too much
+        self.excess: str | None = None  # what was too much: nothing more is decided exactly
 
     def pay(self, numbers: int, bits: int, other_bits: int) -> Steps[None]:
         """For so many products or quotients of integers of these lengths, before they are computed."""
         short, long = sorted((bits, other_bits))
         self._spent += numbers * (NUMBER + 3 * (long / DIGIT) * (short / DIGIT) ** KARATSUBA)
         if self._spent > self._bound:
-            self.close(f"the exact decision would need more than {self._bound:,} products of digits")
+            self.excess = f"the exact decision would need more than {self._bound:,} products of digits"
         if self.excess:
             raise Exhausted(self.excess)
         if self._spent > self._yielded + PIECE:
             self._yielded = self._spent
             yield
-
-    def close(self, excess: str) -> None:
-        """Nothing more is decided exactly, because of this."""
-        self.excess = excess
 
 
 def longest(numbers: Iterable[int]) -> int:
@@ -102,13 +98,13 @@ class Rational:
         return (yield from self._best(_combine(self._counts[members].tolist(), positions), keys))
 
     def _best(self, query: Vector, keys: Ints) -> Steps[Ints]:
-        image = query if self._form is None else [_dot(row, query) for row in self._form]
+        image = query if self._form is None else [dot(row, query) for row in self._form]
         bits, scores = longest(image), []
         positions = yield from self._positions(keys.tolist())
         for start in range(0, len(positions), TOGETHER):
             some = positions[start : start + TOGETHER]
             yield from self._account.pay(len(some) * len(image), bits, bits)
-            scores += [_dot(image, key) for key in some]
+            scores += [dot(image, key) for key in some]
         largest = max(scores)
         return keys[[score == largest for score in scores]]
 
@@ -128,16 +124,16 @@ class Rational:
             yield from self._account.pay(len(before), 0, 0)
         for layer, missing in enumerate(reversed(wanted), now + 1 - len(wanted)):
             for i in missing:
-                found = self._start(i) if layer == 0 else (yield from self._moved(i, layer - 1))
+                if layer == 0:
+                    found = integers(self._points[i], self._finest)
+                else:
+                    found = yield from self._moved(i, layer - 1)
                 self.known[layer][i] = found
                 self._bits[layer] += len(found) * (OVERHEAD + longest(found))
             if sum(self._bits) > KEPT:
                 for earlier in range(layer - 1):
                     self.known[earlier], self._bits[earlier] = {}, 0
         return [self.known[now][i] for i in tokens]
-
-    def _start(self, i: int) -> Vector:
-        return integers(self._points[i], self._finest)
 
     def _moved(self, i: int, layer: int) -> Steps[Vector]:
         """z + gamma (c - z), times the growth of the denominator."""
@@ -155,10 +151,10 @@ class Rational:
 
 
 def _combine(weights: list[int], vectors: list[Vector]) -> Vector:
-    return [_dot(weights, column) for column in zip(*vectors, strict=True)]
+    return [dot(weights, column) for column in zip(*vectors, strict=True)]
 
 
-def _dot(x: Iterable[int], y: Iterable[int]) -> int:
+def dot(x: Iterable[int], y: Iterable[int]) -> int:
     return sum(a * b for a, b in zip(x, y, strict=True))
 
 
@@ -170,8 +166,6 @@ def finest(numbers: Floats) -> int:
 def integers(numbers: Floats, finest: int) -> Vector:
     """Numbers as multiples of 2^-finest, exactly."""
     mantissa, exponent = np.frexp(numbers)
-    whole, shift = (
-        np.ldexp(mantissa, 53).astype(np.int64),
-        np.where(mantissa == 0, 0, exponent + (finest - 53)),
-    )
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    shift = np.where(mantissa == 0, 0, exponent + (finest - 53))
     return [w << s for w, s in zip(whole.tolist(), shift.tolist(), strict=True)]

@@ -80,9 +80,8 @@ def control(
 
 def _undecided(found: _Found, account: Account) -> Control:
     note = f"neither an A nor its impossibility is proved: {account.excess}" if account.excess else OPEN
-    return Control(
-        None, bound=found.bound, worst_pair=_pair(found.pairs, int(found.weights.argmax())), note=note
-    )
+    worst = _pair(found.pairs, int(found.weights.argmax()))
+    return Control(None, bound=found.bound, worst_pair=worst, note=note)
 
 
 def _pair(pairs: Conditions, k: int) -> tuple[int, int, int]:
@@ -116,9 +115,8 @@ def _wanted(
     if (assignment is None) == (leaders is None):
         raise InvalidInput("give either assignment or leaders", param="assignment")
     if points.shape[1] > MAX_DIMENSION:
-        raise TooLarge(
-            f"points have {points.shape[1]} numbers; control takes {MAX_DIMENSION}", param="points"
-        )
+        problem = f"points have {points.shape[1]} numbers; control takes {MAX_DIMENSION}"
+        raise TooLarge(problem, param="points")
     param = "leaders" if assignment is None else "assignment"
     wanted = dict(assignment) if assignment is not None else {leader: leader for leader in leaders or ()}
     if not wanted:

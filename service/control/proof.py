@@ -7,7 +7,7 @@ exact is paid for (clouds/rational.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -18,7 +18,7 @@ import numpy as np
 
 from service.clouds import rational
 from service.clouds.points import UNIT, Floats, Ints, to_one
-from service.clouds.rational import Account, longest
+from service.clouds.rational import Account, dot, longest
 from service.engine.cloud_queue import Steps
 
 Row = list[int]
@@ -72,7 +72,7 @@ def grants(points: Floats, kind: Ints, token: Ints, leader: Ints, A: Floats, acc
         for pair in zip(token[rows][row], rival, strict=True):
             own_, other, best = integers(points[[*pair, each]])
             yield from account.pay(len(form) ** 2, longest((*own_, *other, *best)), longest(chain(*form)))
-            if _dot([_dot(line, own_) for line in form], _minus(best, other)) <= 0:
+            if dot([dot(line, own_) for line in form], _minus(best, other)) <= 0:
                 return False
     return True
 
@@ -150,12 +150,8 @@ def _balance(points: Floats, pairs: Conditions, weights: Floats, account: Accoun
         apart = _minus(exact[leader], exact[rival])
         yield from account.pay(len(rest) * (len(P) + 1), longest(apart), longest((det, *X[0])))
         inside = [apart[p] for p in P]
-        across.append(
-            [
-                det * apart[c] - _dot(inside, column)
-                for c, column in zip(rest, zip(*X, strict=True), strict=True)
-            ]
-        )
+        columns = zip(rest, zip(*X, strict=True), strict=True)
+        across.append([det * apart[c] - dot(inside, column) for c, column in columns])
     alone = len(basis) == len(tokens)
     if not alone and len(P) * len(rest) > EQUATIONS:
         return None
@@ -301,10 +297,6 @@ def _as_floats(x: list[Row]) -> Floats:
     bits = longest(chain(*x))
     shift = max(0, bits - 900)
     return np.array([[float(value >> shift) for value in row] for row in x]) / 2.0 ** (bits - shift)
-
-
-def _dot(x: Iterable[int], y: Iterable[int]) -> int:
-    return sum(a * b for a, b in zip(x, y, strict=True))
 
 
 def _minus(x: Row, y: Row) -> Row:

@@ -57,9 +57,8 @@ def read_bundle(folder: Path) -> Bundle:
     model = _read(folder / "model.onnx")
     digest = hashlib.sha256(model).hexdigest()
     if digest != card["model_sha256"]:
-        raise BundleError(
-            f"{folder.name}: model.onnx is not the file its card describes", param="model_sha256"
-        )
+        problem = f"{folder.name}: model.onnx is not the file its card describes"
+        raise BundleError(problem, param="model_sha256")
     pieces = _read(folder / "pieces.json") if card["kind"] == READER else None
     files = (model, pieces or b"", json.dumps(card, sort_keys=True).encode())
     version = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
@@ -138,10 +137,8 @@ def _has_card(folder: Path) -> bool:
     """True also for a card that cannot be read: `read_bundle` then says why the bundle is refused."""
     try:
         (folder / "card.json").lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
+    except OSError as failure:
+        return not isinstance(failure, FileNotFoundError | NotADirectoryError)
     return True
 
 
@@ -163,16 +160,14 @@ def _read_card(path: Path) -> dict[str, Any]:
     if card["format"] not in FORMATS[card["kind"]]:
         problem = f"{folder}: bundle format {card['format']}, this service reads {FORMAT}"
         raise BundleError(problem, param="format")
-    if card["kind"] == HEAD and not _names_reader(card.get("reader")):
+    reader = card.get("reader")
+    named = isinstance(reader, dict) and all(type(reader.get(part)) is str for part in ("name", "sha256"))
+    if card["kind"] == HEAD and not named:
         raise BundleError(f"{folder}: card.json needs reader (name and sha256)", param="reader")
     if card["name"] != folder:
         problem = f"{folder}: its card calls it {card['name']!r}; a bundle's folder bears its name"
         raise BundleError(problem, param="name")
     return card
-
-
-def _names_reader(reader: object) -> bool:
-    return isinstance(reader, dict) and all(type(reader.get(field)) is str for field in ("name", "sha256"))
 
 
 def _read(path: Path) -> bytes:
@@ -214,9 +209,8 @@ def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=models_dir) as place:
         folder = Path(place) / new
         shutil.copytree(models_dir / again, folder)
-        (folder / "card.json").write_text(
-            json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        text = json.dumps(card, indent=1, ensure_ascii=False) + "\n"
+        (folder / "card.json").write_text(text, encoding="utf-8")
         read_bundle(folder)
         folder.rename(models_dir / new)
     return again, new

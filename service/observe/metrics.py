@@ -12,6 +12,7 @@ import struct
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,58 +50,37 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        requests = ("route", "method", "status")
-        self._requests = Counter("hardmax_requests", "Requests answered.", requests, registry=registry)
-        self._durations = Histogram(
-            "hardmax_request_duration_seconds", "From the first header to the last byte handed over.",
-            ["route"], registry=registry, buckets=REQUEST_S,
-        )  # fmt: skip
-        self._failures = Counter(
-            "hardmax_failures", "Requests refused or failed.", ["reason"], registry=registry
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        self._requests = counter("hardmax_requests", "Requests answered.", ["route", "method", "status"])
+        whole = "From the first header to the last byte handed over."
+        self._durations = histogram("hardmax_request_duration_seconds", whole, ["route"], buckets=REQUEST_S)
+        self._failures = counter("hardmax_failures", "Requests refused or failed.", ["reason"])
+        stages = "Where the time of texts goes; inference includes tokenise."
+        self._stages = histogram("hardmax_stage_duration_seconds", stages, ["stage"], buckets=STAGE_S)
+        self._batch_items = histogram("hardmax_batch_size", "Texts that ran together.", buckets=BATCH_ITEMS)
+        pieces = "Pieces of words that ran together."
+        self._batch_tokens = histogram("hardmax_batch_tokens", pieces, buckets=BATCH_TOKENS)
+        verdicts = "Texts answered, by label, and by why the verdict is undecided, or no."
+        self._verdicts = counter("hardmax_verdicts", verdicts, ["model", "label", "undecided"])
+        self._scores = histogram(
+            "hardmax_verdict_score", "Probability of the label.", ["model"], buckets=SHARES
         )
-        self._stages = Histogram(
-            "hardmax_stage_duration_seconds", "Where the time of texts goes; inference includes tokenise.",
-            ["stage"], registry=registry, buckets=STAGE_S,
-        )  # fmt: skip
-        self._batch_items = Histogram(
-            "hardmax_batch_size", "Texts that ran together.", registry=registry, buckets=BATCH_ITEMS
-        )
-        self._batch_tokens = Histogram(
-            "hardmax_batch_tokens",
-            "Pieces of words that ran together.",
-            registry=registry,
-            buckets=BATCH_TOKENS,
-        )
-        self._verdicts = Counter(
-            "hardmax_verdicts", "Texts answered, by label, and by why the verdict is undecided, or no.",
-            ["model", "label", "undecided"], registry=registry,
-        )  # fmt: skip
-        self._scores = Histogram(
-            "hardmax_verdict_score", "Probability of the label.", ["model"], registry=registry, buckets=SHARES
-        )
-        self._known = Histogram(
-            "hardmax_text_known_share", "Share of a text's words that the model knows.", ["model"],
-            registry=registry, buckets=SHARES,
-        )  # fmt: skip
-        self._in_flight = self._gauge("hardmax_requests_in_flight", "Requests being worked on.")
-        self._bodies = self._gauge("hardmax_request_body_bytes", "Of all bodies that are here or announced.")
-        self._queue = self._gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["lane"])
-        self._ready = self._gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
-        self._models = self._gauge(
-            "hardmax_model_info", "Models served.", ["model", "kind", "version"], "livemax"
-        )
-        self._refused = Counter("hardmax_bundles_refused", "Bundles not loaded.", registry=registry)
+        known = "Share of a text's words that the model knows."
+        self._known = histogram("hardmax_text_known_share", known, ["model"], buckets=SHARES)
+        self._in_flight = gauge("hardmax_requests_in_flight", "Requests being worked on.")
+        self._bodies = gauge("hardmax_request_body_bytes", "Of all bodies that are here or announced.")
+        self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["lane"])
+        self._ready = gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
+        served = ["model", "kind", "version"]
+        self._models = gauge("hardmax_model_info", "Models served.", served, multiprocess_mode="livemax")
+        self._refused = counter("hardmax_bundles_refused", "Bundles not loaded.")
         self.queue_wait = self._stages.labels("queue")
         self.tokenise = self._stages.labels("tokenise")
         self.inference = self._stages.labels("inference")
         if MULTIPROCESS_DIR not in os.environ:
             ProcessCollector(registry=registry)
             registry.register(GC_COLLECTOR)
-
-    def _gauge(
-        self, name: str, text: str, labels: tuple[str, ...] | list[str] = (), mode: str = "livesum"
-    ) -> Gauge:
-        return Gauge(name, text, labels, registry=self._registry, multiprocess_mode=mode)  # type: ignore[arg-type]
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         self._requests.labels(route, method, status).inc()

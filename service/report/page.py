@@ -45,19 +45,17 @@ def _model(name: str, found: dict[str, Any]) -> list[str]:
     undecided = "".join(
         f"; {number:,} undecided: {escape(reason)}" for reason, number in found["undecided"].items()
     )
+    labels = []
+    for each in found["labels"]:
+        shares = percent(each["precision"]), percent(each["recall"])
+        labels.append([each["label"], f"{each['rows']:,}", f"{each['said']:,}", *shares])
     parts = [
         f"<h2>{escape(name)}</h2><p><span class=big>{found['accuracy']:.1%}</span> of "
         f"{found['rows']:,} rows right "
         f"(95 %: {low:.1%} to {high:.1%}); balanced {found['balanced_accuracy']:.1%}; "
         f"the most frequent label alone {found['most_frequent_label']:.1%}{undecided}</p>",
-        _table(
-            ["label", "rows", "said", "precision", "recall"],
-            [
-                [each["label"], f"{each['rows']:,}", f"{each['said']:,}", *map(percent, _shares(each))]
-                for each in found["labels"]
-            ],
-        ),
-    ]  # fmt: skip
+        _table(["label", "rows", "said", "precision", "recall"], labels),
+    ]
     if "confusion" in found:
         names = [each["label"] for each in found["labels"]]
         rows = [[true, *map(str, row)] for true, row in zip(names, found["confusion"], strict=True)]
@@ -94,7 +92,3 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     cells = ["".join(f"<td>{escape(cell)}" for cell in row) for row in rows]
     names = "".join(f"<th>{escape(name)}" for name in head)
     return f"<table><tr>{names}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
-
-
-def _shares(each: dict[str, Any]) -> tuple[float | None, float | None]:
-    return each["precision"], each["recall"]

@@ -165,10 +165,6 @@ class Connection(HttpToolsProtocol):
         """For how long this head or this part of a body has been coming."""
         return now - self._since
 
-    def is_silent(self) -> bool:
-        """Whether nothing was asked yet."""
-        return self.cycle is None
-
     # The connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -218,19 +218,17 @@ class Server(uvicorn.Server):
             while True:
                 queued.append(self._listener.accept()[0])
         self._listener.close()
+        connection = partial(Connection, self.config, self.server_state, self.lifespan.state)
         for each in queued:
             each.setblocking(False)
-            await asyncio.get_running_loop().connect_accepted_socket(self._connection, each)
-
-    def _connection(self) -> Connection:
-        return Connection(self.config, self.server_state, self.lifespan.state)
+            await asyncio.get_running_loop().connect_accepted_socket(connection, each)
 
     async def _hear_the_last(self) -> None:
         """Wait a moment for requests on the connections accepted last: uvicorn would close them unasked."""
         deadline = time.monotonic() + LAME_DUCK_S
         await asyncio.sleep(TURN_S)  # those accepted in this very turn become connections
         while time.monotonic() < deadline and any(
-            isinstance(each, Connection) and each.is_silent() for each in self.server_state.connections
+            isinstance(each, Connection) and each.cycle is None for each in self.server_state.connections
         ):
             await asyncio.sleep(TURN_S)
 

@@ -67,9 +67,8 @@ def read_rows(
     label_column = find_label(table, text_column, label[0] if label else None)
     pairs = [(row.get(text_column), spelt(row.get(label_column))) for row in table.rows]
     whole = [(text, value) for text, value in pairs if is_text(text) and value]
-    told = [
-        f"{path}: {len(table):,} rows, texts from column {text_column!r}, labels from column {label_column!r}"
-    ]
+    source = f"texts from column {text_column!r}, labels from column {label_column!r}"
+    told = [f"{path}: {len(table):,} rows, {source}"]
     if len(whole) < len(pairs):
         told.append(f"left out: {len(pairs) - len(whole):,} without a text or a label")
     if not as_is and (several or any(BETWEEN in value for _, value in whole)):
@@ -100,10 +99,8 @@ def find_label(table: Table, text_column: str, wanted: str | None) -> str:
     if len(few) == 1:
         return few[0]
     have = ", ".join(table.columns)
-    raise InvalidInput(
-        f"{table.source}: which column holds the labels? Say --label (--label a b where a and b have a "
-        f"column each); it has {have}"
-    )
+    how = "Say --label (--label a b where a and b have a column each)"
+    raise InvalidInput(f"{table.source}: which column holds the labels? {how}; it has {have}")
 
 
 def _one_column_each(table: Table, text_column: str, columns: Sequence[str], least: int) -> Rows:
@@ -112,15 +109,12 @@ def _one_column_each(table: Table, text_column: str, columns: Sequence[str], lea
         cells = {column: spelt(row.get(column)).lower() for column in columns}
         for column, cell in cells.items():
             if cell not in (*YES, *NO):
-                raise InvalidInput(
-                    f"{table.source}, row {number}: {column} is {cell!r}; one column a label holds 1 or 0"
-                )
+                problem = f"{column} is {cell!r}; one column a label holds 1 or 0"
+                raise InvalidInput(f"{table.source}, row {number}: {problem}")
         if is_text(text := row.get(text_column)):
             pairs.append((text, tuple(column for column, cell in cells.items() if cell in YES)))
-    told = [
-        f"{table.source}: {len(table):,} rows, texts from column {text_column!r}, one label each "
-        f"from {', '.join(columns)}"
-    ]
+    source = f"texts from column {text_column!r}, one label each from {', '.join(columns)}"
+    told = [f"{table.source}: {len(table):,} rows, {source}"]
     if len(pairs) < len(table):
         told.append(f"left out: {len(table) - len(pairs):,} without a text")
     return _rows(table, pairs, told, least, several=True)
@@ -138,20 +132,15 @@ def _rows(
     count = Counter(label for _, have in pairs for label in have)
     if len(count) < min(least, 2):
         have = f"one label ({next(iter(count))})" if count else "no labels"
-        raise InvalidInput(
-            f"{table.source}: the rows have {have}; a model needs two or more. Say --label, or --as-is"
-        )
+        problem = f"the rows have {have}; a model needs two or more. Say --label, or --as-is"
+        raise InvalidInput(f"{table.source}: {problem}")
     if len(count) > MOST_LABELS:
-        raise InvalidInput(
-            f"{table.source}: {len(count):,} different labels; at most {MOST_LABELS}. Is it the "
-            "label? Say --label"
-        )
+        problem = f"{len(count):,} different labels; at most {MOST_LABELS}. Is it the label? Say --label"
+        raise InvalidInput(f"{table.source}: {problem}")
     if rare := [label for label, rows in count.items() if rows < least]:
         names = ", ".join(map(repr, rare[:5])) + (", .." if rare[5:] else "")
-        raise InvalidInput(
-            f"{table.source}: a single row has the label {names}; each needs {least} or more. "
-            "Add rows, or take these out"
-        )
+        problem = f"a single row has the label {names}; each needs {least} or more"
+        raise InvalidInput(f"{table.source}: {problem}. Add rows, or take these out")
     labels = tuple(sorted(count, key=lambda label: (label.lower() not in ORDER, label)))
     told = [*told, "labels: " + ", ".join(f"{label} ({count[label]:,})" for label in labels)]
     return Rows([text for text, _ in pairs], [have for _, have in pairs], labels, several, told)
@@ -183,20 +172,15 @@ def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:
     two = {value: name for name, spellings in TWO.items() for value in distinct if value.lower() in spellings}
     if len(two) == len(distinct) and len(set(two.values())) == 2:
         return two
-    if (
-        normal(column) in STAR_NAMES
-        and distinct
-        and all(re.fullmatch(r"\d+(\.\d+)?", value) for value in distinct)
-    ):
+    numbers = all(re.fullmatch(r"\d+(\.\d+)?", value) for value in distinct)
+    if normal(column) in STAR_NAMES and distinct and numbers:
         highest = max(map(float, distinct))
         top = 5 if highest <= 5 else 10
         meant = {value: _side((float(value) - 1) / (top - 1)) for value in distinct}
         if highest <= top and len(set(meant.values()) - {""}) < 2:
-            raise InvalidInput(
-                f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read "
-                f"as stars of {top}, "
-                "has one side only; --as-is keeps every value as a label"
-            )
+            problem = f"{column} from {min(distinct, key=float)} to {highest:g}, read as stars of {top}, "
+            keep = "has one side only; --as-is keeps every value as a label"
+            raise InvalidInput(f"{table.source}: {problem}{keep}")
         if highest <= top:
             return meant
     return {}

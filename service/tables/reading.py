@@ -85,9 +85,8 @@ def read_text(path: str) -> str:
         return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as invalid:
         line = raw.count(b"\n", 0, invalid.start) + 1
-        raise MalformedInput(
-            f"{source}, line {line}: is not UTF-8 text; save it so (iconv -f latin1 -t utf-8 does)"
-        ) from None
+        problem = "is not UTF-8 text; save it so (iconv -f latin1 -t utf-8 does)"
+        raise MalformedInput(f"{source}, line {line}: {problem}") from None
 
 
 def parse_json(text: str, place: str) -> Any:

@@ -40,9 +40,8 @@ def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
                 write(file, table, answers)
             os.replace(file.name, place)
     except OSError as failure:
-        raise InvalidInput(
-            f"{path} cannot be written: {failure.strerror or failure}", param="--out"
-        ) from None
+        problem = f"{path} cannot be written: {failure.strerror or failure}"
+        raise InvalidInput(problem, param="--out") from None
 
 
 def _write_separated(delimiter: str, file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
@@ -70,19 +69,16 @@ def _cell(value: Any) -> Any:
 
 def _write_jsonl(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
     for row in _whole(table, answers):
+        line = json.dumps(row, ensure_ascii=False, default=str)
         # subtle: backslashreplace writes half a character as JSON does.
-        file.write(
-            json.dumps(row, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace") + b"\n"
-        )
+        file.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def _write_parquet(file: IO[bytes], table: Table, answers: Iterable[Row]) -> None:
     pa, parquet = import_pyarrow()
-    whole = (
-        table.arrow
-        if table.arrow is not None
-        else pa.Table.from_pylist([_characters(row) for row in table.rows])
-    )
+    whole = table.arrow
+    if whole is None:
+        whole = pa.Table.from_pylist([_characters(row) for row in table.rows])
     parquet.write_table(beside(whole, answers), file)
 
 

@@ -176,9 +176,8 @@ def stacked(heads: tuple[Head, ...]) -> dict[str, Array]:
         shape = np.max([weight.shape for weight in each], axis=0)
         found[name] = np.zeros((len(each), *shape), each[0].dtype)
         for whole, weight in zip(found[name], each, strict=True):
-            whole[tuple(slice(most - size, most) for most, size in zip(shape, weight.shape, strict=True))] = (
-                weight
-            )
+            last = (slice(most - size, most) for most, size in zip(shape, weight.shape, strict=True))
+            whole[tuple(last)] = weight
     return found
 
 
@@ -208,20 +207,12 @@ def _units(values: Array) -> Ints:
 
 
 def rules_of(card: Mapping[str, Any]) -> Rules:
-    labels = card.get("labels")
-    if (
-        not isinstance(labels, list)
-        or len(labels) < 2
-        or not all(isinstance(label, str) for label in labels)
-        or len(set(labels)) < len(labels)
-    ):
+    labels: Any = card.get("labels")
+    named = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    if not named or not 2 <= len(labels) == len(set(labels)):
         raise BundleError("card.json needs two labels or more; of two the negative one first", param="labels")
-    return Rules(
-        tuple(labels),
-        _share(card, "even", 0.0),
-        _share(card, "least_known", 0.5),
-        _thresholds(card, len(labels)),
-    )
+    even, least_known = _share(card, "even", 0.0), _share(card, "least_known", 0.5)
+    return Rules(tuple(labels), even, least_known, _thresholds(card, len(labels)))
 
 
 def _share(card: Mapping[str, Any], field: str, default: float) -> float:
@@ -237,9 +228,8 @@ def _thresholds(card: Mapping[str, Any], count: int) -> tuple[float, ...] | None
         return None
     thresholds = multi.get("thresholds") if isinstance(multi, dict) else None
     if not isinstance(thresholds, list) or len(thresholds) != count or not all(map(_is_share, thresholds)):
-        raise BundleError(
-            "card.json needs multi.thresholds (a number from 0 to 1 for each label)", param="multi"
-        )
+        problem = "card.json needs multi.thresholds (a number from 0 to 1 for each label)"
+        raise BundleError(problem, param="multi")
     return tuple(map(float, thresholds))
 
 

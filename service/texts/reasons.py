@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.texts.heads import Array, HeadOutputs, values_of
+from service.texts.heads import HeadOutputs, values_of
 from service.texts.pieces import SPECIAL, UNKNOWN, Ints
 from service.texts.reader import Ancestry, Read
 
@@ -37,7 +37,8 @@ class Reasons:
         self._offsets = self._cuts if spans == "codepoints" else _offsets(outputs.texts, spans)
         root, self._ties = resolve(outputs)
         every = np.arange(len(root))
-        total = _sums(root, outputs.contribution, len(root))  # [C, M]
+        # [C, M] as floats: exact below 2^53
+        total = np.array([np.bincount(root, part, len(root)) for part in outputs.contribution])
         leads = np.flatnonzero(np.bincount(root))
         leads = leads[np.lexsort((-self._force(total, leads), outputs.text[leads]))]
         self._root = leads  # of each cluster
@@ -239,11 +240,6 @@ def _reached(outputs: HeadOutputs, b: int, tied: NDArray[np.bool_], root: Ints) 
             leaders |= set(found.get(last, () if tied[last] else (last,)))
         found[i] = tuple(sorted(leaders)) or (i,)
     return found
-
-
-def _sums(group: Ints, units: Ints, groups: int) -> Array:
-    """The sum of each group's units [C, n], as floats: exact below 2^53."""
-    return np.array([np.bincount(group, part, groups) for part in units])
 
 
 def _offsets(texts: Sequence[Read], spans: str) -> tuple[Ints, Ints]:
