@@ -5,6 +5,7 @@ middleware are given it.
 """
 
 import asyncio
+import ctypes
 import gc
 import itertools
 import logging
@@ -22,7 +23,6 @@ from service.engine.account import ByteBudget, RequestLimit
 from service.engine.batching import Batcher
 from service.engine.bundle import HEAD, READER, Bundle
 from service.engine.cloud_queue import CloudQueue
-from service.engine.memory import release_memory
 from service.engine.registry import Entry, Loader, Registry, fingerprints
 from service.engine.runtime import Runtime
 from service.errors import ConfigurationError
@@ -48,6 +48,11 @@ RELEASE_EVERY = 8  # samples: every two seconds
 SMALL = 1_000_000  # bytes of bodies and answers that do not count
 YOUNG = 10_000  # new objects before the garbage collector looks at them: a batch's answers are gone by then
 STUCK_AFTER_S = 120.0
+MALLOPT = {  # parameters of mallopt, and what they are set to
+    -8: 1,  # M_ARENA_MAX: heaps. Of those of other threads `malloc_trim` leaves what is free at their end
+    -3: 32 << 20,  # M_MMAP_THRESHOLD: bytes from which a block is no part of the heap, the most there may be
+    -1: 1 << 30,  # M_TRIM_THRESHOLD: bytes that are free at the heap's end before it shrinks by itself
+}
 
 
 class Service:
@@ -216,10 +221,8 @@ def settle_memory() -> None:
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
     """How each kind of bundle becomes a model."""
-    limits = Limits(
-        settings.max_points, settings.max_dimension, settings.max_layers, max_bytes=available_memory() // 4
-    )
-
+    most = settings.max_points, settings.max_dimension, settings.max_layers
+    limits = Limits(*most, max_bytes=available_memory() // 4)
     readers: WeakValueDictionary[str, Reader] = WeakValueDictionary()  # by the digest of their graph
 
     def reader(bundle: Bundle) -> Reader:
@@ -251,3 +254,29 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
         "sequences": lambda bundle: Sequences.load(bundle, runtime),
     }
     return {kind: limited(load) for kind, load in loaders.items()}
+
+
+def prepare_heap() -> None:
+    """One heap for all threads, which keeps what is free until `release_memory`.
+
+    Otherwise a run of long texts takes its memory anew from the system each time: a sixth of its CPU time.
+    At the start of a process that is our own: before there are threads.
+    """
+    for parameter, value in MALLOPT.items():
+        _call("mallopt", parameter, value)
+
+
+def release_memory() -> None:
+    """Give back to the system what the C library and Python keep free for whoever asks next.
+
+    The heap keeps what is freed; even with the library's own settings, a small object at its end keeps all
+    before it. Bodies leave such memory behind, long texts, long answers and connections. Where the C library
+    is not glibc (musl, macOS) this does nothing. Takes milliseconds: for a thread.
+    """
+    gc.collect()  # a request that was cut short is a cycle, with its body in it
+    _call("malloc_trim", 0)
+
+
+def _call(function: str, *numbers: int) -> None:
+    with suppress(AttributeError, OSError):
+        getattr(ctypes.CDLL(None), function)(*numbers)

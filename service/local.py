@@ -92,7 +92,6 @@ class Local(Calls):
         return {"id": uuid4().hex, "model": asked["model"], "data": data}
 
     def _cards(self, question: Question) -> dict[str, Any]:
-        """The cards of the models, bundled and of MODELS_DIR."""
         default = self._settings.default_model
         bundles = find_bundles(self._settings.model_folders)
         cards = (read_bundle(folder).card for folder in bundles.values())

@@ -64,9 +64,8 @@ def describe_dynamics(result: Document) -> Iterator[str]:
     rows = [("cluster", "kind", "size", "leaders", "limit")]
     for cluster in sorted(result["clusters"], key=lambda c: -int(c["size"]))[:SHOWN_CLUSTERS]:
         leaders = ", ".join(map(str, cluster["leaders"][:6])) + (" …" if len(cluster["leaders"]) > 6 else "")
-        limit = ", ".join(f"{x:.4g}" for x in cluster["limit"][:6]) + (
-            " …" if len(cluster["limit"]) > 6 else ""
-        )
+        more = " …" if len(cluster["limit"]) > 6 else ""
+        limit = ", ".join(f"{x:.4g}" for x in cluster["limit"][:6]) + more
         rows.append((str(cluster["id"]), cluster["kind"], str(cluster["size"]), leaders, f"({limit})"))
     yield from columns(rows)
     if len(result["clusters"]) > SHOWN_CLUSTERS:

@@ -1,22 +1,18 @@
 """Options that commands share: where the work is done, and how its result is shown."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hardmax.answers import Answer
 from hardmax.calls import BATCH, Calls
 from hardmax.display import UNPRINTABLE, printable
 from hardmax.documents import Explain
 from service.observe.progress import Progress
 from service.settings import PREFIX, load_settings
-
-if TYPE_CHECKING:
-    from hardmax import Answer
 
 Commands = Any  # what argparse's add_subparsers returns; it has no public name
 

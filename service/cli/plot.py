@@ -25,7 +25,6 @@ MOST_NAMES = 24  # leaders that are named
 
 
 def plot_dynamics(result: DynamicsResult, path: str) -> None:
-    """Draw one cloud's way to its limits."""
     figure = _figure(1, result.d)
     _draw(figure.axes[0], result, _title(result))
     _save(figure, path)

@@ -90,9 +90,8 @@ def by_length(session: Session, rows: Ints, x: Floats, y: Floats, slack: Floats)
         tile = Tile(queries[part], wanted[part])
         for block in range(0, len(keys), BLOCK):
             ahead = lengths[order[block]]
-            if tile.crowded or not tile.screen(
-                session, keys[block : block + BLOCK], block, ahead * reach[part]
-            ):
+            near = keys[block : block + BLOCK]
+            if tile.crowded or not tile.screen(session, near, block, ahead * reach[part]):
                 break
             yield None
         if tile.crowded:  # by half as many queries at a time

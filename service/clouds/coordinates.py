@@ -6,8 +6,6 @@ are taken relative to a middle of the cloud: adding one vector to all keys chang
 from the origin loses no digits.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,13 +25,11 @@ class Vectors:
     size: Floats
     error: Floats
 
-    def take(self, rows: Ints) -> Vectors:
+    def take(self, rows: Ints) -> "Vectors":
         return Vectors(self.x[rows], self.size[rows], self.error[rows])
 
 
 class Frame:
-    """The coordinates of one cloud."""
-
     def __init__(self, points: Floats, form: Floats | None) -> None:
         d = points.shape[1]
         self.root = None if form is None else np.linalg.cholesky(form)

@@ -5,8 +5,6 @@ with their error bounds, leave out what cannot be a member. What they leave in d
 arithmetic; with a positive tie tolerance the scores within it are ties, whatever the rational numbers say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,15 +26,13 @@ class Pairs:
     query: Ints  # [p] ascending positions among the queries
     key: Ints  # [p]
 
-    def of(self, keys: Ints) -> Pairs:
+    def of(self, keys: Ints) -> "Pairs":
         """The same pairs where key k was called keys[k]."""
         return Pairs(self.query, keys[self.key])
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Decides the argmax sets of queries."""
-
     queries: Vectors
     keys: Vectors
     slack: Floats  # [q] twice a bound on the error of each one's scores, whatever the key

@@ -78,7 +78,6 @@ class Recorder:
 
 
 def check_trajectory(layers: int, n: int, d: int, max_bytes: int) -> None:
-    """Refuse a trajectory that would not fit."""
     if 16 * layers * n * d > max_bytes:
         problem = (
             f"a trajectory of {layers} layers of {n} points needs more than "
@@ -177,7 +176,6 @@ class Dynamics:
         return Run(self.session, cloud, parameters, recorder, self._chunk_s)
 
     def check_size(self, n: int, d: int, parameters: Parameters) -> None:
-        """Refuse a cloud that is too large."""
         limits = self._limits
         check_size(n, d, limits.max_points, limits.max_dimension)
         needed = 200 * n * max(d, 2) + 2**27  # by the arrays a layer holds: measured, rounded up

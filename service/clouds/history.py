@@ -4,8 +4,6 @@ A position is exact because all sets that led to it are proved. Where proving on
 history is closed for good.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,7 +27,7 @@ class Passed:
     first: Ints  # -1: it is among the ties
     ties: Ties
 
-    def equals(self, other: Passed) -> bool:
+    def equals(self, other: "Passed") -> bool:
         mine, others = ((p.row, p.first, p.ties.row, p.ties.size, p.ties.member) for p in (self, other))
         return all(map(np.array_equal, mine, others))
 
@@ -91,5 +89,4 @@ class History:
         return self._layers[layer].members(token) if settled is None else settled
 
     def _close(self) -> None:
-        """Nothing is decided exactly any more."""
         self._open, self.rational, self._layers = False, None, []

@@ -255,9 +255,8 @@ class Layers:
         followers = keys[behind]
         limit, moved = self._targets(followers)
         sizes = self._frame.sizes(np.abs(limit) + np.abs(self._position[followers]))
-        offset = self._frame.keys(
-            self._position[followers] - limit, moved + self._moved[followers] + UNIT * sizes
-        )
+        moved = moved + self._moved[followers] + UNIT * sizes
+        offset = self._frame.keys(self._position[followers] - limit, moved)
         query = self._frame.queries(self._now[[token]], self._now_moved[[token]])
         error = query.error * offset.size + query.size * offset.error
         behind[behind] = offset.x @ query.x[0] < -error

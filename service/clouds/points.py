@@ -62,8 +62,7 @@ def _scaled(points: Floats, exponent: int) -> Floats:
 
 def to_one(x: Floats) -> Floats:
     """Times the power of two that brings the largest to about 1."""
-    scaled: Floats = np.ldexp(x, -int(np.frexp(np.abs(x).max())[1]))
-    return scaled
+    return np.ldexp(x, -int(np.frexp(np.abs(x).max())[1]))
 
 
 def check_points(points: Floats) -> Floats:

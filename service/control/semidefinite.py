@@ -46,8 +46,7 @@ def begin(A: Floats, u: Floats, v: Floats) -> Iterate:
 def combine(u: Floats, v: Floats, weights: Floats) -> Floats:
     """sum of weights_k M_k."""
     half = (u * weights[:, None]).T @ v / 2
-    total: Floats = half + half.T
-    return total
+    return half + half.T
 
 
 def step(at: Iterate, u: Floats, v: Floats) -> Steps[Iterate]:

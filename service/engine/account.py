@@ -5,8 +5,6 @@ arrives, for its answer from before the work until it is sent. What waits for a 
 for it: when the bytes are needed, those who send or read slowest lose their connection.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -59,7 +57,7 @@ class ByteBudget:
                     raise Overloaded("too many bytes at once (PAYLOAD_TOTAL_MB); try again shortly")
             self.held += change
 
-    def wait(self, reservation: Reservation, waits: bool) -> None:
+    def wait(self, reservation: "Reservation", waits: bool) -> None:
         with self._lock:
             (self._waiting.add if waits else self._waiting.discard)(reservation)
 

@@ -144,7 +144,6 @@ class Batcher(Generic[Item, Result]):
             self._queues.setdefault(key, deque()).append(call)
 
     def _next(self) -> None:
-        """Run what waits, if anything does."""
         self._gathering = False
         self._running = batch = self._take()
         if batch is not None:

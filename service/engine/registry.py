@@ -143,10 +143,8 @@ def _reader_of(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str | None
     for entry in entries.values():
         if entry.kind == READER and entry.card["model_sha256"] == wanted["sha256"]:
             return entry.version
-    problem = (
-        f"{head.name} stands on the reader {wanted['name']} ({wanted['sha256'][:12]}), which is not here"
-    )
-    raise BundleError(problem, param="reader")
+    which = f"{wanted['name']} ({wanted['sha256'][:12]})"
+    raise BundleError(f"{head.name} stands on the reader {which}, which is not here", param="reader")
 
 
 def _shown(text: str) -> str:

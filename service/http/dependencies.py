@@ -55,14 +55,11 @@ async def check_key(
     """Refuse a caller without a key, unless the route is public. Either header will do."""
     service: Service = request.app.state.service
     route = request.scope["route"].path
-    if service.keys and not _is_public(service, route, request.method):
+    # The page is public where "/" is; what is posted to the same address is not.
+    public = route in service.public_paths and (route != "/" or request.method != "POST")
+    if service.keys and not public:
         given = bearer.credentials if bearer else header or ""
         service.keys.check(given.strip().encode("latin-1"))
-
-
-def _is_public(service: Service, route: str, method: str) -> bool:
-    """The page is public where "/" is; what is posted to the same address is not."""
-    return route in service.public_paths and (route != "/" or method != "POST")
 
 
 KEY_NEEDED = [Depends(check_key)]

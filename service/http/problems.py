@@ -53,7 +53,6 @@ class Refused(HTTPException):
 
 
 async def handle(request: Request, failure: Exception) -> Response:
-    """The exception handler of the application."""
     return answer(failure, request.scope)
 
 
@@ -137,5 +136,4 @@ def render(
 
 
 def document(kind: str, message: str, param: str | None, request_id: str) -> dict[str, Any]:
-    """The one shape of a failure."""
     return {"error": {"type": kind, "message": message, "param": param, "request_id": request_id}}

@@ -46,8 +46,6 @@ SHARES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
 
 
 class Metrics:
-    """All metrics of one process."""
-
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
@@ -63,9 +61,8 @@ class Metrics:
         self._batch_tokens = histogram("hardmax_batch_tokens", pieces, buckets=BATCH_TOKENS)
         verdicts = "Texts answered, by label, and by why the verdict is undecided, or no."
         self._verdicts = counter("hardmax_verdicts", verdicts, ["model", "label", "undecided"])
-        self._scores = histogram(
-            "hardmax_verdict_score", "Probability of the label.", ["model"], buckets=SHARES
-        )
+        score = "Probability of the label."
+        self._scores = histogram("hardmax_verdict_score", score, ["model"], buckets=SHARES)
         known = "Share of a text's words that the model knows."
         self._known = histogram("hardmax_text_known_share", known, ["model"], buckets=SHARES)
         self._in_flight = gauge("hardmax_requests_in_flight", "Requests being worked on.")

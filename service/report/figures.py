@@ -149,7 +149,6 @@ def hash_of(labels: frozenset[str]) -> int:
 
 
 def described(report: dict[str, Any]) -> Iterator[str]:
-    """The report in lines."""
     for name, found in report["models"].items():
         low, high = found["interval"]
         yield (

@@ -42,9 +42,8 @@ def page(report: dict[str, Any]) -> str:
 
 def _model(name: str, found: dict[str, Any]) -> list[str]:
     low, high = found["interval"]
-    undecided = "".join(
-        f"; {number:,} undecided: {escape(reason)}" for reason, number in found["undecided"].items()
-    )
+    reasons = found["undecided"].items()
+    undecided = "".join(f"; {number:,} undecided: {escape(reason)}" for reason, number in reasons)
     labels = []
     for each in found["labels"]:
         shares = percent(each["precision"]), percent(each["recall"])

@@ -85,9 +85,8 @@ def input_error(
         meant = f"; did you mean {near[0]}?" if near else ""
         return InvalidInput(f"{param}: an unknown field{meant}", param=param)
     what = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return InvalidInput(
-        f"{param or 'the body'} {what}" if what != problem["msg"] else what, param=param or None
-    )
+    told = what if what == problem["msg"] else f"{param or 'the body'} {what}"
+    return InvalidInput(told, param=param or None)
 
 
 def _param(location: Sequence[str | int]) -> str:

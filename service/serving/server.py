@@ -34,9 +34,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from service import __version__
-from service.engine.memory import prepare_heap
 from service.errors import BundleError, ConfigurationError, HardmaxError
-from service.lifecycle import Service
+from service.lifecycle import Service, prepare_heap
 from service.observe.logs import configure
 from service.serving.connection import Connection, State
 from service.settings import Settings

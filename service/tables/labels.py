@@ -44,9 +44,8 @@ class Rows:
 
     @property
     def digest(self) -> str:
-        whole = "\0".join(
-            f"{text}\1{BETWEEN.join(have)}" for text, have in zip(self.texts, self.truth, strict=True)
-        )
+        rows = zip(self.texts, self.truth, strict=True)
+        whole = "\0".join(f"{text}\1{BETWEEN.join(have)}" for text, have in rows)
         return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
 
 
@@ -73,9 +72,8 @@ def read_rows(
         told.append(f"left out: {len(pairs) - len(whole):,} without a text or a label")
     if not as_is and (several or any(BETWEEN in value for _, value in whole)):
         parts = [(text, tuple(filter(None, map(str.strip, value.split(BETWEEN))))) for text, value in whole]
-        told.append(
-            f"a text may have several labels (written a{BETWEEN}b); --as-is keeps each value as one label"
-        )
+        how = f"(written a{BETWEEN}b); --as-is keeps each value as one label"
+        told.append(f"a text may have several labels {how}")
         return _rows(table, parts, told, least, several=True)
     values = [value for _, value in whole]
     names = {} if as_is else _names(table, values, label_column)

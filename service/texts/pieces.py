@@ -9,8 +9,6 @@ branch is linear. What must not change a verdict is one piece each: a name, a nu
 Positions begin anew in each passage, so the cost of a text is linear in its length.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
@@ -90,7 +88,7 @@ class Reading:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def without(self, gone: NDArray[np.bool_]) -> Reading:
+    def without(self, gone: NDArray[np.bool_]) -> "Reading":
         """The same with some words left out in place: all others stay where they are."""
         sizes = np.diff(self.bounds)
         kept, pieces = ~gone, np.repeat(~gone, sizes)

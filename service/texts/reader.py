@@ -7,13 +7,11 @@ Its heads are hard, so it is known which pieces a state was made of (docs/theory
 A passage has 64 pieces at most: such a set is a number of 64 bits, and a union is an `or`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import orjson
@@ -41,7 +39,7 @@ class Seen:
     follows: NDArray[np.uint8] | None = None  # [L, n, n] how many heads of piece i follow piece j
     read: Sets | None = None  # [L+1, n] R^l
 
-    def kept(self, explain: Explain) -> Seen:
+    def kept(self, explain: Explain) -> "Seen":
         """What an answer needs of it: who follows whom, by layer, is large."""
         if explain == "full" or self.follows is None:
             return self
@@ -69,7 +67,7 @@ class Reader:
         self._is_short = np.array([len(piece) <= FRAGMENT for piece in bare])
 
     @classmethod
-    def load(cls, bundle: Bundle, runtime: Runtime) -> Reader:
+    def load(cls, bundle: Bundle, runtime: Runtime) -> Self:
         session = runtime.open(bundle.model)
         check_graph(bundle.name, session, INPUTS, OUTPUTS)
         return cls(session, _lists(bundle))
@@ -88,9 +86,8 @@ class Reader:
             "places": np.concatenate([places for _, places in passages]),
             "rows": rows,
         }
-        states, words, *followed = self._session.run(
-            feeds, tuple(OUTPUTS) if reasons else ("states", "words")
-        )
+        wanted = tuple(OUTPUTS) if reasons else ("states", "words")
+        states, words, *followed = self._session.run(feeds, wanted)
         cuts = np.cumsum(sizes)[:-1]
         whole = zip(np.split(states, cuts), np.split(words, cuts), strict=True)
         if not reasons:
@@ -205,9 +202,8 @@ class Ancestry:
             words = self._word[begin : self._starts[k + 1]]
             first = np.flatnonzero(np.diff(words, prepend=-1))
             assert seen.follows is not None
-            heads = np.add.reduceat(
-                np.add.reduceat(seen.follows, first, axis=1, dtype=np.int64), first, axis=2
-            )
+            heads = np.add.reduceat(seen.follows, first, axis=1, dtype=np.int64)
+            heads = np.add.reduceat(heads, first, axis=2)
             heads[:, range(len(first)), range(len(first))] = 0
             found += _ranked(heads, words[0])
         return found

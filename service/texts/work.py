@@ -50,9 +50,8 @@ class RunOptions:
 
     def bytes_of(self, texts: Sequence[str]) -> int:
         """About what the answers take."""
-        size = TEXT_BYTES[self.explain] * len(texts) + LETTERS[self.explain] * sum(
-            [len(text.encode()) for text in texts]
-        )
+        letters = sum([len(text.encode()) for text in texts])
+        size = TEXT_BYTES[self.explain] * len(texts) + LETTERS[self.explain] * letters
         if self.explain == "full":
             word = WORD_BYTES + (8 * PLACE_BYTES if self.trajectory else 0)
             size += word * sum(map(most_words, texts))
@@ -196,14 +195,9 @@ def answer(texts: Sequence[Text]) -> dict[Text, list[Answer]]:
     """Of texts that were seen to their end: by each of their heads, those together that want the same."""
     found: dict[Text, list[Answer]] = {}
 
-    def order(text: Text) -> tuple[int, ...]:
+    def order(text: Text) -> tuple[list[int], str, bool, str]:
         how = text.how
-        return (
-            *map(id, how.heads),
-            ("none", "leaders", "full").index(how.explain),
-            how.trajectory,
-            how.spans == "utf16",
-        )
+        return list(map(id, how.heads)), how.explain, how.trajectory, how.spans
 
     for _, group in groupby(sorted(texts, key=order), order):
         alike = list(group)
@@ -242,7 +236,6 @@ def _explained(texts: Sequence[Text]) -> list[list[Answer]]:
 def _wordless(head: Head, reading: Reading, how: RunOptions) -> Answer:
     """A text of markup alone: nothing but the bias."""
     (answer,) = judge([head], [reading], head.bias, head.bias, [False])
-    told = {"none": (), "leaders": ("leaders", "clusters"), "full": ("leaders", "clusters", "words")}[
-        how.explain
-    ]
-    return answer | {name: [] for name in told} | ({"trajectory": []} if how.trajectory else {})
+    told = {"none": [], "leaders": ["leaders", "clusters"], "full": ["leaders", "clusters", "words"]}
+    empty = told[how.explain] + (["trajectory"] if how.trajectory else [])
+    return answer | {name: [] for name in empty}

@@ -99,7 +99,6 @@ async def dynamics(
 
 
 def _read(body: Body, query: bytes, model: Dynamics, settings: Settings) -> tuple[Array, Parameters]:
-    """Read and check a request."""
     limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
     if body.media_type == NPY:
         parameters = parameters_of(_from_query(query), settings, strict=False)

@@ -114,12 +114,7 @@ async def vllm(
         for index, answer in enumerate(answers)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0}
-    head: dict[str, Any] = {
-        "id": f"classify-{id}",
-        "object": "list",
-        "created": int(time.time()),
-        "model": name,
-    }
+    head = {"id": f"classify-{id}", "object": "list", "created": int(time.time()), "model": name}
     return reply_json({**head, "data": data, "usage": usage})
 
 
@@ -170,9 +165,8 @@ def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, s
 @router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="Names of models, as OpenAI")
 async def v1_models(service: ServiceOf) -> OpenAIModels:
     entries = service.registry.entries.values()
-    return OpenAIModels(
-        data=[OpenAIModel(id=each.name, created=int(each.loaded_at.timestamp())) for each in entries]
-    )
+    data = [OpenAIModel(id=each.name, created=int(each.loaded_at.timestamp())) for each in entries]
+    return OpenAIModels(data=data)
 
 
 @router.get("/v2/models/stats", **V2, summary="Models and versions, as Triton's statistics")
@@ -184,9 +178,7 @@ async def statistics(service: ServiceOf) -> Statistics:
 @router.post("/v2/repository/index", **V2, summary="Models and refused bundles, as Triton's repository")
 async def repository_index(service: ServiceOf) -> list[IndexEntry]:
     registry = service.registry
-    refused = [
-        IndexEntry(name=name, version="", state="UNAVAILABLE", reason=why)
-        for name, why in registry.refused.items()
-    ]
-    served = [IndexEntry(name=each.name, version=each.version[:12]) for each in registry.entries.values()]
-    return served + refused
+    index = [IndexEntry(name=each.name, version=each.version[:12]) for each in registry.entries.values()]
+    for name, why in registry.refused.items():
+        index.append(IndexEntry(name=name, version="", state="UNAVAILABLE", reason=why))
+    return index

@@ -59,7 +59,7 @@ ONE_HEAP = """
 import threading
 from pathlib import Path
 
-from service.engine.memory import prepare_heap, release_memory
+from service.lifecycle import prepare_heap, release_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
