@@ -22,16 +22,7 @@ from service.http import problems
 from service.http.bodies import BodyReader
 from service.http.dependencies import KEY_NEEDED
 from service.http.middleware import Admission, Deadline, RequestContext
-from service.http.routes import (
-    classify,
-    control,
-    dynamics,
-    open_inference,
-    operations,
-    other_clients,
-    page,
-    sequences,
-)
+from service.http.routes import classify, open_inference, operations, other_clients, page, points
 from service.lifecycle import Loaders, Service
 from service.schemas.protocols import EndpointRequest, InferRequest, PredictRequest, VllmRequest
 from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
@@ -39,7 +30,7 @@ from service.settings import Settings
 
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
 # other_clients before open_inference: /v2/models/stats is no model
-ROUTERS = (classify, dynamics, sequences, control, operations, other_clients, open_inference, page)
+ROUTERS = (classify, points, operations, other_clients, open_inference, page)
 BODIES = (
     ClassifyRequest,
     ControlRequest,

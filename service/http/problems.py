@@ -89,7 +89,11 @@ def answer(failure: Exception, scope: Scope) -> Response:
             log.error("request %s failed", scope["state"]["request_id"], exc_info=failure)
     if "refused" not in scope["state"]:
         scope["app"].state.service.metrics.failed(kind)
-    return render(scope, status, kind, message, param, headers)
+    body: object = document(kind, message, param, scope["state"]["request_id"])
+    if scope["path"].removeprefix(scope.get("root_path", "")).startswith("/v2"):
+        body = {"error": message}  # the protocol's shape
+    # ASCII, so that a lone surrogate in a field's name cannot break the answer.
+    return Response(json.dumps(body).encode("ascii"), status, headers, "application/json")
 
 
 def _headers(failure: Exception) -> dict[str, str]:
@@ -121,18 +125,6 @@ def _suggestion(scope: Scope) -> str:
     known = [each for each in told if "{" not in each]
     near = [path.rstrip("/")] if path.rstrip("/") in known else get_close_matches(path, known, 1, NEAR)
     return f"; did you mean {near[0]}?" if near else "; GET /docs lists them"
-
-
-def render(
-    scope: Scope, status: int, kind: str, message: str, param: str | None, headers: Mapping[str, str]
-) -> Response:
-    """In the one shape, or in the protocol's."""
-    if scope["path"].removeprefix(scope.get("root_path", "")).startswith("/v2"):
-        body: object = {"error": message}
-    else:
-        body = document(kind, message, param, scope["state"]["request_id"])
-    # ASCII, so that a lone surrogate in a field's name cannot break the answer.
-    return Response(json.dumps(body).encode("ascii"), status, headers, "application/json")
 
 
 def document(kind: str, message: str, param: str | None, request_id: str) -> dict[str, Any]:

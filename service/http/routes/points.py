@@ -1,4 +1,9 @@
-"""POST /dynamics: a cloud in, its leaders, clusters and limits out: whole, as arrays, or line by line."""
+"""Clouds and sequences of points.
+
+POST /dynamics              a cloud in, its leaders, clusters and limits out: whole, as arrays, line by line
+POST /sequences/classify    sequences in, the labels of an exact classifier out
+POST /control               a wish about the leaders in, the matrix A that makes it true out
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -10,13 +15,13 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from hardmax.documents import DynamicsResult
-from service.answers.arrays import Array, read_npy, read_rows
-from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, parameters_of
+from hardmax.documents import ControlResponse, DynamicsResult, SequencesResponse
+from service.answers.arrays import Array, read_arrays, read_npy, read_rows
+from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, find_control, parameters_of
 from service.answers.writing import write, write_document
 from service.clouds.dynamics import Dynamics, Parameters, Progress, Result
 from service.engine.account import Reservation
-from service.engine.cloud_queue import LARGE
+from service.engine.cloud_queue import LARGE, Steps
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.bodies import (
@@ -36,11 +41,20 @@ from service.http.bodies import (
 )
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
 from service.http.problems import document, told
-from service.schemas.reading import parse_json
-from service.schemas.requests import DynamicsParameters, DynamicsRequest
+from service.schemas.reading import parse_json, validate
+from service.schemas.requests import (
+    ControlRequest,
+    DynamicsParameters,
+    DynamicsRequest,
+    SequencesEnvelope,
+    SequencesRequest,
+)
+from service.sequences.classifier import Sequences
 from service.settings import Settings
 
 NUMBER_BYTES = 8  # of a number in an answer, at least
+OUTPUT_BYTES = 32  # of an output of a sequence on its way into an answer
+SHARE = 0.8  # of a control's time: then the best that was found is the answer
 
 router = APIRouter(tags=["inference"])
 QUERY = [
@@ -98,8 +112,12 @@ async def dynamics(
     return await reply_document(form(result), reservation)
 
 
+def _limits(settings: Settings) -> dict[str, int]:
+    return {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
+
+
 def _read(body: Body, query: bytes, model: Dynamics, settings: Settings) -> tuple[Array, Parameters]:
-    limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
+    limits = _limits(settings)
     if body.media_type == NPY:
         parameters = parameters_of(_from_query(query), settings, strict=False)
         check = partial(model.check_size, parameters=parameters)
@@ -187,3 +205,56 @@ def _last_words(failure: HardmaxError, request_id: str) -> bytes:
     """An error in the middle of a stream: the status is sent long ago, the last line says it."""
     _, kind, message, param = told(failure)
     return write(document(kind, message, param, request_id)) + b"\n"
+
+
+@router.post(
+    "/sequences/classify",
+    response_model=SequencesResponse,
+    responses=examples.answers(examples.LABELS),
+    openapi_extra=examples.body(examples.SEQUENCES, SequencesRequest),
+    summary="Label sequences of points, exactly",
+)
+async def classify_sequences(
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, reservation: ReservationOf
+) -> Response:
+    """With a model that `hardmax-export exact` built from labelled sequences and that lies in MODELS_DIR."""
+    most = service.settings.max_client_batch_size
+    read = partial(read_arrays, body.content, "sequences", most=most, **_limits(service.settings))
+    sequences, document = await reader_of(request).read(len(body.content), read)
+    name = validate(SequencesEnvelope, document).model
+    model: Sequences = service.registry.find(name, "sequences")
+    size = sum(each.size for each in sequences)
+
+    def work() -> Steps[list[dict[str, Any]]]:
+        reservation.expect(OUTPUT_BYTES * model.numbers_of(sequences))
+        yield
+        return (yield from model.steps(sequences))
+
+    async with service.clouds.slot(large=size > LARGE) as slot:
+        results = await slot.follow(work())
+    data = [{"index": index, **result} for index, result in enumerate(results)]
+    return await reply_document({"id": request_id, "model": name, "data": data}, reservation)
+
+
+@router.post(
+    "/control",
+    response_model=ControlResponse,
+    responses=examples.answers({**examples.CONTROLLED, "dynamics": examples.RESULT}),
+    openapi_extra=examples.body(examples.CONTROL, ControlRequest),
+    summary="Find the matrix A under which tokens end where they are wanted",
+)
+async def control(
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, reservation: ReservationOf
+) -> Response:
+    """`assignment` says for each token which leader it shall end at; `leaders` only which tokens shall lead.
+    The answer is a matrix that is proved to do so, with the dynamics run under it; or a certificate that none
+    does; or, rarely, that neither could be proved (`feasible` is null).
+    """
+    settings = service.settings
+    read = partial(read_rows, body.content, "points", **_limits(settings))
+    points, wish = await reader_of(request).read(len(body.content), read)
+    model: Dynamics = service.registry.find(MODEL, "dynamics")
+    async with service.clouds.slot(large=points.size > LARGE) as slot:
+        within_s = SHARE * settings.request_timeout_s
+        answer = await slot.follow(find_control(points, wish, model, settings, within_s))
+    return await reply_document({"id": request_id, **answer}, reservation)
