@@ -20,32 +20,35 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BUNDLED_MODELS = Path(__file__).parent / "models"
 
 
+def setting(default: Any, description: str, **bounds: Any) -> Any:
+    return Field(default, description=description, **bounds)
+
+
 class Settings(BaseModel):
     """The defaults serve the bundled models on one machine without any configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
-    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
-    port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    workers: int = Field(1, ge=1, le=256, description="server processes that share the port")
+    host: str = setting("127.0.0.1", "address to listen on", min_length=1)
+    port: int = setting(8000, "port to listen on; 0 takes a free one", ge=0, le=65535)
+    workers: int = setting(1, "server processes that share the port", ge=1, le=256)
 
-    models_dir: Path | None = Field(
-        None, description="folder of your own model bundles, served beside the bundled ones and watched"
+    models_dir: Path | None = setting(
+        None, "folder of your own model bundles, served beside the bundled ones and watched"
     )
-    bundled_models: bool = Field(True, description="serve the bundled models too")
-    default_model: str = Field(
+    bundled_models: bool = setting(True, "serve the bundled models too")
+    default_model: str = setting(
         "",
-        description="model of requests that name none; default: the bundled one, or where it is not served "
+        "model of requests that name none; default: the bundled one, or where it is not served "
         "the only one that labels texts",
     )
-    undecided_as_label: bool = Field(
+    undecided_as_label: bool = setting(
         False,
-        description="answer an undecided verdict as `neutral` in protocols that know only labels: /v2, "
+        "answer an undecided verdict as `neutral` in protocols that know only labels: /v2, "
         "inference endpoints, text-embeddings-inference, vLLM",
     )
-    provider: Literal["auto", "cpu", "cuda"] = Field(
-        "auto",
-        description="where models run; cuda: without a usable GPU the start fails; auto: the CPU serves then",
+    provider: Literal["auto", "cpu", "cuda"] = setting(
+        "auto", "where models run; cuda: without a usable GPU the start fails; auto: the CPU serves then"
     )
     intra_op_threads: int = Field(
         default_factory=lambda: available_cpus(),
@@ -53,55 +56,41 @@ class Settings(BaseModel):
         description="threads of one inference; default: the CPUs this process may use",
     )
 
-    max_concurrent_requests: int = Field(
-        256, ge=1, description="requests worked on at once; further ones get 429"
+    max_concurrent_requests: int = setting(256, "requests worked on at once; further ones get 429", ge=1)
+    max_batch_tokens: int = setting(
+        16384, "pieces of words that run together at most; as a rule it is a tenth of a second's work", ge=1
     )
-    max_batch_tokens: int = Field(
-        16384,
-        ge=1,
-        description="pieces of words that run together at most; as a rule it is a tenth of a second's work",
-    )
-    max_client_batch_size: int = Field(1024, ge=1, description="texts or sequences in one request")
-    max_text_chars: int = Field(200_000, ge=1, description="characters of one text")
-    payload_limit_mb: float = Field(64.0, gt=0, description="megabytes (10^6 bytes) of one request body")
-    payload_total_mb: float = Field(
+    max_client_batch_size: int = setting(1024, "texts or sequences in one request", ge=1)
+    max_text_chars: int = setting(200_000, "characters of one text", ge=1)
+    payload_limit_mb: float = setting(64.0, "megabytes (10^6 bytes) of one request body", gt=0)
+    payload_total_mb: float = setting(
         256.0,
+        "megabytes of all bodies and answers at once in a process; what goes beyond gets 429",
         gt=0,
         validate_default=True,
-        description="megabytes of all bodies and answers at once in a process; what goes beyond gets 429",
     )
-    max_points: int = Field(1_000_000, ge=1, description="points of one cloud")
-    max_dimension: int = Field(256, ge=1, description="dimension of a cloud")
-    max_layers: int = Field(100_000, ge=1, description="layers one cloud may ask for")
-    request_timeout_s: float = Field(60.0, gt=0, description="seconds a request may take before 504")
-    shutdown_grace_s: float = Field(
-        30.0, ge=0, description="seconds accepted requests may take after SIGTERM"
-    )
+    max_points: int = setting(1_000_000, "points of one cloud", ge=1)
+    max_dimension: int = setting(256, "dimension of a cloud", ge=1)
+    max_layers: int = setting(100_000, "layers one cloud may ask for", ge=1)
+    request_timeout_s: float = setting(60.0, "seconds a request may take before 504", gt=0)
+    shutdown_grace_s: float = setting(30.0, "seconds accepted requests may take after SIGTERM", ge=0)
 
-    api_keys: str = Field(
-        "", repr=False, description="API keys, separated by commas; empty: no key is needed"
-    )
-    api_keys_file: Path | None = Field(
-        None, description="file with one API key per line, read again on SIGHUP"
-    )
-    public_paths: str = Field(
+    api_keys: str = setting("", "API keys, separated by commas; empty: no key is needed", repr=False)
+    api_keys_file: Path | None = setting(None, "file with one API key per line, read again on SIGHUP")
+    public_paths: str = setting(
         "/,/health,/ready,/metrics,/docs,/openapi.json,/v2/health/live,/v2/health/ready",
-        description="paths that need no key, separated by commas",
+        "paths that need no key, separated by commas",
     )
-    allowed_hosts: str = Field(
+    allowed_hosts: str = setting(
         "",
-        description="host names this server answers to, separated by commas, or *; default: those of this "
+        "host names this server answers to, separated by commas, or *; default: those of this "
         "machine if HOST is loopback, otherwise any",
     )
-    cors_allow_origin: str = Field(
-        "", description="origins browsers may call from, separated by commas, or *"
-    )
+    cors_allow_origin: str = setting("", "origins browsers may call from, separated by commas, or *")
 
-    otlp_endpoint: str = Field("", description="OpenTelemetry collector (OTLP over HTTP); empty: no traces")
-    log_format: Literal["text", "json"] = Field("text", description="log lines for people or for machines")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="lowest level that is logged"
-    )
+    otlp_endpoint: str = setting("", "OpenTelemetry collector (OTLP over HTTP); empty: no traces")
+    log_format: Literal["text", "json"] = setting("text", "log lines for people or for machines")
+    log_level: Literal["debug", "info", "warning", "error"] = setting("info", "lowest level that is logged")
 
     @field_validator("models_dir", "api_keys_file")
     @classmethod

@@ -112,10 +112,8 @@ def default_of(folders: Iterable[Path]) -> str:
     """The default model where the settings name none: the bundled one wherever it is served, or else the only
     head there is. Adding a model never changes it.
     """
-    heads = set()
-    for name, folder in find_bundles(folders).items():
-        if kind_of(folder) == HEAD:
-            heads.add(name.rpartition("@")[0] or name)
+    bundles = find_bundles(folders).items()
+    heads = {name.rpartition("@")[0] or name for name, folder in bundles if kind_of(folder) == HEAD}
     return heads.pop() if len(heads) == 1 else BUNDLED_DEFAULT
 
 
@@ -127,7 +125,7 @@ def kind_of(folder: Path) -> str | None:
 
 
 def _digest_of_reader(folder: Path) -> str | None:
-    with suppress(BundleError, KeyError):
+    with suppress(BundleError):
         card = _read_card(folder / "card.json")
         return str(card["model_sha256"]) if card["kind"] == READER else None
     return None
