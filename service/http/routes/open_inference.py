@@ -50,17 +50,19 @@ def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return examples.answers(failing=statuses, errors=ProtocolError)
 
 
-ANSWERS = examples.answers(examples.INFERRED, BINARY, errors=ProtocolError)
-REQUEST = {
-    **examples.body(examples.INFER, InferRequest, BINARY),
-    "parameters": [
-        {
-            "name": HEADER_LENGTH,
-            "in": "header",
-            "description": "With the binary tensor extension: bytes of JSON before the tensors.",
-            "schema": {"type": "integer"},
-        }
-    ],
+JSON_LENGTH = {
+    "name": HEADER_LENGTH,
+    "in": "header",
+    "description": "With the binary tensor extension: bytes of JSON before the tensors.",
+    "schema": {"type": "integer"},
+}
+# What routes have in common.
+PROBE: dict[str, Any] = {"response_class": Response, "responses": failing(503)}
+READY: dict[str, Any] = {"response_class": Response, "responses": failing(401, 404, 422, 503)}
+INFER: dict[str, Any] = {
+    "response_model": InferResponse,
+    "responses": examples.answers(examples.INFERRED, BINARY, errors=ProtocolError),
+    "openapi_extra": {**examples.body(examples.INFER, InferRequest, BINARY), "parameters": [JSON_LENGTH]},
 }
 
 
@@ -69,21 +71,14 @@ async def server_metadata() -> ServerMetadata:
     return ServerMetadata(name="hardmax", version=__version__, extensions=["binary_tensor_data"])
 
 
-@router.get(
-    "/health/live", response_class=Response, responses=failing(503), summary="Whether the server lives"
-)
+@router.get("/health/live", **PROBE, summary="Whether the server lives")
 async def server_live(service: ServiceOf) -> Response:
     if not service.healthy():
         raise NotReady("the inference thread does not answer")
     return reply(b"")
 
 
-@router.get(
-    "/health/ready",
-    response_class=Response,
-    responses=failing(503),
-    summary="Whether the server takes traffic",
-)
+@router.get("/health/ready", **PROBE, summary="Whether the server takes traffic")
 async def server_ready(service: ServiceOf) -> Response:
     if reason := service.unready():
         raise NotReady(reason)
@@ -95,24 +90,13 @@ async def model_metadata(service: ServiceOf, name: str) -> ModelMetadata:
     return _metadata(_entry(service, name))
 
 
-@router.get(
-    "/models/{name}/ready",
-    response_class=Response,
-    responses=failing(401, 404, 422, 503),
-    summary="Whether a model can infer",
-)
+@router.get("/models/{name}/ready", **READY, summary="Whether a model can infer")
 async def model_ready(service: ServiceOf, name: str) -> Response:
     _entry(service, name)
     return await server_ready(service)
 
 
-@router.post(
-    "/models/{name}/infer",
-    response_model=InferResponse,
-    responses=ANSWERS,
-    openapi_extra=REQUEST,
-    summary="Label texts by the Open Inference Protocol",
-)
+@router.post("/models/{name}/infer", **INFER, summary="Label texts by the Open Inference Protocol")
 async def infer(
     body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, neutral: NeutralOf
 ) -> Response:
@@ -125,24 +109,13 @@ async def version_metadata(service: ServiceOf, name: str, version: str) -> Model
     return _metadata(_entry(service, name, version))
 
 
-@router.get(
-    f"{VERSION}/ready",
-    response_class=Response,
-    responses=failing(401, 404, 422, 503),
-    summary="Whether a version can infer",
-)
+@router.get(f"{VERSION}/ready", **READY, summary="Whether a version can infer")
 async def version_ready(service: ServiceOf, name: str, version: str) -> Response:
     _entry(service, name, version)
     return await server_ready(service)
 
 
-@router.post(
-    f"{VERSION}/infer",
-    response_model=InferResponse,
-    responses=ANSWERS,
-    openapi_extra=REQUEST,
-    summary="Label texts with a version of a model",
-)
+@router.post(f"{VERSION}/infer", **INFER, summary="Label texts with a version of a model")
 async def version_infer(
     body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, version: str, neutral: NeutralOf
 ) -> Response:
@@ -159,9 +132,8 @@ def _entry(service: Service, name: str, version: str | None = None) -> Entry:
 def _metadata(entry: Entry) -> ModelMetadata:
     reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
-    outputs = [
-        TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in (OUTPUTS | REASONS).items()
-    ]
+    named = (OUTPUTS | REASONS).items()
+    outputs = [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in named]
     return ModelMetadata(
         name=entry.name,
         versions=[entry.version[:12]],

@@ -21,6 +21,7 @@ from service.schemas.protocols import Wire
 
 router = APIRouter(tags=["operations"])
 OPEN: dict[str, Any] = {"security": [{}]}  # by default these need no key: see PUBLIC_PATHS
+PROBE: dict[str, Any] = {"responses": examples.answers(failing=(503,)), "openapi_extra": OPEN}
 
 
 class Health(Wire):
@@ -31,24 +32,14 @@ class Ready(Wire):
     status: Literal["ready"] = Field(description="Always ready: a process that is not answers 503.")
 
 
-@router.get(
-    "/health",
-    responses=examples.answers(failing=(503,)),
-    openapi_extra=OPEN,
-    summary="Whether the process lives and its inference thread answers",
-)
+@router.get("/health", **PROBE, summary="Whether the process lives and its inference thread answers")
 async def health(service: ServiceOf) -> Health:
     if not service.healthy():
         raise NotReady("the inference thread does not answer")
     return Health(status="ok")
 
 
-@router.get(
-    "/ready",
-    responses=examples.answers(failing=(503,)),
-    openapi_extra=OPEN,
-    summary="Whether models are loaded and warm, and the service is not draining",
-)
+@router.get("/ready", **PROBE, summary="Whether models are loaded and warm, and the service is not draining")
 async def ready(service: ServiceOf) -> Ready:
     if reason := service.unready():
         raise NotReady(reason)
