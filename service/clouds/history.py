@@ -73,9 +73,8 @@ class History:
         """What exact arithmetic says of the layer after those that are over; None: it cannot."""
         if not self._open:
             return None
-        cloud = self._cloud
         self.rational = self.rational or Rational(
-            cloud.points, cloud.form, self._alpha, cloud.counts, self._members, self._weights, self.account
+            self._cloud, self._alpha, self._members, self._weights, self.account
         )
         try:
             return (yield from question(self.rational))

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from service.clouds.points import Floats, Ints
+from service.clouds.points import Cloud, Floats, Ints
 from service.engine.cloud_queue import Steps
 
 KEPT = 2**28  # bits; past it the positions of earlier layers are forgotten, and computed again if asked for
@@ -61,23 +61,16 @@ def longest(numbers: Iterable[int]) -> int:
 
 
 class Rational:
-    """Positions and argmax sets of the cloud that starts at `points`."""
+    """Positions and argmax sets of a cloud."""
 
     def __init__(
-        self,
-        points: Floats,
-        form: Floats | None,
-        alpha: float,
-        counts: Ints,
-        members: Members,
-        weights: list[list[int]],
-        account: Account,
+        self, cloud: Cloud, alpha: float, members: Members, weights: list[list[int]], account: Account
     ) -> None:
-        self._points = points
-        self._counts = counts
+        form = cloud.form
+        self._cloud = cloud
         self._members = members
         self._form = None if form is None else [integers(row, finest(form)) for row in form]
-        self._finest = finest(points)
+        self._finest = finest(cloud.points)
         step = Fraction(alpha) / (1 + Fraction(alpha))
         self._step, self._whole = step.numerator, step.denominator
         self.known: list[dict[int, Vector]] = [{}]
@@ -95,7 +88,7 @@ class Rational:
         """Those of the keys with the largest score for the mean of some tokens."""
         positions = yield from self._positions(members.tolist())
         yield from self._account.pay(len(positions) * len(positions[0]), longest(positions[0]), 64)
-        return (yield from self._best(_combine(self._counts[members].tolist(), positions), keys))
+        return (yield from self._best(_combine(self._cloud.counts[members].tolist(), positions), keys))
 
     def _best(self, query: Vector, keys: Ints) -> Steps[Ints]:
         image = query if self._form is None else [dot(row, query) for row in self._form]
@@ -125,7 +118,7 @@ class Rational:
         for layer, missing in enumerate(reversed(wanted), now + 1 - len(wanted)):
             for i in missing:
                 if layer == 0:
-                    found = integers(self._points[i], self._finest)
+                    found = integers(self._cloud.points[i], self._finest)
                 else:
                     found = yield from self._moved(i, layer - 1)
                 self.known[layer][i] = found
@@ -138,7 +131,7 @@ class Rational:
     def _moved(self, i: int, layer: int) -> Steps[Vector]:
         """z + gamma (c - z), times the growth of the denominator."""
         members = self._members(i, layer)
-        weights = self._counts[members].tolist()
+        weights = self._cloud.counts[members].tolist()
         positions = self.known[layer]
         if len(weights) == 1:
             weights = [1]

@@ -16,6 +16,8 @@ BINS = 10
 SURE = 1.96  # of an interval of 95 %
 LEAST_PROBABILITY = 1e-7
 
+Truth = Sequence[frozenset[str]]  # of each row its labels
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -93,10 +95,7 @@ def mislabelled(rows: Sequence[Judged]) -> list[Judged]:
 
 
 def linear(
-    texts: Sequence[str],
-    truth: Sequence[frozenset[str]],
-    labels: Sequence[str],
-    parts: Sequence[Sequence[int]] = (),
+    texts: Sequence[str], truth: Truth, labels: Sequence[str], parts: Sequence[Sequence[int]] = ()
 ) -> float | None:
     """How many rows of `parts` (the folds of all) TF-IDF with logistic regression gets right, each learnt
     from the other rows. None without scikit-learn, or where the rows are too few for folds.
@@ -130,7 +129,7 @@ def tf_idf(several: bool) -> Any:
     return make_pipeline(words, OneVsRestClassifier(judge) if several else judge)
 
 
-def folds(truth: Sequence[frozenset[str]], parts: int = FOLDS) -> list[list[int]]:
+def folds(truth: Truth, parts: int = FOLDS) -> list[list[int]]:
     """Which rows are measured together: each label spread evenly, always in the same way."""
     count: Counter[frozenset[str]] = Counter()
     found: list[list[int]] = [[] for _ in range(parts)]

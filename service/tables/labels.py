@@ -26,6 +26,8 @@ NAN = "nan"
 MOST_LABELS = 100
 LEAST = 2  # rows of each label that is learnt
 
+Pairs = Sequence[tuple[str, tuple[str, ...]]]  # a text, and its labels
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -118,14 +120,7 @@ def _one_column_each(table: Table, text_column: str, columns: Sequence[str], lea
     return _rows(table, pairs, told, least, several=True)
 
 
-def _rows(
-    table: Table,
-    pairs: Sequence[tuple[str, tuple[str, ...]]],
-    told: list[str],
-    least: int,
-    *,
-    several: bool = False,
-) -> Rows:
+def _rows(table: Table, pairs: Pairs, told: list[str], least: int, *, several: bool = False) -> Rows:
     """Checked: labels enough, rows enough of each, and no more labels than a label column has."""
     count = Counter(label for _, have in pairs for label in have)
     if len(count) < min(least, 2):
