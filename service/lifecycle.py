@@ -4,6 +4,8 @@ Built by `create_app`, started and stopped by the application's lifespan. It con
 middleware are given it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import ctypes
 import gc
@@ -25,11 +27,10 @@ from service.engine.bundle import HEAD, READER, Bundle
 from service.engine.cloud_queue import CloudQueue
 from service.engine.registry import Entry, Loader, Registry, fingerprints
 from service.engine.runtime import Runtime
-from service.errors import ConfigurationError
+from service.errors import ConfigurationError, needs
 from service.keys import Keys
 from service.observe.logs import log_request
 from service.observe.metrics import Metrics
-from service.observe.tracing import spans_to
 from service.sequences.classifier import Sequences
 from service.settings import Settings, available_memory
 from service.texts.heads import Head
@@ -280,3 +281,24 @@ def release_memory() -> None:
 def _call(function: str, *numbers: int) -> None:
     with suppress(AttributeError, OSError):
         getattr(ctypes.CDLL(None), function)(*numbers)
+
+
+def spans_to(endpoint: str) -> Any:
+    """What sends the spans that FastAPI makes of requests to a collector that speaks OTLP over HTTP.
+
+    A request's span has spans below it for what its dependencies do (keys, reading the body) and for its
+    endpoint (queue, inference, writing the answer). A caller's `traceparent` makes it part of the caller's
+    trace. OpenTelemetry's SDK is imported only here.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        problem = needs("OTLP_ENDPOINT", "OpenTelemetry", "tracing")
+        raise ConfigurationError(problem, param="OTLP_ENDPOINT") from None
+    provider = TracerProvider(resource=Resource.create({"service.name": "hardmax"}))
+    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider

@@ -1,19 +1,26 @@
 """`hardmax serve | classify | evaluate | dynamics | control | sequences | models | openapi`.
 
-Each group of commands is a module: it adds its parsers, reads, asks, prints. People get tables on standard
-output and progress on standard error; `--json` gives programs the API's own answer. An error is one line and
-exit code 2.
+Each group of commands is a module: it adds its parsers, reads, asks, prints. What serves, and what is served,
+is here. People get tables on standard output and progress on standard error; `--json` gives programs the API's
+own answer. An error is one line and exit code 2.
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic_core import PydanticUndefined
 
 from service import __version__
-from service.cli import classify, clouds, evaluate, serving
-from service.cli.options import tell
-from service.errors import HardmaxError, needs
+from service.cli import classify, clouds, evaluate
+from service.cli.described import describe_models
+from service.cli.options import Commands, add_where, open_where, show, tell
+from service.engine.bundle import roll_back
+from service.errors import HardmaxError, InvalidInput, needs
+from service.settings import PREFIX, Settings, load_settings
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -44,9 +51,61 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hardmax", description=purpose)
     parser.add_argument("--version", action="version", version=f"hardmax {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for group in (serving, classify, evaluate, clouds):
+    _add_serving(commands)
+    for group in (classify, evaluate, clouds):
         group.add_commands(commands)
     return parser
+
+
+def _add_serving(commands: Commands) -> None:
+    serve = commands.add_parser("serve", help="start the HTTP service")
+    serve.description = f"Every flag is also an environment variable: --max-points is {PREFIX}MAX_POINTS."
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default in (PydanticUndefined, None, "") else f" (default {field.default})"
+        serve.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            metavar=name.upper(),
+            default=argparse.SUPPRESS,
+            help=f"{field.description}{default}".replace("%", "%%"),
+        )
+    serve.set_defaults(run=run_serve)
+    models = commands.add_parser("models", help="list the models, here or of a server; go back to a version")
+    models.add_argument("rollback", nargs="*", metavar="rollback NAME", help="serve the version before again")
+    add_where(models)
+    models.set_defaults(run=run_models)
+    openapi = commands.add_parser("openapi", help="print the OpenAPI document")
+    openapi.set_defaults(run=run_openapi)
+
+
+def run_serve(arguments: argparse.Namespace) -> int:
+    from service.serving.start import serve
+
+    flags = {name: value for name, value in vars(arguments).items() if name in Settings.model_fields}
+    return serve(load_settings(**flags))
+
+
+def run_models(arguments: argparse.Namespace) -> int:
+    if arguments.rollback:
+        if len(arguments.rollback) != 2 or arguments.rollback[0] != "rollback" or arguments.server:
+            raise InvalidInput("hardmax models, or: hardmax models rollback NAME --models-dir FOLDER")
+        folder = Path(arguments.models_dir) if arguments.models_dir else load_settings().models_dir
+        if folder is None:
+            raise InvalidInput("rollback needs the folder of your models: say --models-dir")
+        again, new = roll_back(folder, arguments.rollback[1])
+        print(f"{new} is {again} again, and is what {arguments.rollback[1]} serves")
+        return 0
+    with open_where(arguments) as hardmax:
+        cards = [card.document for card in hardmax.models()]
+    show({"models": cards}, arguments.json, lambda answer: describe_models(answer["models"]))
+    return 0
+
+
+def run_openapi(arguments: argparse.Namespace) -> int:
+    from service.app import create_app
+
+    print(json.dumps(create_app(load_settings()).openapi(), indent=2, ensure_ascii=False))
+    return 0
 
 
 if __name__ == "__main__":

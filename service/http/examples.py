@@ -146,12 +146,6 @@ FAILURES: dict[int, tuple[str, str, str | None]] = {
 }
 
 
-def problem(status: int, *, protocol: bool) -> dict[str, Any]:
-    """An error answer, in the shape of /v2 or in ours."""
-    kind, message, param = FAILURES[status]
-    return {"error": message} if protocol else document(kind, message, param, ID)
-
-
 def body(example: object, model: type, *others: str) -> dict[str, Any]:
     """What a route documents of its request; `others` are media types that it takes too."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
@@ -167,6 +161,9 @@ def answers(
     if example is not None:
         found[200] = {"content": {JSON: {"example": example}, **dict.fromkeys(others, _BINARY)}}
     for status in failing:
-        shown = {JSON: {"example": problem(status, protocol=errors is not ErrorResponse)}}
-        found[status] = {"model": errors, "description": MEANINGS[status], "content": shown}
+        kind, message, param = FAILURES[status]
+        ours = errors is ErrorResponse
+        shown = document(kind, message, param, ID) if ours else {"error": message}
+        content = {JSON: {"example": shown}}
+        found[status] = {"model": errors, "description": MEANINGS[status], "content": content}
     return found

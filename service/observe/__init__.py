@@ -1,1 +1,1 @@
-"""What operators see: metrics, log lines, traces."""
+"""What operators see: metrics, log lines."""

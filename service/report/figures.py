@@ -134,14 +134,10 @@ def folds(truth: Truth, parts: int = FOLDS) -> list[list[int]]:
     count: Counter[frozenset[str]] = Counter()
     found: list[list[int]] = [[] for _ in range(parts)]
     for i in sorted(range(len(truth)), key=lambda i: (i * 2_654_435_761) % 2**32):
-        found[(count[truth[i]] + hash_of(truth[i])) % parts].append(i)
+        first = sum(map(ord, "".join(sorted(truth[i]))))  # the same in every process
+        found[(count[truth[i]] + first) % parts].append(i)
         count[truth[i]] += 1
     return [sorted(part) for part in found if part]
-
-
-def hash_of(labels: frozenset[str]) -> int:
-    """The same in every process."""
-    return sum(map(ord, "".join(sorted(labels))))
 
 
 # ---------------------------------------- for people
