@@ -1,8 +1,8 @@
 """`hardmax serve | classify | evaluate | dynamics | control | sequences | models | openapi`.
 
 Each group of commands is a module: it adds its parsers, reads, asks, prints. What serves, and what is served,
-is here. People get tables on standard output and progress on standard error; `--json` gives programs the API's
-own answer. An error is one line and exit code 2.
+is here. People get tables on standard output and progress on standard error; `--json` gives programs the
+API's own answer. An error is one line and exit code 2.
 """
 
 import argparse
