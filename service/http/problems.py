@@ -7,7 +7,6 @@
 import json
 import logging
 import math
-from collections.abc import Mapping
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
