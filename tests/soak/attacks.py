@@ -27,6 +27,8 @@ Attack = Callable[[int], list[bytes]]  # the port; the first bytes of each answe
 GET = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
 QUESTION = b'{"input": "a superb film"}'
 HANG_UP_S = 2.0
+PAUSE_S = 1.0  # between the rounds of an attack
+OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
 
 
 def ask(port: int, *pieces: bytes, wait_s: float = HANG_UP_S) -> list[bytes]:
@@ -42,7 +44,7 @@ def ask(port: int, *pieces: bytes, wait_s: float = HANG_UP_S) -> list[bytes]:
     return []
 
 
-def many(port: int, count: int, request: bytes, hold_s: float) -> list[bytes]:
+def many(port: int, count: int, request: bytes) -> list[bytes]:
     """That many connections that send this, read nothing, and stay for a while."""
     with ExitStack() as stack:
         for _ in range(count):
@@ -50,7 +52,7 @@ def many(port: int, count: int, request: bytes, hold_s: float) -> list[bytes]:
             connection.setblocking(False)
             with suppress(OSError):
                 connection.send(request)
-        time.sleep(hold_s)
+        time.sleep(HANG_UP_S)
     return []
 
 
@@ -67,10 +69,6 @@ def trailers(port: int) -> list[bytes]:
     return ask(port, head, body, b"x: " + b"a" * 3_000_000 + b"\r\n\r\n")
 
 
-def bodies_that_never_come(port: int) -> list[bytes]:
-    return many(port, 8, announce(64_000_000), HANG_UP_S)
-
-
 def bodies_a_byte_a_second(port: int) -> list[bytes]:
     with ExitStack() as stack:
         callers = [stack.enter_context(connect(port)) for _ in range(64)]
@@ -84,15 +82,6 @@ def bodies_a_byte_a_second(port: int) -> list[bytes]:
     return []
 
 
-def pipelines_unread(port: int) -> list[bytes]:
-    return many(port, 10, GET % b"/docs" * 2_000, HANG_UP_S)
-
-
-def pages_unread(port: int) -> list[bytes]:
-    """More connections than there are places, and none of them reads."""
-    return many(port, 260, GET % b"/", HANG_UP_S)
-
-
 def cloud(points: Any, parameters: str) -> bytes:
     """A request to /dynamics, as npy."""
     body = io.BytesIO()
@@ -102,7 +91,7 @@ def cloud(points: Any, parameters: str) -> bytes:
 
 def answers_unread(port: int) -> list[bytes]:
     points = np.random.default_rng(0).normal(size=(2_000, 8))
-    return many(port, 4, cloud(points, "stop=never&max_layers=200&include=trajectory"), HANG_UP_S)
+    return many(port, 4, cloud(points, "stop=never&max_layers=200&include=trajectory"))
 
 
 def streams_unread(port: int) -> list[bytes]:
@@ -110,12 +99,12 @@ def streams_unread(port: int) -> list[bytes]:
     points = np.random.default_rng(0).normal(size=(2_500, 2))
     request = cloud(points, "stop=never&max_layers=100&include=trajectory")
     stream = request.replace(b"host:", b"accept: application/x-ndjson\r\nhost:", 1)
-    return many(port, 18, stream, HANG_UP_S)
+    return many(port, 18, stream)
 
 
 def small_bodies_of_many_numbers(port: int) -> list[bytes]:
     points = np.random.default_rng(0).integers(1, 100, (250_000, 2), np.int8)
-    return many(port, 8, cloud(points, "max_layers=1"), HANG_UP_S)
+    return many(port, 8, cloud(points, "max_layers=1"))
 
 
 def walls_that_tie(port: int) -> list[bytes]:
@@ -142,17 +131,9 @@ def sequences_without_end(port: int) -> list[bytes]:
     return ask(port, whole(body, "/sequences/classify"), wait_s=3)
 
 
-def half_heads(port: int) -> list[bytes]:
-    return many(port, 300, b"GET /" + b"a" * 60_000, HANG_UP_S)
-
-
 def parts_without_number(port: int) -> list[bytes]:
     body = b'{"points": [' + b"[0]," * 280_000 + b"[0]]}"
     return ask(port, whole(body, "/dynamics", JSON), wait_s=10)
-
-
-def nothing_said(port: int) -> list[bytes]:
-    return many(port, 300, b"", HANG_UP_S)
 
 
 def garbage(port: int) -> list[bytes]:
@@ -160,31 +141,16 @@ def garbage(port: int) -> list[bytes]:
     return [*ask(port, whole(QUESTION) + b"\x00 garbage\r\n\r\n"), *ask(port, noise + b"\r\n\r\n")]
 
 
-def offers(port: int) -> list[bytes]:
-    offer = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
-    return ask(port, whole(QUESTION).replace(b"\r\n", b"\r\n" + offer, 1))
-
-
 def strange_paths(port: int) -> list[bytes]:
     name = b"%x" % random.getrandbits(64)
-    paths = (
-        b"/web/" + name + b"/../fonts/x",
-        b"/web/%00",
-        b"/web/" + name * 500,
-        b"//" + name,
-        b"/classify/",
-    )
+    up, long = b"/web/" + name + b"/../fonts/x", b"/web/" + name * 500
+    paths = (up, b"/web/%00", long, b"//" + name, b"/classify/")
     return [answer for path in paths for answer in ask(port, GET % path)]
 
 
 def pathological_texts(port: int) -> list[bytes]:
-    texts = (
-        " " * 199_998 + "'z",
-        "<" * 200_000,
-        "<a" * 100_000,
-        "'" * 200_000,
-        "\N{LATIN SMALL LIGATURE FFI}" * 200_000,
-    )
+    long = ("<" * 200_000, "<a" * 100_000, "'" * 200_000, "\N{LATIN SMALL LIGATURE FFI}" * 200_000)
+    texts = (" " * 199_998 + "'z", *long)
     bodies = [json.dumps({"input": text}, ensure_ascii=False).encode() for text in texts]
     return [answer for body in bodies for answer in ask(port, whole(body), wait_s=20)]
 
@@ -234,9 +200,8 @@ def deep_documents(port: int) -> list[bytes]:
 def callers_who_leave(port: int) -> list[bytes]:
     for _ in range(50):
         with connect(port) as caller, suppress(OSError):
-            caller.setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
-            )  # a reset, not a farewell
+            a_reset = b"\1\0\0\0\0\0\0\0"  # not a farewell
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, a_reset)
             caller.sendall(whole(QUESTION) * 2)
     return []
 
@@ -256,44 +221,29 @@ def broken_bundles(models: Path) -> Attack:
     return attack
 
 
-ATTACKS: tuple[Attack, ...] = (
-    huge_heads,
-    trailers,
-    bodies_that_never_come,
-    bodies_a_byte_a_second,
-    pipelines_unread,
-    pages_unread,
-    answers_unread,
-    streams_unread,
-    small_bodies_of_many_numbers,
-    walls_that_tie,
-    ties_of_long_integers,
-    sequences_without_end,
-    half_heads,
-    parts_without_number,
-    nothing_said,
-    garbage,
-    offers,
-    strange_paths,
-    pathological_texts,
-    question_marks,
-    whole_explanations,
-    wishes_that_cannot_be,
-    foreign_pages,
-    odd_arrays,
-    deep_documents,
-    callers_who_leave,
-)
+FUNCTIONS: tuple[Attack, ...] = (
+    huge_heads, trailers, bodies_a_byte_a_second, answers_unread, streams_unread,
+    small_bodies_of_many_numbers, walls_that_tie, ties_of_long_integers, sequences_without_end,
+    parts_without_number, garbage, strange_paths, pathological_texts, question_marks, whole_explanations,
+    wishes_that_cannot_be, foreign_pages, odd_arrays, deep_documents, callers_who_leave,
+)  # fmt: skip
+ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} | {
+    "bodies_that_never_come": lambda port: many(port, 8, announce(64_000_000)),
+    "pipelines_unread": lambda port: many(port, 10, GET % b"/docs" * 2_000),
+    "pages_unread": lambda port: many(port, 260, GET % b"/"),  # more connections than there are places
+    "half_heads": lambda port: many(port, 300, b"GET /" + b"a" * 60_000),
+    "nothing_said": lambda port: many(port, 300, b""),
+    "offers": lambda port: ask(port, whole(QUESTION).replace(b"\r\n", b"\r\n" + OFFER, 1)),
+}
 
 
 class Siege:
     """All attacks at once, each round after round in a thread of its own, until the block is left."""
 
-    def __init__(self, port: int, attacks: tuple[Attack, ...], pause_s: float = 1.0) -> None:
+    def __init__(self, port: int, attacks: dict[str, Attack]) -> None:
         self._port = port
-        self._pause_s = pause_s
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(attack,)) for attack in attacks]
+        self._threads = [threading.Thread(target=self._run, args=each) for each in attacks.items()]
         self.rounds: Counter[str] = Counter()
         self.statuses: Counter[tuple[str, int]] = Counter()
         self.failures: list[str] = []
@@ -308,9 +258,8 @@ class Siege:
         for thread in self._threads:
             thread.join()
 
-    def _run(self, attack: Attack) -> None:
-        name = attack.__name__
-        while not self._over.wait(self._pause_s):
+    def _run(self, name: str, attack: Attack) -> None:
+        while not self._over.wait(PAUSE_S):
             try:
                 answers = attack(self._port)
             except OSError as failure:

@@ -38,15 +38,14 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     models = Path(copytree(BUNDLED_MODELS, tmp_path / "models"))
     write_scenes(models)
     mix = [(share, questions) for share, questions in prepare() if questions[0].kind not in NOT_ORDINARY]
+    attacks = {**ATTACKS, "broken_bundles": broken_bundles(models)}
     with serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server:
-        with Siege(
-            server.port, (*ATTACKS, broken_bundles(models))
-        ):  # what is made once: pools, caches, arenas
+        with Siege(server.port, attacks):  # what is made once: pools, caches, arenas
             asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(min(30.0, 30 * MINUTES)))
         with Watch(server.process.pid) as watch:
             time.sleep(15)
             before = watch.now()
-            with Siege(server.port, (*ATTACKS, broken_bundles(models))) as siege:
+            with Siege(server.port, attacks) as siege:
                 tally = asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(60 * MINUTES))
             with suppress(AssertionError):  # judged below, when the figures are written
                 eventually(lambda: watch.now().memory_mb < before.memory_mb + MEMORY_BOUND_MB, SETTLED_S)
@@ -58,9 +57,7 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
             stopped_s = time.monotonic() - began
     most_mb = max(each.memory_mb for each in watch.samples)
     record = Record("attacks", "Under attack", ["uvicorn"])
-    record.note(
-        f"{len(ATTACKS) + 1} attacks at once, beside {CALLERS} callers who ask {RATE:g} times a second."
-    )
+    record.note(f"{len(attacks)} attacks at once, beside {CALLERS} callers who ask {RATE:g} times a second.")
     figures = record.table("figures", f"{MINUTES:g} minutes", unit="", better="neither")
     for subject, value in {
         "rounds of attacks": siege.rounds.total(),
@@ -83,7 +80,7 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     assert tally.wrong == []
     assert tally.broken == []
     assert {key for key in siege.statuses if key[1] >= 500 and key[1] not in DOCUMENTED} == set()
-    assert min(siege.rounds[attack.__name__] for attack in ATTACKS) > 0
+    assert min(siege.rounds[name] for name in attacks) > 0
     assert tally.quantile_s(0.99) < P99_BOUND_S
     assert after.memory_mb < before.memory_mb + MEMORY_BOUND_MB
     assert most_mb < MEMORY_MOST_MB

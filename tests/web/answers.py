@@ -9,35 +9,40 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from playwright.sync_api import Page, Route
 
 Number = float | dict[str, float]
-Answer = dict[str, object]
+Answer = dict[str, Any]
+Says = Answer | Callable[[Answer], Answer | None]
 Span = Sequence[int]
 
 
-def word(surface: str, contribution: Number, cluster: int = 0, **more: object) -> dict[str, object]:
+LEANS = {0: (0.9, 0.9), 1: (1.5, -0.3), 2: (1.8, 0.5), 3: (-1.5, -0.6)}  # where clusters end
+
+
+def word(surface: str, contribution: Number, cluster: int = 0, **more: object) -> Answer:
     """One word for `explained`. `more` may hold leader=True, `read`, the words that it has read, `follows`,
     for each layer the words that its heads followed.
 
     Without the word `reversed_by` it says the opposite.
     """
-    return {"surface": surface, "contribution": contribution, "cluster": cluster, **more}
+    silent = {"leader": False, "read": None, "reversed_by": None, "read_as": None}
+    return {"text": surface, "contribution": contribution, "cluster": cluster, **silent, **more}
 
 
 def explained(
     text: str,
-    words: Sequence[dict[str, object]],
+    words: Sequence[Answer],
     bias: Number = 0.0,
-    *,
     without: Sequence[Span] = (),
     **more: object,
 ) -> Answer:
     """The whole answer about `text`; the logit, the clusters and the probabilities follow from the words."""
     labels = list(bias) if isinstance(bias, dict) else ["negative", "positive"]
     everything = _place(text, words)
-    gone = [w for w in everything if w["spans"][0] in [list(span) for span in without]]  # type: ignore[index]
+    gone = [w for w in everything if w["spans"][0] in [list(span) for span in without]]
     struck = {w["text"] for w in gone}
     placed = [_reversed(w) if w["reversed_by"] in struck else w for w in everything if w not in gone]
     ids = sorted({w["cluster"] for w in placed})
@@ -52,56 +57,41 @@ def explained(
         "words": placed,
         "trajectory": [[w["start"] for w in placed], [w["end"] for w in placed]],
     }  # fmt: skip
-    return {
-        "id": "x",
-        "model": "sentiment",
-        "usage": {"texts": 1, "tokens": len(placed)},
-        "data": [item | more],
-    }
+    usage = {"texts": 1, "tokens": len(placed)}
+    return {"id": "x", "model": "sentiment", "usage": usage, "data": [item | more]}
 
 
-def answering(page: Page, answer: Callable[[dict[str, object]], Answer | None]) -> None:
-    """The page hears `answer(request)` in place of the service's; None lets the service answer."""
+def answering(page: Page, says: Says) -> None:
+    """The page hears this, or what it makes of the request; where that is None, the service answers."""
 
     def fulfil(route: Route) -> None:
-        made = answer(json.loads(route.request.post_data or "{}"))
+        made = says(json.loads(route.request.post_data or "{}")) if callable(says) else says
         route.fulfill(json=made) if made else route.continue_()
 
     page.route("**/classify", fulfil)
 
 
-def _place(text: str, words: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+def _place(text: str, words: Sequence[Answer]) -> list[Answer]:
     """Each word with its span in code points, which is how Python counts, found from left to right."""
     placed, at = [], 0
+    first = {given["text"]: k for k, given in reversed([*enumerate(words)])}
     for k, given in enumerate(words):
-        surface = str(given["surface"])
-        start = text.index(surface, at)
-        at = start + len(surface)
-        side = given["contribution"] if isinstance(given["contribution"], float | int) else 0.0
-        place = [math.sin(k) / 4 + 0.4 * side, math.cos(k) / 4]
-        lean = {0: (0.9, 0.9), 1: (1.5, -0.3), 2: (1.8, 0.5), 3: (-1.5, -0.6)}.get(
-            int(str(given["cluster"])), (1, 0)
-        )
-        if given.get("leader"):
-            place = list(lean)
-        placed.append({
-            "text": surface, "spans": [[start, at]], "cluster": given["cluster"],
-            "leader": given.get("leader", False), "contribution": given["contribution"],
-            "read": given.get("read"), "reversed_by": given.get("reversed_by"),
-            "read_as": given.get("read_as"), "start": place,
-            "end": [lean[c] + (place[c] - lean[c]) / 4 for c in (0, 1)],
-        })  # fmt: skip
-    first = {str(given["surface"]): k for k, given in reversed(list(enumerate(words)))}
-    for w, given in zip(placed, words, strict=True):
+        start = text.index(given["text"], at)
+        at = start + len(given["text"])
+        lean = LEANS[given["cluster"]]
+        side = 0.0 if isinstance(given["contribution"], dict) else 0.4 * given["contribution"]
+        place = [*lean] if given["leader"] else [math.sin(k) / 4 + side, math.cos(k) / 4]
+        end = [lean[c] + (place[c] - lean[c]) / 4 for c in (0, 1)]
+        placed.append({**given, "spans": [[start, at]], "start": place, "end": end})
         if "follows" in given:
-            w["follows"] = [[first[name] for name in layer] for layer in given["follows"]]  # type: ignore[attr-defined]
+            placed[-1]["follows"] = [[first[name] for name in layer] for layer in given["follows"]]
     return placed
 
 
-def _reversed(w: dict[str, object]) -> dict[str, object]:
+def _reversed(w: Answer) -> Answer:
     """The word as it is where what reversed it is gone: it speaks for the other side, from another place."""
-    start, end = ([-x for x in w[name]] for name in ("start", "end"))  # type: ignore[attr-defined]
-    return {**w, "contribution": -3.0 * w["contribution"], "start": start, "end": end}  # type: ignore[operator]
+    start, end = ([-x for x in w[name]] for name in ("start", "end"))
+    return {**w, "contribution": -3.0 * w["contribution"], "start": start, "end": end}
 
 
 def _sum(numbers: Sequence[Number]) -> Number:
@@ -118,37 +108,32 @@ def _probabilities(logit: Number, labels: list[str]) -> dict[str, float]:
     return {label: math.exp(x) / total for label, x in logit.items()}
 
 
-def _leader(
-    w: dict[str, object], placed: list[dict[str, object]], everything: list[dict[str, object]]
-) -> dict[str, object]:
+def _leader(w: Answer, placed: list[Answer], everything: list[Answer]) -> Answer:
     """A leader adds what its whole cluster adds. Of equal words it has read the one of its cluster."""
     members = [other for other in placed if other["cluster"] == w["cluster"]]
     found = {
         "word": w["text"], "cluster": w["cluster"], "since_layer": 0, "followers": len(members) - 1,
-        "spans": w["spans"], "contribution": _sum([m["contribution"] for m in members]),  # type: ignore[misc]
+        "spans": w["spans"], "contribution": _sum([m["contribution"] for m in members]),
     }  # fmt: skip
     if w["read"] is None:
         return found
     near = {other["text"]: other for other in sorted(everything, key=lambda o: o["cluster"] == w["cluster"])}
     present = {other["text"] for other in placed}
-    read = [near[name] for name in w["read"] if name in present]  # type: ignore[attr-defined]
-    entries = [
-        {"word": r["text"].lower(), "spans": r["spans"], "layer": 1 + k // 2} for k, r in enumerate(read)
-    ]  # type: ignore[attr-defined]
-    return {**found, "read": entries}
+    read = [{"word": name.lower(), "spans": near[name]["spans"]} for name in w["read"] if name in present]
+    return {**found, "read": [{**each, "layer": 1 + k // 2} for k, each in enumerate(read)]}
 
 
-def _cluster(id: object, placed: list[dict[str, object]]) -> dict[str, object]:
+def _cluster(id: object, placed: list[Answer]) -> Answer:
     members = [w for w in placed if w["cluster"] == id]
     return {
         "id": id, "kind": "leader", "leaders": [w["text"] for w in members if w["leader"]],
         "words": [w["text"] for w in members], "size": len(members), "share": len(members) / len(placed),
-        "contribution": _sum([w["contribution"] for w in members]),  # type: ignore[misc]
+        "contribution": _sum([w["contribution"] for w in members]),
     }  # fmt: skip
 
 
 TEXT = "Boils at 100 and water is lovely"
-CLUSTERED = explained(
+CLUSTERED = explained(  # by a service that does not say what its leaders have read
     TEXT,
     [
         word("Boils", -1.204), word("at", -0.1, leader=True), word("100", -0.703), word("and", -0.051),
@@ -156,11 +141,6 @@ CLUSTERED = explained(
     ],
     bias=0.504,
 )  # fmt: skip
-
-
-def clustered(page: Page) -> None:
-    """A service that does not say what its leaders have read."""
-    answering(page, lambda _: CLUSTERED)
 
 
 READ = "Not bad at all: the jokes are funny and the ending is charming, although the middle is a little slow."
@@ -179,18 +159,17 @@ WORDS = [
 FLIP = {"without": [{"word": "not", "spans": [[0, 3]]}, {"word": "charming", "spans": [[54, 62]]}]}
 
 
-def reading(page: Page, asked: list[dict[str, object]] | None = None) -> None:
+def reading(asked: list[Answer] | None = None) -> Says:
     """A service whose leaders say what they have read. What it is asked is added to `asked`."""
 
-    def answer(request: dict[str, object]) -> Answer:
+    def says(request: Answer) -> Answer:
         if asked is not None:
             asked.append(request)
-        without: list[Span] = request.get("without", [])  # type: ignore[assignment]
-        found = explained(READ, WORDS, 0.05, without=without)
+        found = explained(READ, WORDS, 0.05, without=request.get("without", []))
         if request.get("flip"):
-            other = explained(READ, WORDS, 0.05, without=[w["spans"][0] for w in FLIP["without"]])  # type: ignore[index]
-            changed = {name: other["data"][0][name] for name in ("label", "score")}  # type: ignore[index]
-            found["data"][0]["flip"] = {**FLIP, **changed}  # type: ignore[index]
+            other = explained(READ, WORDS, 0.05, without=[w["spans"][0] for w in FLIP["without"]])
+            changed = {name: other["data"][0][name] for name in ("label", "score")}
+            found["data"][0]["flip"] = {**FLIP, **changed}
         return found
 
-    answering(page, answer)
+    return says

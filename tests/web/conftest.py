@@ -15,9 +15,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from answers import Says, answering
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from server import serving
-from visiting import Visit
+from visiting import Visit, settle
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE_MS = 60_000
@@ -108,6 +109,29 @@ def visit(window: Callable[..., BrowserContext], server: str) -> Iterator[Visit]
             page.evaluate("localStorage.clear()")  # the windows stay
         page.close()
     assert troubles == []
+
+
+@pytest.fixture
+def review(visit: Visit) -> Visit:
+    """Opens the first room with `text` and waits for its sum; `says` is heard in place of the service."""
+
+    def open_review(text: str = "", says: Says | None = None, **how: object) -> Page:
+        before = (lambda page: answering(page, says)) if says else None
+        return settle(visit(f"#review?text={text}" if text else "#review", before=before, **how))
+
+    return open_review
+
+
+@pytest.fixture
+def cloud(visit: Visit) -> Visit:
+    """Opens the second room with its clusters, at layer 0 until somebody plays it."""
+
+    def open_cloud(view: str = "", **how: object) -> Page:
+        page = visit(f"#cloud?{view}" if view else "#cloud", **{"reduced_motion": "reduce", **how})
+        page.locator("#clusters tr").first.wait_for()
+        return page
+
+    return open_cloud
 
 
 def complaint(message: ConsoleMessage) -> list[str]:

@@ -1,4 +1,4 @@
-"""What tests of the page share: the type of the `visit` fixture, hands and eyes, what is a finding."""
+"""What tests of the page share: the type of the `visit` fixture, hands and eyes, what keeps nobody out."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 Visit = Callable[..., Page]
+PRAISE = "A wonderful film with superb acting. I loved it."
+BLAME = "An awful film. The worst acting, a waste of time."
 
 
 def drawn(page: Page) -> Page:
@@ -18,11 +21,16 @@ def drawn(page: Page) -> Page:
     return page
 
 
-def serious_findings(response: dict[str, list[dict[str, object]]]) -> list[str]:
-    """The accessibility findings of axe that keep somebody out."""
-    return [
-        f"{f['id']}: {f['nodes']}" for f in response["violations"] if f["impact"] in ("serious", "critical")
-    ]
+def expect_fit_for_everybody(page: Page) -> None:
+    """At every width and in both themes nothing is cut off, and nothing that axe finds keeps somebody out."""
+    for width in (1440, 820, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function("width => document.documentElement.scrollWidth === width", arg=width)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            found = Axe().run(page).response["violations"]
+            serious = [each for each in found if each["impact"] in ("serious", "critical")]
+            assert serious == [], (width, scheme)
 
 
 def settle(page: Page) -> Page:

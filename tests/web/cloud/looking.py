@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Page, expect
+from pathlib import Path
 
-STILL = {"reduced_motion": "reduce"}  # the cloud stays at layer 0 until somebody plays it
-
-
-def settle(page: Page) -> Page:
-    page.locator("#clusters tr").first.wait_for()
-    return page
+from playwright.sync_api import FloatRect, Page, expect
 
 
 def points(page: Page) -> list[list[float]]:
@@ -22,12 +17,18 @@ def spoken(page: Page) -> str:
     return page.locator("#why").inner_text().replace("\u2212", "-")
 
 
-def at(page: Page, i: int) -> tuple[float, float]:
-    """Where point i stands on the screen at layer 0, by the page's own map of the plane."""
-    x, y = points(page)[i]
+def place(page: Page) -> FloatRect:
+    """Where the picture is on the screen."""
     page.locator("#cloud").scroll_into_view_if_needed()
     box = page.locator("#cloud").bounding_box()
     assert box is not None
+    return box
+
+
+def at(page: Page, i: int) -> tuple[float, float]:
+    """Where point i stands on the screen at layer 0, by the page's own map of the plane."""
+    x, y = points(page)[i]
+    box = place(page)
     view = page.evaluate(
         """async ([points, width, height]) => {
             const { Viewport } = await import("/web/shared/viewport.js");
@@ -44,3 +45,11 @@ def at(page: Page, i: int) -> tuple[float, float]:
 
 def expect_count(page: Page, n: int) -> None:
     expect(page.locator("#outcome")).to_contain_text(f"{n} point")
+
+
+def saved_svg(page: Page) -> str:
+    """The picture that is taken away."""
+    with page.expect_download() as download:
+        page.locator("#cloud-export").get_by_role("button", name="SVG").click()
+    assert download.value.suggested_filename == "cloud.svg"
+    return Path(download.value.path()).read_text()

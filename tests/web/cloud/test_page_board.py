@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from looking import STILL, at, expect_count, points, settle
+from looking import at, expect_count, place, points
 from playwright.sync_api import expect
 from visiting import Visit
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_click_places_points_and_the_service_answers(visit: Visit, width: int) -> None:
-    page = visit("#cloud", width=width, **STILL)
-    settle(page)
+def test_click_places_points_and_the_service_answers(cloud: Visit, width: int) -> None:
+    page = cloud(width=width)
     page.get_by_role("button", name="Empty the plane").click()
     expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
     for n, (x, y) in enumerate([(90, 80), (240, 200), (120, 230)], start=1):
@@ -22,8 +21,8 @@ def test_click_places_points_and_the_service_answers(visit: Visit, width: int) -
     expect(page.locator("#cloud-badge")).to_contain_text("Settled")
 
 
-def test_drag_moves_a_point_and_is_undone_as_one(visit: Visit) -> None:
-    page = settle(visit("#cloud", **STILL))
+def test_drag_moves_a_point_and_is_undone_as_one(cloud: Visit) -> None:
+    page = cloud()
     before = points(page)
     x, y = at(page, 1)
     page.mouse.move(x, y)
@@ -40,8 +39,8 @@ def test_drag_moves_a_point_and_is_undone_as_one(visit: Visit) -> None:
     assert points(page) == before
 
 
-def test_remove_tool_and_keyboard_take_points_away(visit: Visit) -> None:
-    page = settle(visit("#cloud", **STILL))
+def test_remove_tool_and_keyboard_take_points_away(cloud: Visit) -> None:
+    page = cloud()
     page.get_by_text("Remove", exact=True).click()
     page.mouse.click(*at(page, 0))
     expect_count(page, 8)
@@ -51,8 +50,8 @@ def test_remove_tool_and_keyboard_take_points_away(visit: Visit) -> None:
     expect_count(page, 7)
 
 
-def test_keyboard_alone_builds_and_moves_a_cloud(visit: Visit) -> None:
-    page = settle(visit("#cloud", **STILL))
+def test_keyboard_alone_builds_and_moves_a_cloud(cloud: Visit) -> None:
+    page = cloud()
     page.locator("#cloud").focus()
     page.keyboard.press("n")
     expect_count(page, 10)
@@ -67,8 +66,8 @@ def test_keyboard_alone_builds_and_moves_a_cloud(visit: Visit) -> None:
     expect(page.locator("#live")).to_have_text(re.compile(r"Point 8 at "))
 
 
-def test_step_size_and_matrix_change_the_outcome_and_the_link(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=random"))
+def test_step_size_and_matrix_change_the_outcome_and_the_link(cloud: Visit) -> None:
+    page = cloud("preset=random")
     before = page.locator("#clusters").inner_text()
     page.get_by_label("Stretch").fill("3")
     page.wait_for_function("before => document.getElementById('clusters').innerText !== before", arg=before)
@@ -76,12 +75,12 @@ def test_step_size_and_matrix_change_the_outcome_and_the_link(visit: Visit) -> N
     page.locator("#alpha").fill("1")
     page.wait_for_function("() => location.hash.includes('turn=40') && location.hash.includes('alpha=2')")
     expect(page.locator("#alpha-value")).to_have_text("2: 67 % of the way")
-    again = settle(visit(page.evaluate("location.hash"))).locator("#clusters").inner_text()
+    again = cloud(page.evaluate("location.hash.split('?')[1]")).locator("#clusters").inner_text()
     expect(page.locator("#clusters")).to_have_text(again, use_inner_text=True)
 
 
-def test_ellipse_is_dragged_by_its_tip(visit: Visit) -> None:
-    page = settle(visit("#cloud", **STILL))
+def test_ellipse_is_dragged_by_its_tip(cloud: Visit) -> None:
+    page = cloud()
     page.locator("#ellipse").scroll_into_view_if_needed()
     box = page.locator("#ellipse .grip").bounding_box()
     assert box is not None
@@ -93,9 +92,8 @@ def test_ellipse_is_dragged_by_its_tip(visit: Visit) -> None:
     assert 30 < float(page.locator("#turn").input_value()) < 80
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-def test_undo_takes_back_one_change_after_the_other(visit: Visit, width: int) -> None:
-    page = settle(visit("#cloud?preset=triangle", width=width, **STILL))
+def test_undo_takes_back_one_change_after_the_other(cloud: Visit) -> None:
+    page = cloud("preset=triangle")
     undo = page.get_by_role("button", name="Undo")
     start = points(page)
     expect(undo).to_be_disabled()
@@ -116,14 +114,13 @@ def test_undo_takes_back_one_change_after_the_other(visit: Visit, width: int) ->
     expect(undo).to_be_disabled()
 
 
-def test_finger_places_and_explains_and_the_page_still_scrolls(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=triangle", width=390, has_touch=True, is_mobile=True, **STILL))
+def test_finger_places_and_explains_and_the_page_still_scrolls(cloud: Visit) -> None:
+    page = cloud("preset=triangle", width=390, has_touch=True, is_mobile=True)
     assert page.evaluate("getComputedStyle(document.getElementById('cloud')).touchAction") == "pan-y"
     page.touchscreen.tap(*at(page, 3))
     expect(page.locator("#why")).to_contain_text("Point 3 agrees")
     expect_count(page, 9)
-    box = page.locator("#cloud").bounding_box()
-    assert box is not None
+    box = place(page)
     page.touchscreen.tap(box["x"] + 40, box["y"] + 60)
     expect_count(page, 10)
     for hint in page.locator(".keys").all():

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+import clouds
 import httpx
 import pytest
-from looking import STILL, at, settle
+from looking import at, saved_svg
 from playwright.sync_api import expect
 from visiting import Visit, drawn
 
-EMERGING = "#cloud?preset=emerging"
+EMERGING = "preset=emerging"
 
 
-def test_golden_cloud_has_the_leaders_of_the_paper(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=triangle"))
-    names = page.locator("#clusters td:first-child").all_inner_texts()
-    assert sorted(name.strip() for name in names) == ["leader 0", "leader 1", "leader 2"]
-
-
-def test_emerging_leader_is_listed_and_announced_as_it_appears(visit: Visit) -> None:
-    page = settle(visit(EMERGING, **STILL))
+def test_emerging_leader_is_listed_and_announced_as_it_appears(cloud: Visit) -> None:
+    page = cloud(EMERGING)
     expect(page.locator("#emerging")).to_have_text("Point 1 becomes a leader at layer 1.")
     page.get_by_role("slider", name="Layer of the cloud").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#live")).to_have_text("Point 1 becomes a leader at layer 1")
 
 
-def test_play_moves_the_pixels_until_the_end(visit: Visit) -> None:
-    page = settle(visit(EMERGING))
-    at_its_end = """() => {
-        const { value, max } = document.querySelector("#cloud-player input");
-        return max > 0 && value === max;
-    }"""
-    page.wait_for_function(at_its_end)  # it has played once by itself
-    canvas = page.locator("#cloud")
+def test_cloud_plays_once_by_itself_and_again_when_asked(cloud: Visit) -> None:
+    page = cloud(EMERGING, reduced_motion="no-preference")
+    canvas, slider = page.locator("#cloud"), page.locator("#cloud-player input")
+    page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 0.5")
+    end = slider.get_attribute("max")
+    page.wait_for_function("end => document.querySelector('#cloud-player input').value === end", arg=end)
+    page.wait_for_timeout(300)
+    assert slider.input_value() == end
     before = canvas.screenshot()
     page.get_by_role("button", name="Play the cloud").click()
     page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 1.2")
@@ -44,34 +38,32 @@ def test_play_moves_the_pixels_until_the_end(visit: Visit) -> None:
     expect(page.locator("#cloud-player output")).to_contain_text("closed form")
 
 
-def test_reduced_motion_steps_from_layer_to_layer(visit: Visit) -> None:
-    page = settle(visit(EMERGING, reduced_motion="reduce"))
+def test_reduced_motion_steps_from_layer_to_layer(cloud: Visit) -> None:
+    page = cloud(EMERGING)
     page.get_by_role("button", name="Play the cloud").click()
     assert float(page.locator("#cloud-player input").input_value()) == 1
 
 
-def test_badge_and_margin_are_those_of_the_service(visit: Visit, server: str) -> None:
-    page = settle(visit(EMERGING))
-    cloud = [[1, 1 / 3], [-1 / 12, 1 / 12], [-1, -1], [0, 0.25], [-0.3, -0.7], [-0.6, -0.9], [0.8, 0.1]]
-    answer = httpx.post(f"{server}/dynamics", json={"points": [*cloud, [0.6, 0.15]], "alpha": 0.5}).json()
+def test_badge_and_margin_are_those_of_the_service(cloud: Visit, server: str) -> None:
+    page = cloud(EMERGING)
+    answer = httpx.post(f"{server}/dynamics", json={"points": clouds.EMERGING.tolist(), "alpha": 0.5}).json()
     layer = answer["certified_layer"]
-    expect(page.locator("#cloud-badge")).to_have_text(
-        f"\u2713 Settled after {layer} layer{'s' * (layer != 1)}"
-    )
+    plural = "s" * (layer != 1)
+    expect(page.locator("#cloud-badge")).to_have_text(f"\u2713 Settled after {layer} layer{plural}")
     expect(page.locator("#outcome-exact")).to_contain_text(f"Certified at layer {layer}, margin")
     shown = re.search(r"margin ([\d.]+\d)", page.locator("#outcome-exact").inner_text())
     assert shown is not None
     assert float(shown[1]) == pytest.approx(answer["margin"], rel=1e-2)
 
 
-def test_ties_are_marked(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=ties"))
+def test_ties_are_marked(cloud: Visit) -> None:
+    page = cloud("preset=ties")
     expect(page.locator("#outcome")).to_contain_text("between leaders")
     assert page.locator("#clusters .tie").count() >= 2
 
 
-def test_wish_finds_a_matrix_that_makes_the_marked_lead(visit: Visit) -> None:
-    page = settle(visit("#cloud?points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4", **STILL))
+def test_wish_finds_a_matrix_that_makes_the_marked_lead(cloud: Visit) -> None:
+    page = cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4")
     expect(page.locator("#clusters td:first-child").filter(has_text="leader 0")).to_have_count(0)
     page.locator("#cloud").focus()
     for key in (".", "w", ".", "w"):
@@ -83,31 +75,25 @@ def test_wish_finds_a_matrix_that_makes_the_marked_lead(visit: Visit) -> None:
     expect(names.filter(has_text=re.compile(r"leader [01]$"))).to_have_count(2)
 
 
-def test_impossible_wish_is_called_impossible(visit: Visit) -> None:
-    page = settle(visit("#cloud?points=1,0;0.5,0;-1,0.1", **STILL))
+def test_impossible_wish_is_called_impossible(cloud: Visit) -> None:
+    page = cloud("points=1,0;0.5,0;-1,0.1")
     page.get_by_text("Wish", exact=True).first.click()
     page.mouse.click(*at(page, 1))
     page.get_by_role("button", name="Find A").click()
     expect(page.locator("#wish-answer")).to_have_text("No A does it: this point cannot lead from the start.")
 
 
-def test_wish_that_nobody_could_decide_says_so(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=triangle", **STILL))
-    undecided = {
-        "feasible": None,
-        "A": None,
-        "margin": None,
-        "note": "The search ended before either was proved.",
-    }
+def test_wish_that_nobody_could_decide_says_so(cloud: Visit) -> None:
+    page = cloud("preset=triangle")
+    undecided = {"feasible": None, "A": None, "margin": None, "note": "The search ended before a proof."}
     page.route("**/control", lambda route: route.fulfill(json=undecided))
     page.locator("#cloud").focus()
     page.keyboard.press(".")
     page.keyboard.press("w")
     page.get_by_role("button", name="Find A").click()
-    expect(page.locator("#wish-answer")).to_contain_text(
-        "neither that there is such an A nor that there is none"
-    )
-    expect(page.locator("#wish-answer")).to_contain_text("The search ended")
+    answer = page.locator("#wish-answer")
+    expect(answer).to_contain_text("neither that there is such an A nor that there is none")
+    expect(answer).to_contain_text("The search ended")
 
 
 def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
@@ -133,8 +119,8 @@ def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
     assert 9 < paths < 150
 
 
-def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(visit: Visit) -> None:
-    page = settle(visit("#cloud?points=1,1;-1,-1;0.3,0.3", **STILL))
+def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(cloud: Visit) -> None:
+    page = cloud("points=1,1;-1,-1;0.3,0.3")
     x, y = at(page, 0)
     drawn(page)
     box = page.locator("#cloud").bounding_box()
@@ -149,38 +135,17 @@ def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(visit: Visit) -
     assert pixel[:3] == [0x17, 0x65, 0xA8]
 
 
-def test_picture_of_the_cloud_is_saved(visit: Visit) -> None:
-    page = settle(visit("#cloud", **STILL))
-    with page.expect_download() as download:
-        page.locator("#cloud-export").get_by_role("button", name="SVG").click()
-    drawing = Path(download.value.path()).read_text()
+def test_picture_of_the_cloud_is_saved_with_numbers_on_its_axes(cloud: Visit) -> None:
+    drawing = saved_svg(cloud("preset=triangle"))
     assert drawing.count("<polygon") >= 4  # the polytope and three stars
     assert drawing.count("<circle") == 9
-    assert download.value.suggested_filename == "cloud.svg"
+    assert {"0.5", "1.0", "\u22120.5", "\u22121.0"} <= set(re.findall(r">(\u2212?\d\.\d)<", drawing))
 
 
-def test_cloud_plays_once_by_itself_and_stops_at_its_end(visit: Visit) -> None:
-    page = settle(visit(EMERGING))
-    slider = page.locator("#cloud-player input")
-    page.wait_for_function("() => Number(document.querySelector('#cloud-player input').value) > 0.5")
-    end = slider.get_attribute("max")
-    page.wait_for_function("end => document.querySelector('#cloud-player input').value === end", arg=end)
-    page.wait_for_timeout(300)
-    assert slider.input_value() == end
-    expect(page.get_by_role("button", name="Play the cloud")).to_be_visible()
-
-
-def test_axes_have_numbers(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=triangle", **STILL))
-    with page.expect_download() as download:
-        page.locator("#cloud-export").get_by_role("button", name="SVG").click()
-    drawing = Path(download.value.path()).read_text()
-    numbers = set(re.findall(r">(\u2212?\d\.\d)<", drawing))
-    assert {"0.5", "1.0", "\u22120.5", "\u22121.0"} <= numbers
-
-
-def test_what_happens_comes_before_its_proof(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=triangle", **STILL))
+def test_golden_cloud_has_the_leaders_of_the_paper_and_says_so_before_its_proof(cloud: Visit) -> None:
+    page = cloud("preset=triangle")
+    names = page.locator("#clusters td:first-child").all_inner_texts()
+    assert sorted(name.strip() for name in names) == ["leader 0", "leader 1", "leader 2"]
     expect(page.locator("#outcome")).to_have_text(
         re.compile("^9 points end with 3 leaders. From layer 1 on nobody changes")
     )
@@ -190,8 +155,8 @@ def test_what_happens_comes_before_its_proof(visit: Visit) -> None:
     expect(page.locator("#outcome")).to_contain_text("1 point ends with 1 leader.")
 
 
-def test_cloud_that_was_not_run_is_not_called_settled(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=triangle", **STILL))
+def test_cloud_that_was_not_run_is_not_called_settled(cloud: Visit) -> None:
+    page = cloud("preset=triangle")
     page.route("**/dynamics", lambda route: route.abort())
     page.locator("#points").fill("1, 2\n3, 4")
     page.get_by_role("button", name="Use these").click()

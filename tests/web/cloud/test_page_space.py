@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from looking import STILL, expect_count, points, settle
+from looking import expect_count, place, points, saved_svg
 from playwright.sync_api import Page, expect
-from visiting import Visit, drawn, serious_findings
+from visiting import Visit, drawn, expect_fit_for_everybody
 
-SPACE = "#cloud?preset=space"
+SPACE = "preset=space"
 
 
 def look(page: Page) -> list[float]:
@@ -22,16 +20,11 @@ def look(page: Page) -> list[float]:
     return [float(x) for x in said.split(",")]
 
 
-@pytest.mark.parametrize("width", [1440, 820, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_drag_turns_the_cloud_and_moves_no_point(visit: Visit, width: int, scheme: str) -> None:
-    page = settle(visit(SPACE, width=width, scheme=scheme, **STILL))
-    canvas = page.locator("#cloud")
-    canvas.scroll_into_view_if_needed()
+def test_drag_turns_the_cloud_and_moves_no_point(cloud: Visit) -> None:
+    page = cloud(SPACE)
+    box = place(page)
     before, start = drawn(page).locator("#cloud").screenshot(), points(page)
     [yaw, pitch] = look(page)
-    box = canvas.bounding_box()
-    assert box is not None
     page.mouse.move(box["x"] + 60, box["y"] + 60)
     page.mouse.down()
     page.mouse.move(box["x"] + 160, box["y"] + 110, steps=4)
@@ -39,12 +32,11 @@ def test_drag_turns_the_cloud_and_moves_no_point(visit: Visit, width: int, schem
     assert look(page) == pytest.approx([yaw - 0.8, pitch + 0.4], abs=0.011)
     assert drawn(page).locator("#cloud").screenshot() != before
     assert points(page) == start
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert serious_findings(Axe().run(page).response) == []
+    expect_fit_for_everybody(page)
 
 
-def test_keys_turn_and_choose_and_the_link_keeps_the_look(visit: Visit) -> None:
-    page = settle(visit(SPACE, **STILL))
+def test_keys_turn_and_choose_and_the_link_keeps_the_look(cloud: Visit) -> None:
+    page = cloud(SPACE)
     [yaw, pitch] = look(page)
     page.locator("#cloud").focus()
     for key in ("ArrowLeft", "ArrowLeft", "ArrowUp", "."):
@@ -52,12 +44,12 @@ def test_keys_turn_and_choose_and_the_link_keeps_the_look(visit: Visit) -> None:
     turned = look(page)
     assert turned == pytest.approx([yaw + np.pi / 18, pitch - np.pi / 36], abs=0.011)
     expect(page.locator("#why")).to_contain_text("Point 0 agrees")
-    again = settle(visit(page.evaluate("location.hash"), **STILL))
+    again = cloud(page.evaluate("location.hash.split('?')[1]"))
     assert look(again) == turned
 
 
-def test_points_of_space_are_removed_but_not_placed_by_hand(visit: Visit) -> None:
-    page = settle(visit("#cloud?points=1,1,1;-1,0,0.5;0.3,-1,-1", **STILL))
+def test_points_of_space_are_removed_but_not_placed_by_hand(cloud: Visit) -> None:
+    page = cloud("points=1,1,1;-1,0,0.5;0.3,-1,-1")
     expect_count(page, 3)
     page.locator("#cloud").click(position={"x": 20, "y": 100})
     page.locator("#cloud").focus()
@@ -71,8 +63,8 @@ def test_points_of_space_are_removed_but_not_placed_by_hand(visit: Visit) -> Non
     expect(page.locator("#cloud-problem")).to_be_hidden()
 
 
-def test_what_is_for_the_plane_alone_is_hidden_in_space(visit: Visit) -> None:
-    page = settle(visit(SPACE, **STILL))
+def test_what_is_for_the_plane_alone_is_hidden_in_space(cloud: Visit) -> None:
+    page = cloud(SPACE)
     for name in ("#ellipse", "#tools .plane-only", "#cloud-keys .plane-only"):
         expect(page.locator(name)).to_be_hidden()
     expect(page.locator("#cloud-keys")).to_contain_text("arrows turn")
@@ -81,11 +73,8 @@ def test_what_is_for_the_plane_alone_is_hidden_in_space(visit: Visit) -> None:
     expect(page.locator("#cloud-keys .space-only")).to_be_hidden()
 
 
-def test_picture_of_space_is_saved_with_every_point(visit: Visit) -> None:
-    page = settle(visit(SPACE, **STILL))
-    with page.expect_download() as download:
-        page.locator("#cloud-export").get_by_role("button", name="SVG").click()
-    drawing = Path(download.value.path()).read_text()
+def test_picture_of_space_is_saved_with_every_point(cloud: Visit) -> None:
+    drawing = saved_svg(cloud(SPACE))
     assert drawing.count("<circle") == 60
     assert all(f">{axis}</text>" in drawing for axis in "xyz")
 
@@ -118,8 +107,7 @@ def test_edges_are_those_of_the_hull(visit: Visit) -> None:
         for body, edges in zip([octahedron, cube, cube], found, strict=True)
     ]
     assert sorted(apart[0]) == pytest.approx([2**0.5] * 12)
-    assert (
-        sum(x == pytest.approx(2) for x in apart[1]) == 12
-    )  # and diagonals of its sides, none through its middle
+    assert sum(x == pytest.approx(2) for x in apart[1]) == 12
+    # The others are diagonals of its sides, none through its middle.
     assert max(apart[1]) == pytest.approx(8**0.5)
     assert apart[2] == []

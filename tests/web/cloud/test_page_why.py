@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from looking import STILL, at, points, settle, spoken
+from looking import at, points, spoken
 from playwright.sync_api import expect
 from visiting import Visit, drawn
 
@@ -15,8 +15,8 @@ def products(cloud: list[list[float]], i: int) -> list[tuple[float, int]]:
     return sorted(((float(np.dot(cloud[i], z)), j) for j, z in enumerate(cloud)), reverse=True)
 
 
-def test_point_that_is_pointed_at_says_what_it_compared(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=triangle", **STILL))
+def test_point_that_is_pointed_at_says_what_it_compared(cloud: Visit) -> None:
+    page = cloud("preset=triangle")
     page.locator("#cloud").scroll_into_view_if_needed()
     before = page.locator("#cloud").screenshot()
     page.mouse.move(*at(page, 3))
@@ -30,8 +30,8 @@ def test_point_that_is_pointed_at_says_what_it_compared(visit: Visit) -> None:
     expect(page.locator("#why")).to_have_text("")
 
 
-def test_leader_says_that_it_stays(visit: Visit) -> None:
-    page = settle(visit("#cloud?preset=triangle", **STILL))
+def test_leader_says_that_it_stays(cloud: Visit) -> None:
+    page = cloud("preset=triangle")
     page.locator("#cloud").focus()
     page.keyboard.press(".")
     expect(page.locator("#why")).to_contain_text("Point 0 agrees 2 with itself")
@@ -39,8 +39,8 @@ def test_leader_says_that_it_stays(visit: Visit) -> None:
     expect(page.locator("#live")).to_contain_text("Point 0 at 1, 1. Point 0 agrees 2 with itself")
 
 
-def test_point_between_equals_names_them(visit: Visit) -> None:
-    page = settle(visit("#cloud?points=1,1;1,-1;0.5,0", **STILL))
+def test_point_between_equals_names_them(cloud: Visit) -> None:
+    page = cloud("points=1,1;1,-1;0.5,0")
     page.locator("#cloud").focus()
     page.keyboard.press(",")
     expect(page.locator("#why")).to_contain_text(
@@ -48,17 +48,17 @@ def test_point_between_equals_names_them(visit: Visit) -> None:
     )
 
 
-def test_what_only_looks_equal_is_told_as_the_service_decided_it(visit: Visit) -> None:
+def test_what_only_looks_equal_is_told_as_the_service_decided_it(cloud: Visit) -> None:
     """0.1 + 0.2 is more than 0.3, so point 2 follows point 0 although both products print alike."""
-    page = settle(visit(f"#cloud?points=1,{0.1 + 0.2!r};-1,0.3;0,0.05", **STILL))
+    page = cloud(f"points=1,{0.1 + 0.2!r};-1,0.3;0,0.05")
     page.locator("#cloud").focus()
     page.keyboard.press(",")
     expect(page.locator("#why")).to_contain_text("Point 2 agrees 0.015 with 0, 0.015 with 1")
     expect(page.locator("#why")).to_contain_text("it follows 0, 33 % of the way")
 
 
-def test_products_are_those_of_the_matrix(visit: Visit) -> None:
-    page = settle(visit("#cloud?points=1,0.2;0.4,0.9;-0.8,-0.3&stretch=4&turn=90", **STILL))
+def test_products_are_those_of_the_matrix(cloud: Visit) -> None:
+    page = cloud("points=1,0.2;0.4,0.9;-0.8,-0.3&stretch=4&turn=90")
     page.locator("#cloud").focus()
     page.keyboard.press(".")
     z = np.array([[1, 0.2], [0.4, 0.9], [-0.8, -0.3]])

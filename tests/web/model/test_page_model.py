@@ -24,8 +24,11 @@ def run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_cards_are_those_of_the_service(visit: Visit, server: str) -> None:
+def test_cards_version_and_provider_are_those_of_the_service(visit: Visit, server: str) -> None:
     page = visit("#model")
+    info = httpx.get(f"{server}/info").json()
+    sentence = f"hardmax {info['version']} runs on {info['provider'].upper()}"
+    expect(page.locator("#model-server")).to_contain_text(sentence)
     cards = httpx.get(f"{server}/models").json()["models"]
     expect(page.locator("#cards article")).to_have_count(len(cards))
     for card in cards:
@@ -36,30 +39,22 @@ def test_cards_are_those_of_the_service(visit: Visit, server: str) -> None:
             expect(article.locator("dl.facts").first).to_contain_text(f"Dimension{card['dimension']}")
 
 
-def test_server_line_names_version_and_provider(visit: Visit, server: str) -> None:
-    info = httpx.get(f"{server}/info").json()
-    page = visit("#model")
-    sentence = f"hardmax {info['version']} runs on {info['provider'].upper()}"
-    expect(page.locator("#model-server")).to_contain_text(sentence)
-
-
-@pytest.mark.parametrize("snippet", ["review", "cloud"])
-def test_programs_of_what_was_done_run(visit: Visit, snippet: str) -> None:
+def test_programs_of_what_was_done_run(visit: Visit) -> None:
     page = visit('#review?text=It\'s+a+"superb"+film')
     page.locator("#ledger tr.total").wait_for()
     page.get_by_role("link", name="A cloud").click()
     page.locator("#clusters tr").first.wait_for()
     page.get_by_role("link", name="The model").click()
     page.locator("#snippet-cloud pre").first.wait_for()
-    assert code(page, snippet, "Python").startswith("from hardmax import Client\n")
-    answer = json.loads(run("bash", "-c", f"{code(page, snippet, 'curl')} -sS"))
-    printed = run(sys.executable, "-c", code(page, snippet, "Python"))
-    if snippet == "review":
-        assert answer["usage"]["texts"] == 1
-        assert printed.startswith(f"{answer['data'][0]['label']} {answer['data'][0]['score']}")
-    else:
-        assert answer["n"] == 9
-        assert printed.startswith("certified 1\n")
+    answers, printed = {}, {}
+    for snippet in ("review", "cloud"):
+        assert code(page, snippet, "Python").startswith("from hardmax import Client\n")
+        answers[snippet] = json.loads(run("bash", "-c", f"{code(page, snippet, 'curl')} -sS"))
+        printed[snippet] = run(sys.executable, "-c", code(page, snippet, "Python"))
+    [text] = answers["review"]["data"]
+    assert printed["review"].startswith(f"{text['label']} {text['score']}")
+    assert answers["cloud"]["n"] == 9
+    assert printed["cloud"].startswith("certified 1\n")
 
 
 def test_programs_take_the_key_from_the_environment(

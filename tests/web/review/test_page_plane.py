@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from answers import CLUSTERED, READ, TEXT, answering, clustered, reading
+from answers import CLUSTERED, READ, TEXT, reading
 from playwright.sync_api import expect
-from visiting import Visit, classify, drawn, number, point, settle
+from visiting import Visit, classify, drawn, number, point
 
 
 def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
@@ -27,8 +27,8 @@ def test_positive_is_right_whatever_the_model_reads(visit: Visit) -> None:
     assert all(ahead > 0 > behind for ahead, behind, _ in places)
 
 
-def test_plane_is_warm_left_and_cold_right(visit: Visit) -> None:
-    page = drawn(settle(visit(f"#review?text={TEXT}", before=clustered, reduced_motion="reduce")))
+def test_plane_is_warm_left_and_cold_right(review: Visit) -> None:
+    page = drawn(review(TEXT, CLUSTERED, reduced_motion="reduce"))
     shares = page.evaluate(
         """() => {
             const canvas = document.getElementById("words");
@@ -46,9 +46,9 @@ def test_plane_is_warm_left_and_cold_right(visit: Visit) -> None:
     assert shares[1] < -0.5
 
 
-def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None:
+def test_word_pointed_at_in_the_plane_is_shown_in_the_text(review: Visit) -> None:
     """Also after the card has been drawn, which draws the same plane in another size."""
-    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+    page = review(TEXT, CLUSTERED)
     canvas = page.locator("#words")
     canvas.scroll_into_view_if_needed()
     drawn(page)
@@ -72,9 +72,9 @@ def test_word_pointed_at_in_the_plane_is_shown_in_the_text(visit: Visit) -> None
     expect(page.locator("#ink .word.chosen")).to_have_text(["is", "lovely"])
 
 
-def test_plane_shows_whom_the_word_follows_that_is_pointed_at(visit: Visit) -> None:
+def test_plane_shows_whom_the_word_follows_that_is_pointed_at(review: Visit) -> None:
     """A line to its leader, dashes to those that its heads followed or that it has read."""
-    page = settle(visit(f"#review?text={READ}", before=reading, reduced_motion="reduce"))
+    page = review(READ, reading(), reduced_motion="reduce")
     page.evaluate(
         """() => {
             const original = CanvasRenderingContext2D.prototype.stroke;
@@ -105,8 +105,15 @@ def test_plane_shows_whom_the_word_follows_that_is_pointed_at(visit: Visit) -> N
         assert [seen.count(kind) for kind in kinds] == lines, surface
 
 
-def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(visit: Visit, server: str) -> None:
-    found = visit("#model").evaluate(
+def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(review: Visit, server: str) -> None:
+    vector = httpx.get(f"{server}/models/sentiment").json()["readout"]["vector"]
+    flat = copy.deepcopy(CLUSTERED)
+    for k, w in enumerate(flat["data"][0]["words"]):
+        for name in ("start", "end"):  # the trajectory holds the same lists
+            w[name][:] = [(k - 3) * x for x in vector]
+    page = review(TEXT, flat)
+    expect(page.locator("#words-caption")).to_contain_text("Drawn 5 times higher than it is.")
+    found = page.evaluate(
         """async () => {
             const { Words } = await import("/web/review/words.js");
             const word = { contribution: 1, cluster: 0, leader: false };
@@ -120,19 +127,12 @@ def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(visit: Visit, 
     )
     assert found == [[5, [1, 0.5]], [2, [1, 1]], [1, [1, -2]]]
 
-    vector = httpx.get(f"{server}/models/sentiment").json()["readout"]["vector"]
-    flat = copy.deepcopy(CLUSTERED)
-    for k, w in enumerate(flat["data"][0]["words"]):  # type: ignore[index]
-        for name in ("start", "end"):  # the trajectory holds the same lists
-            w[name][:] = [(k - 3) * x for x in vector]
-    page = settle(visit(f"#review?text={TEXT}", before=lambda page: answering(page, lambda _: flat)))
-    expect(page.locator("#words-caption")).to_contain_text("Drawn 5 times higher than it is.")
 
-
-def test_words_move_on_the_plane_as_the_slider_does(visit: Visit, server: str) -> None:
+def test_words_move_on_the_plane_as_the_slider_does(review: Visit, server: str) -> None:
     """A press of a key is a layer, from the last to the first, and every layer is another picture."""
-    page = settle(visit("#review?text=A+superb+film+and+a+great+cast"))
-    trajectory = classify(page, server, "A superb film and a great cast", trajectory=True)["trajectory"]
+    text = "A superb film and a great cast"
+    page = review(text)
+    trajectory = classify(page, server, text, trajectory=True)["trajectory"]
     slider = page.get_by_role("slider", name="Layer of the words")
     slider.focus()
     pictures = []
@@ -145,8 +145,8 @@ def test_words_move_on_the_plane_as_the_slider_does(visit: Visit, server: str) -
     assert len(set(pictures)) > moved > 1
 
 
-def test_play_runs_through_the_layers(visit: Visit) -> None:
-    page = settle(visit("#review"))
+def test_play_runs_through_the_layers(review: Visit) -> None:
+    page = review()
     slider = page.get_by_role("slider", name="Layer of the words")
     slider.fill("0")
     name = page.evaluate(  # in one go: on a busy machine the film would end before a second click
@@ -166,8 +166,8 @@ def test_play_runs_through_the_layers(visit: Visit) -> None:
     expect(page.get_by_role("button", name="Play the words")).to_be_visible()
 
 
-def test_reasons_leave_no_void(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+def test_reasons_leave_no_void(review: Visit) -> None:
+    page = review(TEXT, CLUSTERED)
     ends = page.evaluate(
         """() => [".posting", ".plane"]
             .map((name) => document.querySelector(name).getBoundingClientRect().bottom)"""
@@ -175,8 +175,8 @@ def test_reasons_leave_no_void(visit: Visit) -> None:
     assert abs(ends[0] - ends[1]) < 2
 
 
-def test_card_to_post_is_one_picture_readable_on_a_phone(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+def test_card_to_post_is_one_picture_readable_on_a_phone(review: Visit) -> None:
+    page = review(TEXT, CLUSTERED)
     card = page.locator("#card-export")
     with page.expect_download() as download:
         card.get_by_role("button", name="PNG").click()
@@ -187,23 +187,15 @@ def test_card_to_post_is_one_picture_readable_on_a_phone(visit: Visit) -> None:
         card.get_by_role("button", name="SVG").click()
     drawing = download.value.path().read_text()
     said = re.findall(r">([^<>]+)</text>", drawing)
-    for part in (
-        "hardmax",
-        "lovely",
-        "Positive",
-        "61.7 % sure",
-        "at",
-        "+2.44",
-        "bias",
-        "sum",
-        "positive \u2192",
-    ):
-        assert part in said, part
-    assert number(said[said.index("sum") + 1]) == pytest.approx(CLUSTERED["data"][0]["logit"], abs=0.006)  # type: ignore[index]
+    parts = {"hardmax", "lovely", "Positive", "61.7 % sure", "at", "+2.44", "bias", "sum", "positive \u2192"}
+    assert parts - set(said) == set()
+    assert number(said[said.index("sum") + 1]) == pytest.approx(CLUSTERED["data"][0]["logit"], abs=0.006)
     outer, inner = drawing.split("<svg ")[1:3]
-    enlarged = float(re.search(r'width="([\d.]+)"', inner)[1]) / float(
-        re.search(r'viewBox="0 0 ([\d.]+)', inner)[1]
-    )  # type: ignore[index]
+    [width], [own] = (
+        re.findall(r'^[^>]* width="([\d.]+)"', inner),
+        re.findall(r'viewBox="0 0 ([\d.]+)', inner),
+    )
+    enlarged = float(width) / float(own)
     sizes = [float(x) for x in re.findall(r'font-size="([\d.]+)"', outer)]
     sizes += [enlarged * float(x) for x in re.findall(r'font-size="([\d.]+)"', inner)]
     assert min(sizes) * 390 / 1080 > 10

@@ -8,17 +8,16 @@ import json
 
 import httpx
 import pytest
-from answers import explained, word
-from axe_playwright_python.sync_playwright import Axe
+from answers import Answer, explained, word
 from playwright.sync_api import Page, Route, expect
-from visiting import Visit, serious_findings, settle
+from visiting import Visit, expect_fit_for_everybody
 
 ROWS = ["A superb film.", 'He said "awful", twice.', "", "A mess,\nin two lines"]
 
 
 def give(page: Page, name: str, content: str) -> None:
     file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
-    page.locator("#rows-file").set_input_files(file)  # type: ignore[arg-type]
+    page.locator("#rows-file").set_input_files(file)
 
 
 def separated(rows: list[list[str]], mark: str = ",") -> str:
@@ -34,9 +33,8 @@ def saved(page: Page) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(download.value.path().read_text())))
 
 
-@pytest.mark.parametrize("width", [1440, 820, 390])
-def test_rows_get_the_labels_of_the_service(visit: Visit, server: str, width: int) -> None:
-    page = settle(visit("#review", width=width))
+def test_rows_get_the_labels_of_the_service(review: Visit, server: str) -> None:
+    page = review()
     table = [["stars", "review", "label"], *([str(k), text, "mine"] for k, text in enumerate(ROWS))]
     give(page, "reviews.csv", separated(table))
     expect(page.locator("#rows-state")).to_contain_text("4 of 4 rows: ")
@@ -49,23 +47,18 @@ def test_rows_get_the_labels_of_the_service(visit: Visit, server: str, width: in
     assert [row["review"] for row in found] == ROWS
     assert [row["label"] for row in found] == ["mine"] * 4  # a column of one's own stays
     told = [row for row in found if not row["hardmax_error"]]
-    decided = [a["undecided"] is None for a in answers]
-    assert [row["hardmax_label"] for row in told] == [
-        a["label"] * sure for a, sure in zip(answers, decided, strict=True)
-    ]
-    scores = [float(row["score"]) if row["score"] else None for row in told]
-    assert scores == [a["score"] if sure else None for a, sure in zip(answers, decided, strict=True)]
-    assert [row["undecided"] for row in told] == [a["undecided"] or "" for a in answers]
-    leaders = [[leader["word"] for leader in a["leaders"]] for a in answers]
-    assert [row["leaders"].split("; ") for row in told] == leaders
+    for row, answer in zip(told, answers, strict=True):
+        sure = answer["undecided"] is None
+        assert row["hardmax_label"] == answer["label"] * sure
+        assert row["score"] == str(answer["score"]) * sure
+        assert row["undecided"] == (answer["undecided"] or "")
+        assert row["leaders"].split("; ") == [leader["word"] for leader in answer["leaders"]]
     assert found[2]["hardmax_error"] == "the text is empty"
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert serious_findings(Axe().run(page).response) == []
+    expect_fit_for_everybody(page)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
+def test_texts_are_found_in_any_file(visit: Visit) -> None:
+    files = [
         ("reviews.csv", separated([["text"], *([text] for text in ROWS)])),
         ("reviews.csv", separated([["a", "body"], *(["x", text] for text in ROWS)], ";")),
         ("reviews.csv", separated([["a long comment", "Review_Text"], *(["x" * 90, text] for text in ROWS)])),
@@ -73,44 +66,42 @@ def test_rows_get_the_labels_of_the_service(visit: Visit, server: str, width: in
         ("reviews.jsonl", "\n".join(json.dumps({"id": 1, "Review": text}) for text in ROWS)),
         ("reviews.jsonl", "\n".join(json.dumps(text) for text in ROWS) + "\n"),
         ("reviews.txt", "\r\n".join(text.replace("\n", " ") for text in ROWS)),
-    ],
-)
-def test_texts_are_found_in_any_file(visit: Visit, name: str, content: str) -> None:
+    ]
     found = visit("#model").evaluate(
-        """async ([name, content]) => {
+        """async (files) => {
             const { readTable, columnOf } = await import("/web/review/table.js");
-            const table = readTable(content, name);
-            return table.rows.map((row) => row[columnOf(table)]);
+            const tables = files.map(([name, content]) => readTable(content, name));
+            return tables.map((table) => table.rows.map((row) => row[columnOf(table)]));
         }""",
-        [name, content],
+        files,
     )
-    assert [text.replace("\n", " ") for text in found] == [text.replace("\n", " ") for text in ROWS]
+    for file, texts in zip(files, found, strict=True):
+        assert [text.replace("\n", " ") for text in texts] == [text.replace("\n", " ") for text in ROWS], file
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
+def test_file_that_cannot_be_read_is_refused_with_its_line(review: Visit) -> None:
+    page = review()
+    for name, content, problem in [
         ("a.csv", 'a,b\n1,"open', "row 2 has a quote that does not end"),
         ("a.csv", "a,b\n1,2,3", "row 2 has 3 cells, the first has 2"),
         ("a.jsonl", '"fine"\n{oops', "line 2 is not JSON: {oops"),
         ("a.txt", "", "there are no rows in it"),
         ("a.xlsx", "PK\x03\x04\x00", "it is no text; save it as csv first"),
-    ],
-)
-def test_file_that_cannot_be_read_is_refused_with_its_line(
-    visit: Visit, name: str, content: str, problem: str
-) -> None:
-    page = settle(visit("#review"))
-    give(page, name, content)
-    expect(page.locator("#review-problem")).to_contain_text(f"{name} cannot be read: {problem}")
-    expect(page.locator("#rows")).to_be_hidden()
+    ]:
+        give(page, name, content)
+        expect(page.locator("#review-problem")).to_contain_text(f"{name} cannot be read: {problem}")
+        expect(page.locator("#rows")).to_be_hidden()
 
 
-def test_dropped_file_is_stopped_and_gone_on_with(visit: Visit) -> None:
-    """One request at a time; the second is held until somebody stops."""
-    held: list[Route] = []
+def fine(count: int) -> Answer:
+    """So many answers to the text "fine"."""
+    one = explained("fine", [word("fine", 1.0, leader=True)])
+    return {**one, "data": one["data"] * count}
+
+
+def test_dropped_file_is_stopped_and_gone_on_with(review: Visit) -> None:
+    """One request at a time; the second is not answered before somebody stops."""
     sizes: list[int] = []
-    holding = [False]
 
     def fulfil(route: Route) -> None:
         texts = json.loads(route.request.post_data or "{}")["input"]
@@ -118,14 +109,10 @@ def test_dropped_file_is_stopped_and_gone_on_with(visit: Visit) -> None:
             route.continue_()
             return
         sizes.append(len(texts))
-        if holding[0] and len(sizes) == 2:
-            held.append(route)
-            return
-        one = explained("fine", [word("fine", 1.0, leader=True)])
-        route.fulfill(json={**one, "data": one["data"] * len(texts)})  # type: ignore[operator]
+        if len(sizes) != 2:
+            route.fulfill(json=fine(len(texts)))
 
-    page = settle(visit("#review"))
-    holding[0] = True
+    page = review()
     page.route("**/classify", fulfil)
     page.evaluate(
         """() => {
@@ -149,7 +136,7 @@ def test_dropped_file_is_stopped_and_gone_on_with(visit: Visit) -> None:
     expect(page.locator("#rows")).to_be_hidden()
 
 
-def test_busy_server_is_asked_again_and_a_refused_row_stands_alone(visit: Visit) -> None:
+def test_busy_server_is_asked_again_and_a_refused_row_stands_alone(review: Visit) -> None:
     busy = [True]
 
     def fulfil(route: Route) -> None:
@@ -162,19 +149,18 @@ def test_busy_server_is_asked_again_and_a_refused_row_stands_alone(visit: Visit)
         elif "bad row" in texts:
             route.fulfill(status=413, json={"error": {"message": "this text is too long"}})
         else:
-            one = explained("fine", [word("fine", 1.0, leader=True)])
-            route.fulfill(json={**one, "data": one["data"] * len(texts)})  # type: ignore[operator]
+            route.fulfill(json=fine(len(texts)))
 
-    page = settle(visit("#review"))
+    page = review()
     page.route("**/classify", fulfil)
     give(page, "reviews.txt", "\n".join(["fine"] * 5 + ["bad row"] + ["fine"] * 3))
     expect(page.locator("#rows-state")).to_have_text("9 of 9 rows: 8 positive, 1 not answered.")
     assert [row["hardmax_error"] for row in saved(page)] == [""] * 5 + ["this text is too long"] + [""] * 3
 
 
-def test_undecided_row_does_not_look_decided(visit: Visit) -> None:
+def test_undecided_row_does_not_look_decided(review: Visit) -> None:
     unlike = explained("fine", [word("fine", 1.0, leader=True)], undecided="unlike the rows")
-    page = settle(visit("#review"))
+    page = review()
     page.route("**/classify", lambda route: route.fulfill(json=unlike))
     give(page, "reviews.txt", "fine")
     expect(page.locator("#rows-body td")).to_have_text(["fine", "unlike the rows", "", "fine"])
@@ -183,8 +169,8 @@ def test_undecided_row_does_not_look_decided(visit: Visit) -> None:
     assert (row["label"], row["score"], row["undecided"]) == ("", "", "unlike the rows")
 
 
-def test_server_that_is_gone_leaves_what_was_answered(visit: Visit) -> None:
-    page = settle(visit("#review"))
+def test_server_that_is_gone_leaves_what_was_answered(review: Visit) -> None:
+    page = review()
     page.route("**/classify", lambda route: route.abort())
     give(page, "reviews.txt", "fine\nwell")
     expect(page.locator("#rows-state")).to_have_text(

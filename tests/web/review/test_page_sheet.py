@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from answers import READ, TEXT, answering, clustered, explained, reading, word
+from answers import CLUSTERED, READ, TEXT, answering, explained, reading, word
 from playwright.sync_api import expect
-from visiting import Visit, classify, point, settle, write
+from visiting import BLAME, PRAISE, Visit, classify, point, write
 
-BLAME = "An awful film. The worst acting, a waste of time."
-PRAISE = "A wonderful film with superb acting. I loved it."
 EMOJI = "\U0001f389\U0001f389 A lovely film \U0001f44d\U0001f3fd and a na\u00efve \U0001f600 end"
 CROSSED = """() => {
     const sheet = document.querySelector(".sheet").getBoundingClientRect();
@@ -45,35 +43,27 @@ def test_tint_lies_exactly_under_the_text(visit: Visit, width: int) -> None:
     assert page.evaluate(height, "ink") == page.evaluate(height, "review") > 200
 
 
-def test_tints_of_a_text_add_up_to_its_logit(visit: Visit) -> None:
+def test_tints_add_up_to_the_logit_and_leaders_are_starred(visit: Visit, server: str) -> None:
     page = visit("#review")
     write(page, BLAME)
-    total, logit = page.evaluate(
-        """async () => {
+    answer = classify(page, server, BLAME)
+    shares = page.evaluate(
+        """async (item) => {
             const { piecesOf } = await import("/web/review/sheet.js");
             const { readAnswer } = await import("/web/review/answer.js");
             const text = document.getElementById("review").value;
-            const body = JSON.stringify({ input: text, explain: "full" });
-            const headers = { "content-type": "application/json" };
-            const item = (await (await fetch("/classify", { method: "POST", headers, body })).json()).data[0];
-            const pieces = piecesOf(readAnswer(text, item));
-            return [pieces.reduce((sum, { share }) => sum + share, item.bias), item.logit];
-        }"""
+            return piecesOf(readAnswer(text, item)).map(({ share }) => share);
+        }""",
+        answer,
     )
-    assert total == pytest.approx(logit, abs=1e-4)
-
-
-def test_leaders_of_the_service_are_starred(visit: Visit, server: str) -> None:
-    page = visit("#review")
-    write(page, BLAME)
-    leaders = classify(page, server, BLAME)["leaders"]
-    starts = {start for leader in leaders for start, _ in leader["spans"]}
+    assert answer["bias"] + sum(shares) == pytest.approx(answer["logit"], abs=1e-4)
+    starts = {start for leader in answer["leaders"] for start, _ in leader["spans"]}
     expect(page.locator("#ink .word.leader")).to_have_count(len(starts))
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(visit: Visit, width: int) -> None:
-    page = settle(visit(f"#review?text={READ}", width=width, before=reading))
+def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(review: Visit, width: int) -> None:
+    page = review(READ, reading(), width=width)
     tip, lines = page.locator("#tip"), page.locator("#arcs path")
     point(page, "bad")
     expect(tip).to_contain_text("bad +1.13")  # with those that follow it
@@ -81,18 +71,15 @@ def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(visit: Visit, 
     expect(tip).to_contain_text("made of itself and of Not, all, at")
     expect(page.locator("#ink .read")).to_have_text(["Not", "at", "all"])
     expect(lines).to_have_count(3)
-    widths = lines.evaluate_all(
-        "lines => lines.map((line) => parseFloat(getComputedStyle(line).strokeWidth))"
-    )
+    widths = lines.evaluate_all("all => all.map((line) => parseFloat(getComputedStyle(line).strokeWidth))")
     assert widths == sorted(widths, reverse=True)  # the first read is the strongest
     assert widths[0] > widths[2]
     point(page, "jokes")
     expect(tip).to_contain_text("follows \u2605 funny, a leader from the start")
     expect(tip).to_contain_text("its heads followed the, all; then all, charming, funny")
     expect(lines).to_have_count(4)
-    assert lines.evaluate_all("lines => lines.map((line) => line.className.baseVal)") == [
-        "pos", "reading", "reading", "reading",
-    ]  # fmt: skip
+    kinds = lines.evaluate_all("lines => lines.map((line) => line.className.baseVal)")
+    assert kinds == ["pos", "reading", "reading", "reading"]
     expect(page.locator("#ink .read")).to_have_text(["all", "the", "charming"])
     point(page, "are")
     expect(tip).to_contain_text("its heads followed nobody")
@@ -102,8 +89,8 @@ def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(visit: Visit, 
     expect(lines).to_have_count(0)
 
 
-def test_what_a_leader_has_read_is_shown_by_keyboard(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={READ}", before=reading))
+def test_what_a_leader_has_read_is_shown_by_keyboard(review: Visit) -> None:
+    page = review(READ, reading())
     page.locator("#ledger button.name").first.focus()
     expect(page.locator("#ink .read")).to_have_text(["ending", "is"])
     page.get_by_label("Write a review, or take one").focus()
@@ -114,8 +101,8 @@ def test_what_a_leader_has_read_is_shown_by_keyboard(visit: Visit) -> None:
     expect(page.locator("#tip")).to_contain_text("made of itself and of Not, all, at")
 
 
-def test_word_at_the_caret_explains_itself(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+def test_word_at_the_caret_explains_itself(review: Visit) -> None:
+    page = review(TEXT, CLUSTERED)
     page.get_by_label("Write a review, or take one").focus()
     page.keyboard.press("Control+Home")
     page.keyboard.press("ArrowRight")
@@ -125,25 +112,21 @@ def test_word_at_the_caret_explains_itself(visit: Visit) -> None:
     expect(page.locator("#tip strong")).to_have_text("lovely")
 
 
-def test_tapped_word_explains_itself_and_a_second_tap_writes(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={TEXT}", width=390, before=clustered, has_touch=True, is_mobile=True))
+def test_tapped_word_explains_itself_and_a_second_tap_writes(review: Visit) -> None:
+    page = review(TEXT, CLUSTERED, width=390, has_touch=True, is_mobile=True)
     shown = page.locator("#ink .word").filter(has_text="water").first
-    shown.scroll_into_view_if_needed()
-    box = shown.bounding_box()
-    assert box is not None
-    place = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.touchscreen.tap(*place)
+    shown.tap(force=True)  # the box that one writes in lies over it
     expect(page.locator("#tip strong")).to_have_text("water")
     focused = "document.activeElement.id"
     assert page.evaluate(focused) != "review"  # no keyboard rises over what is explained
-    page.touchscreen.tap(*place)
+    shown.tap(force=True)
     page.wait_for_function(f"() => {focused} === 'review'")
 
 
 def test_emoji_do_not_shift_the_words(visit: Visit) -> None:
     surfaces = ["A", "lovely", "film", "\U0001f44d\U0001f3fd", "and", "na\u00efve", "end"]
     words = [word(s, 0.1 + k / 10, leader=k == 1) for k, s in enumerate(surfaces)]
-    page = visit("#review", before=lambda page: answering(page, lambda _: explained(EMOJI, words)))
+    page = visit("#review", before=lambda page: answering(page, explained(EMOJI, words)))
     write(page, EMOJI)
     expect(page.locator("#ink .word")).to_have_text(surfaces)
     expect(page.locator("#ink .word.leader")).to_have_text("lovely")
@@ -171,8 +154,8 @@ def test_novel_scrolls_in_a_box_coloured_with_a_short_link(visit: Visit, width: 
     page.wait_for_function(
         "() => document.getElementById('ink').scrollTop === document.getElementById('review').scrollTop"
     )
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 200)
-    page.mouse.move(box["x"] + box["width"] / 2 + 12, box["y"] + 206)
+    for step in (0, 12):  # pointed at where it is scrolled to
+        page.mouse.move(box["x"] + box["width"] / 2 + step, box["y"] + 200 + step)
     assert len(page.evaluate("location.hash")) < 200
     page.get_by_role("button", name="Copy a link to this view").click()
     expect(page.locator("#share")).to_have_text("Copied, without the text, which is too long for a link")
@@ -197,31 +180,25 @@ def test_writing_on_keeps_the_tints_of_what_stands(visit: Visit) -> None:
 
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("read", [True, False])
-def test_arcs_do_not_cross_words(visit: Visit, width: int, read: bool) -> None:
+def test_arcs_do_not_cross_words(review: Visit, width: int, read: bool) -> None:
     text = "One two three four five six seven eight nine ten eleven twelve thirteen lovely fourteen fifteen"
     others = text.replace("lovely ", "").split()
-    words = [
-        word(w, 0.1, leader=w == "lovely", read=others if read and w == "lovely" else None)
-        for w in text.split()
-    ]
-    page = visit(
-        "#review", width=width, before=lambda page: answering(page, lambda _: explained(text, words))
-    )
-    write(page, text)
+    leader = {"leader": True, "read": others if read else None}
+    words = [word(w, 0.1, **leader if w == "lovely" else {}) for w in text.split()]
+    page = review(text, explained(text, words), width=width)
     page.locator("#ledger button.name").first.focus()
     expect(page.locator("#arcs path")).to_have_count(len(others))
     expect(page.locator("#arcs path.reading")).to_have_count(len(others) if read else 0)
     assert page.evaluate(CROSSED) == []
 
 
-def test_word_that_was_read_as_something_else_says_so(visit: Visit) -> None:
+def test_word_that_was_read_as_something_else_says_so(review: Visit) -> None:
     words = [
         word("Bergman", 0.0, read_as="<name>"), word("qwertz", 0.0, read_as="<unknown>"),
         word("fine", 1.0, leader=True, read=[]),
     ]  # fmt: skip
     made = explained("Bergman qwertz fine", words, unknown=1)
-    before = {"before": lambda page: answering(page, lambda _: made)}
-    page = settle(visit("#review?text=Bergman qwertz fine", **before))
+    page = review("Bergman qwertz fine", made)
     point(page, "Bergman")
     expect(page.locator("#tip")).to_contain_text("read as <name>")
     point(page, "qwertz")
@@ -235,9 +212,8 @@ def test_twin_of_a_leader_is_not_said_to_have_read_what_it_has(visit: Visit) -> 
     """Words at the very same place are one leader with several spans; what was read is that of the first."""
     text = "so fine very fine"
     made = explained(text, [word(w, 1.0, leader=w == "fine", read=["so"]) for w in text.split()])
-    item = made["data"][0]  # type: ignore[index]
-    first = item["leaders"][0]
-    item["leaders"] = [{**first, "spans": [[3, 7], [13, 17]]}]
+    item = made["data"][0]
+    item["leaders"] = [{**item["leaders"][0], "spans": [[3, 7], [13, 17]]}]
     read = visit("#model").evaluate(
         """async ([text, item]) => {
             const { readAnswer } = await import("/web/review/answer.js");

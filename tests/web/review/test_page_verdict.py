@@ -6,14 +6,15 @@ import re
 
 import httpx
 import pytest
-from answers import CLUSTERED, TEXT, answering, explained, word
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, Route, expect
-from visiting import Visit, classify, serious_findings, settle, write
+from answers import CLUSTERED, TEXT, Answer, answering, explained, word
+from playwright.sync_api import Locator, Page, Route, expect
+from visiting import BLAME, PRAISE, Visit, classify, expect_fit_for_everybody, settle, write
 
-PRAISE = "A wonderful film with superb acting. I loved it."
-BLAME = "An awful film. The worst acting, a waste of time."
 STARS = {"awful": -0.2, "middling": 0.1, "great": 0.0}
+
+
+def label_buttons(page: Page) -> Locator:
+    return page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
 
 
 @pytest.mark.parametrize("width", [1440, 390])
@@ -29,9 +30,8 @@ def test_writing_shows_the_verdict_of_the_service(visit: Visit, server: str, wid
     expect(page.locator("#verdict-label")).to_have_class(re.compile("neg"))
 
 
-def test_fast_writing_ends_with_the_verdict_of_the_last_text(visit: Visit, server: str) -> None:
-    page = visit("#review")
-    page.locator("#ledger tr.total").wait_for()
+def test_fast_writing_ends_with_the_verdict_of_the_last_text(review: Visit, server: str) -> None:
+    page = review()
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url) if "/classify" in request.url else None)
     box = page.get_by_label("Write a review, or take one")
@@ -45,7 +45,7 @@ def test_fast_writing_ends_with_the_verdict_of_the_last_text(visit: Visit, serve
 
 
 def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
-    def nothing(request: dict[str, object]) -> dict[str, object]:
+    def nothing(request: Answer) -> Answer:
         text = str(request["input"])
         words = [word(w, 0.0, k, leader=True, read=[]) for k, w in enumerate(text.split())]
         return explained(text, words, 0.09, undecided="nothing known")
@@ -75,14 +75,9 @@ def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
     ("undecided", "why"),
     [("even", "too close to call"), ("unlike the rows", "unlike the rows that the model learnt")],
 )
-@pytest.mark.parametrize("width", [1440, 390])
-def test_verdict_not_to_act_upon_does_not_look_like_one(
-    visit: Visit, undecided: str, why: str, width: int
-) -> None:
+def test_verdict_not_to_act_upon_does_not_look_like_one(review: Visit, undecided: str, why: str) -> None:
     made = explained("a film", [word("a", 0.1, leader=True), word("film", -0.05)], undecided=undecided)
-    page = settle(
-        visit("#review?text=a film", width=width, before=lambda page: answering(page, lambda _: made))
-    )
+    page = review("a film", made)
     expect(page.locator("#verdict-label")).to_have_text("Undecided")
     expect(page.locator("#verdict-label")).to_have_class("label none")
     expect(page.locator("#verdict-badge")).to_have_text(undecided)
@@ -93,55 +88,50 @@ def test_verdict_not_to_act_upon_does_not_look_like_one(
     expect(page.locator("#verdict-badge")).to_be_hidden()
 
 
-def test_two_labels_of_a_model_of_ones_own_stand_at_the_ends(visit: Visit) -> None:
-    made = explained("win money", [word("win", 2.0, leader=True), word("money", 0.5)])
-    probs = made["data"][0]["probs"]  # type: ignore[index]
-    made["data"][0].update(label="spam", probs={"ham": probs["negative"], "spam": probs["positive"]})  # type: ignore[index]
-    page = settle(visit("#review?text=win money", before=lambda page: answering(page, lambda _: made)))
+def test_two_labels_of_a_model_of_ones_own_stand_at_the_ends(review: Visit) -> None:
+    words = [word("win", 2.0, leader=True), word("money", 0.5)]
+    made = explained("win money", words, label="spam", probs={"ham": 0.08, "spam": 0.92})
+    page = review("win money", made)
     expect(page.locator("#verdict-label")).to_have_text("spam")
     expect(page.locator("#verdict-label")).to_have_class("label pos")
     expect(page.locator("#verdict-ends span")).to_have_text(["ham", "spam"])
     expect(page.locator("#against")).to_have_text("ham")
 
 
-def test_labels_that_do_not_exclude_each_other_stand_side_by_side(visit: Visit) -> None:
+def test_labels_that_do_not_exclude_each_other_stand_side_by_side(review: Visit) -> None:
     bias = {"food": 2.0, "service": 1.5, "price": -3.0}
     none = dict.fromkeys(bias, 0.0)
     held: list[str] = ["food", "service"]
 
-    def several(_: dict[str, object]) -> dict[str, object]:
+    def several(_: Answer) -> Answer:
         words = [word("cold", none, leader=True, read=[]), word("soup", none)]
-        return explained(
-            "cold soup", words, bias, labels=held, probs={"food": 0.88, "service": 0.82, "price": 0.05}
-        )
+        probs = {"food": 0.88, "service": 0.82, "price": 0.05}
+        return explained("cold soup", words, bias, labels=held, probs=probs)
 
-    page = settle(visit("#review?text=cold soup", before=lambda page: answering(page, several)))
+    page = review("cold soup", several)
     expect(page.locator("#verdict-label")).to_have_text("food, service")
     expect(page.locator("#verdict-score")).to_have_text("Each label for itself")
-    buttons = page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
-    expect(buttons).to_have_text(["food88.0 %", "service82.0 %", "price5.0 %"])
+    expect(label_buttons(page)).to_have_text(["food88.0 %", "service82.0 %", "price5.0 %"])
     expect(page.locator(".share.holds span")).to_have_text(["food", "service"])
     held.clear()
     write(page, "cold soup ")
     expect(page.locator("#verdict-label")).to_have_text("none of them")
 
 
-def test_of_many_labels_the_likeliest_are_shown(visit: Visit) -> None:
+def test_of_many_labels_the_likeliest_are_shown(review: Visit) -> None:
     bias = {f"subject {k}": 0.1 * k for k in range(30)}
     made = explained("a text", [word("a", dict.fromkeys(bias, 0.0), leader=True), word("text", bias)], bias)
-    page = settle(visit("#review?text=a text", before=lambda page: answering(page, lambda _: made)))
-    buttons = page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
-    expect(buttons).to_have_text([re.compile(f"subject {k}") for k in range(22, 30)])
+    page = review("a text", made)
+    expect(label_buttons(page)).to_have_text([re.compile(f"subject {k}") for k in range(22, 30)])
     expect(page.locator("#verdict-labels")).to_contain_text("and 22 less likely labels")
 
 
-def test_several_labels_each_have_their_own_sum(visit: Visit) -> None:
+def test_several_labels_each_have_their_own_sum(review: Visit) -> None:
     parts = {"awful": -1.5, "middling": 0.25, "great": 2.5}, {"awful": 0.5, "middling": 0.5, "great": -0.75}
     words = [word("lovely", parts[0], leader=True), word("mess", parts[1], 1, leader=True)]
-    made = explained("lovely mess", words, STARS)
-    page = settle(visit("#review?text=lovely mess", before=lambda page: answering(page, lambda _: made)))
+    page = review("lovely mess", explained("lovely mess", words, STARS))
     expect(page.locator("#verdict-label")).to_have_text("great")
-    buttons = page.get_by_role("group", name=re.compile("Labels")).get_by_role("button")
+    buttons = label_buttons(page)
     expect(buttons).to_have_text([re.compile(name) for name in STARS])
     expect(buttons.nth(2)).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#ledger-logit")).to_have_text("+1.75")
@@ -150,12 +140,11 @@ def test_several_labels_each_have_their_own_sum(visit: Visit) -> None:
     expect(page.locator("#ledger tr.total th")).to_have_text("logit of awful")
     expect(page.locator("#verdict-label")).to_have_text("great")
     expect(page.locator("#against")).to_have_text("not awful")
-    assert serious_findings(Axe().run(page).response) == []
+    expect_fit_for_everybody(page)
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(visit: Visit, width: int) -> None:
-    page = settle(visit(f"#review?text={TEXT}", width=width))
+def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(review: Visit) -> None:
+    page = review(TEXT)
     held = []
 
     def hold(route: Route) -> None:
@@ -182,8 +171,8 @@ def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(visit: Visit, 
     expect(page.locator("#review-problem")).to_be_hidden()
 
 
-def test_examples_are_what_they_are_called(visit: Visit, server: str) -> None:
-    page = settle(visit("#review"))
+def test_examples_are_what_they_are_called(review: Visit, server: str) -> None:
+    page = review()
     examples = page.evaluate("import('/web/review/examples.js').then(({ EXAMPLES }) => EXAMPLES)")
     assert [e.get("wrong", False) for e in examples].count(True) == 1
     for example in examples:
@@ -194,14 +183,6 @@ def test_examples_are_what_they_are_called(visit: Visit, server: str) -> None:
         expect(page.locator("#verdict-label")).to_have_text(said)
         confession = f"The model gets this one wrong: a person says {example['label']}."
         assert (confession in page.locator("#verdict-fine").inner_text()) == example.get("wrong", False)
-
-
-def test_link_restores_the_text(visit: Visit) -> None:
-    page = visit("#review")
-    write(page, BLAME)
-    page.wait_for_function("() => location.hash.includes('awful')")
-    again = settle(visit(page.evaluate("location.hash")))
-    assert again.get_by_label("Write a review, or take one").input_value() == BLAME
 
 
 def two_models(page: Page) -> None:
@@ -226,16 +207,19 @@ def test_another_model_is_chosen_and_kept_in_the_link(visit: Visit) -> None:
     expect(again.locator("#ledger-logit")).to_have_text("+0.48")
 
 
-def test_model_that_is_gone_gives_way_to_the_default(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={TEXT}&model=gone"))
+def test_model_that_is_gone_gives_way_to_the_default(review: Visit) -> None:
+    page = review(f"{TEXT}&model=gone")
     expect(page.locator("#review-problem")).to_be_hidden()
     expect(page.locator("#verdict-title")).to_have_text("Verdict")
 
 
-def test_back_and_forward_keep_what_was_written(visit: Visit) -> None:
+def test_back_forward_and_the_link_keep_what_was_written(visit: Visit) -> None:
     page = visit("#review")
     write(page, BLAME)
     expect(page.locator("#verdict-label")).to_have_text("negative")
+    page.wait_for_function("() => location.hash.includes('awful')")
+    again = settle(visit(page.evaluate("location.hash")))
+    expect(again.locator("#review")).to_have_value(BLAME)
     page.get_by_role("link", name="A cloud").click()
     page.locator("#clusters tr").first.wait_for()
     page.get_by_role("link", name="The model").click()
@@ -247,8 +231,8 @@ def test_back_and_forward_keep_what_was_written(visit: Visit) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Points that follow the leader.")
 
 
-def test_refusal_of_the_service_is_shown_in_its_words(visit: Visit, server: str) -> None:
-    page = settle(visit("#review"))
+def test_refusal_of_the_service_is_shown_in_its_words(review: Visit, server: str) -> None:
+    page = review()
     limit = httpx.get(f"{server}/info").json()["limits"]["max_text_chars"]
     page.get_by_label("Write a review, or take one").fill("long " * (limit // 5 + 1))
     expect(page.locator("#review-problem")).to_contain_text(re.compile(rf"{limit}|{limit:,}"))

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 
 import pytest
-from answers import FLIP, READ, TEXT, WORDS, answering, clustered, explained, reading, word
-from axe_playwright_python.sync_playwright import Axe
+from answers import CLUSTERED, FLIP, READ, TEXT, WORDS, Answer, answering, explained, reading, word
 from playwright.sync_api import Page, expect
-from visiting import Visit, serious_findings, settle, write
-
-Asked = list[dict[str, object]]
+from visiting import Visit, expect_fit_for_everybody, write
 
 
-def opened(visit: Visit, asked: Asked | None = None, **how: object) -> Page:
-    page = settle(visit(f"#review?text={READ}", before=lambda page: reading(page, asked), **how))
+@pytest.fixture
+def asked() -> list[Answer]:
+    """What the page has asked."""
+    return []
+
+
+@pytest.fixture
+def page(review: Visit, asked: list[Answer]) -> Page:
+    """With the text READ, and an answer to what would change the verdict."""
+    page = review(READ, reading(asked))
     expect(page.locator("#flip")).to_contain_text("it would be")
     return page
 
@@ -23,16 +28,12 @@ def cut(page: Page, surface: str) -> None:
     page.locator("#without-words").get_by_role("button", name=surface, exact=True).first.click()
 
 
-def struck_out(asked: Asked) -> object:
+def struck_out(asked: list[Answer]) -> object:
     """What was last left out on purpose; the page may have asked for a flip meanwhile."""
     return next(each["without"] for each in reversed(asked) if "without" in each)
 
 
-@pytest.mark.parametrize("width", [1440, 820, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_that_would_change_it_are_struck_through(visit: Visit, width: int, scheme: str) -> None:
-    asked: Asked = []
-    page = opened(visit, asked, width=width, scheme=scheme)
+def test_words_that_would_change_it_are_struck_through(page: Page, asked: list[Answer]) -> None:
     expect(page.locator("#flip")).to_have_text(
         "Without not, charming it would be negative, 83.5 %. Strike them out"
     )
@@ -41,15 +42,13 @@ def test_words_that_would_change_it_are_struck_through(visit: Visit, width: int,
     expect(page.locator("#without-verdict")).to_have_text(
         "Without 2 words: negative, 83.5 % sure (before: positive, 93.5 % sure)."
     )
-    assert struck_out(asked) == [entry["spans"][0] for entry in FLIP["without"]]  # type: ignore[index]
+    assert struck_out(asked) == [entry["spans"][0] for entry in FLIP["without"]]
     expect(page.locator("#ink .struck")).to_have_text(["Not", "charming"])
     expect(page.locator("#verdict-label")).to_have_text("positive")  # of the text as it is written
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert serious_findings(Axe().run(page).response) == []
+    expect_fit_for_everybody(page)
 
 
-def test_leaders_that_have_not_read_what_is_struck_out_stay(visit: Visit) -> None:
-    page = opened(visit)
+def test_leaders_that_have_not_read_what_is_struck_out_stay(page: Page) -> None:
     kept = page.locator("#without-kept")
     cut(page, "Not")
     expect(kept).to_have_text(
@@ -66,16 +65,16 @@ def test_leaders_that_have_not_read_what_is_struck_out_stay(visit: Visit) -> Non
     expect(page.locator("#ink .struck")).to_have_count(0)
 
 
-def test_leader_that_is_elsewhere_is_not_said_to_stay(visit: Visit) -> None:
+def test_leader_that_is_elsewhere_is_not_said_to_stay(review: Visit) -> None:
     """A service that breaks its promise is not believed: places are compared, digit by digit."""
 
-    def moved(request: dict[str, object]) -> dict[str, object]:
-        found = explained(READ, WORDS, 0.05, without=request.get("without", []))  # type: ignore[arg-type]
+    def moved(request: Answer) -> Answer:
+        found = explained(READ, WORDS, 0.05, without=request.get("without", []))
         if "without" in request:
-            next(w for w in found["data"][0]["words"] if w["text"] == "slow")["start"][0] += 1e-15  # type: ignore[index]
+            next(w for w in found["data"][0]["words"] if w["text"] == "slow")["start"][0] += 1e-15
         return found
 
-    page = settle(visit(f"#review?text={READ}", before=lambda page: answering(page, moved)))
+    page = review(READ, moved)
     cut(page, "Not")
     expect(page.locator("#without-kept")).to_contain_text(
         "\u2605 funny, \u2605 charming have read none of them"
@@ -83,9 +82,7 @@ def test_leader_that_is_elsewhere_is_not_said_to_stay(visit: Visit) -> None:
     expect(page.locator("#without-kept")).not_to_contain_text("slow")
 
 
-def test_all_that_no_leader_has_read_is_struck_out_at_once(visit: Visit) -> None:
-    asked: Asked = []
-    page = opened(visit, asked)
+def test_all_that_no_leader_has_read_is_struck_out_at_once(page: Page, asked: list[Answer]) -> None:
     page.get_by_role("button", name="Strike out all that no leader has read").click()
     expect(page.locator("#without-kept")).to_have_text(
         "\u2605 bad, \u2605 funny, \u2605 charming, \u2605 slow have read none of them, "
@@ -93,11 +90,10 @@ def test_all_that_no_leader_has_read_is_struck_out_at_once(visit: Visit) -> None
     )
     left = page.locator("#ink .word:not(.struck)").all_inner_texts()
     assert left == "Not bad at all jokes funny ending is charming although middle little slow".split()
-    assert len(struck_out(asked)) == len(WORDS) - len(left)  # type: ignore[arg-type]
+    assert len(struck_out(asked)) == len(WORDS) - len(left)
 
 
-def test_words_are_struck_out_by_keyboard(visit: Visit) -> None:
-    page = opened(visit)
+def test_words_are_struck_out_by_keyboard(page: Page) -> None:
     words = page.locator("#without-words button")
     page.get_by_role("button", name="Strike them out").focus()
     page.keyboard.press("Tab")
@@ -113,14 +109,13 @@ def test_words_are_struck_out_by_keyboard(visit: Visit) -> None:
     expect(page.locator("#without-words button:focus")).to_have_count(0)  # one stop, not one a word
 
 
-def test_places_are_sent_in_the_units_of_the_service(visit: Visit) -> None:
-    asked: Asked = []
+def test_places_are_sent_in_the_units_of_the_service(visit: Visit, asked: list[Answer]) -> None:
     text = "\U0001f389 A lovely mess"
 
-    def answer(request: dict[str, object]) -> dict[str, object]:
+    def answer(request: Answer) -> Answer:
         asked.append(request)
         words = [word("A", 0.1), word("lovely", 1.0, leader=True, read=["A"]), word("mess", -0.1)]
-        return explained(text, words, without=request.get("without", []))  # type: ignore[arg-type]
+        return explained(text, words, without=request.get("without", []))
 
     page = visit("#review", before=lambda page: answering(page, answer))
     write(page, text)
@@ -129,8 +124,7 @@ def test_places_are_sent_in_the_units_of_the_service(visit: Visit) -> None:
     assert struck_out(asked) == [[11, 15]]
 
 
-def test_another_text_begins_anew(visit: Visit) -> None:
-    page = opened(visit)
+def test_another_text_begins_anew(page: Page) -> None:
     cut(page, "Not")
     expect(page.locator("#ink .struck")).to_have_text(["Not"])
     write(page, READ + " ")
@@ -140,14 +134,12 @@ def test_another_text_begins_anew(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(("flip", "said"), [({"flip": None}, "No five words were found"), ({}, "")])
-def test_no_words_found_is_said(visit: Visit, flip: dict[str, object], said: str) -> None:
-    asked: Asked = []
-
-    def answer(request: dict[str, object]) -> dict[str, object]:
+def test_no_words_found_is_said(review: Visit, asked: list[Answer], flip: Answer, said: str) -> None:
+    def answer(request: Answer) -> Answer:
         asked.append(request)
-        return explained(READ, WORDS, **flip if "flip" in request else {})  # type: ignore[arg-type]
+        return explained(READ, WORDS, **flip if "flip" in request else {})
 
-    page = settle(visit(f"#review?text={READ}", before=lambda page: answering(page, answer)))
+    page = review(READ, answer)
     for _ in range(100):
         if any("flip" in each for each in asked):
             break
@@ -158,8 +150,8 @@ def test_no_words_found_is_said(visit: Visit, flip: dict[str, object], said: str
     expect(page.locator("#flip")).to_have_text(re.compile(f"^{said}." if said else "^$"))
 
 
-def test_service_that_does_not_say_what_was_read_is_asked_nothing_more(visit: Visit) -> None:
-    page = settle(visit(f"#review?text={TEXT}", before=clustered))
+def test_service_that_does_not_say_what_was_read_is_asked_nothing_more(review: Visit) -> None:
+    page = review(TEXT, CLUSTERED)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     write(page, TEXT + " ")
@@ -168,8 +160,7 @@ def test_service_that_does_not_say_what_was_read_is_asked_nothing_more(visit: Vi
     expect(page.locator("#without")).to_be_hidden()
 
 
-def test_refusal_is_told_where_words_are_struck_out(visit: Visit) -> None:
-    page = opened(visit)
+def test_refusal_is_told_where_words_are_struck_out(page: Page) -> None:
     page.unroute("**/classify")
     page.route(
         "**/classify", lambda route: route.fulfill(status=413, json={"error": {"message": "too many spans"}})
