@@ -1,4 +1,4 @@
-"""What breaks in real life, done on purpose: what must then hold; the chronicle keeps what was seen."""
+"""What breaks in real life, done on purpose: what must then hold, and results/faults.json, what was seen."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
@@ -19,10 +20,9 @@ import pytest
 from server import Server, environ, eventually, serving
 
 from benchmarks.load import ask, post
+from benchmarks.record import Case, Record
 from benchmarks.servers import free_port
 from service.settings import BUNDLED_MODELS
-from tests.soak import chronicle as faults
-from tests.soak.chronicle import Chronicle
 from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import Mix, prepare
 
@@ -31,6 +31,46 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 SERVE = [sys.executable, "-m", "service.cli.main", "serve"]
 REQUEST = post("/classify", b'{"input": "a superb film"}')
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+FAULTS = 9
+CALLERS = 16
+
+
+class Chronicle:
+    """A row a fault: what the crowd around it saw, how soon all was whole again, and what happened."""
+
+    def __init__(self) -> None:
+        self._record = Record("faults", "Faults on purpose", ["uvicorn", "onnxruntime"])
+        self._record.note(
+            "Each amid a steady crowd of callers whose every answer is checked. Lost are requests "
+            "whose connection broke."
+        )
+        self._table = self._record.table("faults", "What happened", unit="", better="neither")
+        self._told: set[str] = set()
+
+    def tell(
+        self, fault: str, happened: str, tally: Tally | None = None, whole_after_s: float | None = None
+    ) -> None:
+        case: Case = {"fault": fault}
+        figures: dict[str, float] = {}
+        if tally:
+            figures = {
+                "asked": tally.asked,
+                "right": len(tally.accepted_s),
+                "wrong": len(tally.wrong),
+                "lost": len(tally.broken),
+                "longest answer, s": max(tally.accepted_s, default=0.0),
+            }
+        if whole_after_s is not None:
+            figures["whole again after, s"] = whole_after_s
+        for subject, value in figures.items():
+            self._table.add(subject, case, [round(float(value), 2)])
+        self._table.add("what happened", case, [], happened)
+        self._told.add(fault)
+
+    def write(self) -> None:
+        """Only a whole chronicle replaces the one that is kept."""
+        if len(self._told) == FAULTS:
+            self._record.write()
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +96,19 @@ def cut(models: Path, name: str) -> None:
     graph.write_bytes(graph.read_bytes()[:-100])
 
 
-def crowd_during(server: Server, mix: Mix, fault: Callable[[], None], seconds: float = 10) -> Tally:
-    """A steady crowd that a fault befalls in the middle."""
+def crowd_during(
+    port: int, mix: Mix, fault: Callable[[], None], *, seconds: float = 10, rate: float = 100, lost: int = 0
+) -> Tally:
+    """A steady crowd that a fault befalls: no answer is wrong, and no more than `lost` connections break."""
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(asyncio.run, Crowd(server.port, mix, 16, 100).ask_for(seconds))
+        asking = pool.submit(asyncio.run, Crowd(port, mix, CALLERS, rate).ask_for(seconds))
         time.sleep(seconds / 4)
         fault()
-        return asking.result()
+        tally = asking.result()
+    assert tally.wrong == []
+    assert len(tally.broken) <= lost, tally.broken
+    assert len(tally.accepted_s) > 50
+    return tally
 
 
 def whole(server: Server) -> bool:
@@ -77,19 +123,13 @@ def whole(server: Server) -> bool:
 @pytest.mark.parametrize(
     ("victims", "fault", "happened"),
     [
-        (
-            1,
-            faults.KILLED,
-            "the supervisor started another, the other worker went on; callers saw a reset at once",
-        ),
-        (
-            2,
-            faults.ALL_KILLED,
-            "what was on the way was lost; who came meanwhile waited at the socket for the new workers",
-        ),
+        (1, "kill -9 of one of two workers",
+         "the supervisor started another, the other worker went on; callers saw a reset at once"),
+        (2, "kill -9 of both workers at once",
+         "what was on the way was lost; who came meanwhile waited at the socket for the new workers"),
     ],
     ids=["one", "both"],
-)
+)  # fmt: skip
 def test_killed_workers_cost_only_what_was_on_the_way(
     victims: int, fault: str, happened: str, mix: Mix, chronicle: Chronicle
 ) -> None:
@@ -107,10 +147,7 @@ def test_killed_workers_cost_only_what_was_on_the_way(
             whole_after_s = time.monotonic() - began
 
         eventually(lambda: whole(server))
-        tally = crowd_during(server, mix, kill)
-        assert tally.wrong == []
-        assert len(tally.broken) <= 16, "at most what each caller had on the way"
-        assert len(tally.accepted_s) > 50
+        tally = crowd_during(server.port, mix, kill, lost=CALLERS)  # what each caller had on the way
         assert server.stop() == 0
     chronicle.tell(fault, happened, tally, whole_after_s)
 
@@ -125,12 +162,10 @@ def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix, chron
             time.sleep(3)
             victim.resume()
 
-        tally = crowd_during(server, mix, fault)
-        assert tally.wrong == []
-        assert tally.broken == []
+        tally = crowd_during(server.port, mix, fault)
         assert server.stop() == 0
     happened = "its connections waited, the other worker went on; continued, it answered"
-    chronicle.tell(faults.STOPPED, happened, tally)
+    chronicle.tell("SIGSTOP of one of two workers for 3 s", happened, tally)
 
 
 def test_stopped_worker_cannot_hold_up_the_end(chronicle: Chronicle) -> None:
@@ -147,7 +182,7 @@ def test_stopped_worker_cannot_hold_up_the_end(chronicle: Chronicle) -> None:
     happened = (
         f"killed when the grace of 2 s and 5 s more were over: ended after {took:.1f} s, nothing left behind"
     )
-    chronicle.tell(faults.STOPPED_FOR_GOOD, happened)
+    chronicle.tell("SIGSTOP of a worker, then SIGTERM to the service", happened)
 
 
 def test_full_disk_for_logs_stops_no_request(mix: Mix, chronicle: Chronicle) -> None:
@@ -158,15 +193,13 @@ def test_full_disk_for_logs_stops_no_request(mix: Mix, chronicle: Chronicle) -> 
     try:
         eventually(lambda: process.poll() is not None or _answers(port))
         assert process.poll() is None, f"it ended with {process.returncode}"
-        tally = asyncio.run(Crowd(port, mix, 16, 100).ask_for(10))
-        assert tally.wrong == []
-        assert tally.broken == []
-        assert len(tally.accepted_s) > 50
+        tally = crowd_during(port, mix, lambda: None)
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(30)
     assert code in (0, 120), "120 is Python's own: it could not flush its log at the end"
-    chronicle.tell(faults.FULL_LOG, f"every request answered, log lines lost; ended with {code}", tally)
+    happened = f"every request answered, log lines lost; ended with {code}"
+    chronicle.tell("the disk behind the log is full", happened, tally)
 
 
 def _answers(port: int) -> bool:
@@ -183,7 +216,8 @@ def test_corrupt_bundle_stops_the_start_and_says_why(models: Path, chronicle: Ch
     assert ended.returncode == 2
     assert "model.onnx is not the file its card describes" in ended.stderr
     assert "Traceback" not in ended.stderr
-    chronicle.tell(faults.CORRUPT_START, "the start stopped with exit code 2 and a line that names the file")
+    happened = "the start stopped with exit code 2 and a line that names the file"
+    chronicle.tell("a cut model file at start", happened)
 
 
 def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
@@ -196,15 +230,13 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
             cut(models, "dynamics")
             server.process.send_signal(signal.SIGHUP)
 
-        tally = crowd_during(server, mix, fault)
-        assert tally.wrong == []
-        assert tally.broken == []
+        tally = crowd_during(server.port, mix, fault)
         eventually(lambda: "not the file its card describes" in server.output)
         refused = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")[1])["refused"]
         assert {each["name"] for each in refused} >= {"sentiment", "dynamics"}
         assert server.stop() == 0
     happened = "the old models went on serving; /info and the log say what was refused and why"
-    chronicle.tell(faults.CORRUPT_RELOAD, happened, tally)
+    chronicle.tell("two cut model files at reload", happened, tally)
 
 
 @pytest.mark.skipif(not FAKETIME.exists(), reason="needs libfaketime (apt-get install faketime)")
@@ -215,8 +247,8 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
     offset.write_text("+0\n")
     monkeypatch.setenv("LD_PRELOAD", str(FAKETIME))
     monkeypatch.setenv("FAKETIME_TIMESTAMP_FILE", str(offset))
-    monkeypatch.setenv("FAKETIME_NO_CACHE", "1")
-    monkeypatch.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+    for name in ("NO_CACHE", "DONT_FAKE_MONOTONIC"):
+        monkeypatch.setenv(f"FAKETIME_{name}", "1")
     with serving(log_level="error") as server:
         monkeypatch.delenv("LD_PRELOAD")
 
@@ -228,16 +260,14 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
                 time.sleep(2)
                 seen.append(_hours_off(server.port))
 
-        tally = crowd_during(server, mix, fault, seconds=12)
-        assert tally.wrong == []
-        assert tally.broken == []
+        tally = crowd_during(server.port, mix, fault, seconds=12)
         assert server.stop() == 0
     assert seen == pytest.approx([24, -48, 0], abs=0.1), "the server's own clock did jump"
     happened = (
         "nothing: deadlines and pauses run on the monotonic clock; only dates in answers and log jumped "
         "(libfaketime opens a file at every look at the clock, which slows all)"
     )
-    chronicle.tell(faults.CLOCK, happened, tally)
+    chronicle.tell("the clock jumps a day ahead, two back, and home", happened, tally)
 
 
 def _hours_off(port: int) -> float:
@@ -249,35 +279,20 @@ def _hours_off(port: int) -> float:
     return (parsedate_to_datetime(date[5:].strip()).timestamp() - time.time()) / 3600
 
 
-@pytest.fixture
-def dribblers() -> Iterator[Callable[[int, int], list[socket.socket]]]:
-    """Connects callers that will send their request byte by byte."""
-    open_ones: list[socket.socket] = []
+def test_callers_of_one_byte_a_second_hold_up_nobody(mix: Mix, chronicle: Chronicle) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(max_concurrent_requests=64, log_level="error"))
+        address = ("127.0.0.1", server.port)
 
-    def connect(port: int, count: int) -> list[socket.socket]:
-        open_ones.extend(socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(count))
-        return open_ones
-
-    yield connect
-    for each in open_ones:
-        each.close()
-
-
-def test_callers_of_one_byte_a_second_hold_up_nobody(
-    mix: Mix, dribblers: Callable[[int, int], list[socket.socket]], chronicle: Chronicle
-) -> None:
-    with serving(max_concurrent_requests=64, log_level="error") as server:
-        slow = dribblers(server.port, 200)
-        with ThreadPoolExecutor(1) as pool:
-            asking = pool.submit(asyncio.run, Crowd(server.port, mix, 8, 50).ask_for(10))
+        def dribble() -> None:
+            slow = [stack.enter_context(socket.create_connection(address, timeout=5)) for _ in range(200)]
             for at in range(10):
                 for each in slow:
                     each.send(REQUEST[at : at + 1])
                 time.sleep(1)
-            tally = asking.result()
-        assert tally.wrong == []
-        assert tally.broken == []
+
+        tally = crowd_during(server.port, mix, dribble, rate=50)
         assert tally.refused == 0, "a caller who has not finished asking takes no place"
         assert server.stop() == 0
     happened = "others were answered as if they were not there: only a whole request takes a place"
-    chronicle.tell(faults.DRIBBLE, happened, tally)
+    chronicle.tell("200 callers that send a byte a second", happened, tally)

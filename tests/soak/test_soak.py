@@ -50,9 +50,7 @@ def judge(tally: Tally, watch: Watch, before: Sample, after: Sample) -> None:
     assert tally.broken == []
     assert tally.refused > 0, "nobody was refused: this was no overload"
     assert after.files <= before.files + 2
-    assert after.threads <= before.threads + 8, (
-        "threads of pools are made when first needed; no more than that"
-    )
+    assert after.threads <= before.threads + 8, "pools make threads when they first need them, and no more"
     middle, last = (watch.samples[int(len(watch.samples) * share)].memory_mb for share in (0.5, 0.99))
     assert last < 1.05 * middle + 5
     assert tally.quantile_s(0.99) < P99_BOUND_S
