@@ -11,10 +11,10 @@ import argparse
 import sys
 import time
 import traceback
+from collections import Counter
 
 from benchmarks.record import Record, Table
 from tests.fuzz.document import ask_operations
-from tests.fuzz.runner import run
 from tests.fuzz.targets import TARGETS
 from tests.support.server import serving
 
@@ -28,40 +28,34 @@ class Count:
         self.cases = 0
         self.failed = 0
 
-    def add(self, table: Table, name: str, cases: int, accepted: int, failure: str, seconds: float) -> None:
+    def add(self, table: Table, name: str, cases: int, accepted: int, failure: str, began: float) -> None:
         self.cases += cases
         self.failed += bool(failure)
-        figures = {"cases": cases, "accepted": accepted, "failures": int(bool(failure))}
-        for subject, figure in figures.items():
-            table.add(subject, {"input": name}, [figure])
-        print(
-            f"{name:48} {cases:8} cases {accepted:8} accepted {seconds:7.1f} s  {failure or 'ok'}", flush=True
-        )
+        for subject, figure in {"cases": cases, "accepted": accepted, "failures": bool(failure)}.items():
+            table.add(subject, {"input": name}, [int(figure)])
+        seconds, outcome = time.perf_counter() - began, failure or "ok"
+        print(f"{name:48} {cases:8} cases {accepted:8} accepted {seconds:7.1f} s  {outcome}", flush=True)
 
 
 def fuzz_readers(table: Table, count: Count, share: int) -> None:
     for target in TARGETS:
-        began = time.perf_counter()
-        counts, failure = {"accepted": 0, "refused": 0}, ""
+        began, counts, failure = time.perf_counter(), Counter[str](), ""
         try:
-            run(target, share, counts)
+            target.run(share, counts)
         except Exception:
             traceback.print_exc()
             failure = "FAILED"
-        seconds = time.perf_counter() - began
-        count.add(table, target.name, sum(counts.values()), counts["accepted"], failure, seconds)
+        count.add(table, target.name, counts.total(), counts["accepted"], failure, began)
 
 
 def fuzz_service(table: Table, count: Count, cases: int) -> None:
     failures: list[str] = []
     with serving(max_points=2000, max_layers=200, log_level="error") as server:
         began = time.perf_counter()
-        for label, answers in ask_operations(server.url, cases, failures, repeatable=False):
-            now = time.perf_counter()
-            statuses = answers.statuses
-            count.add(table, label, statuses.total(), statuses[200], "; ".join(failures), now - began)
+        for label, statuses in ask_operations(server.url, cases, failures, repeatable=False):
+            count.add(table, label, statuses.total(), statuses[200], "; ".join(failures), began)
             failures.clear()
-            began = now
+            began = time.perf_counter()
 
 
 def main() -> int:
@@ -71,9 +65,8 @@ def main() -> int:
     record = Record("fuzz", "Fuzzing", ["hypothesis", "schemathesis", "numpy"])
     count = Count()
     readers = record.table("readers", "Readers and writers, by hypothesis", unit="", better="neither")
-    service = record.table(
-        "service", "The running service, from its own document (schemathesis)", unit="", better="neither"
-    )
+    title = "The running service, from its own document (schemathesis)"
+    service = record.table("service", title, unit="", better="neither")
     fuzz_readers(readers, count, -(-cases // len(TARGETS)))
     fuzz_service(service, count, max(25, cases // 400))
     total = record.table("total", "All", unit="", better="neither")

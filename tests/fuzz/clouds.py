@@ -161,9 +161,7 @@ def compare(case: Case, result: Result) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=KEPT)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
@@ -188,10 +186,10 @@ def main() -> int:
 
 
 def _outcomes(counts: Counter[tuple[str, str]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for (_, outcome), number in counts.items():
-        found[outcome] = found.get(outcome, 0) + number
-    return found
+        found[outcome] += number
+    return dict(found)
 
 
 def _tell(record: Record, counts: Counter[tuple[str, str]]) -> None:

@@ -1,15 +1,13 @@
 """The service asked by schemathesis: requests, right and wrong, drawn from its OpenAPI document alone.
 
-An answer must have a documented status below 500. Every other
-request that names a model or a version names one that is there, which chance would never do. A request goes
-out in one piece.
+An answer must have a documented status below 500. Every other request that names a model or a version names
+one that is there, which chance would never do. A request goes out in one piece.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,17 +18,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.support.wire import connect, read_answer
 
 
-@dataclass
-class Answers:
-    """What an operation answered: how often with which status."""
-
-    statuses: Counter[int] = field(default_factory=Counter)
-
-
 def ask_operations(
     url: str, cases: int, failures: list[str], *, repeatable: bool
-) -> Iterator[tuple[str, Answers]]:
-    """Each operation of the document at `url` with what `cases` requests got; appends what was wrong."""
+) -> Iterator[tuple[str, Counter[int]]]:
+    """Each operation of the document at `url` with the statuses of `cases` requests; appends failures."""
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     names = _names(url)
     for result in schema.get_all_operations():
@@ -46,8 +37,10 @@ def _names(url: str) -> dict[str, str]:
     return {**names, "version": versions[0]}
 
 
-def _ask(operation: Any, names: dict[str, str], cases: int, failures: list[str], repeatable: bool) -> Answers:
-    answers = Answers()
+def _ask(
+    operation: Any, names: dict[str, str], cases: int, failures: list[str], repeatable: bool
+) -> Counter[int]:
+    statuses: Counter[int] = Counter()
     documented = set(operation.definition.raw["responses"]) | {"405"}
 
     @given(case=operation.as_strategy())
@@ -56,16 +49,16 @@ def _ask(operation: Any, names: dict[str, str], cases: int, failures: list[str],
         suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate],
     )  # fmt: skip
     def holds(case: Any) -> None:
-        if answers.statuses.total() % 2:
+        if statuses.total() % 2:
             _put(names, case)
         head, _ = _send(requests.Request(**case.as_transport_kwargs()).prepare())
         status = int(head[9:12])
-        answers.statuses[status] += 1
+        statuses[status] += 1
         if status >= 500 or str(status) not in documented:
             failures.append(f"{operation.label}: {status} for {case.as_curl_command()}"[:500])
 
     holds()
-    return answers
+    return statuses
 
 
 def _put(names: dict[str, str], case: Any) -> None:

@@ -11,7 +11,8 @@ import io
 import json
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
@@ -38,6 +40,7 @@ from service.texts.work import RunOptions, Text, run_all
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
+ROUND = 250  # draws: hypothesis keeps a tree of them, and each round grows another
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,27 @@ class Target:
     check: Callable[[Any], bool]
     mutants: int = 19  # nearly the same inputs tried beside each drawn one: drawing is dear, wounding cheap
 
-    def cases(self, drawn: Any, seed: int) -> Iterator[Any]:
-        yield drawn
-        rng = random.Random(seed)
-        for _ in range(self.mutants):
-            yield wounded(drawn, rng)
+    def run(self, cases: int, counts: Counter[str], *, repeatable: bool = False) -> None:
+        """At least `cases` inputs unless there are no more; raises what the first failing one raised."""
+        before = -1
+        while cases > counts.total() > before:
+            before = counts.total()
+            draws = -(-(cases - before) // (1 + self.mutants))
+            self._round(min(ROUND, draws), counts, repeatable)
+
+    def _round(self, draws: int, counts: Counter[str], repeatable: bool) -> None:
+        @settings(
+            max_examples=draws, deadline=None, database=None, derandomize=repeatable,
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @given(self.inputs, st.integers(0, 2**32 - 1))
+        def judge(drawn: Any, seed: int) -> None:
+            rng = random.Random(seed)
+            for case in [drawn, *(wounded(drawn, rng) for _ in range(self.mutants))]:
+                note(f"input: {case!r}")
+                counts["accepted" if self.check(case) else "refused"] += 1
+
+        judge()
 
 
 def check_cloud(body: bytes) -> bool:
@@ -227,26 +246,18 @@ PARAMETERS = _objects(
         "include": st.lists(st.sampled_from(["limits", "trajectory"]), max_size=2),
     }
 )
-WISHES = _objects(
-    {"leaders": st.lists(st.integers(0, 9)), "assignment": st.just({"0": 1})},
-)
-MEDIA = st.sampled_from(
-    [b"application/json", b"application/x-npy; charset=utf-8", b"text/plain", b"application/json;charset"]
-)
+WISHES = _objects({"leaders": st.lists(st.integers(0, 9)), "assignment": st.just({"0": 1})})
+HEADERS = b"application/json", b"application/x-npy; charset=utf-8", b"text/plain", b"application/json;charset"
+ANSWERS = st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=5)
 
 TARGETS = (
     Target("cloud in json", cloud_documents(), check_cloud),
     Target("cloud in npy", npy_files(), check_npy),
-    Target(
-        "answer to json",
-        st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=5),
-        check_written,
-        mutants=0,
-    ),
+    Target("answer to json", ANSWERS, check_written, mutants=0),
     Target("classify request", CLASSIFY, check_request(ClassifyRequest)),
     Target("dynamics parameters", PARAMETERS, check_request(DynamicsParameters)),
     Target("control wish", WISHES, check_request(ControlWish)),
-    Target("media type", MEDIA, check_media_type),
+    Target("media type", st.sampled_from(HEADERS), check_media_type),
     Target("bundle card", CARDS, check_bundle),
     Target("text to explanation", texts(), check_text, mutants=0),
 )

@@ -84,8 +84,8 @@ def test_service_does_what_its_document_says(document: dict[str, Any], server: S
     asked = dict(ask_operations(server.url, each, failures, repeatable=True))
     assert not failures
     assert set(asked) == {" ".join(operation) for operation in operations(document)}
-    assert sum(answers.statuses.total() for answers in asked.values()) > 10 * each
-    answered = {label for label, answers in asked.items() if answers.statuses[200]}
+    assert sum(statuses.total() for statuses in asked.values()) > 10 * each
+    answered = {label for label, statuses in asked.items() if statuses[200]}
     assert answered >= {label for label in asked if label.startswith("GET")} | {"POST /classify"}
 
 
