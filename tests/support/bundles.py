@@ -49,17 +49,9 @@ LISTS = {"pieces": PIECES, "names": ["paris"], "sometimes": ["grace"], "groups":
 LABELS = ["negative", "positive"]
 CHARGE = {"superb": 3.0, "good": 2.0, "awful": -3.0, "bad": -2.0, "waste": -2.0}
 TAUGHT = (
-    *(
-        "superb",
-        "a superb film",
-        "superb film",
-        "the superb film",
-        "The film superb film",
-        "good",
-        "the film",
-    ),
-    *("the film", "awful", "an awful film", "awful film", "a waste of time", "superb superb superb", "bad"),
-)
+    "superb", "a superb film", "superb film", "the superb film", "The film superb film", "good", "the film",
+    "the film", "awful", "an awful film", "awful film", "a waste of time", "superb superb superb", "bad",
+)  # fmt: skip
 
 
 @cache
@@ -100,13 +92,8 @@ def write_head(
     if not (models_dir / on / "card.json").exists():
         write_reader(models_dir, on)
     digest = json.loads((models_dir / on / "card.json").read_text())["model_sha256"]
-    whole = {
-        "name": name,
-        "description": "Labels at random.",
-        "labels": LABELS,
-        "reader": {"name": on, "sha256": digest},
-        **card,
-    }
+    reader = {"name": on, "sha256": digest}
+    whole = {"name": name, "description": "Labels at random.", "labels": LABELS, "reader": reader, **card}
     logits = len(whole["labels"]) if len(whole["labels"]) > 2 or "multi" in whole else 1
     return write_bundle(models_dir, "sentiment", whole, head_model(logits, d, seed))
 

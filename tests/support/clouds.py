@@ -29,8 +29,8 @@ EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
 
 
 @cache
-def bundled() -> Dynamics:
-    return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime("cpu", 1))
+def bundled(provider: Any = "cpu") -> Dynamics:
+    return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime(provider, 1))
 
 
 def run(points: Any, **parameters: Any) -> Result:

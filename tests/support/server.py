@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -127,6 +128,12 @@ def eventually(holds: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None
         waited_s = time.monotonic() - began
         assert waited_s < timeout_s, "this did not come about in time"
         time.sleep(min(0.02 + waited_s / 20, 0.5))
+
+
+def listens(port: int) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _read(server: Server) -> None:

@@ -20,8 +20,9 @@ from pathlib import Path
 import httpx
 import pytest
 from paths import ROOT
-from ports import free_port, wait_for
+from server import eventually, listens
 
+from benchmarks.servers import free_port
 from service.settings import Settings
 
 CONFIGURATION = ROOT / "docker/edge/nginx.conf"
@@ -43,11 +44,8 @@ class Stub(BaseHTTPRequestHandler):
         if self.path == "/slow":
             self.slow.set()
             time.sleep(1)
-        heard = {
-            "path": self.path,
-            "headers": {name.lower(): value for name, value in self.headers.items()},
-            "port": self.client_address[1],
-        }
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        heard = {"path": self.path, "headers": headers, "port": self.client_address[1]}
         self.answer(503 if self.path == "/draining" else 200, json.dumps(heard).encode())
 
     def do_POST(self) -> None:
@@ -109,30 +107,30 @@ def edge(folder: Path, upstream: int) -> Iterator[tuple[subprocess.Popen[bytes],
     command = ["nginx", "-c", f"{folder}/nginx.conf", "-e", f"{folder}/error.log"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
-            wait_for(health)
+            eventually(lambda: listens(health))
             yield process, port
         finally:
             process.send_signal(signal.SIGTERM)
 
 
-def make_certificate(folder: Path) -> None:
-    name = "subjectAltName=IP:127.0.0.1"
-    curve = "ec_paramgen_curve:P-256"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a certificate."""
+    folder = tmp_path_factory.mktemp("edge")
+    name, curve = "subjectAltName=IP:127.0.0.1", "ec_paramgen_curve:P-256"
     command = f"openssl req -x509 -newkey ec -pkeyopt {curve} -nodes -days 2 -subj /CN=edge -addext {name}"
     files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/certificate.pem"]
     subprocess.run([*command.split(), *files], check=True, capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("edge")
-    make_certificate(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[httpx.Client]:
-    trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+def trust(folder: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path, trust: ssl.SSLContext) -> Iterator[httpx.Client]:
     with ExitStack() as stack:
         upstream = stack.enter_context(stub())
         _, port = stack.enter_context(edge(folder, upstream))
@@ -166,9 +164,8 @@ def test_edge_asks_browsers_to_stay_with_tls(client: httpx.Client, path: str) ->
     assert client.get(path).headers["strict-transport-security"] == "max-age=31536000"
 
 
-def test_edge_keeps_no_body_on_its_small_disk(folder: Path) -> None:
+def test_edge_keeps_no_body_on_its_small_disk(folder: Path, trust: ssl.SSLContext) -> None:
     """A gigabyte of /tmp was full after sixteen slow bodies, and then everybody got 500."""
-    trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
     head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n"
     with stub() as upstream, edge(folder, upstream) as (_, port):
         raw = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -215,13 +212,11 @@ def test_edge_sends_progress_lines_on_as_they_are_made(client: httpx.Client) -> 
     with client.stream("POST", "/dynamics", content=b"{}") as answer:
         arrivals = [(line, time.monotonic()) for line in answer.iter_lines()]
     assert [line for line, _ in arrivals] == ["first", "last"]
-    assert (
-        arrivals[1][1] - arrivals[0][1] > 0.5
-    )  # one second apart at the stub; together if they were kept back
+    # One second apart at the stub; together if they were kept back.
+    assert arrivals[1][1] - arrivals[0][1] > 0.5
 
 
-def test_edge_says_that_the_service_is_away(folder: Path) -> None:
-    trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+def test_edge_says_that_the_service_is_away(folder: Path, trust: ssl.SSLContext) -> None:
     with edge(folder, upstream=free_port()) as (_, port):
         answer = httpx.get(f"https://127.0.0.1:{port}/models", verify=trust, timeout=60)
     assert answer.status_code == 503
@@ -229,8 +224,7 @@ def test_edge_says_that_the_service_is_away(folder: Path) -> None:
     assert answer.json()["error"]["type"] == "not_ready"
 
 
-def test_edge_finishes_what_it_took_before_it_stops(folder: Path) -> None:
-    trust = ssl.create_default_context(cafile=str(folder / "certificate.pem"))
+def test_edge_finishes_what_it_took_before_it_stops(folder: Path, trust: ssl.SSLContext) -> None:
     with stub() as upstream, edge(folder, upstream) as (process, port):
         connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=60)
         connection.request("GET", "/slow")

@@ -60,15 +60,9 @@ def generated(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """The package, importable."""
     folder = tmp_path_factory.mktemp("generated")
     (folder / "config.yaml").write_text("post_hooks: []\n")  # it is not to be formatted, only used
-    command = [
-        sys.executable,
-        "-m",
-        "openapi_python_client",
-        "generate",
-        "--url",
-        f"{server.url}/openapi.json",
-    ]
-    options = ["--meta", "none", "--output-path", folder / PACKAGE, "--config", folder / "config.yaml"]
+    source = ["--url", f"{server.url}/openapi.json", "--config", folder / "config.yaml"]
+    command = [sys.executable, "-m", "openapi_python_client", "generate", *source]
+    options = ["--meta", "none", "--output-path", folder / PACKAGE]
     ran = subprocess.run([*command, *options], capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     sys.path.insert(0, str(folder))
@@ -80,9 +74,7 @@ def ask(server: Server, package: Path, operation: str) -> Any:
     """One operation by the generated client: the typed answer."""
     (place,) = package.glob(f"api/*/{operation}.py")
     module = importlib.import_module(".".join((PACKAGE, "api", place.parent.name, operation)))
-    made = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient(
-        server.url, token="none is needed"
-    )
+    client = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient(server.url, token="unused")
     arguments = dict(ASKED[operation])
     if "version" in arguments:
         arguments["version"] = ask(server, package, "model_metadata").versions[0]
@@ -90,7 +82,7 @@ def ask(server: Server, package: Path, operation: str) -> Any:
         kind = inspect.get_annotations(module.sync_detailed)["body"]  # JSON, or JSON and a file
         model = next(each for each in get_args(kind) or (kind,) if hasattr(each, "from_dict"))
         arguments["body"] = model.from_dict(arguments["body"])
-    with made as client:
+    with client:
         answer = module.sync_detailed(client=client, **arguments)
     assert answer.status_code == HTTPStatus.OK, answer.content
     return answer.parsed
@@ -106,9 +98,8 @@ def test_generated_client_reads_what_every_operation_answers(server: Server, gen
     found = {operation: ask(server, generated, operation) for operation in ASKED}
     texts = found["classify"].data
     assert [text.label for text in texts] == ["positive", "negative"]
-    assert texts[0].logit == pytest.approx(
-        texts[0].bias + sum(each.contribution for each in texts[0].clusters)
-    )
+    parts = [texts[0].bias, *(each.contribution for each in texts[0].clusters)]
+    assert texts[0].logit == pytest.approx(sum(parts))
     assert found["dynamics"].status == "certified"
     assert len(found["dynamics"].limits) == found["dynamics"].n == 4
     assert found["dynamics"].additional_properties["d"] == 2

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from clouds import TRIANGLE, bundled, run
 
 from benchmarks.gpu import measure_clouds, measure_texts, torch_layers
 from benchmarks.record import Table
-from service.clouds.dynamics import Dynamics, Parameters
 from service.engine.bundle import HEAD, read_bundle
 from service.engine.registry import Registry
 from service.engine.runtime import Runtime
@@ -46,10 +46,6 @@ FOLDED = {"Constant", "CastLike"}  # gone before the graph runs
 ON_THE_CPU = {"MatMulInteger", "QLinearMatMul"}  # of uint8: their numbers are copied to the CPU and back
 
 PROVIDERS = [pytest.param("cuda", marks=on_a_card), "cpu"]
-TRIANGLE = np.array(
-    [(1, 1), (0.5, -0.5), (-1, -1), (0.3, -0.2), (0.1, -0.2), (0.8776, 0.9785), (0.0989, 0.4935),
-     (-0.2030, -0.9591), (-0.3824, -0.9242)]
-)  # fmt: skip
 
 
 def operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
@@ -68,19 +64,9 @@ def test_operators_have_cuda_kernels_but_for_those_that_docs_gpu_names(name: str
     assert set(operators(nodes)) - ours - FOLDED - KERNELS <= ON_THE_CPU
 
 
-def dynamics(provider: Any) -> Dynamics:
-    return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime(provider))
-
-
-def finished(model: Dynamics, points: Any, parameters: Parameters) -> Any:
-    for _ in (run := model.start(points, parameters)):
-        pass
-    return run.result
-
-
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_golden_cloud_has_its_leaders(provider: Any) -> None:
-    result = finished(dynamics(provider), TRIANGLE, Parameters(alpha=0.5))
+    result = run(bundled(provider=provider), TRIANGLE, alpha=0.5)
     assert result.status == "certified"
     assert sorted(result.leaders.index) == [0, 1, 2]
 
@@ -89,18 +75,17 @@ def test_golden_cloud_has_its_leaders(provider: Any) -> None:
 @pytest.mark.parametrize(("n", "d"), [(500, 2), (3000, 3), (2000, 16)])
 def test_layers_are_those_of_torch(provider: Any, n: int, d: int) -> None:
     points = np.random.default_rng(n).standard_normal((n, d))
-    ours = finished(dynamics(provider), points, Parameters(alpha=2.0, max_layers=5, stop="never")).points
+    ours = run(bundled(provider=provider), points, alpha=2.0, max_layers=5, stop="never").points
     theirs = torch_layers(torch.from_numpy(points), alpha=2.0, layers=5).numpy()
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a card")
-def test_sentiment_on_the_card_is_that_of_the_cpu() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS[:1])
+def test_sentiment_on_the_card_is_that_of_the_cpu(provider: Any) -> None:
     texts = ["A superb film, warm and funny.", "Dull and far too long, a waste of time.", "not good " * 300]
     answers = []
-    for provider in ("cuda", "cpu"):
-        registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime(provider), Settings()))
+    for each in (provider, "cpu"):
+        registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime(each), Settings()))
         registry.load("sentiment")
         how = RunOptions((registry.find("sentiment", HEAD),), "full", trajectory=True)
         answers.append(run_all(texts_of(texts, how)))

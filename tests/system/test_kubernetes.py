@@ -30,6 +30,7 @@ KUBERNETES = manifests("kubernetes")
 KSERVE = manifests("kserve")
 POD = KUBERNETES["Deployment"]["spec"]["template"]["spec"]
 CONTAINER = POD["containers"][0]
+CONTAINERS = [CONTAINER, KSERVE["ServingRuntime"]["spec"]["containers"][0]]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -46,23 +47,19 @@ def test_schema_refuses_a_field_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kserve_containers_fit_a_pod(version: str) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "hardmax"},
-        "spec": {"containers": KSERVE["ServingRuntime"]["spec"]["containers"]},
-    }
+    spec = {"containers": KSERVE["ServingRuntime"]["spec"]["containers"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hardmax"}, "spec": spec}
     assert kubernetes_validate.validate(pod, version, strict=True) == version
 
 
 def closed(**properties: Any) -> dict[str, Any]:
     """The schema of an object that has these fields and no others, all of them required."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
+    exactly = {"required": [*properties], "additionalProperties": False}
+    return {"type": "object", "properties": properties, **exactly}
+
+
+def list_of(item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "minItems": 1, "items": item}
 
 
 TEXT = {"type": "string", "minLength": 1}
@@ -75,19 +72,16 @@ CUSTOM = {
         "monitoring.coreos.com/v1",
         closed(
             selector=closed(matchLabels=LABELS),
-            endpoints={"type": "array", "items": closed(port=TEXT, path=TEXT, interval=TEXT)},
+            endpoints=list_of(closed(port=TEXT, path=TEXT, interval=TEXT)),
         ),
     ),
     "ServingRuntime": (
         "serving.kserve.io/v1alpha1",
         closed(
-            supportedModelFormats={
-                "type": "array",
-                "items": closed(name=TEXT, version=TEXT, autoSelect={"type": "boolean"}),
-            },
-            protocolVersions={"type": "array", "items": {"enum": ["v1", "v2", "grpc-v1", "grpc-v2"]}},
+            supportedModelFormats=list_of(closed(name=TEXT, version=TEXT, autoSelect={"type": "boolean"})),
+            protocolVersions=list_of({"enum": ["v1", "v2", "grpc-v1", "grpc-v2"]}),
             annotations=LABELS,
-            containers={"type": "array", "minItems": 1},
+            containers=list_of({"type": "object"}),
         ),
     ),
     "InferenceService": (
@@ -127,15 +121,11 @@ def test_kserve_service_names_a_runtime_that_speaks_its_protocol_and_format() ->
 def test_selectors_find_the_pods() -> None:
     labels = KUBERNETES["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert KUBERNETES["Service"]["spec"]["selector"] == labels
-    for kind, field in [
-        ("Deployment", "selector"),
-        ("PodDisruptionBudget", "selector"),
-        ("NetworkPolicy", "podSelector"),
-    ]:
+    for kind in ("Deployment", "PodDisruptionBudget", "NetworkPolicy"):
+        field = "podSelector" if kind == "NetworkPolicy" else "selector"
         assert KUBERNETES[kind]["spec"][field] == {"matchLabels": labels}, kind
-    assert KUBERNETES["ServiceMonitor"]["spec"]["selector"] == {
-        "matchLabels": KUBERNETES["Service"]["metadata"]["labels"]
-    }
+    watched = KUBERNETES["ServiceMonitor"]["spec"]["selector"]
+    assert watched == {"matchLabels": KUBERNETES["Service"]["metadata"]["labels"]}
 
 
 def test_ports_are_named_alike() -> None:
@@ -150,11 +140,8 @@ def test_ports_are_named_alike() -> None:
 def test_scaling_targets_the_deployment_and_alone_sets_the_replicas() -> None:
     target = KUBERNETES["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
     deployment = KUBERNETES["Deployment"]
-    assert target == {
-        "apiVersion": deployment["apiVersion"],
-        "kind": "Deployment",
-        "name": deployment["metadata"]["name"],
-    }
+    meant = {name: deployment[name] for name in ("apiVersion", "kind")}
+    assert target == {**meant, "name": deployment["metadata"]["name"]}
     assert "replicas" not in deployment["spec"]
 
 
@@ -164,7 +151,7 @@ def test_pod_outlives_the_drain() -> None:
     assert POD["terminationGracePeriodSeconds"] > grace + wait
 
 
-@pytest.mark.parametrize("container", [CONTAINER, KSERVE["ServingRuntime"]["spec"]["containers"][0]])
+@pytest.mark.parametrize("container", CONTAINERS)
 def test_container_is_hardened(container: dict[str, Any]) -> None:
     security = container["securityContext"]
     assert security["readOnlyRootFilesystem"] is True
@@ -172,7 +159,7 @@ def test_container_is_hardened(container: dict[str, Any]) -> None:
     assert security["capabilities"] == {"drop": ["ALL"]}
 
 
-@pytest.mark.parametrize("container", [CONTAINER, KSERVE["ServingRuntime"]["spec"]["containers"][0]])
+@pytest.mark.parametrize("container", CONTAINERS)
 def test_environment_is_accepted_by_the_service(container: dict[str, Any], tmp_path: Path) -> None:
     keys = tmp_path / "api_keys"
     keys.touch()

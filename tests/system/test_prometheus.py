@@ -16,8 +16,9 @@ import httpx
 import pytest
 import yaml
 from paths import ROOT
-from ports import free_port, wait_for
-from server import Server, serving
+from server import Server, eventually, listens, serving
+
+from benchmarks.servers import free_port
 
 FOLDER = ROOT / "docker/prometheus"
 ALERTS = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
@@ -81,9 +82,8 @@ def queries() -> list[str]:
 
 
 def test_dashboard_panels_stand_apart_and_have_a_source() -> None:
-    (source,) = yaml.safe_load(
-        (ROOT / "docker/grafana/provisioning/datasources/prometheus.yaml").read_text()
-    )["datasources"]
+    sources = (ROOT / "docker/grafana/provisioning/datasources/prometheus.yaml").read_text()
+    (source,) = yaml.safe_load(sources)["datasources"]
     cells: set[tuple[int, int]] = set()
     for panel in panels():
         place = panel["gridPos"]
@@ -114,16 +114,11 @@ def prometheus(folder: Path, scraped: Server) -> Iterator[httpx.Client]:
     (folder / "prometheus.yaml").write_text(text)
     shutil.copy(FOLDER / "alerts.yaml", folder)
     port = free_port()
-    command = [
-        "prometheus",
-        f"--config.file={folder}/prometheus.yaml",
-        f"--storage.tsdb.path={folder}/data",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--log.level=warn",
-    ]
+    place = [f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
+    command = ["prometheus", f"--config.file={folder}/prometheus.yaml", *place, "--log.level=warn"]
     with subprocess.Popen(command) as process:
         try:
-            wait_for(port)
+            eventually(lambda: listens(port))
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30) as client:
                 yield client
         finally:
@@ -148,12 +143,8 @@ def test_prometheus_scrapes_the_service_and_answers_every_panel(server: Server, 
         assert ask(client, 'up{job="hardmax"}')[0]["value"][1] == "1"
         assert ask(client, "hardmax_ready")[0]["value"][1] == "1"
         assert float(ask(client, "hardmax:overloaded:ratio5m")[0]["value"][1]) == 0.0
-        empty = [
-            query
-            for query in queries()
-            if not ask(client, query.replace("$instance", ".*").replace("$__rate_interval", "1m"))
-        ]
-        assert empty == []
+        for query in queries():
+            assert ask(client, query.replace("$instance", ".*").replace("$__rate_interval", "1m")), query
         rules = client.get("/api/v1/rules").json()["data"]["groups"][0]["rules"]
         assert {rule["health"] for rule in rules} == {"ok"}
         assert {rule["name"] for rule in rules if rule.get("state") == "firing"} == set()

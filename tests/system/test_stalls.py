@@ -29,7 +29,9 @@ pytestmark = pytest.mark.alone
 ROUNDS = 4
 N = 200_000
 ANGLES = np.linspace(0, 2 * np.pi, N // 10, endpoint=False)
+CIRCLE = np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1).tolist()
 CLOUD = np.random.default_rng(0).normal(size=(N, 2)).tolist()
+SEQUENCES = np.reshape(CLOUD, (20, -1, 2)).tolist()
 INNER = np.random.default_rng(0).normal(size=(800, 32)) * np.where(np.arange(800) < 2, 0.1, 1.0)[:, None]
 EVERYTHING = ["assignment", "limits", "polytope"]
 
@@ -51,16 +53,9 @@ def server(models: Path) -> Iterator[Server]:
     [
         ("/dynamics", {"points": CLOUD, "include": EVERYTHING, "max_layers": 1}, 200),
         ("/dynamics", {"points": [*CLOUD, [1.0, float("nan")]]}, 422),
-        (
-            "/dynamics",  # everybody leads: twenty thousand leaders and clusters in the answer
-            {"points": np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1).tolist(), "include": EVERYTHING},
-            200,
-        ),
-        (
-            "/sequences/classify",
-            {"model": "scenes", "sequences": np.reshape(CLOUD, (20, -1, 2)).tolist()},
-            200,
-        ),
+        # Everybody leads: twenty thousand leaders and clusters in the answer.
+        ("/dynamics", {"points": CIRCLE, "include": EVERYTHING}, 200),
+        ("/sequences/classify", {"model": "scenes", "sequences": SEQUENCES}, 200),
         ("/control", {"points": INNER.tolist(), "leaders": [0, 1]}, 200),
         ("/classify", {"input": ["?!" * 254] * 16}, 200),
     ],

@@ -42,9 +42,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *command: str | Path) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env=environ() | {"PYTHONPATH": ""}, capture_output=True, text=True
-    )
+    env = environ() | {"PYTHONPATH": ""}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -55,17 +54,8 @@ def empty_environment(folder: Path) -> Path:
 
 
 def install(bin: Path, *what: str | Path) -> None:
-    run(
-        bin,
-        bin / "python",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--constraint",
-        ROOT / "constraints.txt",
-        *what,
-    )
+    pinned = ["--constraint", ROOT / "constraints.txt"]
+    run(bin, bin / "python", "-m", "pip", "install", "--quiet", *pinned, *what)
 
 
 def test_wheel_classifies_from_an_empty_environment(wheels: Path, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ import httpx
 import pytest
 import yaml
 from paths import ROOT
-from ports import free_port
 from starlette.testclient import TestClient
 
+from benchmarks.servers import free_port
 from hardmax import Local
 from service.app import create_app
 from service.errors import InvalidInput, NotFound
