@@ -1,7 +1,7 @@
-"""A real server of this project, once for all tests of the page, and a real Chromium for each file of them.
+"""A real server of this project and a real Chromium, once for all tests of the page.
 
-subtle: while Playwright runs, this thread has a running event loop, and asyncio.run fails. Other files may
-follow in this process, so Playwright ends with its file.
+subtle: while Playwright runs, this thread has a running event loop, and asyncio.run fails. Other tests may
+follow in this process, so Playwright ends with this folder, which is a package for that.
 
 Pages come from `visit`: it opens an address at a width and, at the end of the test, fails it if the page
 logged an error or spoke to any other host.
@@ -49,7 +49,7 @@ def keyed() -> Iterator[str]:
         yield running.url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
@@ -60,7 +60,7 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def window(browser: Browser) -> Callable[..., BrowserContext]:
     """One for each way to look at a page: a new one takes as much CPU time as the page in it."""
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from server import serving
 from visiting import Visit, expect_fit_for_everybody
 
 WEB = Path(__file__).parents[2] / "service" / "web"
@@ -110,11 +109,3 @@ def test_page_asks_for_the_key_and_says_so_when_nobody_gives_it(visit: Visit, ke
         page.wait_for_function("key => sessionStorage.getItem('hardmax-key') === key", arg=key)
     expect(page.locator("#verdict-score")).to_contain_text("sure")
     expect(dialog).to_be_hidden()
-
-
-def test_page_says_so_when_the_server_is_gone(visit: Visit) -> None:
-    with serving(shutdown_grace_s=1) as running:
-        page = visit("#review", url=running.url)
-        page.locator(SETTLED["review"]).wait_for()
-    page.get_by_role("button", name="Not cheap").click()
-    expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from looking import at, points, spoken
 from playwright.sync_api import expect
 from visiting import Visit, drawn
@@ -30,37 +31,26 @@ def test_point_that_is_pointed_at_says_what_it_compared(cloud: Visit) -> None:
     expect(page.locator("#why")).to_have_text("")
 
 
-def test_leader_says_that_it_stays(cloud: Visit) -> None:
-    page = cloud("preset=triangle")
+@pytest.mark.parametrize(
+    ("view", "key", "said"),
+    [
+        ("preset=triangle", ".", ["Point 0 agrees 2 with itself", "so it stays"]),
+        ("points=1,1;1,-1;0.5,0", ",",
+         ["Point 2 agrees 0.5 with each of 0 and 1, 0.25 with itself: it goes to the middle"]),
+        # 0.1 + 0.2 is more than 0.3, so point 2 follows point 0 although both products print alike.
+        (f"points=1,{0.1 + 0.2!r};-1,0.3;0,0.05", ",",
+         ["Point 2 agrees 0.015 with 0, 0.015 with 1", "it follows 0, 33 % of the way"]),
+        # 4 times 1 and a quarter of 0.2, squared
+        ("points=1,0.2;0.4,0.9;-0.8,-0.3&stretch=4&turn=90", ".", ["Point 0 agrees 4.01 with itself"]),
+    ],
+    ids=["leader", "equals", "looks equal", "matrix"],
+)  # fmt: skip
+def test_point_chosen_by_keyboard_says_why_as_the_service_decided(
+    cloud: Visit, view: str, key: str, said: list[str]
+) -> None:
+    page = cloud(view)
     page.locator("#cloud").focus()
-    page.keyboard.press(".")
-    expect(page.locator("#why")).to_contain_text("Point 0 agrees 2 with itself")
-    expect(page.locator("#why")).to_contain_text("so it stays")
-    expect(page.locator("#live")).to_contain_text("Point 0 at 1, 1. Point 0 agrees 2 with itself")
-
-
-def test_point_between_equals_names_them(cloud: Visit) -> None:
-    page = cloud("points=1,1;1,-1;0.5,0")
-    page.locator("#cloud").focus()
-    page.keyboard.press(",")
-    expect(page.locator("#why")).to_contain_text(
-        "Point 2 agrees 0.5 with each of 0 and 1, 0.25 with itself: it goes to the middle"
-    )
-
-
-def test_what_only_looks_equal_is_told_as_the_service_decided_it(cloud: Visit) -> None:
-    """0.1 + 0.2 is more than 0.3, so point 2 follows point 0 although both products print alike."""
-    page = cloud(f"points=1,{0.1 + 0.2!r};-1,0.3;0,0.05")
-    page.locator("#cloud").focus()
-    page.keyboard.press(",")
-    expect(page.locator("#why")).to_contain_text("Point 2 agrees 0.015 with 0, 0.015 with 1")
-    expect(page.locator("#why")).to_contain_text("it follows 0, 33 % of the way")
-
-
-def test_products_are_those_of_the_matrix(cloud: Visit) -> None:
-    page = cloud("points=1,0.2;0.4,0.9;-0.8,-0.3&stretch=4&turn=90")
-    page.locator("#cloud").focus()
-    page.keyboard.press(".")
-    z = np.array([[1, 0.2], [0.4, 0.9], [-0.8, -0.3]])
-    expected = f"{z[0] @ np.diag([4, 0.25]) @ z[0]:.3g}"
-    expect(page.locator("#why")).to_contain_text(f"Point 0 agrees {expected} with itself")
+    page.keyboard.press(key)
+    for part in said:
+        expect(page.locator("#why")).to_contain_text(part)
+        expect(page.locator("#live")).to_contain_text(part)

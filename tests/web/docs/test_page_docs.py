@@ -38,7 +38,6 @@ def test_documents_show_every_route_and_stay_short(visit: Visit, server: str, wi
 
 def test_documents_keep_nobody_out(visit: Visit) -> None:
     page = settle(visit("docs"))
-    expect_fit_for_everybody(page)
     opened(page, "POST /classify")
     expect_fit_for_everybody(page)
 
