@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 import numpy as np
 import psutil
+
+EVERY_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,8 @@ class Sample:
 class Watch:
     """Samples from entering to leaving the block."""
 
-    def __init__(self, pid: int, every_s: float = 1.0) -> None:
+    def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
-        self._every_s = every_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look)
         self._began = time.monotonic()
@@ -35,9 +35,7 @@ class Watch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._over.set()
         self._thread.join()
 
@@ -57,7 +55,7 @@ class Watch:
         return float(slope) * 60
 
     def _look(self) -> None:
-        while not self._over.wait(self._every_s):
+        while not self._over.wait(EVERY_S):
             try:
                 self.samples.append(self.now())
             except psutil.NoSuchProcess:  # a worker that a fault has ended
