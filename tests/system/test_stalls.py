@@ -83,28 +83,23 @@ def longest_wait(port: int, request: bytes, other: Future[httpx.Response]) -> fl
     return longest
 
 
-@pytest.mark.parametrize(
-    "request_of_another",
-    [b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n", whole(b'{"input": "superb film"}')],
-    ids=["health", "classify"],
-)
-def test_others_never_wait_long_for_a_cloud_in_json(models: Path, request_of_another: bytes) -> None:
+def test_others_never_wait_long_for_a_cloud_in_json(models: Path) -> None:
     """The least of the longest waits: what holds others up does so every time, a busy machine does not."""
     body = json.dumps({"points": CLOUD, "include": EVERYTHING, "max_layers": 1}).encode()
     headers = {"content-type": "application/json"}
-    waits = []
+    others = [b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n", whole(b'{"input": "superb film"}')]
     with (
         serving(models, default_model="tiny", intra_op_threads=1, log_level="error") as server,
         server.client(headers=headers) as client,
         ThreadPoolExecutor(1) as pool,
     ):
-        for _ in range(ROUNDS):
-            posting = pool.submit(client.post, "/dynamics", content=body)
-            waits.append(longest_wait(server.port, request_of_another, posting))
-            assert posting.result().status_code == 200
-            if waits[-1] < HELD_S:
-                break
-    assert min(waits) < HELD_S, waits
+        for request in others:
+            waits: list[float] = []
+            while len(waits) < ROUNDS and min(waits, default=HELD_S) >= HELD_S:
+                posting = pool.submit(client.post, "/dynamics", content=body)
+                waits.append(longest_wait(server.port, request, posting))
+                assert posting.result().status_code == 200
+            assert min(waits) < HELD_S, (request, waits)
 
 
 def test_watch_tells_who_keeps_the_interpreter_from_who_shares_it() -> None:

@@ -7,7 +7,7 @@ import re
 import clouds
 import httpx
 import pytest
-from looking import at, saved_svg
+from looking import at, place, saved_svg
 from playwright.sync_api import expect
 from visiting import Visit, drawn
 
@@ -122,9 +122,7 @@ def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
 def test_leader_of_a_cloud_is_drawn_in_the_colour_of_its_cluster(cloud: Visit) -> None:
     page = cloud("points=1,1;-1,-1;0.3,0.3")
     x, y = at(page, 0)
-    drawn(page)
-    box = page.locator("#cloud").bounding_box()
-    assert box is not None
+    box = place(drawn(page))
     pixel = page.evaluate(
         """([x, y]) => {
             const context = document.getElementById("cloud").getContext("2d");
