@@ -182,7 +182,9 @@ def test_examples_are_what_they_are_called(review: Visit, server: str) -> None:
         assert (said != example["label"]) == example.get("wrong", False), example
         expect(page.locator("#verdict-label")).to_have_text(said)
         confession = f"The model gets this one wrong: a person says {example['label']}."
-        assert (confession in page.locator("#verdict-fine").inner_text()) == example.get("wrong", False)
+        fine = expect(page.locator("#verdict-fine"))
+        confess = fine.to_contain_text if example.get("wrong") else fine.not_to_contain_text
+        confess(confession)
 
 
 def two_models(page: Page) -> None:
