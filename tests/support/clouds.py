@@ -33,9 +33,9 @@ def bundled(provider: Any = "cpu") -> Dynamics:
     return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime(provider, 1))
 
 
-def run(points: Any, **parameters: Any) -> Result:
+def run(points: Any, provider: Any = "cpu", **parameters: Any) -> Result:
     """A whole run, the parameters by name."""
-    steps = bundled().start(np.asarray(points, np.float64), Parameters(**parameters))
+    steps = bundled(provider).start(np.asarray(points, np.float64), Parameters(**parameters))
     for _ in steps:
         pass
     return steps.result

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from clouds import TRIANGLE, bundled, run
+from clouds import TRIANGLE, run
 
 from benchmarks.gpu import measure_clouds, measure_texts, torch_layers
 from benchmarks.record import Table
@@ -66,7 +66,7 @@ def test_operators_have_cuda_kernels_but_for_those_that_docs_gpu_names(name: str
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_golden_cloud_has_its_leaders(provider: Any) -> None:
-    result = run(bundled(provider=provider), TRIANGLE, alpha=0.5)
+    result = run(TRIANGLE, provider, alpha=0.5)
     assert result.status == "certified"
     assert sorted(result.leaders.index) == [0, 1, 2]
 
@@ -75,7 +75,7 @@ def test_golden_cloud_has_its_leaders(provider: Any) -> None:
 @pytest.mark.parametrize(("n", "d"), [(500, 2), (3000, 3), (2000, 16)])
 def test_layers_are_those_of_torch(provider: Any, n: int, d: int) -> None:
     points = np.random.default_rng(n).standard_normal((n, d))
-    ours = run(bundled(provider=provider), points, alpha=2.0, max_layers=5, stop="never").points
+    ours = run(points, provider, alpha=2.0, max_layers=5, stop="never").points
     theirs = torch_layers(torch.from_numpy(points), alpha=2.0, layers=5).numpy()
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
