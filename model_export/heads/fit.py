@@ -155,7 +155,7 @@ def _begin(states: States, y: Tensor, task: Task, frozen: Frozen) -> Plane:
 def _probe(x: Tensor, y: Tensor) -> Tensor:
     """Least squares with a ridge, [C, c]: few rows teach more so than by a logistic regression."""
     square = x.T @ x
-    square.diagonal().add_(PENALTY * x.pow(2).sum(1).mean())
+    square.diagonal().add_(PENALTY * x.pow(2).sum(1).mean().clamp(min=1e-6))  # rows may all read alike
     found: Tensor = torch.linalg.solve(square, x.T @ (y - y.mean(0))).T
     return found
 

@@ -100,7 +100,11 @@ def see(
             continue
         file = cache / f"{_digest(some)}.npy" if cache else None
         if file is None or not file.exists():
-            whole = np.concatenate(_states(reader, some))
+
+            def seen(share: float, begin: int = begin, n: int = len(read)) -> None:
+                progress(begin + int(share * n), len(texts))
+
+            whole = np.concatenate(_states(reader, some, seen))
             if file is not None:
                 _write(file, whole)
         if file is not None:
@@ -114,16 +118,20 @@ def forget(cache: Path) -> None:
     shutil.rmtree(cache, ignore_errors=True)
 
 
-def _states(reader: Reader, readings: Sequence[Reading]) -> list[Array]:
+def _states(reader: Reader, readings: Sequence[Reading], progress: Callable[[float], None]) -> list[Array]:
+    """`progress` is told the share of the pieces that are seen."""
     passages = [(i, passage) for i, reading in enumerate(readings) for passage in reading.split()]
     order = sorted(range(len(passages)), key=lambda k: len(passages[k][1][0]))
     seen: dict[int, Array] = {}
+    pieces, all_pieces = 0, sum(len(each.pieces) for each in readings)
     while order:
         run: list[int] = []
         while order and (not run or (len(run) + 1) * len(passages[order[-1]][1][0]) <= TOGETHER):
             run.append(order.pop())
         for k, each in zip(run, reader.see([passages[k][1] for k in run], reasons=False), strict=True):
             seen[k] = np.stack([each.states, each.words], axis=1)
+            pieces += len(seen[k])
+        progress(pieces / all_pieces)
     parts: list[list[Array]] = [[] for _ in readings]
     for k, (i, _) in enumerate(passages):
         parts[i].append(seen[k])

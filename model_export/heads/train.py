@@ -37,6 +37,7 @@ from service.report.figures import described
 from service.report.page import page
 from service.settings import BUNDLED_MODELS
 from service.tables.labels import Rows, read_rows
+from service.tables.writing import check_folder
 from service.texts.reader import Reader
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -95,8 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """0 when the bundle was written and the graph computes what was learnt, 1 when it does not."""
     base = _name(arguments)
-    if arguments.html and not arguments.html.absolute().parent.is_dir():
-        raise InvalidInput(f"--html: {arguments.html} cannot be written: there is no such folder")
+    if arguments.html:
+        check_folder(arguments.html)
     rows = read_rows(
         arguments.file,
         column=arguments.column,
@@ -118,11 +119,11 @@ def run(arguments: argparse.Namespace) -> int:
         states, kept = see(
             reader, rows.texts, cache=cache, progress=lambda n, total: shown.count(n, total, "texts read")
         )
-        if len(kept) < len(rows.texts):
-            shown.clear()
-            say(f"left out: {len(rows.texts) - len(kept):,} without a word")
-        others = [see(reader, each)[0] for each in (ordinary(), languages())]
-        rows = _learnt_from(rows, kept, arguments.file)
+    if len(kept) < len(rows.texts):
+        say(f"left out: {len(rows.texts) - len(kept):,} without a word")
+    others = [see(reader, each)[0] for each in (ordinary(), languages())]
+    rows = _learnt_from(rows, kept, arguments.file)
+    with Progress(sys.stderr) as shown:
         trained = train(
             rows, states, others, seed=arguments.seed,
             progress=lambda n, total: shown.count(n, total, "fits"),
@@ -144,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(trained.report, ensure_ascii=False))
     say(
         *([] if arguments.json else [trained.report["source"], *described(trained.report)]),
-        f"{arguments.out / name}: {size:,.0f} kB, on the reader {bundle.name}; numpy and ONNX "
+        f"{arguments.out / name}: {size:,.0f} kB, stands on {bundle.name}; numpy and ONNX "
         "Runtime agree to the bit",
         f"next: hardmax serve --models-dir {arguments.out}, and ask for the model {base!r}",
     )

@@ -11,6 +11,7 @@ from service.observe.progress import Progress
 from service.report.figures import FOLDS, Judged, described, linear, measure
 from service.report.page import page
 from service.tables.labels import read_rows
+from service.tables.writing import check_folder
 
 
 def add_commands(commands: Commands) -> None:
@@ -29,14 +30,14 @@ def add_commands(commands: Commands) -> None:
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
+    if arguments.html:
+        check_folder(arguments.html)
     found = read_rows(
         arguments.file, column=arguments.column, label=arguments.label, as_is=arguments.as_is, least=1
     )
     for line in found.told:
         tell(line)
     rows = list(zip(found.texts, map(frozenset, found.truth), strict=True))
-    if not rows:
-        raise InvalidInput(f"{arguments.file} has no row with a text and a label")
     models = {}
     with Progress() as progress, open_where(arguments, progress) as hardmax:
         for name in dict.fromkeys([arguments.model, *([arguments.against] if arguments.against else [])]):
@@ -74,7 +75,10 @@ def _asked(
         unknown = truth - answer.probs.keys()
         if unknown:
             have = ", ".join(answer.probs)
-            raise InvalidInput(f"{called} has no label {min(unknown)!r}; it has {have}. Say --label")
+            raise InvalidInput(
+                f"{called} has no label {min(unknown)!r}; it has {have}. If "
+                "another column holds the labels, say --label"
+            )
         several = several or "labels" in answer.document
         said = frozenset(answer.labels if several else [answer.label])
         leaders = tuple(leader.word for leader in answer.leaders)

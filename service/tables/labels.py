@@ -123,17 +123,25 @@ def _one_column_each(table: Table, text_column: str, columns: Sequence[str], lea
 def _rows(table: Table, pairs: Pairs, told: list[str], least: int, *, several: bool = False) -> Rows:
     """Checked: labels enough, rows enough of each, and no more labels than a label column has."""
     count = Counter(label for _, have in pairs for label in have)
-    if len(count) < min(least, 2):
-        have = f"one label ({next(iter(count))})" if count else "no labels"
-        problem = f"the rows have {have}; a model needs two or more. Say --label, or --as-is"
-        raise InvalidInput(f"{table.source}: {problem}")
+    if not pairs:
+        raise InvalidInput(
+            f"{table.source}: no row has a text and a label. Say --column and --label if others hold them"
+        )
+    if len(count) < least:  # one is enough to measure, two to learn
+        have = f"the label {next(iter(count))!r}" if count else "no label"
+        raise InvalidInput(
+            f"{table.source}: all of {len(pairs):,} rows with a text have {have}; a model learns two or "
+            "more. Add rows of another, or say --label if another column holds the labels"
+        )
     if len(count) > MOST_LABELS:
         problem = f"{len(count):,} different labels; at most {MOST_LABELS}. Is it the label? Say --label"
         raise InvalidInput(f"{table.source}: {problem}")
     if rare := [label for label, rows in count.items() if rows < least]:
         names = ", ".join(map(repr, rare[:5])) + (", .." if rare[5:] else "")
-        problem = f"a single row has the label {names}; each needs {least} or more"
-        raise InvalidInput(f"{table.source}: {problem}. Add rows, or take these out")
+        raise InvalidInput(
+            f"{table.source}: a single row has the label {names}; each needs {least} or more. "
+            "Add rows, take these out, or say --label if another column holds the labels"
+        )
     labels = tuple(sorted(count, key=lambda label: (label.lower() not in ORDER, label)))
     told = [*told, "labels: " + ", ".join(f"{label} ({count[label]:,})" for label in labels)]
     return Rows([text for text, _ in pairs], [have for _, have in pairs], labels, several, told)
@@ -170,11 +178,14 @@ def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:
         highest = max(map(float, distinct))
         top = 5 if highest <= 5 else 10
         meant = {value: _side((float(value) - 1) / (top - 1)) for value in distinct}
-        if highest <= top and len(set(meant.values()) - {""}) < 2:
-            problem = f"{column} from {min(distinct, key=float)} to {highest:g}, read as stars of {top}, "
-            keep = "has one side only; --as-is keeps every value as a label"
-            raise InvalidInput(f"{table.source}: {problem}{keep}")
-        if highest <= top:
+        sides = set(meant.values()) - {""}
+        if highest <= top and len(sides) < 2 <= len(distinct):
+            raise InvalidInput(
+                f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read "
+                f"as stars of {top}, "
+                "has one side only; --as-is keeps every value as a label"
+            )
+        if highest <= top and sides:
             return meant
     return {}
 

@@ -216,7 +216,7 @@ def _read_xlsx(path: str) -> Table:
     except OSError as failure:
         raise NotFound(f"{path} cannot be read: {failure.strerror or failure}") from None
     except CalamineError as damage:
-        raise MalformedInput(f"{path} is not an xlsx file: {damage}") from None
+        raise MalformedInput(f"{path} is not an xlsx file: {damage}. Save it as .xlsx or .csv") from None
     return _table_of_cells([[_cell(value) for value in row] for row in rows], path)
 
 

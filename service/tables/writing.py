@@ -23,6 +23,10 @@ def check_writable(path: str) -> None:
         raise InvalidInput(f"{path}: --out writes {', '.join(WRITTEN)}")
     if WRITTEN[Path(path).suffix.lower()] == "parquet":
         import_pyarrow()
+    check_folder(path)
+
+
+def check_folder(path: str | Path) -> None:
     if not Path(path).absolute().parent.is_dir():
         raise NotFound(f"{path} cannot be written: there is no such folder")
 

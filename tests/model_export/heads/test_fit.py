@@ -32,6 +32,14 @@ def seen(first, last):
     return States([reading] * len(found), list(found.astype(np.uint8)))
 
 
+def test_rows_that_all_read_alike_teach_no_more_than_how_many_there_are():
+    """Numbers are one word to the reader; the probe ended in a singular matrix."""
+    one = np.random.default_rng(0).normal(0, 40, (1, 5, 16)).repeat(8, 0)
+    targets = np.eye(2, dtype=np.float32)[[0, 0, 0, 1, 0, 0, 0, 1]]
+    states, task = seen(one, one), Task(2, False)
+    assert np.allclose(logits(fit(states, targets, task, 60), states), np.log(1 / 3), atol=0.1)
+
+
 def of_lengths(lengths):
     """Texts of random words of two pieces each."""
     rng, readings, found = np.random.default_rng(2), [], []

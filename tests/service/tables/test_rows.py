@@ -70,7 +70,11 @@ def test_rows_of_a_pipe_are_csv_or_jsonl_where_a_column_is_asked_for(tmp_path: P
         ("a.jsonl", b"[1]\n", "a.jsonl, line 1: expected an object or a text"),
         ("a.json", b'{"a": 1}', "a.json: expected a list of objects or of texts"),
         ("a.parquet", b"no parquet", "a.parquet is not a parquet file"),
-        ("a.xlsx", b"no workbook", "a.xlsx is not an xlsx file"),
+        (
+            "a.xlsx",
+            b"no workbook",
+            "a.xlsx is not an xlsx file: Cannot detect file format. Save it as .xlsx or .csv",
+        ),
         ("a.json", b"[" * 100_000, "a.json: is nested too deeply"),
         ("a.jsonl", b'{"n": ' + b"1" * 5000 + b"}", "a.jsonl, line 1: is not JSON"),
     ],
