@@ -164,7 +164,8 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
         problem = invalid.errors()[0]
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
         name = f"--{field.replace('_', '-')}" if field in flags else PREFIX + field.upper()
-        raise ConfigurationError(f"{name}: {problem['msg']}", param=name) from None
+        reason = problem["msg"].removeprefix("Value error, ")  # as pydantic begins what validators say
+        raise ConfigurationError(f"{name}: {reason}", param=name) from None
 
 
 def _listed(names: str) -> list[str]:

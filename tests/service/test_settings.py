@@ -39,8 +39,8 @@ def test_settings_flag_wins_over_environment_and_an_empty_variable_counts_as_uns
         ({"HARDMAX_PORT": "70000"}, {}, "HARDMAX_PORT: Input should be less than or equal to 65535"),
         ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, {},
          "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
-        ({"HARDMAX_MODELS_DIR": "/nowhere"}, {}, "HARDMAX_MODELS_DIR: Value error, /nowhere does not exist"),
-        ({"HARDMAX_PAYLOAD_LIMIT_MB": "500"}, {}, "HARDMAX_PAYLOAD_TOTAL_MB: Value error, "
+        ({"HARDMAX_MODELS_DIR": "/nowhere"}, {}, "HARDMAX_MODELS_DIR: /nowhere does not exist"),
+        ({"HARDMAX_PAYLOAD_LIMIT_MB": "500"}, {}, "HARDMAX_PAYLOAD_TOTAL_MB: "
          "must be at least PAYLOAD_LIMIT_MB, so that one body has room"),
         ({}, {"max_points": 0}, "--max-points: Input should be greater than or equal to 1"),
     ],
@@ -64,7 +64,7 @@ def test_settings_folder_that_may_not_be_read_is_one_line_too(tmp_path: Path) ->
         "except ConfigurationError as failure: print(failure.message)"
     )
     run = subprocess.run([sys.executable, "-c", code, str(closed)], capture_output=True, text=True)
-    line = f"--models-dir: Value error, {closed} cannot be read: Permission denied\n"
+    line = f"--models-dir: {closed} cannot be read: Permission denied\n"
     assert run.stdout == line, run.stderr
 
 
