@@ -6,6 +6,7 @@ from typing import Any
 from hardmax.answers import Answer
 from hardmax.display import counted
 from hardmax.documents import Cluster, Leader, number_of
+from service.engine.bundle import newest
 
 SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3
@@ -113,19 +114,23 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
     if not cards:
         yield "no models here"
         return
+    names = [str(card["name"]) for card in cards]
     rows = [("model", "kind", "", "date", "rows", "right", "description")]
     for card in cards:
+        asked = str(card["name"]).rpartition("@")[0]
+        serves = f"answers as {asked}" if asked and newest(asked, names) == card["name"] else ""
+        again = f"{card['again']} again: " if "again" in card else ""
         figures, data = card.get("figures") or {}, card.get("data") or {}
         right, number = figures.get("accuracy"), data.get("rows") if isinstance(data, dict) else None
         rows.append(
             (
                 str(card["name"]),
                 str(card["kind"]),
-                "default" if card.get("default") else "",
+                "default" if card.get("default") else serves,
                 str(card.get("created", ""))[:10],
                 f"{number:,}" if isinstance(number, int) else "",
                 f"{right:.1%}" if isinstance(right, float) else "",
-                str(card.get("description", "")),
+                again + str(card.get("description", "")),
             )
         )
     yield from columns(rows)

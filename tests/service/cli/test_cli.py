@@ -14,7 +14,7 @@ import pytest
 
 from hardmax import Answer
 from hardmax.display import HUES
-from service.cli.described import describe_answer, describe_control
+from service.cli.described import describe_answer, describe_control, describe_models
 from service.cli.main import main
 
 Run = Callable[..., str]
@@ -169,6 +169,15 @@ def test_cli_models_lists_the_cards(hardmax: Run) -> None:
     cards = {card["name"]: card for card in json.loads(hardmax("models", "--json"))["models"]}
     assert cards.keys() == {"dynamics", "reader", "scenes", "tiny"}
     assert (cards["tiny"]["kind"], cards["tiny"]["default"]) == ("sentiment", True)
+
+
+def test_models_say_which_version_answers() -> None:
+    cards: list[dict[str, str]] = [
+        {"name": "a@2", "kind": "sentiment"},
+        {"name": "a@10", "kind": "sentiment", "again": "a@1", "description": "Mine."},
+    ]
+    shown = [" ".join(line.split()) for line in describe_models(cards)]
+    assert shown[1:] == ["a@2 sentiment", "a@10 sentiment answers as a a@1 again: Mine."]
 
 
 @pytest.mark.parametrize("texts", [[], ["-"]])
