@@ -1,12 +1,60 @@
-"""The domain `hardmax`, under which every exported graph shows its functions by name.
+"""The domain `hardmax`, under which exported graphs show their functions by name; how graphs are built.
 
-Its functions use standard operators alone. They stand where they are used: screen.py, ../sentiment, ../exact.
+Functions use standard operators alone. They stand where they are used: screen.py and graph.py of each kind.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 from onnxscript.values import Opset
 
 DOMAIN = "hardmax"
 VERSION = 1
 OPSET = 20
+IR_VERSION = 10
+Specs = Mapping[str, tuple[Any, Any]]  # types and shapes by name
 
 domain = Opset(DOMAIN, VERSION)
+
+
+class Nodes:
+    """A graph that is written call by call; numbers by name make a model of it."""
+
+    def __init__(self) -> None:
+        self._nodes: list[onnx.NodeProto] = []
+
+    def call(self, function: Any, inputs: str, outputs: str) -> None:
+        self._nodes.append(helper.make_node(function.name, inputs.split(), outputs.split(), domain=DOMAIN))
+
+    def plain(self, kind: str, inputs: str, output: str, **attributes: Any) -> None:
+        self._nodes.append(helper.make_node(kind, inputs.split(), [output], **attributes))
+
+    def model(
+        self, name: str, fed: Specs, told: Specs, values: Mapping[str, Any], functions: Iterable[Any]
+    ) -> onnx.ModelProto:
+        """`functions`: of the domain, those that are called and those that these call."""
+        graph = helper.make_graph(self._nodes, name, infos(fed), infos(told), tensors(values))
+        protos = [
+            each if isinstance(each, onnx.FunctionProto) else each.to_function_proto() for each in functions
+        ]
+        for proto in protos:
+            if all(known.domain != DOMAIN for known in proto.opset_import):
+                proto.opset_import.append(helper.make_opsetid(DOMAIN, VERSION))
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
+        return helper.make_model(graph, functions=protos, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+def infos(specs: Specs) -> list[onnx.ValueInfoProto]:
+    return [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
+        for name, (kind, shape) in specs.items()
+    ]
+
+
+def tensors(values: Mapping[str, Any]) -> list[onnx.TensorProto]:
+    return [numpy_helper.from_array(np.array(value, order="C"), name) for name, value in values.items()]

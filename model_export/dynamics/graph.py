@@ -9,22 +9,22 @@ service feeds it (service/clouds/candidates.py), proves what it leaves out and d
 import argparse
 from pathlib import Path
 
+import numpy as np
 import onnxscript
-from onnx import ModelProto, TensorProto
-from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
+from onnx import ModelProto
+from onnx.helper import make_graph, make_model, make_node, make_opsetid
 
-from model_export.attention.functions import DOMAIN, OPSET, VERSION
+from model_export.attention.functions import DOMAIN, IR_VERSION, OPSET, VERSION, infos
 from model_export.attention.screen import RUN, Screen
 from model_export.bundle import write_bundle
 
 NAME = "dynamics"
 CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byte
-IR_VERSION = 10
 
 
 def build_dynamics() -> ModelProto:
     """The graph, in float32; what its inputs and outputs mean stands at `Screen`."""
-    real, whole = TensorProto.FLOAT, TensorProto.INT64
+    real, whole = np.float32, np.int64
     inputs = {
         "queries": (real, ["q", "d"]),
         "keys": (real, ["k", "d"]),
@@ -35,8 +35,8 @@ def build_dynamics() -> ModelProto:
     network = make_graph(
         [make_node("Screen", [*inputs], [*outputs], domain=DOMAIN, name="screen")],
         NAME,
-        [make_tensor_value_info(name, *spec) for name, spec in inputs.items()],
-        [make_tensor_value_info(name, *spec) for name, spec in outputs.items()],
+        infos(inputs),
+        infos(outputs),
     )
     return make_model(
         network,

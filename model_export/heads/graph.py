@@ -28,7 +28,6 @@ long texts look for these first. This module knows arrays only.
 from __future__ import annotations
 
 import hashlib
-from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ from onnx import helper, numpy_helper
 from onnxscript import opset20 as op
 from onnxscript import script
 
-from model_export.attention.functions import DOMAIN, OPSET, VERSION, domain
+from model_export.attention.functions import DOMAIN, OPSET, VERSION, Nodes, domain, tensors
 from model_export.heads.plane import (
     DIRECTION_GRID,
     LAYER_GRID,
@@ -46,7 +45,6 @@ from model_export.heads.plane import (
     PLACE_GRID,
     WEIGHT_GRID,
 )
-from model_export.reader.graph import IR_VERSION, functions
 from model_export.reader.stored import ZERO, Array, Stored
 
 MANY = 64  # places of a text from which on corners are worth looking for
@@ -54,7 +52,6 @@ DIRECTIONS = 24  # in which extreme places are looked for
 MARGIN = 1e-6  # a place that lies so far inside the hull of those cannot win; far above what rounding moves
 NEVER = -1e6  # what is added to the score of a place that is not there
 LINEAR = ("first", "second", "read", "near")  # maps of whole numbers, in the graph as uint8; 128 is zero
-Specs = dict[str, tuple[Any, list[Any]]]  # types and shapes by name
 UNITS = [f"{name}_{part}" for name in LINEAR for part in ("unit", "bias")]
 # What a head has of its own, and how many axes that has.
 OWN = {
@@ -230,14 +227,33 @@ def Unlike(near, texts, real, grid):
     return op.ReduceMax(op.ReduceSum(rows, axis, keepdims=0) / count, axis, keepdims=0)
 
 
-@script(domain, default_opset=op)
-def Candidates(z, number, penalty, many, directions, turn, next, margin):
-    """Whom anybody may follow: where there are `many` in the plane its corners."""
-    if many:
-        keys, numbers, penalties = Corners(z, number, penalty, directions, turn, next, margin)
-    else:
-        keys, numbers, penalties = EveryPlace(z, number, penalty, directions, turn, next, margin)
-    return keys, numbers, penalties
+def _candidates() -> onnx.FunctionProto:
+    """Whom anybody may follow: where there are `many` in the plane its corners.
+
+    subtle: onnxscript would give the outputs of an If in the order of a set, another one in each process, so
+    that heads would be of six families. The names are those of the bundled head, whose family all are of.
+    """
+    inputs = "z number penalty directions turn next margin".split()
+
+    def branch(function: Any, name: str, outputs: str) -> onnx.GraphProto:
+        keys, numbers, penalties = outputs.split()
+        node = helper.make_node(function.name, inputs, [keys, numbers, penalties], name="n0", domain=DOMAIN)
+        return onnx.GraphProto(
+            node=[node],
+            name=name,
+            output=[onnx.ValueInfoProto(name=each) for each in (keys, penalties, numbers)],
+        )
+
+    choice = helper.make_node("If", ["many"], ["keys_3", "penalties_4", "numbers_5"], name="n0")
+    corners = branch(Corners, "thenGraph_4", "keys numbers penalties")
+    every = branch(EveryPlace, "elseGraph_4", "keys_0 numbers_1 penalties_2")
+    choice.attribute.append(helper.make_attribute("then_branch", corners))
+    choice.attribute.append(helper.make_attribute("else_branch", every))
+    return helper.make_function(
+        DOMAIN, "Candidates", [*inputs[:3], "many", *inputs[3:]], ["keys_3", "numbers_5", "penalties_4"],
+        [choice], [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
+        doc_string="Whom anybody may follow: where there are `many` in the plane its corners.",
+    )  # fmt: skip
 
 
 @script(domain)
@@ -264,8 +280,9 @@ def Whose(z, texts, members, never):
     return is_word, real, many, op.Expand(number, every), op.Expand(missing * never, every)
 
 
+CANDIDATES = _candidates()
 FUNCTIONS = (
-    Rows, Words, Reach, Places, Corners, EveryPlace, Candidates, HardmaxAttention, Move, Since, Certified,
+    Rows, Words, Reach, Places, Corners, EveryPlace, CANDIDATES, HardmaxAttention, Move, Since, Certified,
     ReadOut, Unlike, Sizes, Whose,
 )  # fmt: skip
 
@@ -273,13 +290,8 @@ FUNCTIONS = (
 def to_onnx(weights: Stored) -> onnx.ModelProto:
     """The graph with the stored plane in it."""
     W, K = len(weights["first"]), int(weights["layers"])
-    nodes: list[onnx.NodeProto] = []
-
-    def call(function: Any, inputs: str, outputs: str) -> None:
-        nodes.append(helper.make_node(function.name, inputs.split(), outputs.split(), domain=DOMAIN))
-
-    def plain(kind: str, inputs: str, output: str, **attributes: Any) -> None:
-        nodes.append(helper.make_node(kind, inputs.split(), [output], **attributes))
+    nodes = Nodes()
+    call, plain = nodes.call, nodes.plain
 
     def layers(name: str, output: str) -> None:
         """`name` of all layers, one after the other along a new first axis."""
@@ -299,7 +311,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     call(Whose, "z0 texts members never", "is_word real many number penalty")
     for k in range(K + 1):
         call(
-            Candidates,
+            CANDIDATES,
             f"z{k} number penalty many directions turn next margin",
             f"keys{k} number{k} penalty{k}",
         )
@@ -329,30 +341,22 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
         | {"next": np.roll(np.arange(DIRECTIONS), -1), "zero": np.array(ZERO, np.uint8)}
     )
     own = of_head(weights)
-    fed: Specs = {
+    fed = {
         "states": (np.uint8, ["T", W]), "words": (np.uint8, ["T", W]),
         "members": (np.int64, ["M", "P"]), "texts": (np.int64, ["B", "N"]),
     }  # fmt: skip
-    held: Specs = {
+    held: dict[str, Any] = {
         name: (w.dtype, ["H", *(f"{name}.{i}" for i in range(1, w.ndim))]) for name, w in own.items()
     }
-    told: Specs = {
+    told = {
         "bias": (np.float64, ["H", "B", "C"]), "contribution": (np.float64, ["H", "B", "C", "N"]),
         "target": (np.int64, ["H", "B", "N"]), "since": (np.int64, ["H", "B", "N"]),
         "plane": (np.float64, [K + 1, "H", "B", "N", "d"]), "certified": (np.bool_, ["H", "B"]),
         "unlike": (np.float64, ["H", "B"]),
     }  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "head", _infos(fed | held), _infos(told | held), list(starmap(_tensor, values.items()))
-    )
-    model = helper.make_model(
-        graph,
-        functions=functions(FUNCTIONS),
-        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
-        ir_version=IR_VERSION,
-    )
+    model = nodes.model("head", fed | held, told | held, values, FUNCTIONS)
     family = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-    model.graph.initializer.extend(starmap(_tensor, own.items()))
+    model.graph.initializer.extend(tensors(own))
     helper.set_model_props(model, {"family": family})
     onnx.checker.check_model(model)
     return model
@@ -386,14 +390,3 @@ def weights_of(model: onnx.ModelProto) -> dict[str, Array]:
     (plane,) = [each for each in model.graph.output if each.name == "plane"]
     layers = plane.type.tensor_type.shape.dim[0].dim_value - 1
     return {**found, "v": found["v"].T, "layers": np.array(layers)}
-
-
-def _infos(specs: Specs) -> list[onnx.ValueInfoProto]:
-    return [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
-        for name, (kind, shape) in specs.items()
-    ]
-
-
-def _tensor(name: str, value: Array) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.array(value, order="C"), name)

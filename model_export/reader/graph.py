@@ -17,22 +17,14 @@ only.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
-from numpy.typing import NDArray
-from onnx import helper, numpy_helper
 from onnxscript import opset20 as op
 from onnxscript import script
 
-from model_export.attention.functions import DOMAIN, OPSET, VERSION, domain
+from model_export.attention.functions import Nodes, domain
 from model_export.reader.model import CONSTANT
 from model_export.reader.stored import ZERO, Stored
-
-IR_VERSION = 10
-Array = NDArray[Any]
-_INT64, _UINT8 = onnx.TensorProto.INT64, onnx.TensorProto.UINT8
 
 
 @script(domain)
@@ -136,13 +128,8 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     """The graph with the stored reader in it."""
     layers = sum(name.endswith(".ask") for name in weights)
     W, H = weights["table"].shape[1], int(weights["heads"])
-    nodes: list[onnx.NodeProto] = []
-
-    def call(function: Any, inputs: str, outputs: str) -> None:
-        nodes.append(helper.make_node(function.name, inputs.split(), outputs.split(), domain=DOMAIN))
-
-    def plain(kind: str, inputs: str, output: str, **attributes: Any) -> None:
-        nodes.append(helper.make_node(kind, inputs.split(), [output], **attributes))
+    nodes = Nodes()
+    call, plain = nodes.call, nodes.plain
 
     def steps(source: str, by: str, output: str) -> None:
         plain("Mul", f"{source} {by}", f"{output}_exact")
@@ -187,35 +174,11 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
         "split_asked": np.array([0, 0, 2, H, W // H], np.int64),
         **{f"{i}.number": np.array(i, np.int64) for i in range(layers)},
     }
-    graph = helper.make_graph(
-        nodes,
-        "reader",
-        [
-            helper.make_tensor_value_info("pieces", _INT64, ["T"]),
-            helper.make_tensor_value_info("places", _INT64, ["T"]),
-            helper.make_tensor_value_info("rows", _INT64, ["B", "N"]),
-        ],
-        [
-            helper.make_tensor_value_info("states", _UINT8, ["T", W]),
-            helper.make_tensor_value_info("words", _UINT8, ["T", W]),
-            helper.make_tensor_value_info("follows", _UINT8, [layers, "B", "N", "N"]),
-        ],
-        [numpy_helper.from_array(np.array(value, order="C"), name) for name, value in values.items()],
-    )
-    model = helper.make_model(
-        graph,
-        functions=functions(FUNCTIONS),
-        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
-        ir_version=IR_VERSION,
-    )
+    fed = {"pieces": (np.int64, ["T"]), "places": (np.int64, ["T"]), "rows": (np.int64, ["B", "N"])}
+    told = {
+        "states": (np.uint8, ["T", W]), "words": (np.uint8, ["T", W]),
+        "follows": (np.uint8, [layers, "B", "N", "N"]),
+    }  # fmt: skip
+    model = nodes.model("reader", fed, told, values, FUNCTIONS)
     onnx.checker.check_model(model)
     return model
-
-
-def functions(scripts: Any) -> list[onnx.FunctionProto]:
-    """As a graph holds them."""
-    protos = [each.to_function_proto() for each in scripts]
-    for proto in protos:
-        if all(known.domain != DOMAIN for known in proto.opset_import):
-            proto.opset_import.append(helper.make_opsetid(DOMAIN, VERSION))
-    return protos
