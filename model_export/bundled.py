@@ -286,7 +286,7 @@ def even_band(logits: Mapping[str, Any], held: Mapping[str, Lessons]) -> float:
 def figures_of(logits: Any, targets: Any, even: float) -> dict[str, Any]:
     sided = targets != 0.5
     truth = targets[sided] > 0.5
-    found = {**score(logits[sided], truth).as_dict(), "balanced_accuracy": balanced(logits[sided] > 0, truth)}
+    found = {**asdict(score(logits[sided], truth)), "balanced_accuracy": balanced(logits[sided] > 0, truth)}
     if not sided.all():
         found["three_labels"] = balanced(three_labels(sigmoid(logits), even), targets)
     return found

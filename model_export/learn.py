@@ -202,7 +202,7 @@ def calibrate(reader: Reader, lessons: Lessons, how: Step, texts: int = 600) -> 
         seen[layer, name] = torch.maximum(seen.get((layer, name), high), high)
 
     for rows in some.batches(how.pieces):
-        reader.watched(some.padded(rows), note)
+        reader.hard(some.padded(rows), note=note)
     reader.of_word.copy_(_steps(seen[-1, "of_word"]))
     for i, layer in enumerate(reader.layers):
         for name in ("of_state", "of_middle", "of_value", "of_wide"):
@@ -249,18 +249,35 @@ def fit(
     context: StepContext,
     checkpoint: Path,
 ) -> None:
-    """`groups`: parameters, and how many times the rate they learn with. Goes on from `checkpoint`."""
     torch.manual_seed(context.seed)
     plan = looks(lessons, how, np.random.default_rng(context.seed))
+    descend(
+        name, plan, groups, loss_of,
+        rate=how.rate, warm_up=how.warm_up, say=context.say, checkpoint=checkpoint,
+    )  # fmt: skip
+
+
+def descend(
+    name: str,
+    plan: Sequence[Ints],
+    groups: Sequence[tuple[list[Any], float]],
+    loss_of: Callable[[Ints, float], Tensor],
+    *,
+    rate: float,
+    warm_up: int,
+    say: Say,
+    checkpoint: Path,
+) -> None:
+    """`groups`: parameters, and how many times the rate they learn with. Goes on from `checkpoint`."""
     optimiser = torch.optim.AdamW(
-        [{"params": parameters} for parameters, _ in groups], lr=how.rate, weight_decay=0.01, fused=True
+        [{"params": parameters} for parameters, _ in groups], lr=rate, weight_decay=0.01, fused=True
     )
     learnt = [p for parameters, _ in groups for p in parameters]
     first = _go_on(checkpoint, learnt, optimiser)
     began, total = time.monotonic(), 0.0
     for step in range(first, len(plan)):
         at = step / len(plan)
-        slope = how.rate * min(1.0, (step + 1) / how.warm_up) * max(0.02, 1 - at)
+        slope = rate * min(1.0, (step + 1) / warm_up) * max(0.02, 1 - at)
         for group, (_, times) in zip(optimiser.param_groups, groups, strict=True):
             group["lr"] = slope * times
         optimiser.zero_grad()
@@ -273,7 +290,7 @@ def fit(
         if (step + 1) % EVERY == 0 or step + 1 == len(plan):
             part = (step % EVERY) + 1
             left = (time.monotonic() - began) / (step + 1 - first) * (len(plan) - step - 1)
-            context.say(f"{name} {step + 1}/{len(plan)}, {left:.0f} s left, loss {total / part:.4f}")
+            say(f"{name} {step + 1}/{len(plan)}, {left:.0f} s left, loss {total / part:.4f}")
             total = 0.0
         if (step + 1) % CHECKPOINT == 0:
             torch.save({"step": step + 1, "learnt": learnt, "optimiser": optimiser.state_dict()}, checkpoint)

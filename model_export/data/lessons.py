@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,23 +79,11 @@ class Lessons:
         return self.take(np.flatnonzero([reading.passages[-1] == 0 for reading in self.readings]))
 
     def batches(self, most: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
-        """Rows of like length, at most `most` pieces each; in any order if there is a `rng`."""
-        sizes = self.sizes
-        order = rng.permutation(len(self)) if rng else np.arange(len(self))
-        parts: list[Ints] = []
-        for at in range(0, len(order), TOGETHER):
-            near = order[at : at + TOGETHER]
-            near = near[np.argsort(sizes[near], kind="stable")]
-            begin = 0
-            for i in range(1, len(near) + 1):
-                if i == len(near) or sizes[near[i]] * (i - begin + 1) > most:
-                    parts.append(near[begin:i])
-                    begin = i
-        yield from (parts[i] for i in (rng.permutation(len(parts)) if rng else range(len(parts))))
+        return batches(self.sizes, most, rng)
 
     def padded(self, rows: Ints) -> Tensor:
         """[B, N] pieces of texts of one passage, zeros behind the end."""
-        return torch.from_numpy(_padded([self.readings[i].pieces for i in rows.tolist()], 0))
+        return padded([self.readings[i].pieces for i in rows.tolist()], 0)
 
     def batch(self, rows: Ints) -> Batch:
         """The same with the words, of texts of any length."""
@@ -107,8 +96,8 @@ class Lessons:
             pieces += np.split(reading.pieces, cuts)
             words += np.split(word, cuts)
         return Batch(
-            torch.from_numpy(_padded(pieces, 0)),
-            torch.from_numpy(_padded(words, len(rows) * M)),
+            padded(pieces, 0),
+            padded(words, len(rows) * M),
             len(rows),
             M,
         )
@@ -117,8 +106,24 @@ class Lessons:
         return torch.from_numpy(self.targets[rows])
 
 
-def _padded(parts: Sequence[Ints], fill: int) -> Ints:
+def batches(sizes: Ints, most: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
+    """Texts of like length, at most `most` pieces each with padding; in any order if there is a `rng`."""
+    order = rng.permutation(len(sizes)) if rng else np.arange(len(sizes))
+    parts: list[Ints] = []
+    for at in range(0, len(order), TOGETHER):
+        near = order[at : at + TOGETHER]
+        near = near[np.argsort(sizes[near], kind="stable")]
+        begin = 0
+        for i in range(1, len(near) + 1):
+            if i == len(near) or sizes[near[i]] * (i - begin + 1) > most:
+                parts.append(near[begin:i])
+                begin = i
+    yield from (parts[i] for i in (rng.permutation(len(parts)) if rng else range(len(parts))))
+
+
+def padded(parts: Sequence[NDArray[np.integer[Any]]], fill: int) -> Tensor:
+    """[B, N], `fill` behind the end of a text."""
     x = np.full((len(parts), max(map(len, parts))), fill, np.int64)
     for row, part in zip(x, parts, strict=True):
         row[: len(part)] = part
-    return x
+    return torch.from_numpy(x)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 import onnx
 
@@ -10,26 +14,34 @@ from model_export.heads.states import States
 from model_export.reader.stored import Stored
 from service.engine.runtime import Runtime
 from service.texts.heads import assemble
+from service.texts.pieces import Reading
 from service.texts.reader import Read, Seen
 
-OUTPUTS = ("bias", "contribution", "target", "since", "certified")
+OUTPUTS = ("bias", "contribution", "target", "since", "plane", "certified")
 
 
 def differing(model: onnx.ModelProto, weights: Stored, states: States) -> int:
     """How many texts get other numbers."""
-    session = Runtime("cpu", 1).open(model.SerializeToString())
-    names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))
-    wrong = 0
-    for i, (reading, both) in enumerate(zip(states.readings, states.found, strict=True)):
-        feeds, _, _ = assemble(
-            [Read(reading, [Seen(np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1]))])]
-        )
-        found = dict(zip(names, session.run(feeds, names), strict=True))
-        told = stored.run(weights, both[:, 0], both[:, 1], states.members(i))
-        same = all(np.array_equal(found[name][0, 0], getattr(told, name)) for name in OUTPUTS)
-        if "near" in weights:
-            same = same and found["unlike"][0, 0] == stored.unlike(
-                weights, both[:, 0], both[:, 1], states.members(i)
-            )
-        wrong += not same
+    session, wrong = Runtime("cpu", 1).open(model.SerializeToString()), 0
+    for reading, both in zip(states.readings, states.found, strict=True):
+        seen = Seen(np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1]))
+        wrong += bool(compared(session, weights, reading, [seen])[0])
     return wrong
+
+
+def compared(
+    session: Any, weights: Stored, reading: Reading, seen: Sequence[Seen]
+) -> tuple[set[str], stored.Told]:
+    """Which outputs differ from the definition's for one text, and what that says."""
+    feeds, _, _ = assemble([Read(reading, seen)])
+    names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))
+    found = dict(zip(names, session.run(feeds, names), strict=True))
+    states, words = (np.concatenate([getattr(each, name) for each in seen]) for name in ("states", "words"))
+    members = [range(*each) for each in pairwise(reading.bounds.tolist())]
+    told = stored.run(weights, states, words, members)
+    wanted = {name: np.asarray(getattr(told, name)) for name in OUTPUTS}
+    if "near" in weights:
+        wanted["unlike"] = np.asarray(stored.unlike(weights, states, words, members))
+    return {
+        name for name in names if not np.array_equal(found[name].reshape(wanted[name].shape), wanted[name])
+    }, told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +18,6 @@ class Scores:
     log_loss: float
     calibration_error: float  # ECE, 15 equal bins of confidence
     confusion: tuple[tuple[int, int], tuple[int, int]]  # [truth][answer], negative first
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def sigmoid(logit: ArrayLike) -> NDArray[np.float64]:
@@ -39,7 +36,7 @@ def score(logit: ArrayLike, truth: ArrayLike) -> Scores:
         texts=len(x),
         accuracy=float((answer == y).mean()),
         f1=2 * right / (2 * right + wrong) if right + wrong else 0.0,
-        log_loss=float(np.logaddexp(0.0, np.where(y == 1, -x, x)).mean()),
+        log_loss=_log_loss(x, y),
         calibration_error=_calibration_error(sigmoid(np.abs(x)), answer == y),
         confusion=((int(table[0, 0]), int(table[0, 1])), (int(table[1, 0]), int(table[1, 1]))),
     )
@@ -58,20 +55,13 @@ def three_labels(p: ArrayLike, even: float) -> NDArray[np.float64]:
 
 
 def temperature(logit: ArrayLike, truth: ArrayLike) -> float:
-    """The factor on the logits that makes the log-loss least (Guo et al. 2017); answers stay as they are.
-
-    `logit` is [n], or [n, C] with `truth` the number of the right label.
-    """
-    x, y = np.asarray(logit, dtype=np.float64), np.asarray(truth).astype(np.int64)
-    if x.ndim == 1 or x.shape[1] == 1:
-        x = np.stack([np.zeros(len(x)), x.reshape(-1)], 1)
-    factors = np.geomspace(0.2, 5.0, 201)
-    losses = [-_log_softmax(x * factor)[np.arange(len(y)), y].mean() for factor in factors]
-    return float(factors[int(np.argmin(losses))])
+    """The factor on the logits that makes the log-loss least (Guo et al. 2017); answers stay as they are."""
+    return float(min(np.geomspace(0.2, 5.0, 201), key=lambda factor: _log_loss(logit, truth, factor)))
 
 
-def _log_softmax(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    return x - np.logaddexp.reduce(x, axis=1, keepdims=True)
+def _log_loss(logit: ArrayLike, truth: ArrayLike, factor: float = 1.0) -> float:
+    x = factor * np.asarray(logit, dtype=np.float64)
+    return float(np.logaddexp(0.0, np.where(np.asarray(truth) == 1, -x, x)).mean())
 
 
 def _calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:

@@ -14,15 +14,14 @@ import argparse
 import random
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from model_export.data import corpora
-from model_export.heads import stored as head_stored
 from model_export.heads.graph import weights_of
+from model_export.heads.verify import compared
 from model_export.reader import stored as reader_stored
 from model_export.reader.stored import ZERO, Array, Stored
 from service.engine.bundle import HEAD, READER, Bundle, find_served, kind_of, read_bundle
@@ -30,11 +29,8 @@ from service.engine.runtime import Runtime
 from service.errors import InvalidInput, NotFound
 from service.settings import BUNDLED_MODELS
 from service.tables.reading import find_column, read_table
-from service.texts.heads import assemble
-from service.texts.pieces import Reading
-from service.texts.reader import Read, Reader, Seen
+from service.texts.reader import Reader, Seen
 
-OUTPUTS = ("contribution", "target", "since", "plane", "certified")
 RUN = 12  # passages that run together
 
 
@@ -97,7 +93,11 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
             assert each.follows is not None
             parity.different_choices += int((follows != each.follows).sum())
             _leave_out(served, pieces, places, each, draw, parity)
-        _compare_plane(session, of_head, reading, seen, parity)
+        differ, told = compared(session, of_head, reading, seen)
+        parity.different_leaders += bool(differ & {"target", "since", "certified"})
+        parity.different_contributions += bool(differ & {"bias", "contribution", "plane"})
+        parity.different_unlike += "unlike" in differ
+        parity.certified += told.certified
         parity.texts += 1
     return parity
 
@@ -117,26 +117,6 @@ def _leave_out(
         (at,) = np.flatnonzero(kept == i)
         parity.left_out += 1
         parity.different_without += not np.array_equal(less.states[at], seen.states[i])
-
-
-def _compare_plane(session: Any, weights: Stored, reading: Reading, seen: list[Seen], parity: Parity) -> None:
-    feeds, _, _ = assemble([Read(reading, seen)])
-    names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))
-    found = dict(zip(names, session.run(feeds, names), strict=True))
-    members = [range(a, b) for a, b in zip(reading.bounds[:-1], reading.bounds[1:], strict=True)]
-    states, words = (np.concatenate([getattr(each, name) for each in seen]) for name in ("states", "words"))
-    told = head_stored.run(weights, states, words, members)
-
-    def same(*outputs: str) -> bool:
-        wanted = {name: getattr(told, name) for name in outputs}
-        return all(np.array_equal(found[name].reshape(each.shape), each) for name, each in wanted.items())
-
-    parity.different_leaders += not same("target", "since")
-    parity.different_contributions += not same("contribution", "plane")
-    if "near" in weights:
-        unlike = head_stored.unlike(weights, states, words, members)
-        parity.different_unlike += found["unlike"].item() != unlike
-    parity.certified += found["certified"].item()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

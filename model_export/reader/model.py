@@ -19,7 +19,7 @@ Shapes: B passages, N pieces, H heads, W width, S the width of a head.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -166,18 +166,29 @@ class Reader(nn.Module):
         h: Tensor = self.norm(self.words(x) + self.places.weight[: x.shape[1]])
         return h
 
-    def hard(self, x: Tensor, hardness: float = 1.0) -> tuple[list[Tensor], Tensor]:
+    def hard(
+        self,
+        x: Tensor,
+        hardness: float = 1.0,
+        note: Callable[[int, str, Tensor], None] = lambda layer, name, x: None,
+    ) -> tuple[list[Tensor], Tensor]:
         """The states after each layer and [L] how much somebody is followed, on average over heads.
 
-        `hardness` below 1: a blend with softmax and gelu.
+        `hardness` below 1: a blend with softmax and gelu. `note` is told of every number that will be whole:
+        (layer, name, [pieces, channels]).
         """
         there = x != PAD
         mask = torch.zeros(x.shape).masked_fill(~there, FAR)[:, None, None]
         mask = functional.pad(mask, (0, NOBODY_TOO))
         h = words = self.first(x)
+        note(-1, "of_word", words[there])
         found, followed = [], []
-        for layer in self.layers:
-            q, k, v = layer.split(layer.query(h)), layer.split(layer.key(words)), layer.split(layer.value(h))
+        for i, layer in enumerate(self.layers):
+            told = {"query": layer.query(h), "key": layer.key(words), "value": layer.value(h)}
+            for name, part in told.items():
+                note(i, f"of_{name}", part[there])
+            note(i, "of_key", layer.nobody[None])
+            q, k, v = map(layer.split, told.values())
             nobody = layer.split(layer.nobody.expand(len(x), 1, -1))
             score = q @ torch.cat([k, nobody], 2).transpose(-1, -2) / q.shape[-1] ** 0.5 + mask
             share = torch.softmax(score, -1)
@@ -187,35 +198,14 @@ class Reader(nn.Module):
             some = 1 - share[..., -1]
             followed.append((some * there[:, None]).sum() / (there.sum() * layer.heads))
             h = layer.norm1(h + layer.out((chosen[..., :-1] @ v).transpose(1, 2).flatten(2)))
-            u = layer.up(h)
-            h = layer.norm2(
-                h + layer.down(functional.gelu(u) + hardness * (functional.relu(u) - functional.gelu(u)))
-            )
-            found.append(h)
-        return found, torch.stack(followed)
-
-    def watched(self, x: Tensor, note: Callable[[int, str, Tensor], None]) -> None:
-        """Runs hard and tells of every number that will be whole: (layer, name, [pieces, channels])."""
-        there = x != PAD
-        mask = functional.pad(torch.zeros(x.shape).masked_fill(~there, FAR)[:, None, None], (0, NOBODY_TOO))
-        h = words = self.first(x)
-        note(-1, "of_word", words[there])
-        for i, layer in enumerate(self.layers):
-            query, key, value = layer.query(h), layer.key(words), layer.value(h)
-            for name, told in (("query", query), ("key", key), ("value", value)):
-                note(i, f"of_{name}", told[there])
-            note(i, "of_key", layer.nobody[None])
-            q, k, v = (layer.split(part) for part in (query, key, value))
-            nobody = layer.split(layer.nobody.expand(len(x), 1, -1))
-            score = q @ torch.cat([k, nobody], 2).transpose(-1, -2) + mask
-            one = (score == score.amax(-1, keepdim=True)).float()
-            read = (one / one.sum(-1, keepdim=True))[..., :-1] @ v
-            h = layer.norm1(h + layer.out(read.transpose(1, 2).flatten(2)))
             note(i, "of_middle", h[there])
-            wide = functional.relu(layer.up(h))
+            u = layer.up(h)
+            wide = functional.gelu(u) + hardness * (functional.relu(u) - functional.gelu(u))
             note(i, "of_wide", wide[there])
             h = layer.norm2(h + layer.down(wide))
             note(i, "of_state", h[there])
+            found.append(h)
+        return found, torch.stack(followed)
 
     def whole(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The last states and the first ones as whole numbers [B, N, W]; how much somebody is followed,
@@ -248,9 +238,6 @@ class Reader(nn.Module):
             scale = layer.of_state
             state = whole(h * (1 / scale))
         return state, words, torch.stack(followed), torch.stack(follows)
-
-    def linears(self) -> Iterator[Linear]:
-        yield from (part for part in self.modules() if isinstance(part, Linear))
 
 
 def _read(

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.teacher.encoder import Teacher, in_whole_numbers, padded
+from model_export.data.lessons import padded
+from model_export.teacher.encoder import PADDING, Teacher, in_whole_numbers
 
 SAID = Path(__file__).with_name("said.npy")  # what comes with the project
 RECORD = np.dtype([("text", "S8"), ("logits", np.float16, (3,))])
@@ -67,5 +68,5 @@ def _asked(teacher: Teacher, texts: Sequence[str]) -> NDArray[np.float16]:
     found = np.zeros((len(texts), 3), np.float16)
     order = np.argsort([len(each) for each in pieces], kind="stable")
     for rows in np.array_split(order, max(1, sum(map(len, pieces)) // TOGETHER)):
-        found[rows] = teacher(padded(pieces, rows)).numpy()
+        found[rows] = teacher(padded([pieces[row] for row in rows], PADDING)).numpy()
     return found

@@ -30,11 +30,7 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json")
 PADDING = 1
 LONGEST = 64  # pieces of a text: its two ends
 NEGATIVE, NEUTRAL, POSITIVE = range(3)
-NEAR, FAR, BUCKETS = (
-    8,
-    128,
-    32,
-)  # distances up to NEAR have a bucket each, further ones share logarithmic ones
+NEAR, FAR, BUCKETS = 8, 128, 32  # distances up to NEAR have a bucket each, further ones logarithmic ones
 
 
 class Layer(nn.Module):
@@ -141,14 +137,6 @@ def in_whole_numbers(teacher: Teacher) -> Teacher:
         for name in ("qkv", "out", "up", "down"):
             setattr(layer, name, Whole(getattr(layer, name)))
     return asked
-
-
-def padded(pieces: Sequence[Pieces], rows: NDArray[np.int64]) -> Tensor:
-    """[B, N], padding behind the end of a text."""
-    x = np.full((len(rows), max(len(pieces[row]) for row in rows)), PADDING, np.int64)
-    for b, row in enumerate(rows):
-        x[b, : len(pieces[row])] = pieces[row]
-    return torch.from_numpy(x)
 
 
 def _published(state: dict[str, Tensor]) -> dict[str, Tensor]:

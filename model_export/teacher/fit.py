@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from model_export.data.corpora import Rows
-from model_export.teacher.encoder import NEGATIVE, POSITIVE, Pieces, Teacher, padded
+from model_export.data.lessons import Ints, batches, padded
+from model_export.learn import Say, descend
+from model_export.teacher.encoder import NEGATIVE, PADDING, POSITIVE, Teacher
 
-Say = Callable[[str], None]
 THREE = ("tweets", "electronics")  # their texts of no label are neutral ones
-TOGETHER = 8_192  # texts that are sorted by length together
-CHECKPOINT, EVERY = 200, 25  # steps
 
 
 @dataclass(frozen=True)
@@ -69,39 +66,17 @@ def fitted(folder: Path, sets: Mapping[str, Rows], how: Fitting, checkpoint: Pat
     labels = torch.tensor([int(2 * (target or 0.0)) for _, _, target in rows])
     noise = torch.tensor([how.parts[name].noise for name, _, _ in rows])
     three = torch.tensor([name in THREE for name, _, _ in rows])
-    plan = list(_batches(pieces, how.pieces, np.random.default_rng(how.seed)))[: how.steps]
+    sizes = np.array([len(each) for each in pieces])
+    plan = list(batches(sizes, how.pieces, np.random.default_rng(how.seed)))[: how.steps]
     head = list(teacher.head.parameters())
     body = [p for name, p in teacher.named_parameters() if p.requires_grad and not name.startswith("head.")]
-    optimiser = torch.optim.AdamW(
-        [{"params": body}, {"params": head}], lr=how.rate, weight_decay=0.01, fused=True
-    )
-    first = 0
-    if checkpoint.exists():
-        kept = torch.load(checkpoint)
-        first = kept["step"]
-        teacher.load_state_dict(kept["teacher"])
-        optimiser.load_state_dict(kept["optimiser"])
-    began, total = time.monotonic(), 0.0
-    for step in range(first, len(plan)):
-        slope = min(1, (step + 1) / how.warm_up) * (1 - step / len(plan))
-        for group, rate in zip(optimiser.param_groups, (how.rate, how.head_rate), strict=True):
-            group["lr"] = rate * slope
-        part = torch.from_numpy(plan[step])
-        loss = _loss(teacher(padded(pieces, plan[step])), labels[part], noise[part], three[part])
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        for part_of in (body, head):
-            nn.utils.clip_grad_norm_(part_of, 1.0)
-        optimiser.step()
-        total += float(loss.detach())
-        if (step + 1) % EVERY == 0:
-            seconds = time.monotonic() - began
-            left = seconds / (step + 1 - first) * (len(plan) - step - 1)
-            say(f"teacher {step + 1}/{len(plan)}, {left:.0f} s left, loss {total / EVERY:.4f}")
-            total = 0.0
-        if (step + 1) % CHECKPOINT == 0:
-            state = {"step": step + 1, "teacher": teacher.state_dict(), "optimiser": optimiser.state_dict()}
-            torch.save(state, checkpoint)
+
+    def loss(rows: Ints, at: float) -> Tensor:
+        part, x = torch.from_numpy(rows), padded([pieces[row] for row in rows], PADDING)
+        return _loss(teacher(x), labels[part], noise[part], three[part])
+
+    groups = [(body, 1.0), (head, how.head_rate / how.rate)]
+    descend("teacher", plan, groups, loss, rate=how.rate, warm_up=how.warm_up, say=say, checkpoint=checkpoint)
     return teacher.eval()
 
 
@@ -123,18 +98,3 @@ def _loss(logits: Tensor, labels: Tensor, noise: Tensor, three: Tensor) -> Tenso
     every = logits.log_softmax(1)
     of_three = (1 - 1.5 * noise) * every.gather(1, labels[:, None])[:, 0] + 0.5 * noise * every.sum(1)
     return -torch.where(three, of_three, of_two).mean()
-
-
-def _batches(pieces: Sequence[Pieces], most: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """Texts of like length, at most `most` pieces with padding each, in any order."""
-    order, parts = rng.permutation(len(pieces)), []
-    for at in range(0, len(order), TOGETHER):
-        near = sorted(order[at : at + TOGETHER].tolist(), key=lambda row: len(pieces[row]))
-        part: list[int] = []
-        for row in near:
-            if part and len(pieces[row]) * (len(part) + 1) > most:
-                parts.append(part)
-                part = []
-            part.append(row)
-        parts.append(part)
-    yield from (np.array(parts[i]) for i in rng.permutation(len(parts)))
