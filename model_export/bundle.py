@@ -28,11 +28,7 @@ _TOOLS = ("hardmax", "onnx", "onnxscript", "torch", "numpy")
 
 
 def write_bundle(
-    models_dir: Path,
-    kind: str,
-    card: Mapping[str, Any],
-    model: onnx.ModelProto,
-    pieces: str | None = None,
+    models_dir: Path, kind: str, card: Mapping[str, Any], model: onnx.ModelProto, pieces: str | None = None
 ) -> Bundle:
     """Writes models_dir/NAME and reads it back as the service will; a reader never meets half of it.
 

@@ -95,12 +95,7 @@ class Lessons:
             cuts = np.flatnonzero(np.diff(reading.passages)) + 1
             pieces += np.split(reading.pieces, cuts)
             words += np.split(word, cuts)
-        return Batch(
-            padded(pieces, 0),
-            padded(words, len(rows) * M),
-            len(rows),
-            M,
-        )
+        return Batch(padded(pieces, 0), padded(words, len(rows) * M), len(rows), M)
 
     def answers(self, rows: Ints) -> Tensor:
         return torch.from_numpy(self.targets[rows])

@@ -107,10 +107,7 @@ class Check:
         right = self.sequences - self.wrong
         radius = "any noise" if self.radius is None else f"{self.radius:.3g} (each token, Euclidean distance)"
         share = f"{100 * right / self.sequences:.6g} % ({right} of {self.sequences}"
-        lines = [
-            f"accuracy     {share}, answered by the exported graph)",
-            f"robust to    {radius}",
-        ]
+        lines = [f"accuracy     {share}, answered by the exported graph)", f"robust to    {radius}"]
         return "\n".join([*lines, f"worst error  {self.error:.1e}"] if self.error else lines)
 
 

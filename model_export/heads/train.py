@@ -23,13 +23,7 @@ from model_export.heads.folds import Trained, train
 from model_export.heads.states import LEARNT, forget, see
 from model_export.heads.unlike import languages, ordinary
 from model_export.heads.verify import differing
-from service.engine.bundle import (
-    HEAD,
-    READER,
-    Bundle,
-    read_bundle,
-    versions_of,
-)
+from service.engine.bundle import HEAD, READER, Bundle, read_bundle, versions_of
 from service.engine.runtime import Runtime
 from service.errors import InvalidInput
 from service.observe.progress import Progress

@@ -79,11 +79,7 @@ class Linear(nn.Module):
         weight = self.weight * scale
         unit = (weight.detach().abs().amax(1) / 127).clamp(min=1e-9)
         most = 127.0 * sum(CONSTANT)
-        return (
-            whole(weight / unit[:, None], -127),
-            whole(self.bias / unit, -most, most),
-            unit,
-        )
+        return (whole(weight / unit[:, None], -127), whole(self.bias / unit, -most, most), unit)
 
 
 class Norm(nn.Module):
