@@ -32,7 +32,7 @@ def test_labels_have_a_column_each(read):
         ("text,late,rude\nx y,1,0\nz w,maybe,1\n", ("late", "rude"),
          "row 2: late is 'maybe'; one column a label holds 1 or 0"),
         ("text,label\na b,x\nc d,x\ne f,y\ng h,z\ni j,nan\n", (),
-         r"the label .y., .z.; each needs 2 or more\. Add rows, or take"),
+         r"the label .y., .z.; each needs 2 or more\. Add rows, take"),
     ],
 )  # fmt: skip
 def test_labels_that_cannot_be_learnt_are_named_with_what_to_do(read, content, label, message):
