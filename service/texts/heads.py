@@ -32,7 +32,7 @@ UNITS = 10_000_000  # of a logit
 PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}  # of words that one run compares
 INPUTS = {"states": "uint8", "words": "uint8", "members": "int64", "texts": "int64"}
 JUDGED = {"bias": "double", "contribution": "double"}
-UNLIKE = "unlike"  # of heads that know their rows: above 0 where a text is unlike them
+KNOWS_ROWS = "unlike"  # of heads that know their rows: above 0 where a text is unlike them
 EXPLAINED = {"target": "int64", "since": "int64", "plane": "double"}
 PROBE = "A good film, and a bad one."
 NOTHING_KNOWN, UNLIKE, EVEN = "nothing known", "unlike the rows", "even"
@@ -86,7 +86,7 @@ class Head:
         self.name = name
         self.reader = reader
         self.rules = rules_of(card)
-        self.knows_rows = UNLIKE in {spec.name for spec in session.outputs}
+        self.knows_rows = KNOWS_ROWS in {spec.name for spec in session.outputs}
         probe = reader.read(PROBE)  # the first inference is slow, and no caller should wait for it
         feeds, _, _ = assemble([Read(probe, reader.see(probe.split(), reasons=True))])
         bias, plane, *weights = session.run(feeds, ("bias", "plane", *session.defaults))
@@ -142,7 +142,7 @@ def _run(
     *,
     reasons: bool,
 ) -> HeadOutputs:
-    outputs = (*JUDGED, *(EXPLAINED if reasons else ()), *([UNLIKE] if heads[0].knows_rows else []))
+    outputs = (*JUDGED, *(EXPLAINED if reasons else ()), *([KNOWS_ROWS] if heads[0].knows_rows else []))
     found = heads[0].session.run({**feeds, **stacked(tuple(heads))}, outputs)
     values = dict(zip(outputs, found, strict=True))
     C, N = values["contribution"].shape[-2:]
@@ -160,7 +160,7 @@ def _run(
         text=np.repeat(np.arange(B), lengths),
         bias=_units(values["bias"].reshape(B, C).T),
         contribution=_units(values["contribution"].reshape(B, C, N).swapaxes(0, 1)[:, inside]),
-        unlike=values[UNLIKE].reshape(B) > 0 if heads[0].knows_rows else np.zeros(B, np.bool_),
+        unlike=values[KNOWS_ROWS].reshape(B) > 0 if heads[0].knows_rows else np.zeros(B, np.bool_),
         target=values["target"].reshape(B, N)[inside] if reasons else None,
         since=values["since"].reshape(B, N)[inside] if reasons else None,
         plane=plane,
