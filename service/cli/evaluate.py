@@ -43,6 +43,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         for name in dict.fromkeys([arguments.model, *([arguments.against] if arguments.against else [])]):
             said = _asked(hardmax, name, rows, progress)
             models[said.pop("name")] = said
+        cards = hardmax.models()
     texts, truth = [text for text, _ in rows], [true for _, true in rows]
     labels = [each["label"] for each in next(iter(models.values()))["labels"]]
     beside = linear(texts, truth, labels) if len(rows) >= 2 * FOLDS else None
@@ -51,7 +52,12 @@ def evaluate(arguments: argparse.Namespace) -> int:
         "source": f"{len(rows):,} rows of {Path(arguments.file).name}",
         "models": models,
         "linear": beside,
-        "warnings": [],
+        "warnings": [
+            f"{card.name} learnt from these very rows: how good it is on others, its training's report says"
+            for card in cards
+            if card.name.partition("@")[0] in {name.partition("@")[0] for name in models}
+            and card.document.get("data", {}).get("sha256") == found.digest
+        ],
     }
     if arguments.html:
         arguments.html.write_text(page(report), encoding="utf-8")

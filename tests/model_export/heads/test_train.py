@@ -89,9 +89,12 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     where = ("--models-dir", str(folder / "models"))
     asked = ["evaluate", "--model", "mine", "--against", "mine@1", "--file", str(file), "--json", *where]
     assert hardmax_command(asked) == 0
-    found = reported(capsys)
-    assert found["mine"]["accuracy"] >= 0.95
-    assert found["mine@1"]["accuracy"] <= 0.05  # it learnt the same words the other way round
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["models"]["mine"]["accuracy"] >= 0.95
+    assert found["models"]["mine@1"]["accuracy"] <= 0.05  # it learnt the same words the other way round
+    assert [warning.partition(" learnt from these very rows")[0] for warning in found["warnings"]] == [
+        "mine@2"
+    ]
     assert hardmax_command(["models", "rollback", "mine", *where]) == 0
     with local(folder) as hardmax:
         assert [each.label for each in hardmax.classify(texts, model="mine")] == said[0]

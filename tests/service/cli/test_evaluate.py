@@ -31,6 +31,7 @@ def test_server_is_measured_as_the_same_models_here(
     assert json.loads(capsys.readouterr().out) == there
     assert there["models"].keys() == {"one", "other"}
     assert there["models"]["one"]["rows"] == 3  # the row without a text is left out
+    assert there["warnings"] == []
     assert main(["evaluate", "--model", "nobody", "--file", str(rows), "--server", server.url]) == 2
     assert "there are: one, other" in capsys.readouterr().err
 
