@@ -26,8 +26,10 @@ function loadCards() {
   return cards;
 }
 
+/** Unless somebody left: their link is the address already, and `enter` is still to come. */
 function writeState(room) {
-  if (room === present && opened.has(room)) writeLink(room, rooms[room].values());
+  const here = room === present && room === readLink().room;
+  if (here && opened.has(room)) writeLink(room, rooms[room].values());
 }
 
 /** Shows the room of the address; a bare name keeps what stands in the room. */

@@ -87,6 +87,18 @@ def test_rooms_are_reached_by_keyboard(visit: Visit) -> None:
     assert page.title() == "A cloud · hardmax"
 
 
+def test_room_that_is_being_left_does_not_call_back(visit: Visit) -> None:
+    """Its answer may come between the link and the room behind it."""
+    page = enter(visit, "review")
+    page.evaluate(
+        """() => {
+            document.querySelector("[data-room=cloud]").click();
+            document.getElementById("review").dispatchEvent(new Event("input"));
+        }"""
+    )
+    expect(page.locator("#room-cloud")).to_be_visible()
+
+
 def test_theme_switch_turns_paper_dark_and_is_remembered(visit: Visit) -> None:
     page = visit()
     paper = "getComputedStyle(document.documentElement).backgroundColor"
