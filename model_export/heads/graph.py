@@ -20,7 +20,7 @@ graph's `family` is a digest of all the rest of it: heads of one family run toge
 The symbols are those of plane.py. All that is compared or added lies on grids of powers of two: exact in
 double precision, whatever the batch and the device. Places with the same coordinates are one (twins);
 `target` names the first of them. In the plane only corners of the cloud's convex hull can be followed, so
-long texts look for these first. This module knows arrays only.
+long texts look for these first, and ask of twins only one. This module knows arrays only.
 """
 # The scripts below are graphs, read from their source.
 # mypy: allow-untyped-defs, allow-untyped-calls
@@ -49,6 +49,7 @@ from model_export.reader.stored import ZERO, Array, Stored
 
 MANY = 64  # places of a text from which on corners are worth looking for
 DIRECTIONS = 24  # in which extreme places are looked for
+WIDE = 2.0**26  # so far apart, in steps of the grid, that one coordinate cannot reach over the other
 MARGIN = 1e-6  # a place that lies so far inside the hull of those cannot win; far above what rounding moves
 NEVER = -1e6  # what is added to the score of a place that is not there
 LINEAR = ("first", "second", "read", "near")  # maps of whole numbers, in the graph as uint8; 128 is zero
@@ -108,13 +109,42 @@ def Places(told, reach, scale, first_axis, longest, direction_grid, place_grid, 
 
 
 @script(domain)
-def Corners(z, number, penalty, directions, turn, next, margin):
+def Twins(z, number, penalty, never, wide):
+    """Of the words at each place the first, and how many they are: a text that says one thing a thousand
+    times has few places. Texts with fewer than another have some that nobody stands at.
+
+    Both coordinates make one number, by which the words are sorted.
+    """
+    axis = op.Constant(value_ints=[2])
+    three = op.Constant(value_ints=[3])
+    one = op.Constant(value_ints=[1])
+    end = op.Shape(number, start=2, end=3)
+    x, y = op.Split(z, axis=3, num_outputs=2)
+    code = (op.Squeeze(x, three) + penalty) * wide + op.Squeeze(y, three)
+    code, order = op.TopK(code, end, axis=2, largest=0)
+    before = op.Slice(code, op.Constant(value_ints=[0]), op.Constant(value_ints=[-1]), axis)
+    other = op.Not(op.Slice(code, one, end, axis) == before)  # from the second on
+    position = op.Range(op.Constant(value_int=1), op.Squeeze(end), op.Constant(value_int=1))
+    begins = op.Pad(op.Where(other, position, end), op.Constant(value_ints=[0, 0, 1, 0, 0, 0]))
+    most = op.ReduceMax(op.ReduceSum(op.Cast(begins < end, to=7), axis, keepdims=0), keepdims=0)
+    begins, _ = op.TopK(begins, op.Reshape(most, one), axis=2, largest=0)
+    ends = op.Pad(op.Slice(begins, one, end, axis), op.Constant(value_ints=[0, 0, 0, 0, 0, 1]), end)
+    which = op.GatherElements(order, op.Min(begins, end - one), axis=2)
+    both = op.Constant(value_ints=[1, 1, 1, 2])
+    keys = op.GatherElements(z, op.Expand(op.Unsqueeze(which, three), both), axis=2)
+    numbers = op.GatherElements(number, which, axis=2)
+    penalties = op.Where(begins < end, op.GatherElements(penalty, which, axis=2), never)
+    return keys, numbers, penalties, op.CastLike(ends - begins, z)
+
+
+@script(domain)
+def Corners(z, number, penalty, never, directions, turn, next, margin, wide):
     """The places that may be followed, in the plane: those not well inside the convex hull.
 
     <z_i, .> is largest at a corner of the hull. The places that are extreme in `directions` [2,M], which turn
     once anticlockwise, are corners of a polygon inside it. A place that lies deeper than `margin` in this
     polygon scores less than one of its corners, for every query. The others are kept: as many for each text
-    as the text with most of them has.
+    as the text with most of them has. Twins are one.
     """
     axis = op.Constant(value_ints=[2])
     three = op.Constant(value_ints=[3])
@@ -134,19 +164,23 @@ def Corners(z, number, penalty, directions, turn, next, margin):
     _, which = op.TopK(far, most, axis=2)
     which, _order = op.TopK(which, most, axis=2, largest=0)  # in the order of reading
     keys = op.GatherElements(z, op.Expand(op.Unsqueeze(which, three), both), axis=2)
-    return keys, op.GatherElements(number, which, axis=2), op.GatherElements(penalty, which, axis=2)
+    numbers, penalties = op.GatherElements(number, which, axis=2), op.GatherElements(penalty, which, axis=2)
+    keys, numbers, penalties, times = Twins(keys, numbers, penalties, never, wide)
+    return keys, numbers, penalties, times
 
 
 @script(domain)
-def EveryPlace(z, number, penalty, directions, turn, next, margin):
-    """The places that may be followed: all of them."""
-    return op.Identity(z), op.Identity(number), op.Identity(penalty)
+def EveryPlace(z, number, penalty, never, directions, turn, next, margin, wide):
+    """The places that may be followed: all of them, once each."""
+    once = op.Expand(op.CastLike(op.Constant(value_int=1), z), op.Shape(penalty))
+    return op.Identity(z), op.Identity(number), op.Identity(penalty), once
 
 
 @script(domain)
-def HardmaxAttention(z, keys, number, penalty, layer_grid):
+def HardmaxAttention(z, keys, number, penalty, times, layer_grid):
     """C_i = argmax_j <z_i, z_j>: c_i, its mean [H,B,N,d]; whom i follows or -1 [H,B,N]; C_i itself [H,B,N,K].
 
+    A key may stand for several words: `times` [H,B,K].
     A twin is a key with <z_j, z_k> = |z_j|^2 = |z_k|^2. If C_i is one point, with its twins, i follows that.
     """
     key_axis = op.Constant(value_ints=[3])
@@ -154,14 +188,17 @@ def HardmaxAttention(z, keys, number, penalty, layer_grid):
     other = op.Transpose(keys, perm=[0, 1, 3, 2])
     score = op.MatMul(z, other) + row
     C = op.CastLike(score >= op.ReduceMax(score, key_axis, keepdims=1), z)
-    count = op.ReduceSum(C, key_axis, keepdims=1)
-    c = op.Round(op.MatMul(C, keys) / count * layer_grid) / layer_grid
+    each = op.Unsqueeze(times, key_axis)
+    sums = op.MatMul(C, op.Concat(keys * each, each, axis=3))
+    count = op.Slice(sums, op.Constant(value_ints=[-1]), op.Constant(value_ints=[9999]), key_axis)
+    whole = op.Slice(sums, op.Constant(value_ints=[0]), op.Constant(value_ints=[-1]), key_axis)
+    c = op.Round(whole / count * layer_grid) / layer_grid
     between = op.MatMul(keys, other) + row
     own = op.ReduceSum(keys * keys, key_axis, keepdims=1)  # [H,B,K,1]
     same = op.And(between == own, between == op.Transpose(own, perm=[0, 1, 3, 2]))
     twins = op.ReduceSum(op.CastLike(same, z), key_axis, keepdims=0)  # [H,B,K]
     first = op.ArgMax(score, axis=3, keepdims=0)
-    alone = op.Squeeze(count, key_axis) == op.GatherElements(twins, first, axis=2)
+    alone = op.ReduceSum(C, key_axis, keepdims=0) == op.GatherElements(twins, first, axis=2)
     target = op.Where(alone, op.GatherElements(number, first, axis=2), op.Constant(value_int=-1))
     return c, target, C
 
@@ -231,29 +268,21 @@ def _candidates() -> onnx.FunctionProto:
     """Whom anybody may follow: where there are `many` in the plane its corners.
 
     subtle: onnxscript would give the outputs of an If in the order of a set, another one in each process, so
-    that heads would be of six families. The names are those of the bundled head, whose family all are of.
+    that heads would be of many families.
     """
-    inputs = "z number penalty directions turn next margin".split()
+    given = "z number penalty never directions turn next margin wide".split()
+    told = "keys numbers penalties times".split()
 
-    def branch(function: Any, name: str, outputs: str) -> onnx.GraphProto:
-        keys, numbers, penalties = outputs.split()
-        node = helper.make_node(function.name, inputs, [keys, numbers, penalties], name="n0", domain=DOMAIN)
-        return onnx.GraphProto(
-            node=[node],
-            name=name,
-            output=[onnx.ValueInfoProto(name=each) for each in (keys, penalties, numbers)],
-        )
+    def branch(function: Any) -> onnx.GraphProto:
+        node = helper.make_node(function.name, given, told, domain=DOMAIN)
+        values = [onnx.ValueInfoProto(name=each) for each in told]
+        return onnx.GraphProto(node=[node], name=function.name, output=values)
 
-    choice = helper.make_node("If", ["many"], ["keys_3", "penalties_4", "numbers_5"], name="n0")
-    corners = branch(Corners, "thenGraph_4", "keys numbers penalties")
-    every = branch(EveryPlace, "elseGraph_4", "keys_0 numbers_1 penalties_2")
-    choice.attribute.append(helper.make_attribute("then_branch", corners))
-    choice.attribute.append(helper.make_attribute("else_branch", every))
-    return helper.make_function(
-        DOMAIN, "Candidates", [*inputs[:3], "many", *inputs[3:]], ["keys_3", "numbers_5", "penalties_4"],
-        [choice], [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)],
-        doc_string="Whom anybody may follow: where there are `many` in the plane its corners.",
-    )  # fmt: skip
+    choice = helper.make_node(
+        "If", ["many"], told, then_branch=branch(Corners), else_branch=branch(EveryPlace)
+    )
+    versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
+    return helper.make_function(DOMAIN, "Candidates", ["many", *given], told, [choice], versions)
 
 
 @script(domain)
@@ -282,8 +311,8 @@ def Whose(z, texts, members, never):
 
 CANDIDATES = _candidates()
 FUNCTIONS = (
-    Rows, Words, Reach, Places, Corners, EveryPlace, CANDIDATES, HardmaxAttention, Move, Since, Certified,
-    ReadOut, Unlike, Sizes, Whose,
+    Rows, Words, Reach, Places, Corners, EveryPlace, Twins, CANDIDATES,
+    HardmaxAttention, Move, Since, Certified, ReadOut, Unlike, Sizes, Whose,
 )  # fmt: skip
 
 
@@ -312,10 +341,12 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     for k in range(K + 1):
         call(
             CANDIDATES,
-            f"z{k} number penalty many directions turn next margin",
-            f"keys{k} number{k} penalty{k}",
+            f"many z{k} number penalty never directions turn next margin wide",
+            f"keys{k} number{k} penalty{k} times{k}",
         )
-        call(HardmaxAttention, f"z{k} keys{k} number{k} penalty{k} layer_grid", f"c{k} target{k} C{k}")
+        call(
+            HardmaxAttention, f"z{k} keys{k} number{k} penalty{k} times{k} layer_grid", f"c{k} target{k} C{k}"
+        )
         if k < K:
             call(Move, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
     layers("z", "plane")
@@ -332,7 +363,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     double = {
         "least": LEAST_REACH, "rest": 1 - LEAST_REACH, "longest": LONGEST_DIRECTION, "never": NEVER,
         "direction_grid": DIRECTION_GRID, "place_grid": PLACE_GRID, "weight_grid": WEIGHT_GRID,
-        "layer_grid": LAYER_GRID, "margin": MARGIN, "turn": [[0, -1], [1, 0]],
+        "layer_grid": LAYER_GRID, "margin": MARGIN, "wide": WIDE, "turn": [[0, -1], [1, 0]],
         "directions": [np.cos(angles), np.sin(angles)],
     }  # fmt: skip
     values = (

@@ -1,5 +1,7 @@
 """A plane in numpy and in ONNX Runtime: the same numbers, and the definition of the dynamics."""
 
+import time
+
 import numpy as np
 import onnx
 import pytest
@@ -17,7 +19,9 @@ OUTPUTS = ("bias", "contribution", "target", "since", "plane", "certified")
 
 
 def draw(lengths, seed=0, width=32, alike=0):
-    """States of pieces, and the words of each text by the rows of their pieces; `alike` words are twins."""
+    """States of pieces, and the words of each text by the rows of their pieces; of each, `alike` words are
+    twins of its first three.
+    """
     rng = np.random.default_rng(seed)
     texts, T = [], 0
     for n in lengths:
@@ -28,8 +32,8 @@ def draw(lengths, seed=0, width=32, alike=0):
     states = rng.integers(0, 256, (T, width)).astype(np.uint8)
     words = rng.integers(0, 256, (T, width)).astype(np.uint8)
     for text in texts:
-        for word in text[1 : 1 + alike]:
-            states[word], words[word] = states[text[0][0]], words[text[0][0]]
+        for i, word in enumerate(text[3 : 3 + alike]):
+            states[word], words[word] = states[text[i % 3][0]], words[text[i % 3][0]]
     return states, words, texts
 
 
@@ -50,7 +54,7 @@ def answers(session, states, words, texts):
 
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (2, 3), (5, 4)])
 @pytest.mark.parametrize("lexical", [False, True], ids=["last", "both"])
-@pytest.mark.parametrize("alike", [0, 4], ids=["", "twins"])
+@pytest.mark.parametrize("alike", [0, 4, 500], ids=["", "twins", "nothing else"])
 def test_graph_gives_the_numbers_of_the_definition(d, labels, alike, lexical):
     weights = stored(random_plane(d, labels, lexical=lexical), random_reader())
     session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
@@ -98,6 +102,23 @@ def test_every_word_is_counted_where_its_leader_stands():
         followers = np.flatnonzero(told.target == leader)
         sides = np.sign(told.contribution[0, followers])
         assert len(set(sides.tolist())) == 1
+
+
+def test_time_for_a_text_that_repeats_grows_with_its_length():
+    """All of its words may stand at corners, and were compared with each other: with ten times the words 160
+    times the time.
+    """
+    session = Runtime("cpu", 1).open(to_onnx(stored(random_plane(), random_reader())).SerializeToString())
+
+    def took_s(words):
+        asked, took = draw([words], alike=words), []
+        for _ in range(5):
+            began = time.perf_counter()
+            answers(session, *asked)
+            took.append(time.perf_counter() - began)
+        return min(took)
+
+    assert took_s(2_500) < 20 * took_s(250)
 
 
 def test_head_is_written_as_the_bundled_one_was_to_the_byte():
