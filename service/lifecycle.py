@@ -7,8 +7,6 @@ middleware are given it.
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
 import itertools
 import logging
 from collections.abc import Callable, Mapping
@@ -21,16 +19,18 @@ import numpy as np
 
 from service.clouds.candidates import by_length
 from service.clouds.dynamics import Dynamics, Limits
+from service.engine import process
 from service.engine.account import ByteBudget, RequestLimit
 from service.engine.batching import Batcher
 from service.engine.bundle import HEAD, READER, Bundle
 from service.engine.cloud_queue import CloudQueue
 from service.engine.registry import Entry, Loader, Registry, fingerprints
 from service.engine.runtime import Runtime
-from service.errors import ConfigurationError, needs
+from service.errors import ConfigurationError
 from service.keys import Keys
 from service.observe.logs import log_request
 from service.observe.metrics import Metrics
+from service.observe.traces import spans_to
 from service.sequences.classifier import Sequences
 from service.settings import Settings, available_memory
 from service.texts.heads import Head
@@ -45,15 +45,10 @@ FILES = "/web/{path:path}"  # the page's files need no key: they are public anyw
 SAMPLE_S = 0.25
 WATCH_S = 0.5  # between two looks at MODELS_DIR
 LOAD_S = 60.0  # that a bundle may take to load and run once
-RELEASE_EVERY = 8  # samples: every two seconds
+RELEASE_EVERY = 8  # samples: every two seconds where it is quiet,
+RELEASE_AT_LAST = 64  # and every sixteen under load, which would take its memory anew each time
 SMALL = 1_000_000  # bytes of bodies and answers that do not count
-YOUNG = 10_000  # new objects before the garbage collector looks at them: a batch's answers are gone by then
 STUCK_AFTER_S = 120.0
-MALLOPT = {  # parameters of mallopt, and what they are set to
-    -8: 1,  # M_ARENA_MAX: heaps. Of those of other threads `malloc_trim` leaves what is free at their end
-    -3: 32 << 20,  # M_MMAP_THRESHOLD: bytes from which a block is no part of the heap, the most there may be
-    -1: 1 << 30,  # M_TRIM_THRESHOLD: bytes that are free at the heap's end before it shrinks by itself
-}
 
 
 class Service:
@@ -92,7 +87,7 @@ class Service:
         for work in (self._observe(), self._watch_models()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
         if self.owns_process:
-            settle_memory()
+            process.settle()
         self._started = True
 
     def _load(self) -> None:
@@ -133,7 +128,7 @@ class Service:
             before = self.registry.entries
             await asyncio.to_thread(self._read_models)
         if self.owns_process and before != self.registry.entries:
-            settle_memory()
+            process.settle()
 
     def _read_models(self) -> None:
         """Bring the models in step with the folders; log and count what has changed."""
@@ -181,8 +176,8 @@ class Service:
                 ready=self.unready() is None,
             )
             await asyncio.sleep(SAMPLE_S)
-            if count % RELEASE_EVERY == 0 and self._is_quiet():
-                await asyncio.to_thread(release_memory)
+            if count % RELEASE_EVERY == 0 and (self._is_quiet() or count % RELEASE_AT_LAST == 0):
+                await asyncio.to_thread(process.release_memory)
 
     def _is_quiet(self) -> bool:
         """Nothing that takes much memory is here. A caller who has left may leave work that still runs."""
@@ -210,14 +205,6 @@ class Service:
         if self._has_default and (missing := self.registry.why_missing(self.settings.default_model)):
             return f"the default model is gone: {missing}"
         return None if self.healthy() else "the inference thread does not answer"
-
-
-def settle_memory() -> None:
-    """Vocabularies are very many objects that stay: the garbage collector need not look at them again."""
-    gc.unfreeze()  # models that were replaced may go
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG)
 
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
@@ -255,50 +242,3 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
         "sequences": lambda bundle: Sequences.load(bundle, runtime),
     }
     return {kind: limited(load) for kind, load in loaders.items()}
-
-
-def prepare_heap() -> None:
-    """One heap for all threads, which keeps what is free until `release_memory`.
-
-    Otherwise a run of long texts takes its memory anew from the system each time: a sixth of its CPU time.
-    At the start of a process that is our own: before there are threads.
-    """
-    for parameter, value in MALLOPT.items():
-        _call("mallopt", parameter, value)
-
-
-def release_memory() -> None:
-    """Give back to the system what the C library and Python keep free for whoever asks next.
-
-    The heap keeps what is freed; even with the library's own settings, a small object at its end keeps all
-    before it. Bodies leave such memory behind, long texts, long answers and connections. Where the C library
-    is not glibc (musl, macOS) this does nothing. Takes milliseconds: for a thread.
-    """
-    gc.collect()  # a request that was cut short is a cycle, with its body in it
-    _call("malloc_trim", 0)
-
-
-def _call(function: str, *numbers: int) -> None:
-    with suppress(AttributeError, OSError):
-        getattr(ctypes.CDLL(None), function)(*numbers)
-
-
-def spans_to(endpoint: str) -> Any:
-    """What sends the spans that FastAPI makes of requests to a collector that speaks OTLP over HTTP.
-
-    A request's span has spans below it for what its dependencies do (keys, reading the body) and for its
-    endpoint (queue, inference, writing the answer). A caller's `traceparent` makes it part of the caller's
-    trace. OpenTelemetry's SDK is imported only here.
-    """
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        problem = needs("OTLP_ENDPOINT", "OpenTelemetry", "tracing")
-        raise ConfigurationError(problem, param="OTLP_ENDPOINT") from None
-    provider = TracerProvider(resource=Resource.create({"service.name": "hardmax"}))
-    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    return provider

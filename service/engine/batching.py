@@ -5,7 +5,9 @@ at that moment: there is no timer, so a call at rest is run at once and under lo
 
 * Items whose calls have the same `key` run together, up to about `RUN_S` of work by the pace that was
   measured, and up to `budget`.
-* Calls take turns item by item: a call of a thousand items shares every run with a call of one.
+* The next item is one of the call that was given least so far, by size: what is short is soon through,
+  however much others ask for. One run of `OLDEST_EVERY` begins with the call that came first: none waits
+  for ever.
 * A run need not finish an item. What is left of it waits again, so long work has many runs, with others
   between them; a call that was cancelled is dropped before its next one.
 * An item that fails is found by running the items of its batch one by one; its neighbours get their results.
@@ -20,6 +22,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
 from service.errors import NotReady, Overloaded
@@ -27,7 +30,8 @@ from service.errors import NotReady, Overloaded
 log = logging.getLogger(__name__)
 
 RUN_S = 0.1  # that a run takes, about
-LEAST = 256  # of size that may run together, however slow it is
+LEAST = 256  # of size that may run together, however slow it is; no item has more in a run
+OLDEST_EVERY = 8
 PACE = 10_000.0  # size that is run in a second, before it was measured
 SHORT = 64  # such lengths are all alike: the fixed cost of a run outweighs their padding
 PATIENCE = 4  # runs that the measured pace is a mean of
@@ -48,15 +52,25 @@ Run = Callable[[Any, Sequence[Item]], Sequence[Result | Exception | None]]  # No
 class Call(Generic[Item, Result]):
     """The items of one caller that wait, with their sizes, and the results that are there."""
 
-    __slots__ = ("future", "queued", "queued_at", "results", "unfinished", "waiting")
+    __slots__ = ("future", "given", "queued", "queued_at", "results", "unfinished", "waiting")
 
     def __init__(self, items: Sequence[Item], future: asyncio.Future[Results[Result]]) -> None:
         self.future = future
+        self.given = 0  # size of its items that ran
         self.queued = False
         self.queued_at = time.perf_counter()
         self.unfinished = len(items)
         self.results: list[Any] = [None] * len(items)
         self.waiting = deque((index, item, item.size) for index, item in enumerate(items))
+
+    @property
+    def step(self) -> int:
+        """Of the size of its next item, what one run takes."""
+        return min(self.waiting[0][2], LEAST)
+
+    def __lt__(self, other: "Call[Item, Result]") -> bool:
+        """Whether its turn comes before the other's."""
+        return (self.given, self.queued_at) < (other.given, other.queued_at)
 
 
 @dataclass
@@ -89,10 +103,11 @@ class Batcher(Generic[Item, Result]):
         self.depth = 0  # items that wait
         self._size = 0  # of them
         self._pace = PACE
+        self._runs = 0
         self._run = run
         self._report = report
         self._failed = failed
-        self._queues: dict[Hashable, deque[Call[Item, Result]]] = {}  # the one that is next comes first
+        self._queues: dict[Hashable, list[Call[Item, Result]]] = {}  # the key that is next comes first
         self._running: Batch[Item, Result] | None = None
         self._runner = ThreadPoolExecutor(1, thread_name_prefix="runner")
         self._busy_since: float | None = None  # when the thread's run began
@@ -141,7 +156,7 @@ class Batcher(Generic[Item, Result]):
     def _queue(self, key: Hashable, call: Call[Item, Result]) -> None:
         if not call.queued:
             call.queued = True
-            self._queues.setdefault(key, deque()).append(call)
+            self._queues.setdefault(key, []).append(call)
 
     def _next(self) -> None:
         self._gathering = False
@@ -152,36 +167,47 @@ class Batcher(Generic[Item, Result]):
             run.add_done_callback(partial(self._ended, batch))
 
     def _take(self) -> Batch[Item, Result] | None:
-        """What runs next: items of one key, one of each call in turn. Other keys come before it is its turn
-        again.
-        """
+        """What runs next: items of one key. Other keys come before it is its turn again."""
         most = min(self.budget, max(LEAST, int(self._pace * RUN_S)))
         while self._queues:
             key = next(iter(self._queues))
-            calls = self._queues.pop(key)
+            calls = [call for call in self._queues.pop(key) if not call.future.done()]
+            if not calls:
+                continue
             batch: Batch[Item, Result] = Batch(key)
+            self._runs += 1
+            if self._runs % OLDEST_EVERY == 0:
+                oldest = min(calls, key=lambda call: call.queued_at)
+                calls.remove(oldest)
+                self._add(batch, oldest, calls)
+            heapify(calls)
+            passed = []
             while calls:
-                call = calls[0]
-                if batch.items and not call.future.done() and batch.size + call.waiting[0][2] > most:
-                    break
-                calls.popleft()
-                call.queued = False
-                if call.future.done():
-                    continue
-                index, item, size = call.waiting.popleft()
-                batch.places.append((call, index))
-                batch.items.append(item)
-                batch.size += size
-                self._size -= size
-                self.depth -= 1
-                if call.waiting:
-                    call.queued = True
-                    calls.append(call)
-            if calls:
-                self._queues[key] = calls
-            if batch.items:
-                return batch
+                call = heappop(calls)
+                if not batch.items or batch.size + call.step <= most:
+                    self._add(batch, call, calls)
+                else:
+                    passed.append(call)
+            if passed:
+                self._queues[key] = passed
+            return batch
         return None
+
+    def _add(
+        self, batch: Batch[Item, Result], call: Call[Item, Result], calls: list[Call[Item, Result]]
+    ) -> None:
+        """The next item of the call, which has its next turn among `calls` if it has more."""
+        step = call.step
+        index, item, size = call.waiting.popleft()
+        batch.places.append((call, index))
+        batch.items.append(item)
+        batch.size += step
+        self._size -= size
+        self.depth -= 1
+        call.given += step
+        call.queued = bool(call.waiting)
+        if call.queued:
+            heappush(calls, call)
 
     def _timed_results(self, batch: Batch[Item, Result]) -> tuple[list[Any], float]:
         started = time.perf_counter()

@@ -34,8 +34,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from service import __version__
+from service.engine import process
 from service.errors import BundleError, ConfigurationError, HardmaxError
-from service.lifecycle import Service, prepare_heap
+from service.lifecycle import Service
 from service.observe.logs import configure
 from service.serving.connection import Connection, State
 from service.settings import Settings
@@ -62,7 +63,7 @@ MISCONFIGURED = 2
 
 def begin(settings: Settings) -> None:
     """Logs go where they should; SIGTERM ends the process until the server listens to signals itself."""
-    prepare_heap()
+    process.prepare()
     configure(settings.log_format, settings.log_level)
     signal.signal(signal.SIGTERM, _leave)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.batching import Batcher, by_length
+from service.engine.batching import OLDEST_EVERY, Batcher, by_length
 from service.errors import InvalidInput, NotReady, Overloaded
 
 pytestmark = pytest.mark.anyio
@@ -109,6 +109,24 @@ async def test_long_item_takes_several_runs_with_those_of_others_between_them() 
         assert await asyncio.gather(*short) == [[0], [2]]
         assert await long == [200, 202]
         assert doubler.batches[1:] == [("k", [100, 0]), ("k", [1, 100]), ("k", [100]), ("k", [101])]
+
+
+async def test_next_is_the_call_that_was_given_least() -> None:
+    async with held(budget=256) as (doubler, batcher):
+        large = await wait(batcher, *(Work(n, 200) for n in range(3)))
+        small = await wait(batcher, *(Work(n, 50) for n in range(10, 16)))
+        doubler.gate.set()
+        await asyncio.gather(large, small)
+        assert [items for _, items in doubler.batches[1:]] == [[0, 10], [11, 12, 13, 14, 15], [1], [2]]
+
+
+async def test_call_that_was_given_much_has_its_turn_among_many_that_were_not() -> None:
+    async with held(budget=200) as (doubler, batcher):
+        large = await wait(batcher, Work(0, 200), Work(1, 200))
+        small = [await wait(batcher, Work(n, 200)) for n in range(10, 40)]
+        doubler.gate.set()
+        await asyncio.gather(large, *small)
+        assert ("k", [1]) in doubler.batches[: 1 + OLDEST_EVERY]
 
 
 async def test_caller_who_leaves_stops_a_long_item_between_its_runs() -> None:

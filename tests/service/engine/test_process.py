@@ -59,12 +59,12 @@ ONE_HEAP = """
 import threading
 from pathlib import Path
 
-from service.lifecycle import prepare_heap, release_memory
+from service.engine import process
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-prepare_heap()
+process.prepare()
 before = resident()
 kept = []
 thread = threading.Thread(target=lambda: kept.extend(b"a" * 24_000 for _ in range(1000)))
@@ -72,7 +72,7 @@ thread.start()
 thread.join()
 kept.clear()
 left = resident()
-release_memory()
+process.release_memory()
 print(left - before > 20e6, resident() - before > 5e6)
 """
 
