@@ -17,7 +17,6 @@ COMMANDS = {
     "meaning": ("measure.meaning", "measure what a served model reads: order, context, everyday sentences"),
     "exact": ("exact.construct", "construct an exact classifier of sequences"),
     "dynamics": ("dynamics.graph", "write the bundle that /dynamics uses"),
-    "download": ("data.download", "fetch the public IMDb archive"),
     "bundled": ("bundled", "train the bundled reader and its sentiment head from the data sets"),
 }
 
