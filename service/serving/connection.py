@@ -179,6 +179,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.server_state.waiting.pop(self, None)
         self.server_state.count_head(self, 0)
+        self._unset_keepalive_if_required()  # uvicorn leaves it where the caller reset the connection
         if self._timer is not None:
             self._timer.cancel()
         self._backlog = b""

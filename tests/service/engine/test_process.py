@@ -99,3 +99,17 @@ def test_memory_of_connections_that_are_closed_goes_back() -> None:
         for caller in callers:
             caller.close()
         eventually(lambda: held() < before + BOUND / 2, 20)
+
+
+@pytest.mark.system
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries have no heaps to share")
+def test_connections_that_are_reset_are_forgotten_at_once() -> None:
+    """Each was kept, with its request, until its keep-alive was over."""
+    with served() as (port, held):
+        time.sleep(3)
+        before = held()
+        for _ in range(2_000):
+            with connect(port) as caller:
+                caller.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                assert caller.recv(1) == b"H"  # what is left unread resets the connection
+        eventually(lambda: held() < before + BOUND / 2, 20)
