@@ -6,8 +6,8 @@ at that moment: there is no timer, so a call at rest is run at once and under lo
 * Items whose calls have the same `key` run together, up to about `RUN_S` of work by the pace that was
   measured, and up to `budget`.
 * The next item is one of the call that was given least so far, by size: what is short is soon through,
-  however much others ask for. One run of `OLDEST_EVERY` begins with the call that came first: none waits
-  for ever.
+  however much others ask for. One run in three serves calls in the order in which they came: none waits for
+  ever.
 * A run need not finish an item. What is left of it waits again, so long work has many runs, with others
   between them; a call that was cancelled is dropped before its next one.
 * An item that fails is found by running the items of its batch one by one; its neighbours get their results.
@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 from typing import Any, Generic, Protocol, TypeVar
 
 from service.errors import NotReady, Overloaded
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 RUN_S = 0.1  # that a run takes, about
 LEAST = 256  # of size that may run together, however slow it is; no item has more in a run
-OLDEST_EVERY = 8
+FIRST_COME_EVERY = 3  # runs
 PACE = 10_000.0  # size that is run in a second, before it was measured
 SHORT = 64  # such lengths are all alike: the fixed cost of a run outweighs their padding
 PATIENCE = 4  # runs that the measured pace is a mean of
@@ -68,9 +68,13 @@ class Call(Generic[Item, Result]):
         """Of the size of its next item, what one run takes."""
         return min(self.waiting[0][2], LEAST)
 
-    def __lt__(self, other: "Call[Item, Result]") -> bool:
-        """Whether its turn comes before the other's."""
-        return (self.given, self.queued_at) < (other.given, other.queued_at)
+
+def least_given(call: Call[Any, Any]) -> tuple[float, ...]:
+    return call.given, call.queued_at
+
+
+def first_come(call: Call[Any, Any]) -> tuple[float, ...]:
+    return (call.queued_at,)
 
 
 @dataclass
@@ -174,29 +178,29 @@ class Batcher(Generic[Item, Result]):
             calls = [call for call in self._queues.pop(key) if not call.future.done()]
             if not calls:
                 continue
-            batch: Batch[Item, Result] = Batch(key)
             self._runs += 1
-            if self._runs % OLDEST_EVERY == 0:
-                oldest = min(calls, key=lambda call: call.queued_at)
-                calls.remove(oldest)
-                self._add(batch, oldest, calls)
-            heapify(calls)
+            order = first_come if self._runs % FIRST_COME_EVERY == 0 else least_given
+            batch: Batch[Item, Result] = Batch(key)
+            heap = [(order(call), number, call) for number, call in enumerate(calls)]
+            heapify(heap)
             passed = []
-            while calls:
-                call = heappop(calls)
-                if not batch.items or batch.size + call.step <= most:
-                    self._add(batch, call, calls)
+            while heap:
+                _, number, call = heap[0]
+                if batch.items and batch.size + call.step > most:
+                    passed.append(heappop(heap)[-1])
+                    continue
+                self._add(batch, call)
+                if call.queued:
+                    heapreplace(heap, (order(call), number, call))
                 else:
-                    passed.append(call)
+                    heappop(heap)
             if passed:
                 self._queues[key] = passed
             return batch
         return None
 
-    def _add(
-        self, batch: Batch[Item, Result], call: Call[Item, Result], calls: list[Call[Item, Result]]
-    ) -> None:
-        """The next item of the call, which has its next turn among `calls` if it has more."""
+    def _add(self, batch: Batch[Item, Result], call: Call[Item, Result]) -> None:
+        """The next item of the call."""
         step = call.step
         index, item, size = call.waiting.popleft()
         batch.places.append((call, index))
@@ -206,8 +210,6 @@ class Batcher(Generic[Item, Result]):
         self.depth -= 1
         call.given += step
         call.queued = bool(call.waiting)
-        if call.queued:
-            heappush(calls, call)
 
     def _timed_results(self, batch: Batch[Item, Result]) -> tuple[list[Any], float]:
         started = time.perf_counter()

@@ -37,9 +37,9 @@ class Tally:
     def accepted_s(self) -> list[float]:
         return [seconds for each in self.took_s.values() for seconds in each]
 
-    def quantile_s(self, share: float, kind: str | None = None) -> float:
-        """What `share` of the accepted took less than: of all of them, or those of one kind."""
-        ranked = sorted(self.took_s[kind] if kind else self.accepted_s)
+    def quantile_s(self, share: float, *kinds: str) -> float:
+        """What `share` of the accepted took less than: of all of them, or those of some kinds."""
+        ranked = sorted(took for kind in kinds or self.took_s for took in self.took_s[kind])
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))] if ranked else float("inf")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from service.engine.batching import OLDEST_EVERY, Batcher, by_length
+from service.engine.batching import FIRST_COME_EVERY, Batcher, by_length
 from service.errors import InvalidInput, NotReady, Overloaded
 
 pytestmark = pytest.mark.anyio
@@ -108,16 +108,16 @@ async def test_long_item_takes_several_runs_with_those_of_others_between_them() 
         doubler.gate.set()
         assert await asyncio.gather(*short) == [[0], [2]]
         assert await long == [200, 202]
-        assert doubler.batches[1:] == [("k", [100, 0]), ("k", [1, 100]), ("k", [100]), ("k", [101])]
+        assert doubler.batches[1:] == [("k", [100, 0]), ("k", [100, 1]), ("k", [100]), ("k", [101])]
 
 
-async def test_next_is_the_call_that_was_given_least() -> None:
+async def test_next_is_the_call_that_was_given_least_or_in_every_third_run_the_oldest() -> None:
     async with held(budget=256) as (doubler, batcher):
         large = await wait(batcher, *(Work(n, 200) for n in range(3)))
         small = await wait(batcher, *(Work(n, 50) for n in range(10, 16)))
         doubler.gate.set()
         await asyncio.gather(large, small)
-        assert [items for _, items in doubler.batches[1:]] == [[0, 10], [11, 12, 13, 14, 15], [1], [2]]
+        assert [items for _, items in doubler.batches[1:]] == [[0, 10], [1, 11], [12, 13, 14, 15], [2]]
 
 
 async def test_call_that_was_given_much_has_its_turn_among_many_that_were_not() -> None:
@@ -126,7 +126,7 @@ async def test_call_that_was_given_much_has_its_turn_among_many_that_were_not() 
         small = [await wait(batcher, Work(n, 200)) for n in range(10, 40)]
         doubler.gate.set()
         await asyncio.gather(large, *small)
-        assert ("k", [1]) in doubler.batches[: 1 + OLDEST_EVERY]
+        assert ("k", [1]) in doubler.batches[:FIRST_COME_EVERY]
 
 
 async def test_caller_who_leaves_stops_a_long_item_between_its_runs() -> None:
