@@ -5,7 +5,7 @@ Functions use standard operators alone. They stand where they are used: screen.p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,16 @@ class Nodes:
     def call(self, function: Any, inputs: str, outputs: str) -> None:
         self._nodes.append(helper.make_node(function.name, inputs.split(), outputs.split(), domain=DOMAIN))
 
-    def plain(self, kind: str, inputs: str, output: str, **attributes: Any) -> None:
-        self._nodes.append(helper.make_node(kind, inputs.split(), [output], **attributes))
+    def plain(self, kind: str, inputs: str, outputs: str, **attributes: Any) -> None:
+        self._nodes.append(helper.make_node(kind, inputs.split(), outputs.split(), **attributes))
+
+    def branch(self, name: str, outputs: Sequence[str]) -> onnx.GraphProto:
+        """One side of an If: it sees every name around it."""
+        values = [onnx.ValueInfoProto(name=each) for each in outputs]
+        return onnx.GraphProto(node=self._nodes, name=name, output=values)
+
+    def function(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
+        return helper.make_function(DOMAIN, name, inputs, outputs, self._nodes, _opsets())
 
     def model(
         self, name: str, fed: Specs, told: Specs, values: Mapping[str, Any], functions: Iterable[Any]
@@ -45,8 +53,11 @@ class Nodes:
         for proto in protos:
             if all(known.domain != DOMAIN for known in proto.opset_import):
                 proto.opset_import.append(helper.make_opsetid(DOMAIN, VERSION))
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
-        return helper.make_model(graph, functions=protos, opset_imports=opsets, ir_version=IR_VERSION)
+        return helper.make_model(graph, functions=protos, opset_imports=_opsets(), ir_version=IR_VERSION)
+
+
+def _opsets() -> list[onnx.OperatorSetIdProto]:
+    return [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
 
 
 def infos(specs: Specs) -> list[onnx.ValueInfoProto]:

@@ -9,7 +9,6 @@
              target        int64 [H, B, N]        whom i follows in the end; -1 if several tie
              since         int64 [H, B, N]        the first layer with C_i = {i}, or -1
              plane         double [K+1, H, B, N, d]  the places before the layers and after each
-             certified     bool [H, B]            nobody will ever follow anybody else
              unlike        double [H, B]          above 0: unlike the rows
 
 H heads answer together. The weights of one are in the graph, as inputs that need not be fed, and are outputs
@@ -36,7 +35,7 @@ from onnx import helper, numpy_helper
 from onnxscript import opset20 as op
 from onnxscript import script
 
-from model_export.attention.functions import DOMAIN, OPSET, VERSION, Nodes, domain, tensors
+from model_export.attention.functions import Nodes, domain, tensors
 from model_export.heads.plane import (
     DIRECTION_GRID,
     LAYER_GRID,
@@ -138,13 +137,13 @@ def Twins(z, number, penalty, never, wide):
 
 
 @script(domain)
-def Corners(z, number, penalty, never, directions, turn, next, margin, wide):
+def Corners(z, number, penalty, directions, turn, next, margin):
     """The places that may be followed, in the plane: those not well inside the convex hull.
 
     <z_i, .> is largest at a corner of the hull. The places that are extreme in `directions` [2,M], which turn
     once anticlockwise, are corners of a polygon inside it. A place that lies deeper than `margin` in this
     polygon scores less than one of its corners, for every query. The others are kept: as many for each text
-    as the text with most of them has. Twins are one.
+    as the text with most of them has; whether these are `many`.
     """
     axis = op.Constant(value_ints=[2])
     three = op.Constant(value_ints=[3])
@@ -165,20 +164,18 @@ def Corners(z, number, penalty, never, directions, turn, next, margin, wide):
     which, _order = op.TopK(which, most, axis=2, largest=0)  # in the order of reading
     keys = op.GatherElements(z, op.Expand(op.Unsqueeze(which, three), both), axis=2)
     numbers, penalties = op.GatherElements(number, which, axis=2), op.GatherElements(penalty, which, axis=2)
-    keys, numbers, penalties, times = Twins(keys, numbers, penalties, never, wide)
-    return keys, numbers, penalties, times
+    return keys, numbers, penalties, most > op.Constant(value_ints=[MANY])
 
 
 @script(domain)
-def EveryPlace(z, number, penalty, never, directions, turn, next, margin, wide):
-    """The places that may be followed: all of them, once each."""
-    once = op.Expand(op.CastLike(op.Constant(value_int=1), z), op.Shape(penalty))
-    return op.Identity(z), op.Identity(number), op.Identity(penalty), once
+def Once(penalty):
+    """How often each place stands where there are no twins."""
+    return op.Expand(op.CastLike(op.Constant(value_int=1), penalty), op.Shape(penalty))
 
 
 @script(domain)
 def HardmaxAttention(z, keys, number, penalty, times, layer_grid):
-    """C_i = argmax_j <z_i, z_j>: c_i, its mean [H,B,N,d]; whom i follows or -1 [H,B,N]; C_i itself [H,B,N,K].
+    """C_i = argmax_j <z_i, z_j>: c_i, its mean [H,B,N,d]; whom i follows or -1 [H,B,N].
 
     A key may stand for several words: `times` [H,B,K].
     A twin is a key with <z_j, z_k> = |z_j|^2 = |z_k|^2. If C_i is one point, with its twins, i follows that.
@@ -200,7 +197,7 @@ def HardmaxAttention(z, keys, number, penalty, times, layer_grid):
     first = op.ArgMax(score, axis=3, keepdims=0)
     alone = op.ReduceSum(C, key_axis, keepdims=0) == op.GatherElements(twins, first, axis=2)
     target = op.Where(alone, op.GatherElements(number, first, axis=2), op.Constant(value_int=-1))
-    return c, target, C
+    return c, target
 
 
 @script(domain)
@@ -223,29 +220,6 @@ def Since(plane, means, targets):
 
 
 @script(domain)
-def Certified(c, keys, penalty, C, real):
-    """Whether all members of all C_i lead and the argmax set of each c_i is C_i: [H,B] (docs/theory.md, 3).
-
-    A member leads when it is the argmax of itself alone; that of a mean of several is asked again.
-    """
-    key_axis = op.Constant(value_ints=[3])
-    row = op.Unsqueeze(penalty, op.Constant(value_ints=[2]))
-    other = op.Transpose(keys, perm=[0, 1, 3, 2])
-    between = op.MatMul(keys, other) + row
-    own = op.ReduceSum(keys * keys, key_axis, keepdims=1)
-    beaten = op.CastLike(
-        op.Or(between > own, op.And(between == own, op.Transpose(own, perm=[0, 1, 3, 2]) > own)), c
-    )
-    none = op.CastLike(op.Constant(value_float=0.0), c)
-    follower = op.ReduceSum(op.MatMul(C, beaten), key_axis, keepdims=0)  # [H,B,N] some member does not lead
-    again = op.MatMul(c, other) + row
-    same = op.CastLike(again >= op.ReduceMax(again, key_axis, keepdims=1), c)
-    changed = op.ReduceSum(op.Abs(same - C), key_axis, keepdims=0)
-    doubt = op.ReduceSum((follower + changed) * real, op.Constant(value_ints=[2]), keepdims=0)
-    return doubt == none
-
-
-@script(domain)
 def ReadOut(c, w, real, v, b, pseudo_weight):
     """What each place adds: w_i <v, c_i> / (W0 + sum_i w_i), [H,B,C,N]; the bias [H,B,C]."""
     weight = op.Squeeze(w, op.Constant(value_ints=[3])) * real  # [H,B,N]
@@ -265,24 +239,25 @@ def Unlike(near, texts, real, grid):
 
 
 def _candidates() -> onnx.FunctionProto:
-    """Whom anybody may follow: where there are `many` in the plane its corners.
+    """Whom anybody may follow in a long text: corners, and of twins one where there are many corners.
 
     subtle: onnxscript would give the outputs of an If in the order of a set, another one in each process, so
     that heads would be of many families.
     """
-    given = "z number penalty never directions turn next margin wide".split()
     told = "keys numbers penalties times".split()
-
-    def branch(function: Any) -> onnx.GraphProto:
-        node = helper.make_node(function.name, given, told, domain=DOMAIN)
-        values = [onnx.ValueInfoProto(name=each) for each in told]
-        return onnx.GraphProto(node=[node], name=function.name, output=values)
-
-    choice = helper.make_node(
-        "If", ["many"], told, then_branch=branch(Corners), else_branch=branch(EveryPlace)
-    )
-    versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
-    return helper.make_function(DOMAIN, "Candidates", ["many", *given], told, [choice], versions)
+    found = "corners corner_numbers corner_penalties"
+    few, many, either = Nodes(), Nodes(), Nodes()
+    many.call(Twins, f"{found} never wide", " ".join(told))
+    for corner, key in zip(found.split(), told[:3], strict=True):
+        few.plain("Identity", corner, key)
+    few.call(Once, "corner_penalties", "times")
+    either.call(Corners, "z number penalty directions turn next margin", f"{found} many")
+    either.plain(
+        "If", "many", " ".join(told),
+        then_branch=many.branch("many", told), else_branch=few.branch("few", told),
+    )  # fmt: skip
+    given = "z number penalty never directions turn next margin wide".split()
+    return either.function("Candidates", given, told)
 
 
 @script(domain)
@@ -311,9 +286,32 @@ def Whose(z, texts, members, never):
 
 CANDIDATES = _candidates()
 FUNCTIONS = (
-    Rows, Words, Reach, Places, Corners, EveryPlace, Twins, CANDIDATES,
-    HardmaxAttention, Move, Since, Certified, ReadOut, Unlike, Sizes, Whose,
+    Rows, Words, Reach, Places, Corners, Once, Twins, CANDIDATES,
+    HardmaxAttention, Move, Since, ReadOut, Unlike, Sizes, Whose,
 )  # fmt: skip
+
+
+def _dynamics(layers: int, *, long: bool) -> onnx.GraphProto:
+    """All layers from z0: along a new first axis the places before each, their means, whom they follow. In a
+    `long` text candidates are looked for; in others everybody is one.
+    """
+    nodes = Nodes()
+    call, plain = nodes.call, nodes.plain
+    if not long:
+        call(Once, "penalty", "once")
+    for k in range(layers + 1):
+        keys = f"z{k} number penalty once"
+        if long:
+            keys = f"keys{k} number{k} penalty{k} times{k}"
+            call(CANDIDATES, f"z{k} number penalty never directions turn next margin wide", keys)
+        call(HardmaxAttention, f"z{k} {keys} layer_grid", f"c{k} target{k}")
+        if k < layers:
+            call(Move, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
+    told = {"plane": ("z", "places_shape"), "means": ("c", "places_shape"), "targets": ("target", "shape")}
+    for output, (of, shape) in told.items():
+        plain("Concat", " ".join(f"{of}{k}" for k in range(layers + 1)), f"{output}_flat", axis=0)
+        plain("Reshape", f"{output}_flat {shape}", output)
+    return nodes.branch("long" if long else "short", list(told))
 
 
 def to_onnx(weights: Stored) -> onnx.ModelProto:
@@ -321,13 +319,6 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     W, K = len(weights["first"]), int(weights["layers"])
     nodes = Nodes()
     call, plain = nodes.call, nodes.plain
-
-    def layers(name: str, output: str) -> None:
-        """`name` of all layers, one after the other along a new first axis."""
-        plain("Concat", " ".join(f"{name}{k}" for k in range(K + 1)), f"{output}_flat", axis=0)
-        plain("Shape", f"{name}0", f"{output}_shape")
-        plain("Concat", f"count {output}_shape", f"{output}_split", axis=0)
-        plain("Reshape", f"{output}_flat {output}_split", output)
 
     call(Sizes, "members states", "sizes")
     call(Words, "words members sizes first first_unit first_bias zero", "hidden")
@@ -338,25 +329,19 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     call(Rows, "z texts", "z0")
     call(Rows, "w texts", "weights")
     call(Whose, "z0 texts members never", "is_word real many number penalty")
-    for k in range(K + 1):
-        call(
-            CANDIDATES,
-            f"many z{k} number penalty never directions turn next margin wide",
-            f"keys{k} number{k} penalty{k} times{k}",
-        )
-        call(
-            HardmaxAttention, f"z{k} keys{k} number{k} penalty{k} times{k} layer_grid", f"c{k} target{k} C{k}"
-        )
-        if k < K:
-            call(Move, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
-    layers("z", "plane")
-    layers("c", "means")
-    layers("target", "targets")
+    for like, shape in {"z0": "places_shape", "number": "shape"}.items():  # of all layers together
+        plain("Shape", like, f"{shape}_of_one")
+        plain("Concat", f"count {shape}_of_one", shape, axis=0)
+    plain(
+        "If", "many", "plane means targets",
+        then_branch=_dynamics(K, long=True), else_branch=_dynamics(K, long=False),
+    )  # fmt: skip
     call(Since, "plane means targets", "first_led")
     plain("Where", "is_word first_led nobody", "since")
-    plain("Where", f"is_word target{K} nobody", "target")
-    call(Certified, f"c{K} keys{K} penalty{K} C{K} real", "certified")
-    call(ReadOut, f"c{K} weights real v b pseudo_weight", "contribution bias")
+    plain("Gather", "targets last", "followed")
+    plain("Gather", "means last", "ends")
+    plain("Where", "is_word followed nobody", "target")
+    call(ReadOut, "ends weights real v b pseudo_weight", "contribution bias")
     call(Words, "both members sizes near near_unit near_bias zero", "near_words")
     call(Unlike, "near_words texts real direction_grid", "unlike")
     angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
@@ -368,7 +353,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     }  # fmt: skip
     values = (
         {name: np.array(value, np.float64) for name, value in double.items()}
-        | {"nobody": np.array(-1), "count": np.array([K + 1])}
+        | {"nobody": np.array(-1), "last": np.array(K), "count": np.array([K + 1])}
         | {"next": np.roll(np.arange(DIRECTIONS), -1), "zero": np.array(ZERO, np.uint8)}
     )
     own = of_head(weights)
@@ -382,8 +367,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     told = {
         "bias": (np.float64, ["H", "B", "C"]), "contribution": (np.float64, ["H", "B", "C", "N"]),
         "target": (np.int64, ["H", "B", "N"]), "since": (np.int64, ["H", "B", "N"]),
-        "plane": (np.float64, [K + 1, "H", "B", "N", "d"]), "certified": (np.bool_, ["H", "B"]),
-        "unlike": (np.float64, ["H", "B"]),
+        "plane": (np.float64, [K + 1, "H", "B", "N", "d"]), "unlike": (np.float64, ["H", "B"]),
     }  # fmt: skip
     model = nodes.model("head", fed | held, told | held, values, FUNCTIONS)
     family = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()

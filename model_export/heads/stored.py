@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from model_export.attention.reference import argmax_sets, certified, means
+from model_export.attention.reference import argmax_sets, means
 from model_export.heads.plane import (
     DIRECTION_GRID,
     LAYER_GRID,
@@ -60,7 +60,6 @@ class Told:
     target: Array  # [M]
     since: Array  # [M]
     plane: Array  # [K+1, M, d]
-    certified: bool
 
 
 def run(weights: Stored, states: Array, words: Array, members: Sequence[Sequence[int]]) -> Told:
@@ -84,7 +83,7 @@ def run(weights: Stored, states: Array, words: Array, members: Sequence[Sequence
     target = np.where(alone, first[C.argmax(1)], -1)[twin]
     share = w / (float(weights["pseudo_weight"]) + w.sum())
     contribution = share[:, None] * (c[twin] @ weights["v"].T)
-    return Told(weights["b"], contribution.T, target, since, np.array(clouds), certified(points, C, w=times))
+    return Told(weights["b"], contribution.T, target, since, np.array(clouds))
 
 
 def places(

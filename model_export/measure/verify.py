@@ -48,7 +48,6 @@ class Parity:
     different_unlike: int = 0
     left_out: int = 0  # times that unread pieces were
     different_without: int = 0  # states that were others then
-    certified: int = 0  # texts with a certificate at the last layer
 
     @property
     def holds(self) -> bool:
@@ -93,11 +92,10 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
             assert each.follows is not None
             parity.different_choices += int((follows != each.follows).sum())
             _leave_out(served, pieces, places, each, draw, parity)
-        differ, told = compared(session, of_head, reading, seen)
-        parity.different_leaders += bool(differ & {"target", "since", "certified"})
+        differ = compared(session, of_head, reading, seen)
+        parity.different_leaders += bool(differ & {"target", "since"})
         parity.different_contributions += bool(differ & {"bias", "contribution", "plane"})
         parity.different_unlike += "unlike" in differ
-        parity.certified += told.certified
         parity.texts += 1
     return parity
 

@@ -28,16 +28,15 @@ from model_export.reader.stored import ZERO, Stored
 
 
 @script(domain)
-def Norm(x, gain, shift):
+def Norm(x, gain, shift, width):
     """(x - mean) / deviation * gain + shift; x in units of 1/16. The statistics are sums of whole numbers.
 
     subtle: ONNX Runtime makes one division of x * (1 / d), which rounds otherwise; so it is written as one.
     """
     axis = op.Constant(value_ints=[-1])
-    size = op.Cast(op.Shape(x, start=1, end=2), to=1)
     u = op.Round(op.Clip(x, op.Constant(value_float=-200.0), op.Constant(value_float=200.0)))
-    mean = op.ReduceSum(u, axis, keepdims=1) / size
-    variance = op.ReduceSumSquare(u, axis, keepdims=1) / size - mean * mean
+    mean = op.ReduceSum(u, axis, keepdims=1) / width
+    variance = op.ReduceSum(u * u, axis, keepdims=1) / width - mean * mean
     return (x - mean) / op.Sqrt(variance + op.Constant(value_float=1e-3)) * gain + shift
 
 
@@ -45,6 +44,13 @@ def Norm(x, gain, shift):
 def Steps(x):
     """The nearest whole numbers as uint8, 128 for zero."""
     return op.QuantizeLinear(x, op.Constant(value_float=1.0), op.Cast(op.Constant(value_int=128), to=2))
+
+
+@script(domain)
+def Numbers(steps):
+    """The whole numbers that `Steps` keeps, as float32."""
+    zero = op.Cast(op.Constant(value_int=128), to=2)
+    return op.DequantizeLinear(steps, op.Constant(value_float=1.0), zero)
 
 
 @script(domain)
@@ -70,58 +76,54 @@ def FirstStates(pieces, places, table, table_unit, of_place):
 
 
 @script(domain)
-def Everybody(rows, x):
-    """The rows with nobody behind them, [B,N+1]; 1 for pieces, 0 for nobody [B,N+1,1]; what each counts in a
-    tie: of many nobodies only the last one, [B,1,N+1,1].
+def Everybody(rows, pieces):
+    """The rows with nobody behind them [B,N+1]; what each counts in a tie, of many nobodies only the last one
+    [B,N+1,1]; where the pieces are among all of these [T].
     """
-    last = op.Shape(x, start=0, end=1)
+    last = op.Shape(pieces)
     one = op.Constant(value_ints=[1])
     nobody = op.Expand(last, op.Concat(op.Shape(rows, start=0, end=1), one, axis=0))
     every = op.Concat(rows, nobody, axis=1)
-    real = op.Cast(every < last, to=1)
     counts = op.Concat(op.Cast(rows < last, to=1), op.Cast(nobody >= last, to=1), axis=1)
-    return every, op.Unsqueeze(real, [2]), op.Unsqueeze(counts, [1, 3])
+    there = op.NonZero(op.Reshape(every < last, op.Constant(value_ints=[-1])))
+    return every, op.Unsqueeze(counts, [2]), op.Squeeze(there, [0])
 
 
 @script(domain)
-def Keys(first, every, nobody, split):
-    """The keys of all layers, made of the first states: [L,B,H,S,N+1]."""
+def Keys(first, every, nobody, split, same):
+    """The keys of all layers, made of the first states: [L,B,H,N+1,S].
+
+    subtle: without a Reshape to the shape that it has ONNX Runtime would make one transposition of this and
+    that in HardmaxHeads, byte by byte; so it multiplies by the transposed keys as they lie.
+    """
     rows = op.Gather(op.Concat(first, nobody, axis=0), every)
-    keys = op.Cast(rows, to=1) - op.Constant(value_float=128.0)
-    return op.Transpose(op.Reshape(keys, split), perm=[2, 0, 3, 4, 1])
+    return op.Reshape(op.Transpose(op.Reshape(rows, split), perm=[2, 0, 3, 1, 4]), same)
 
 
 @script(domain)
-def HardmaxHeads(asked, keys, layer, every, real, counts, split, nothing):
+def HardmaxHeads(asked, keys, every, counts, there, split, nothing, states):
     """C_a(i) = argmax over j and nobody of <q_a(i), k_a(j)>; the mean of the values over it [T,W], and how
-    many heads of i follow j [B,N,N]. Nobody's value is 0.
+    many heads of i follow j [1,B,N+1,N+1]. Nobody's value is 0.
     """
     rows = op.Gather(op.Concat(asked, nothing, axis=0), every)  # [B,N+1,2W]
-    q_and_v = op.Transpose(
-        op.Reshape(op.Cast(rows, to=1) - op.Constant(value_float=128.0), split), perm=[2, 0, 3, 1, 4]
-    )
-    q = op.Gather(q_and_v, op.Constant(value_int=0), axis=0)  # [B,H,N+1,S]
-    v = op.Gather(q_and_v, op.Constant(value_int=1), axis=0)
-    score = op.MatMul(q, op.Gather(keys, layer, axis=0))  # [B,H,N+1,N+1]
-    C = op.Cast(score >= op.ReduceMax(score, op.Constant(value_ints=[3]), keepdims=1), to=1)
-    read = op.Transpose(op.MatMul(C, v) / op.MatMul(C, counts), perm=[0, 2, 1, 3])
-    some = op.Cast(op.Squeeze(real, [2]) > op.Constant(value_float=0.0), to=9)
-    flat = op.Reshape(read, op.Constant(value_ints=[0, 0, -1]))
-    flat = op.Reshape(flat, op.Concat(op.Constant(value_ints=[-1]), op.Shape(flat, start=2, end=3), axis=0))
-    packed = op.Compress(flat, op.Reshape(some, op.Constant(value_ints=[-1])), axis=0)
-    count = (
-        op.ReduceSum(C, op.Constant(value_ints=[1]), keepdims=0) * real * op.Transpose(real, perm=[0, 2, 1])
-    )
-    inner = op.Slice(
-        count,
-        op.Constant(value_ints=[0, 0]),
-        op.Constant(value_ints=[-1, -1]),
-        op.Constant(value_ints=[1, 2]),
-    )
-    return packed, op.Unsqueeze(op.Cast(inner, to=2), [0])
+    both = op.Transpose(op.Reshape(rows, split), perm=[2, 0, 3, 1, 4])
+    q, v = op.Split(both, axis=0, num_outputs=2)  # [1,B,H,N+1,S]
+    score = op.MatMul(Numbers(q), op.Transpose(Numbers(keys), perm=[0, 1, 2, 4, 3]))  # [1,B,H,N+1,N+1]
+    C = op.Cast(score >= op.ReduceMax(score, op.Constant(value_ints=[4]), keepdims=1), to=1)
+    read = op.MatMul(C, Numbers(v)) / op.MatMul(C, op.Unsqueeze(counts, [1]))
+    flat = op.Reshape(op.Transpose(read, perm=[0, 1, 3, 2, 4]), states)
+    return op.Gather(Steps(flat), there), op.ReduceSum(C, op.Constant(value_ints=[2]), keepdims=0)
 
 
-FUNCTIONS = (Norm, Steps, Read, Add, FirstStates, Everybody, Keys, HardmaxHeads)
+@script(domain)
+def Follows(heads, counts):
+    """By how many heads piece i follows piece j [L,B,N,N]: of [L,B,N+1,N+1] what is said of pieces."""
+    real = counts * op.Transpose(counts, perm=[0, 2, 1])
+    zero, last = op.Constant(value_ints=[0, 0]), op.Constant(value_ints=[-1, -1])
+    return op.Cast(op.Slice(heads * real, zero, last, op.Constant(value_ints=[2, 3])), to=2)
+
+
+FUNCTIONS = (Norm, Steps, Numbers, Read, Add, FirstStates, Everybody, Keys, HardmaxHeads, Follows)
 
 
 def to_onnx(weights: Stored) -> onnx.ModelProto:
@@ -135,33 +137,37 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
         plain("Mul", f"{source} {by}", f"{output}_exact")
         call(Steps, f"{output}_exact", output)
 
+    def norm(source: str, of: str, output: str) -> None:
+        call(Norm, f"{source} {of}.gain {of}.shift width", output)
+
     call(FirstStates, "pieces places table table_unit of_place", "begin")
-    call(Norm, "begin norm.gain norm.shift", "h")
+    norm("begin", "norm", "h")
     steps("h", "word_steps", "words")
     plain("Shape", "pieces", "T")
     plain("Concat", "T four", "constants_shape", axis=0)
     plain("Expand", "constant constants_shape", "constants")
-    call(Everybody, "rows words", "every real counts")
+    call(Everybody, "rows pieces", "every counts there")
     call(Read, "words constants keys keys_unit zero", "all_keys")
-    call(Keys, "all_keys every nobody split_keys", "looked_at")
+    call(Keys, "all_keys every nobody split_keys same", "looked_at")
+    plain("Split", "looked_at", " ".join(f"{i}.keys" for i in range(layers)), axis=0, num_outputs=layers)
     h, state = "h", "words"
     for i in range(layers):
         call(Read, f"{state} constants {i}.ask {i}.ask_unit zero", f"{i}.asked")
         call(
             HardmaxHeads,
-            f"{i}.asked looked_at {i}.number every real counts split_asked nothing",
-            f"{i}.heard {i}.follows",
+            f"{i}.asked {i}.keys every counts there split_asked nothing flat",
+            f"{i}.read {i}.heads",
         )
-        call(Steps, f"{i}.heard", f"{i}.read")
         call(Add, f"{h} {i}.read zero {i}.out {i}.out_unit {i}.out_bias", f"{i}.sum")
-        call(Norm, f"{i}.sum {i}.norm1.gain {i}.norm1.shift", f"{i}.h")
+        norm(f"{i}.sum", f"{i}.norm1", f"{i}.h")
         steps(f"{i}.h", f"{i}.middle_steps", f"{i}.middle")
         call(Read, f"{i}.middle constants {i}.up {i}.up_unit none", f"{i}.wide")  # 0 is the least: a relu
         call(Add, f"{i}.h {i}.wide none {i}.down {i}.down_unit {i}.down_bias", f"{i}.end")
-        call(Norm, f"{i}.end {i}.norm2.gain {i}.norm2.shift", f"{i}.last")
+        norm(f"{i}.end", f"{i}.norm2", f"{i}.last")
         h, state = f"{i}.last", f"{i}.state" if i + 1 < layers else "states"
         steps(h, f"{i}.state_steps", state)
-    plain("Concat", " ".join(f"{i}.follows" for i in range(layers)), "follows", axis=0)
+    plain("Concat", " ".join(f"{i}.heads" for i in range(layers)), "heads", axis=0)
+    call(Follows, "heads counts", "follows")
     values = {name: value for name, value in weights.items() if name not in ("heads", "places", "nobody")} | {
         "of_place": weights["places"],
         "nobody": (weights["nobody"].astype(np.int16) + ZERO).astype(np.uint8),
@@ -172,7 +178,9 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
         "constant": np.array([CONSTANT], np.float32).astype(np.uint8) + np.uint8(ZERO),
         "split_keys": np.array([0, 0, layers, H, W // H], np.int64),
         "split_asked": np.array([0, 0, 2, H, W // H], np.int64),
-        **{f"{i}.number": np.array(i, np.int64) for i in range(layers)},
+        "same": np.array([0, 0, H, -1, W // H], np.int64),
+        "flat": np.array([-1, W], np.int64),
+        "width": np.array(W, np.float32),
     }
     fed = {"pieces": (np.int64, ["T"]), "places": (np.int64, ["T"]), "rows": (np.int64, ["B", "N"])}
     told = {

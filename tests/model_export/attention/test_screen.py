@@ -1,4 +1,4 @@
-"""The graph of the dynamics: what it finds is what numpy finds, and any provider can run it."""
+"""The graph of the dynamics: what it finds is what numpy finds."""
 
 from pathlib import Path
 
@@ -13,11 +13,6 @@ from service.clouds.candidates import RUN as RUN_SERVED
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
 from service.settings import BUNDLED_MODELS
-
-CUDA_KERNELS = {  # those of ONNX Runtime's CUDA provider that the graph may use
-    "Constant", "Gather", "GreaterOrEqual", "MatMul", "Max", "NonZero", "ReduceMax", "Reshape", "Sub",
-    "Transpose", "Unsqueeze",
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(("q", "runs", "d"), [(1, 1, 1), (7, 3, 2), (50, 20, 9)])
@@ -37,11 +32,10 @@ def test_screen_names_every_run_with_a_score_near_the_best(q: int, runs: int, d:
     np.testing.assert_array_equal(scores, truth.reshape(-1, RUN)[named])
 
 
-def test_graph_has_no_operator_without_a_cuda_kernel_and_shows_its_function_by_name() -> None:
+def test_graph_shows_its_function_by_name() -> None:
     model = build_dynamics()
     onnx.checker.check_model(model, full_check=True)
     assert [(node.op_type, node.domain) for node in model.graph.node] == [("Screen", "hardmax")]
-    assert {node.op_type for function in model.functions for node in function.node} <= CUDA_KERNELS
     assert RUN == RUN_SERVED
 
 

@@ -21,13 +21,7 @@ Fëmijët luajnë në kopsht ndërsa nëna gatuan.
 Mae'r plant yn chwarae yn yr ardd.
 Lestin fer klukkan átta í fyrramálið.""".split("\n")
 FOOD = ("the soup", "my pizza", "their bread", "a salad", "the curry", "our steak", "the coffee", "this cake")
-SAID = (
-    "was cold again",
-    "came late and burnt",
-    "tasted wonderful",
-    "is worth every penny",
-    "was rather salty",
-)
+SAID = ("was cold again", "came late and burnt", "tasted wonderful", "is worth every penny", "was salty")
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,8 @@ def test_scores_of_four_answers():
     assert s.f1 == 0.5
     losses = [math.log1p(math.exp(x)) for x in (-2, 1, 0.5, -3)]
     assert s.log_loss == pytest.approx(sum(losses) / 4)
-
-
-def test_a_logit_of_zero_is_answered_negative_and_answers_of_one_class_have_no_f1():
-    assert score([0.0], [0]).accuracy == 1.0
-    assert score([-1.0, -2.0], [0, 0]).f1 == 0.0
+    assert score([0.0], [0]).accuracy == 1.0, "a logit of zero is answered negative"
+    assert score([-1.0, -2.0], [0, 0]).f1 == 0.0, "answers of one class have none"
 
 
 def test_calibration_error_is_confidence_minus_accuracy():
