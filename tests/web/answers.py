@@ -4,8 +4,6 @@ They say what leaders have read, what would change the verdict, and what a serve
 labels, no verdict.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -159,17 +157,11 @@ WORDS = [
 FLIP = {"without": [{"word": "not", "spans": [[0, 3]]}, {"word": "charming", "spans": [[54, 62]]}]}
 
 
-def reading(asked: list[Answer] | None = None) -> Says:
-    """A service whose leaders say what they have read. What it is asked is added to `asked`."""
-
-    def says(request: Answer) -> Answer:
-        if asked is not None:
-            asked.append(request)
-        found = explained(READ, WORDS, 0.05, without=request.get("without", []))
-        if request.get("flip"):
-            other = explained(READ, WORDS, 0.05, without=[w["spans"][0] for w in FLIP["without"]])
-            changed = {name: other["data"][0][name] for name in ("label", "score")}
-            found["data"][0]["flip"] = {**FLIP, **changed}
-        return found
-
-    return says
+def reading(request: Answer) -> Answer:
+    """What a service answers whose leaders say what they have read."""
+    found = explained(READ, WORDS, 0.05, without=request.get("without", []))
+    if request.get("flip"):
+        other = explained(READ, WORDS, 0.05, without=[w["spans"][0] for w in FLIP["without"]])
+        changed = {name: other["data"][0][name] for name in ("label", "score")}
+        found["data"][0]["flip"] = {**FLIP, **changed}
+    return found

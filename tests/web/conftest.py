@@ -7,8 +7,6 @@ Pages come from `visit`: it opens an address at a width and, at the end of the t
 logged an error or spoke to any other host.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -127,9 +125,7 @@ def cloud(visit: Visit) -> Visit:
     """Opens the second room with its clusters, at layer 0 until somebody plays it."""
 
     def open_cloud(view: str = "", **how: object) -> Page:
-        page = visit(f"#cloud?{view}" if view else "#cloud", **{"reduced_motion": "reduce", **how})
-        page.locator("#clusters tr").first.wait_for()
-        return page
+        return settle(visit(f"#cloud?{view}" if view else "#cloud", **{"reduced_motion": "reduce", **how}))
 
     return open_cloud
 

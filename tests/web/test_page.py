@@ -1,7 +1,5 @@
 """The page as a whole: weight and speed, rooms by keyboard, both themes, accessibility, and the API key."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import re
@@ -9,19 +7,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from visiting import Visit, expect_fit_for_everybody
+from visiting import Visit, expect_fit_for_everybody, settle
 
 WEB = Path(__file__).parents[2] / "service" / "web"
 WEIGHT_LIMIT_BYTES = 150_000
 FIRST_PAINT_LIMIT_MS = 300
 ROOMS = ["review", "cloud", "model"]
-SETTLED = {"review": "#ledger tr.total", "cloud": "#clusters tr", "model": "#cards article"}
-
-
-def enter(visit: Visit, room: str, **how: object) -> Page:
-    page = visit(f"#{room}", **how)
-    page.locator(SETTLED[room]).first.wait_for()
-    return page
 
 
 def test_page_weighs_less_than_its_limit() -> None:
@@ -50,18 +41,18 @@ def test_page_paints_first_within_its_limit(visit: Visit) -> None:
     limit_ms = max(FIRST_PAINT_LIMIT_MS, 10 * paint_ms(visit(url="data:text/html,<p>empty")))
     paints_ms: list[float] = []
     while len(paints_ms) < 6 and min(paints_ms, default=math.inf) >= limit_ms:
-        paints_ms.append(paint_ms(enter(visit, "review")))
+        paints_ms.append(paint_ms(settle(visit("#review"))))
     assert min(paints_ms) < limit_ms, paints_ms
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_room_fits_and_keeps_nobody_out(visit: Visit, room: str) -> None:
-    expect_fit_for_everybody(enter(visit, room, reduced_motion="reduce"))
+    expect_fit_for_everybody(settle(visit(f"#{room}", reduced_motion="reduce")))
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_fingers_find_targets_of_44_pixels(visit: Visit, room: str) -> None:
-    page = enter(visit, room, width=390, has_touch=True, is_mobile=True, reduced_motion="reduce")
+    page = settle(visit(f"#{room}", width=390, has_touch=True, is_mobile=True, reduced_motion="reduce"))
     page.wait_for_load_state("networkidle")
     if room == "review":
         expect(page.locator("#without-words button").first).to_be_visible()
@@ -89,7 +80,7 @@ def test_rooms_are_reached_by_keyboard(visit: Visit) -> None:
 
 def test_room_that_is_being_left_does_not_call_back(visit: Visit) -> None:
     """Its answer may come between the link and the room behind it."""
-    page = enter(visit, "review")
+    page = settle(visit("#review"))
     page.evaluate(
         """() => {
             document.querySelector("[data-room=cloud]").click();

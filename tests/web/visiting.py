@@ -1,7 +1,5 @@
 """What tests of the page share: the type of the `visit` fixture, hands and eyes, what keeps nobody out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 Visit = Callable[..., Page]
+SETTLED = {"review": "#ledger tr.total", "cloud": "#clusters tr", "model": "#cards article", "docs": ".route"}
 PRAISE = "A wonderful film with superb acting. I loved it."
 BLAME = "An awful film. The worst acting, a waste of time."
 
@@ -33,8 +32,10 @@ def expect_fit_for_everybody(page: Page) -> None:
 
 
 def settle(page: Page) -> Page:
-    """The verdict on the present text is there, with its sum."""
-    page.locator("#ledger tr.total").wait_for()
+    """What its room shows first is there."""
+    room = re.search("review|cloud|model|docs", page.url)
+    assert room is not None
+    page.locator(SETTLED[room[0]]).first.wait_for()
     return page
 
 

@@ -16,6 +16,12 @@ const KINDS = {
 const LISTED = 12; // labels
 const LARGE = 3; // accuracies set large
 const COLUMNS = 4; // of a table of figures
+const SAID_AS = {
+  accuracy: "Right",
+  balanced_accuracy: "Balanced",
+  linear_accuracy: "TF-IDF",
+  sha256: "Their digest",
+};
 
 export class Model {
   /** `rooms` holds the review and the cloud whose last requests are shown as programs. */
@@ -85,7 +91,9 @@ function cardNode(card) {
       el("a", { class: "chip", href: link("review", { model: card.name }) }, "Try it"),
     listOf("figures", largeOf(figures)),
     listOf("facts", facts),
-    fold("What it was measured on", figures),
+    figures.labels
+      ? fold("How many of each label it finds", foundOf(figures.labels))
+      : fold("What it was measured on", figures),
     fold("What it was trained on", data),
   );
 }
@@ -106,11 +114,12 @@ function largeOf(figures) {
     ...scalarsOf(figures).filter(([name]) => /accuracy$/.test(name)),
   ];
   const numbers = found.filter(([, value]) => typeof value === "number").slice(0, LARGE);
-  return numbers.map(([name, value]) => [
-    wordsOf(name.replace(/_?accuracy$/, "")),
-    figure("accuracy", value),
-  ]);
+  return numbers.map(([name, value]) => [wordsOf(name), figure("accuracy", value)]);
 }
+
+/** Shares by label, as groups of one figure. */
+const foundOf = (shares) =>
+  Object.fromEntries(Object.entries(shares).map(([label, share]) => [label, { share_found: share }]));
 
 const listOf = (name, pairs) =>
   pairs.length > 0 &&
@@ -149,6 +158,7 @@ function fold(title, record) {
 }
 
 const wordsOf = (name) =>
+  SAID_AS[name] ??
   capital(name.replaceAll("_", " "))
     .replace(/\bimdb\b/gi, "IMDb")
     .replace(/\b(sst2?|mpqa|f1)\b/gi, (s) => s.toUpperCase());

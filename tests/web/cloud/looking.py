@@ -1,7 +1,5 @@
 """What tests of the cloud share: where points stand on the screen, and what is said of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from playwright.sync_api import FloatRect, Page, expect

@@ -1,7 +1,5 @@
 """The ways points come in: typed, pasted, opened, dropped, and from a link."""
 
-from __future__ import annotations
-
 import io
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Clouds in space: looked at, turned, explained; their points stay where they are."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

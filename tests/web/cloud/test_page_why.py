@@ -1,7 +1,5 @@
 """Why a point goes where it goes, in words."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """/docs: every route can be tried, copied and understood; short until somebody opens a route."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -9,14 +7,9 @@ import subprocess
 import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from visiting import Visit, expect_fit_for_everybody
+from visiting import Visit, expect_fit_for_everybody, settle
 
 BEFORE_PX = {1440: 17_331, 390: 21_631}  # the height of these documents in 0.1.0
-
-
-def settle(page: Page) -> Page:
-    page.locator(".route").first.wait_for()
-    return page
 
 
 def opened(page: Page, name: str) -> Locator:
@@ -36,24 +29,15 @@ def test_documents_show_every_route_and_stay_short(visit: Visit, server: str, wi
     assert page.evaluate("document.documentElement.scrollHeight") < BEFORE_PX[width] / 3
 
 
-def test_documents_keep_nobody_out(visit: Visit) -> None:
-    page = settle(visit("docs"))
-    opened(page, "POST /classify")
-    expect_fit_for_everybody(page)
-
-
-def test_example_is_answered_by_this_server(visit: Visit, server: str) -> None:
+def test_example_is_answered_by_this_server_and_a_change_of_it_too(visit: Visit, server: str) -> None:
     route = opened(settle(visit("docs")), "POST /classify")
+    expect_fit_for_everybody(route.page)
     asked = json.loads(route.locator("textarea").input_value())
     names = [card["name"] for card in httpx.get(f"{server}/models").json()["models"]]
     assert asked.get("model", names[0]) in names
     expect(route.locator(".answer p")).to_contain_text("This server answered 200")
     shown = json.loads(route.locator(".answer pre").inner_text())
     assert shown["data"] == httpx.post(f"{server}/classify", json=asked).json()["data"]
-
-
-def test_changed_request_is_sent_and_its_error_is_shown(visit: Visit) -> None:
-    route = opened(settle(visit("docs")), "POST /classify")
     route.locator("textarea").fill('{"text": "A mess"}')
     route.get_by_role("button", name="Send").click()
     expect(route.locator(".answer p")).to_contain_text("This server answered 422")

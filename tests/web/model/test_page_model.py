@@ -1,7 +1,5 @@
 """Room 3: the cards are those of the service, and the programs it offers run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -9,7 +7,7 @@ import sys
 import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
-from visiting import Visit
+from visiting import Visit, settle
 
 KEYED = "sessionStorage.setItem('hardmax-key', 'sesame')"
 
@@ -40,10 +38,9 @@ def test_cards_version_and_provider_are_those_of_the_service(visit: Visit, serve
 
 
 def test_programs_of_what_was_done_run(visit: Visit) -> None:
-    page = visit('#review?text=It\'s+a+"superb"+film')
-    page.locator("#ledger tr.total").wait_for()
+    page = settle(visit('#review?text=It\'s+a+"superb"+film'))
     page.get_by_role("link", name="A cloud").click()
-    page.locator("#clusters tr").first.wait_for()
+    settle(page)
     page.get_by_role("link", name="The model").click()
     page.locator("#snippet-cloud pre").first.wait_for()
     answers, printed = {}, {}
@@ -75,7 +72,19 @@ def own_models(page: Page) -> None:
     def add(route: Route) -> None:
         cards = route.fetch().json()["models"]
         labels = [f"subject {k}" for k in range(30)]
-        mine = {"name": "mine", "kind": "sentiment", "labels": labels, "reader": {"name": "english"}}
+        figures = {
+            "rows": 90,
+            "accuracy": 0.9,
+            "linear_accuracy": 0.6,
+            "labels": dict.fromkeys(labels, 0.75),
+        }
+        mine = {
+            "name": "mine",
+            "kind": "sentiment",
+            "labels": labels,
+            "reader": {"name": "english"},
+            "figures": figures,
+        }
         reader = {"name": "english", "kind": "reader", "description": "Reads."}
         route.fulfill(json={"models": [*cards, mine, reader]})
 
@@ -88,6 +97,9 @@ def test_models_of_ones_own_are_listed_with_their_labels_and_tried(visit: Visit,
     mine = page.locator('[data-model="mine"]')
     expect(mine).to_contain_text("subject 11 and 18 more")
     expect(mine).to_contain_text("Readerenglish")
+    expect(mine.locator("dl.figures")).to_have_text("Right90.0 %TF-IDF60.0 %")
+    mine.get_by_text("How many of each label it finds").click()
+    expect(mine.get_by_role("row")).to_have_count(1 + 30)
     expect(page.locator('[data-model="english"] small')).to_have_text("reads for the others")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.route("**/classify", lambda route: route.abort())

@@ -1,7 +1,5 @@
 """The sum that is the verdict: a row a leader, printed numbers that add up, words behind each row."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import pytest
@@ -11,7 +9,7 @@ from visiting import BLAME, PRAISE, Visit, classify, number, write
 
 
 def test_row_is_a_leader_with_what_it_has_read(review: Visit) -> None:
-    names = review(READ, reading()).locator("#ledger .name")
+    names = review(READ, reading).locator("#ledger .name")
     expect(names.locator(".who")).to_have_text(["charming", "slow", "funny", "bad"])
     expect(names.nth(0).locator("small")).to_have_text("read ending, is \u00b7 5 words")
     expect(names.nth(3).locator("small")).to_have_text("read Not, all, at \u00b7 5 words")
@@ -28,12 +26,16 @@ def column(page: Page, n: int) -> list[float]:
 
 
 @pytest.mark.parametrize("width", [1440, 390])
-def test_bias_and_clusters_add_up_to_the_logit_as_printed(visit: Visit, server: str, width: int) -> None:
-    """To the last digit that is printed."""
+def test_verdict_and_its_sum_are_those_of_the_service(visit: Visit, server: str, width: int) -> None:
+    """Bias and clusters add up to the logit, to the last digit that is printed."""
     page = visit("#review", width=width)
     for text in (PRAISE, BLAME, BLAME + PRAISE):
         write(page, text)
         answer = classify(page, server, text)
+        expect(page.locator("#verdict-label")).to_have_text(answer["label"])
+        score = 100 * answer["score"]
+        sure = "over 99.9 % sure" if score > 99.95 else f"{score:.1f} % sure"
+        expect(page.locator("#verdict-score")).to_have_text(sure)
         logit = page.locator("#ledger-logit")
         expect(logit).to_have_text(f"{answer['logit']:+.2f}".replace("-", "\u2212"))
         adds, sums = column(page, 3), column(page, 4)

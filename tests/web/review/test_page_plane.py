@@ -1,7 +1,5 @@
 """The words in the plane, their way through the layers, and the card that people post."""
 
-from __future__ import annotations
-
 import copy
 import re
 from itertools import pairwise
@@ -74,7 +72,7 @@ def test_word_pointed_at_in_the_plane_is_shown_in_the_text(review: Visit) -> Non
 
 def test_plane_shows_whom_the_word_follows_that_is_pointed_at(review: Visit) -> None:
     """A line to its leader, dashes to those that its heads followed or that it has read."""
-    page = review(READ, reading(), reduced_motion="reduce")
+    page = review(READ, reading, reduced_motion="reduce")
     page.evaluate(
         """() => {
             const original = CanvasRenderingContext2D.prototype.stroke;
@@ -143,27 +141,6 @@ def test_words_move_on_the_plane_as_the_slider_does(review: Visit, server: str) 
     expect(slider).to_have_js_property("value", "0")
     moved = sum(a != b for a, b in pairwise(trajectory))
     assert len(set(pictures)) > moved > 1
-
-
-def test_play_runs_through_the_layers(review: Visit) -> None:
-    page = review()
-    slider = page.get_by_role("slider", name="Layer of the words")
-    slider.fill("0")
-    name = page.evaluate(  # in one go: on a busy machine the film would end before a second click
-        """async () => {
-            const [button, slider] = document.querySelectorAll("#words-player :is(button, input)");
-            button.click();
-            while (slider.value < 0.3) await new Promise((resume) => requestAnimationFrame(resume));
-            const name = button.getAttribute("aria-label");
-            button.click();
-            return name;
-        }"""
-    )
-    paused = float(slider.input_value())
-    page.wait_for_timeout(120)
-    assert float(slider.input_value()) == paused >= 0.3
-    assert name == "Pause the words"
-    expect(page.get_by_role("button", name="Play the words")).to_be_visible()
 
 
 def test_reasons_leave_no_void(review: Visit) -> None:

@@ -1,7 +1,5 @@
 """A file of rows: opened or dropped, classified with progress, stopped, taken away as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The sheet one writes on: its tints lie under the text, its words explain themselves."""
 
-from __future__ import annotations
-
 import pytest
 from answers import CLUSTERED, READ, TEXT, explained, reading, word
 from playwright.sync_api import expect
@@ -43,10 +41,11 @@ def test_tint_lies_exactly_under_the_text(visit: Visit, width: int) -> None:
     assert page.evaluate(height, "ink") == page.evaluate(height, "review") > 200
 
 
-def test_tints_add_up_to_the_logit_and_leaders_are_starred(visit: Visit, server: str) -> None:
+@pytest.mark.parametrize("text", [BLAME + PRAISE, EMOJI])
+def test_tints_add_up_to_the_logit_and_leaders_are_starred(visit: Visit, server: str, text: str) -> None:
     page = visit("#review")
-    write(page, BLAME)
-    answer = classify(page, server, BLAME)
+    write(page, text)
+    answer = classify(page, server, text)
     shares = page.evaluate(
         """async (item) => {
             const { piecesOf } = await import("/web/review/sheet.js");
@@ -57,13 +56,16 @@ def test_tints_add_up_to_the_logit_and_leaders_are_starred(visit: Visit, server:
         answer,
     )
     assert answer["bias"] + sum(shares) == pytest.approx(answer["logit"], abs=1e-4)
-    starts = {start for leader in answer["leaders"] for start, _ in leader["spans"]}
-    expect(page.locator("#ink .word.leader")).to_have_count(len(starts))
+    shown, stars = page.locator("#ink .word"), page.locator("#ink .word.leader")
+    words = {part for w in answer["words"] for start, end in w["spans"] for part in text[start:end].split()}
+    assert {x for x in words if x.isalpha()} <= set(shown.all_inner_texts()) <= words
+    spans = {tuple(span) for leader in answer["leaders"] for span in leader["spans"]}
+    assert sorted(stars.all_inner_texts()) == sorted(text[start:end] for start, end in spans)
 
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(review: Visit, width: int) -> None:
-    page = review(READ, reading(), width=width)
+    page = review(READ, reading, width=width)
     tip, lines = page.locator("#tip"), page.locator("#arcs path")
     point(page, "bad")
     expect(tip).to_contain_text("bad +1.13")  # with those that follow it
@@ -90,7 +92,7 @@ def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(review: Visit,
 
 
 def test_what_a_leader_has_read_is_shown_by_keyboard(review: Visit) -> None:
-    page = review(READ, reading())
+    page = review(READ, reading)
     page.locator("#ledger button.name").first.focus()
     expect(page.locator("#ink .read")).to_have_text(["ending", "is"])
     page.get_by_label("Write a review, or take one").focus()
@@ -114,18 +116,6 @@ def test_tapped_word_explains_itself_and_a_second_tap_writes(review: Visit) -> N
     assert page.evaluate(focused) != "review"  # no keyboard rises over what is explained
     shown.tap(force=True)
     page.wait_for_function(f"() => {focused} === 'review'")
-
-
-def test_text_with_emoji_is_tinted_and_starred_at_its_words(visit: Visit, server: str) -> None:
-    page = visit("#review")
-    write(page, EMOJI)
-    answer = classify(page, server, EMOJI)
-    shown = page.locator("#ink .word").all_inner_texts()
-    assert {"lovely", "na\u00efve", "end"} <= set(shown)
-    words = {part for w in answer["words"] for start, end in w["spans"] for part in EMOJI[start:end].split()}
-    assert {x for x in shown if x.isalpha()} <= words
-    leaders = {EMOJI[start:end] for leader in answer["leaders"] for start, end in leader["spans"]}
-    assert set(page.locator("#ink .word.leader").all_inner_texts()) <= leaders
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -1,25 +1,18 @@
 """What would change the verdict: words found or struck out, and leaders that stay where they are."""
 
-from __future__ import annotations
-
 import re
+from typing import Any
 
 import pytest
 from answers import CLUSTERED, FLIP, READ, TEXT, WORDS, Answer, answering, explained, reading, word
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 from visiting import Visit, expect_fit_for_everybody, write
 
 
 @pytest.fixture
-def asked() -> list[Answer]:
-    """What the page has asked."""
-    return []
-
-
-@pytest.fixture
-def page(review: Visit, asked: list[Answer]) -> Page:
+def page(review: Visit) -> Page:
     """With the text READ, and an answer to what would change the verdict."""
-    page = review(READ, reading(asked))
+    page = review(READ, reading)
     expect(page.locator("#flip")).to_contain_text("it would be")
     return page
 
@@ -28,21 +21,23 @@ def cut(page: Page, surface: str) -> None:
     page.locator("#without-words").get_by_role("button", name=surface, exact=True).first.click()
 
 
-def struck_out(asked: list[Answer]) -> object:
-    """What was last left out on purpose; the page may have asked for a flip meanwhile."""
-    return next(each["without"] for each in reversed(asked) if "without" in each)
+def struck_out(button: Locator) -> Any:
+    """The words that are left out when it is pressed."""
+    with button.page.expect_request(lambda request: '"without"' in (request.post_data or "")) as asked:
+        button.click()
+    return asked.value.post_data_json["without"]
 
 
-def test_words_that_would_change_it_are_struck_through(page: Page, asked: list[Answer]) -> None:
+def test_words_that_would_change_it_are_struck_through(page: Page) -> None:
     expect(page.locator("#flip")).to_have_text(
         "Without not, charming it would be negative, 83.5 %. Strike them out"
     )
     expect(page.locator("#flip s")).to_have_text(["not", "charming"])
-    page.get_by_role("button", name="Strike them out").click()
+    gone = struck_out(page.get_by_role("button", name="Strike them out"))
     expect(page.locator("#without-verdict")).to_have_text(
         "Without 2 words: negative, 83.5 % sure (before: positive, 93.5 % sure)."
     )
-    assert struck_out(asked) == [entry["spans"][0] for entry in FLIP["without"]]
+    assert gone == [entry["spans"][0] for entry in FLIP["without"]]
     expect(page.locator("#ink .struck")).to_have_text(["Not", "charming"])
     expect(page.locator("#verdict-label")).to_have_text("positive")  # of the text as it is written
     expect_fit_for_everybody(page)
@@ -82,15 +77,15 @@ def test_leader_that_is_elsewhere_is_not_said_to_stay(review: Visit) -> None:
     expect(page.locator("#without-kept")).not_to_contain_text("slow")
 
 
-def test_all_that_no_leader_has_read_is_struck_out_at_once(page: Page, asked: list[Answer]) -> None:
-    page.get_by_role("button", name="Strike out all that no leader has read").click()
+def test_all_that_no_leader_has_read_is_struck_out_at_once(page: Page) -> None:
+    gone = struck_out(page.get_by_role("button", name="Strike out all that no leader has read"))
     expect(page.locator("#without-kept")).to_have_text(
         "\u2605 bad, \u2605 funny, \u2605 charming, \u2605 slow have read none of them, "
         "and stay where they are, to the bit."
     )
     left = page.locator("#ink .word:not(.struck)").all_inner_texts()
     assert left == "Not bad at all jokes funny ending is charming although middle little slow".split()
-    assert len(struck_out(asked)) == len(WORDS) - len(left)
+    assert len(gone) == len(WORDS) - len(left)
 
 
 def test_words_are_struck_out_by_keyboard(page: Page) -> None:
@@ -109,19 +104,13 @@ def test_words_are_struck_out_by_keyboard(page: Page) -> None:
     expect(page.locator("#without-words button:focus")).to_have_count(0)  # one stop, not one a word
 
 
-def test_places_are_sent_in_the_units_of_the_service(visit: Visit, asked: list[Answer]) -> None:
+def test_places_are_sent_in_the_units_of_the_service(visit: Visit) -> None:
     text = "\U0001f389 A lovely mess"
-
-    def answer(request: Answer) -> Answer:
-        asked.append(request)
-        words = [word("A", 0.1), word("lovely", 1.0, leader=True, read=["A"]), word("mess", -0.1)]
-        return explained(text, words, without=request.get("without", []))
-
-    page = visit("#review", before=lambda page: answering(page, answer))
+    words = [word("A", 0.1), word("lovely", 1.0, leader=True, read=["A"]), word("mess", -0.1)]
+    page = visit("#review", before=lambda page: answering(page, explained(text, words)))
     write(page, text)
-    cut(page, "mess")
-    expect(page.locator("#without-verdict")).to_contain_text("Without 1 word")
-    assert struck_out(asked) == [[11, 15]]
+    mess = page.locator("#without-words").get_by_role("button", name="mess")
+    assert struck_out(mess) == [[11, 15]]
 
 
 def test_another_text_begins_anew(page: Page) -> None:
@@ -134,7 +123,9 @@ def test_another_text_begins_anew(page: Page) -> None:
 
 
 @pytest.mark.parametrize(("flip", "said"), [({"flip": None}, "No five words were found"), ({}, "")])
-def test_no_words_found_is_said(review: Visit, asked: list[Answer], flip: Answer, said: str) -> None:
+def test_no_words_found_is_said(review: Visit, flip: Answer, said: str) -> None:
+    asked: list[Answer] = []
+
     def answer(request: Answer) -> Answer:
         asked.append(request)
         return explained(READ, WORDS, **flip if "flip" in request else {})
