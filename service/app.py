@@ -22,24 +22,23 @@ from service.http import problems
 from service.http.bodies import BodyReader
 from service.http.dependencies import KEY_NEEDED
 from service.http.middleware import Admission, Deadline, RequestContext
-from service.http.routes import classify, open_inference, operations, other_clients, page, points
+from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
 from service.lifecycle import Loaders, Service
-from service.schemas.protocols import EndpointRequest, InferRequest, PredictRequest, VllmRequest
+from service.schemas.protocols import InferRequest
 from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 from service.settings import Settings
 
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
-# other_clients before open_inference: /v2/models/stats is no model
-ROUTERS = (classify, points, operations, other_clients, open_inference, page)
+ROUTERS = (classify, points, operations, huggingface, vllm, open_inference, page)
 BODIES = (
     ClassifyRequest,
     ControlRequest,
     DynamicsRequest,
-    EndpointRequest,
+    huggingface.EndpointRequest,
     InferRequest,
-    PredictRequest,
+    huggingface.PredictRequest,
     SequencesRequest,
-    VllmRequest,
+    vllm.VllmRequest,
 )
 
 

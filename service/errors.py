@@ -10,19 +10,8 @@
 Raise where the fact is known. `service.http.problems` alone turns these into statuses.
 """
 
-from hardmax.errors import CapacityError as CapacityError
-from hardmax.errors import DeadlineExceeded as DeadlineExceeded
-from hardmax.errors import Forbidden as Forbidden
-from hardmax.errors import HardmaxError as HardmaxError
-from hardmax.errors import InputError as InputError
-from hardmax.errors import InvalidInput as InvalidInput
-from hardmax.errors import MalformedInput as MalformedInput
-from hardmax.errors import NotFound as NotFound
-from hardmax.errors import NotReady as NotReady
-from hardmax.errors import Overloaded as Overloaded
-from hardmax.errors import TooLarge as TooLarge
-from hardmax.errors import Unauthorized as Unauthorized
-from hardmax.errors import UnsupportedMediaType as UnsupportedMediaType
+from hardmax.errors import *  # noqa: F403
+from hardmax.errors import CapacityError, HardmaxError
 
 
 def needs(what: str, package: str, extra: str) -> str:

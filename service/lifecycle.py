@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -26,7 +25,7 @@ from service.engine.bundle import HEAD, READER, Bundle
 from service.engine.cloud_queue import CloudQueue
 from service.engine.registry import Entry, Loader, Registry, fingerprints
 from service.engine.runtime import Runtime
-from service.errors import ConfigurationError
+from service.errors import ConfigurationError, NotReady
 from service.keys import Keys
 from service.observe.logs import log_request
 from service.observe.metrics import Metrics
@@ -41,7 +40,6 @@ log = logging.getLogger(__name__)
 Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]
 
 CLOUDS_WAITING = 16
-FILES = "/web/{path:path}"  # the page's files need no key: they are public anyway
 SAMPLE_S = 0.25
 WATCH_S = 0.5  # between two looks at MODELS_DIR
 LOAD_S = 60.0  # that a bundle may take to load and run once
@@ -49,6 +47,7 @@ RELEASE_EVERY = 8  # samples: every two seconds where it is quiet,
 RELEASE_AT_LAST = 64  # and every sixteen under load, which would take its memory anew each time
 SMALL = 1_000_000  # bytes of bodies and answers that do not count
 STUCK_AFTER_S = 120.0
+DEAD = "the inference thread does not answer"
 
 
 class Service:
@@ -58,10 +57,9 @@ class Service:
         self.settings = settings
         self.metrics = Metrics()
         self.keys = Keys(settings.api_keys, settings.api_keys_file)
-        self.public_paths = {path.strip() for path in settings.public_paths.split(",")} | {FILES}
         self.writing = RequestLimit(settings.max_concurrent_requests)  # with a body, once it is whole
         self.reading = RequestLimit(settings.max_concurrent_requests)  # the others
-        self.budget = ByteBudget(settings.payload_limit_bytes, settings.payload_total_bytes)
+        self.budget = ByteBudget(settings.payload_limit_bytes, int(settings.payload_total_mb * 1e6))
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
         self.draining = False  # it stops: what comes is still answered, then its connection closed
@@ -139,7 +137,7 @@ class Service:
             self._tell_change(name, before.get(name), after.get(name))
         for name, reason in sorted(self.registry.refused.items() - refused.items()):
             log.warning("bundle %s refused: %s", name, reason)
-            self.metrics.bundle_refused()
+            self.metrics.bundles_refused.inc()
 
     def _tell_change(self, name: str, old: Entry | None, new: Entry | None) -> None:
         if old is not None and new is not None and old.version == new.version:
@@ -158,7 +156,7 @@ class Service:
         while True:
             try:
                 found = await asyncio.to_thread(fingerprints, self.settings.model_folders)
-                if found != seen:
+                if found != seen or (found is not None and self.registry.is_behind(found)):
                     seen = found
                     await self._refresh()
             except Exception:  # the edge of a worker loop: whatever a bundle did, the next one is still seen
@@ -196,6 +194,14 @@ class Service:
     def healthy(self) -> bool:
         return self.texts.healthy(STUCK_AFTER_S)
 
+    def check_health(self) -> None:
+        if not self.healthy():
+            raise NotReady(DEAD)
+
+    def check_ready(self) -> None:
+        if reason := self.unready():
+            raise NotReady(reason)
+
     def unready(self) -> str | None:
         """Why no traffic should be sent here, or None."""
         if self.draining:
@@ -204,7 +210,7 @@ class Service:
             return "models are being loaded"
         if self._has_default and (missing := self.registry.why_missing(self.settings.default_model)):
             return f"the default model is gone: {missing}"
-        return None if self.healthy() else "the inference thread does not answer"
+        return None if self.healthy() else DEAD
 
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
@@ -228,17 +234,10 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
             pass
         return model
 
-    def limited(load: Loader) -> Loader:
-        def within(bundle: Bundle) -> Any:
-            with runtime.limit(LOAD_S):
-                return load(bundle)
-
-        return within
-
     loaders: Mapping[str, Loader] = {
         READER: reader,
         HEAD: head,
         "dynamics": dynamics,
         "sequences": lambda bundle: Sequences.load(bundle, runtime),
     }
-    return {kind: limited(load) for kind, load in loaders.items()}
+    return {kind: runtime.limit(LOAD_S)(load) for kind, load in loaders.items()}

@@ -62,9 +62,9 @@ class Local(Calls):
         return self._answers[question.path](question)
 
     def _classify(self, question: Question) -> dict[str, Any]:
-        body = validate(ClassifyRequest, question.body or {})
+        body = validate(question.body or {}, ClassifyRequest)
         texts = texts_asked(body, self._model, self._settings)
-        results = raise_first(run_all(texts), single=isinstance(body.input, str))
+        results = raise_first(run_all(texts))
         for text, answers in zip(texts, results, strict=True) if body.flip else ():
             ended(tell_flips(text, answers, _run_all))
         return {"id": uuid4().hex, **classification(names_of(body, self._settings), results)}

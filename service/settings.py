@@ -17,6 +17,7 @@ from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+PAGE_FILES = "/web/{path:path}"  # a route that needs no key: what it gives is public anyway
 BUNDLED_MODELS = Path(__file__).parent / "models"
 
 
@@ -138,16 +139,16 @@ class Settings(BaseModel):
         )
 
     @property
+    def public_routes(self) -> list[str]:
+        return [*_listed(self.public_paths), PAGE_FILES]
+
+    @property
     def cors_origins(self) -> list[str]:
         return _listed(self.cors_allow_origin)
 
     @property
     def payload_limit_bytes(self) -> int:
         return int(self.payload_limit_mb * 1e6)
-
-    @property
-    def payload_total_bytes(self) -> int:
-        return int(self.payload_total_mb * 1e6)
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:

@@ -18,12 +18,13 @@ from service.settings import Settings
 
 MODEL = "dynamics"  # the bundle that runs clouds
 CONTROL_LAYERS = 1000  # of the run that confirms a matrix
+ARRAYS = ("assignment", "limits")
 SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 
 
 def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:
     """What a run is asked for, checked; who names no `max_layers` gets no more than the operator allows."""
-    wire = validate(DynamicsParameters, document, strict=strict)
+    wire = validate(document, DynamicsParameters, strict=strict)
     fields = dict(wire)
     fields["include"] = frozenset(wire.include)
     if wire.A is not None:
@@ -50,10 +51,7 @@ def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) 
     }
     if result.note:
         document["note"] = result.note
-    if "assignment" in include:
-        document["assignment"] = result.assignment
-    if "limits" in include:
-        document["limits"] = result.limits
+    document |= {name: getattr(result, name) for name in ARRAYS if name in include}
     if "polytope" in include:
         document["polytope"] = {"vertices": result.vertices}
     if "temperature" in include:
@@ -75,10 +73,7 @@ def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> I
         "cluster_sizes": result.clusters.size,
         "summary": np.array(write({"id": request_id, **summary}).decode()),
     }
-    if "assignment" in include:
-        arrays["assignment"] = result.assignment
-    if "limits" in include:
-        arrays["limits"] = result.limits
+    arrays |= {name: getattr(result, name) for name in ARRAYS if name in include}
     if "polytope" in include:
         arrays["vertices"] = result.vertices
     if result.temperature is not None:
@@ -92,7 +87,7 @@ def find_control(
     points: Array, document: dict[str, Any], model: Dynamics, settings: Settings, within_s: float
 ) -> Steps[dict[str, Any]]:
     """The answer to a wish, which is the rest of the request; a step at a time, since it takes long."""
-    wish = validate(ControlWish, document)
+    wish = validate(document, ControlWish)
     assignment = None if wish.assignment is None else _by_index(wish.assignment)
 
     def run(points: Array, A: Array) -> Run:

@@ -21,19 +21,18 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[T
     """What is to be read, and how it is to be answered."""
     if body.trajectory and body.explain != "full":
         raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
-    single = isinstance(body.input, str)
-    sources = [body.input] if isinstance(body.input, str) else body.input
-    if body.without and len(sources) != 1:
+    count = 1 if isinstance(body.input, str) else len(body.input)
+    if body.without and count != 1:
         raise InvalidInput("without goes with one text", param="without")
-    if body.flip and len(sources) > MOST_TEXTS:
+    if body.flip and count > MOST_TEXTS:
         raise InvalidInput(f"flip goes with {MOST_TEXTS} texts at most", param="flip")
     names = names_of(body, settings)
     heads = heads_of(find, [names] if isinstance(names, str) else names)
-    check_size(sources, settings, "input", single=single)
     how = RunOptions(heads, body.explain, body.trajectory, body.truncate, body.spans)
-    texts = texts_of(sources, how, "input", single=single)
+    texts = texts_within(body.input, how, settings)
     if body.without:
-        texts[0].without = codepoints(sources[0], [(begin, end) for begin, end in body.without], body.spans)
+        spans = [(begin, end) for begin, end in body.without]
+        texts[0].without = codepoints(texts[0].source, spans, body.spans)
     return texts
 
 
@@ -50,25 +49,22 @@ def heads_of(find: Find, names: Sequence[str]) -> tuple[Head, ...]:
     return heads
 
 
-def check_size(texts: Sequence[str], settings: Settings, param: str, *, single: bool) -> None:
-    """Refuse what is too many or too long, by name."""
-    if not texts:
-        raise InvalidInput(f"{param} is empty", param=param)
-    if len(texts) > settings.max_client_batch_size:
+def texts_within(
+    inputs: str | Sequence[str], how: RunOptions, settings: Settings, param: str = "input"
+) -> list[Text]:
+    """The texts of a request, unless they are too many or one is too long."""
+    if not isinstance(inputs, str) and len(inputs) > settings.max_client_batch_size:
         problem = f"more than {settings.max_client_batch_size} texts (MAX_CLIENT_BATCH_SIZE)"
         raise TooLarge(problem, param=param)
-    for index, text in enumerate(texts):
-        if len(text) > settings.max_text_chars:
-            most = f"{settings.max_text_chars} (MAX_TEXT_CHARS)"
-            problem = f"the text has {len(text)} characters, more than {most}"
-            raise TooLarge(problem, param=param if single else f"{param}[{index}]")
+    texts = texts_of(inputs, how, param, settings.max_text_chars)
+    if not texts:
+        raise InvalidInput(f"{param} is empty", param=param)
+    return texts
 
 
-def raise_first(results: Results, param: str = "input", *, single: bool = False) -> list[list[Answer]]:
-    """The results, unless one is an error; a text that is too long is named by its place."""
-    for index, result in enumerate(results):
-        if isinstance(result, TooLarge):
-            raise TooLarge(result.message, param=param if single else f"{param}[{index}]")
+def raise_first(results: Results) -> list[list[Answer]]:
+    """The results, unless one is an error."""
+    for result in results:
         if isinstance(result, Exception):
             raise result
     return cast("list[list[Answer]]", results)

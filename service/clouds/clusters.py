@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from service.clouds.points import Cloud, Floats, Ints, to_one
-from service.clouds.sets import Ragged, Ties
+from service.clouds.points import Bools, Cloud, Floats, Ints, to_one
+from service.clouds.sets import Ragged, Ties, starts
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Clusters:
     """Tokens with one limit: the followers of one leader, or those drawn between leaders that tie."""
 
     leaders: Ragged  # the points each cluster is drawn to, in order
-    tie: npt.NDArray[np.bool_]  # [c] between several leaders
+    tie: Bools  # [c] between several leaders
     limit: Floats  # [c,d]
     size: Ints  # [c] points, twins counted
 
@@ -61,7 +60,7 @@ def read_clusters(
     tie = sets.lengths > 1
     single = np.flatnonzero(~tie)
     several = sorted(np.flatnonzero(tie).tolist(), key=lambda c: leaders[c].tolist())
-    earliest = leaders.flat[np.cumsum(leaders.lengths) - leaders.lengths]
+    earliest = leaders.flat[starts(leaders.lengths)]
     order = np.concatenate([single[np.argsort(earliest[single])], np.array(several, np.int64)])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))

@@ -11,7 +11,7 @@ import numpy as np
 from service.clouds.coordinates import largest, lengths_of
 from service.clouds.decision import Pairs
 from service.clouds.points import Floats, Ints
-from service.clouds.sets import pieces, spans
+from service.clouds.sets import pieces, spans, starts
 
 CHUNK = 2**12  # keys that are seen from some cones together
 CROWD = 2**23  # keys in the lists of the cones that are cut together
@@ -47,7 +47,7 @@ def by_direction(rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Pi
             left.append((level, cone[:half], low[:half], high[:half], key[:cut], count[:half]))
             continue
         done = (count <= 1) | (high - low <= 2) | (level == depth) | crowded
-        start = np.cumsum(count) - count
+        start = starts(count)
         for part in (done & (count == 1), done & (count > 1)):  # most queries have one candidate: no question
             many = (high - low)[part]
             query = order[spans(low[part], many)]
@@ -185,7 +185,7 @@ def _prune(cone: Ints, key: Ints, size: Ints, y: Floats, level: int, loose: floa
     if not len(cone):
         return key, size
     middle, sine = cone_shapes(cone, level, y.shape[1])
-    which, start = np.repeat(np.arange(len(cone)), size), np.cumsum(size) - size
+    which, start = np.repeat(np.arange(len(cone)), size), starts(size)
     keys = y[key]
     score = np.einsum("ij,ij->i", middle[which], keys)
     best = np.maximum.reduceat(score, start)

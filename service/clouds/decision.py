@@ -12,7 +12,7 @@ import numpy as np
 
 from service.clouds.coordinates import Vectors, lengths_of
 from service.clouds.points import Bools, Floats, Ints
-from service.clouds.sets import Sets
+from service.clouds.sets import Sets, starts
 from service.engine.cloud_queue import Steps
 
 Exactly = Callable[[int, Ints], Steps[Ints | None]]  # (query, keys in doubt) -> the members; None: not known
@@ -62,7 +62,7 @@ class Decision:
             gap /= lengths_of(self.queries.x[rows])
         size = np.add.reduceat(member.astype(np.int64), start)
         row, key = pairs.query[member], pairs.key[member]
-        first = np.minimum.reduceat(key, np.cumsum(size) - size)
+        first = np.minimum.reduceat(key, starts(size))
         several = size[row] > 1
         return Sets(first, size, row[several], key[several], sure, gap)
 

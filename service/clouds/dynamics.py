@@ -163,17 +163,12 @@ class Dynamics:
         """A run that has computed nothing yet; whatever is wrong with its input is said here."""
         parameters = parameters or Parameters()
         if parameters.max_layers > self._limits.max_layers:
-            asked, limit = parameters.max_layers, self._limits.max_layers
-            problem = f"max_layers is {asked}, the limit is {limit} (MAX_LAYERS)"
-            raise TooLarge(problem, param="max_layers")
+            most = f"{self._limits.max_layers} (MAX_LAYERS)"
+            raise TooLarge(f"max_layers is {parameters.max_layers}, the limit is {most}", param="max_layers")
         if points.ndim == 2:
             n, d = points.shape
             self.check_size(n, d, parameters)
-        cloud = prepare(points, parameters.A)
-        recorder = None
-        if "trajectory" in parameters.include:
-            recorder = Recorder(cloud, parameters.trajectory_every, self._limits.max_bytes)
-        return Run(self.session, cloud, parameters, recorder, self._chunk_s)
+        return Run(self.session, points, parameters, self._limits.max_bytes, self._chunk_s)
 
     def check_size(self, n: int, d: int, parameters: Parameters) -> None:
         limits = self._limits
@@ -192,16 +187,12 @@ class Run(Iterator[Progress]):
     """One cloud on its way: each `next` works for about `chunk_s`, and `result` is there after the last."""
 
     def __init__(
-        self,
-        session: Session,
-        cloud: Cloud,
-        parameters: Parameters,
-        recorder: Recorder | None,
-        chunk_s: float,
+        self, session: Session, points: Floats, parameters: Parameters, max_bytes: int, chunk_s: float
     ) -> None:
-        self._cloud = cloud
+        self._cloud = cloud = prepare(points, parameters.A)
         self._parameters = parameters
-        self._recorder = recorder
+        keeps = "trajectory" in parameters.include
+        self._recorder = Recorder(cloud, parameters.trajectory_every, max_bytes) if keeps else None
         self._chunk_s = chunk_s
         self.layers = Layers(session, cloud, parameters.alpha, parameters.tie_tolerance)
         self._reached = 0

@@ -58,7 +58,13 @@ class Layers:
         yield
         queries = self._frame.queries(self._now[rows], self._now_moved[rows])
         yield
-        sets = yield from self._find(queries, keys, rows, lambda i, near: self._of_token(int(rows[i]), near))
+
+        def exactly(i: int, near: Ints) -> Steps[Ints | None]:
+            token = int(rows[i])
+            near = near[~self._behind(token, near)]
+            return self.history.ask(lambda rational: rational.best(token, near))
+
+        sets = yield from self._find(queries, keys, rows, exactly)
         self.exact &= self._tie_tolerance > 0 or bool(sets.sure.all())
         self.first[rows] = sets.first
         self.since[rows[sets.sure & (sets.size == 1) & (sets.first == rows)]] = self.layer
@@ -198,7 +204,7 @@ class Layers:
         queries = self._frame.queries(leading.mean[one], leading.moved[one])
 
         def exactly(i: int, near: Ints) -> Steps[Ints | None]:
-            return self._of_mean(leading.sets[one[i]], near)
+            return self.history.ask(lambda rational: rational.best_of_mean(leading.sets[one[i]], near))
 
         of_means = yield from self._find(queries, keys, None, exactly)
         same = of_means.sure & (of_means.size == leading.size[one])
@@ -235,13 +241,6 @@ class Layers:
         return stays
 
     # --- exact arithmetic
-
-    def _of_token(self, token: int, near: Ints) -> Steps[Ints | None]:
-        near = near[~self._behind(token, near)]
-        return (yield from self.history.ask(lambda rational: rational.best(token, near)))
-
-    def _of_mean(self, members: Ints, near: Ints) -> Steps[Ints | None]:
-        return (yield from self.history.ask(lambda rational: rational.best_of_mean(members, near)))
 
     def _behind(self, token: int, keys: Ints) -> Bools:
         """Settled followers that cannot be in a token's set, however near their limits they are.

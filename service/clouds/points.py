@@ -131,11 +131,11 @@ def merge(points: Floats) -> tuple[Ints, Ints]:
     return first[rank], back[place]
 
 
-def check_finite(array: Floats, param: str, offset: int = 0) -> None:
-    """Name the first number that is not finite; `offset` rows came before these."""
+def check_finite(array: Floats, param: str) -> None:
+    """Name the first number that is not finite."""
     row, column = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
     if not np.isfinite(array[row, column]):
-        place = f"{param}[{offset + row}][{column}]"
+        place = f"{param}[{row}][{column}]"
         raise InvalidInput(f"{place} is not a finite number", param=place)
 
 

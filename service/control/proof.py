@@ -44,11 +44,8 @@ class Conditions:
 
     @classmethod
     def joined(cls, several: Sequence[Conditions]) -> Conditions:
-        return cls(*(np.concatenate(part) for part in zip(*map(_columns, several), strict=True)))
-
-
-def _columns(conditions: Conditions) -> tuple[Ints, Ints, Ints]:
-    return conditions.token, conditions.leader, conditions.rival
+        columns = zip(*((each.token, each.leader, each.rival) for each in several), strict=True)
+        return cls(*map(np.concatenate, columns))
 
 
 def grants(points: Floats, kind: Ints, token: Ints, leader: Ints, A: Floats, account: Account) -> Steps[bool]:
@@ -108,7 +105,8 @@ def _combine(points: Floats, pairs: Conditions, weights: Row, account: Account) 
     exact, d = integers(points), points.shape[1]
     bits = longest(chain(*exact))
     total = [[0] * d for _ in range(d)]
-    for token, leader, rival, weight in zip(*map(np.ndarray.tolist, _columns(pairs)), weights, strict=True):
+    columns = (pairs.token.tolist(), pairs.leader.tolist(), pairs.rival.tolist())
+    for token, leader, rival, weight in zip(*columns, weights, strict=True):
         yield from account.pay(d * d, bits, bits + weight.bit_length())
         q, v = [weight * x for x in exact[token]], _minus(exact[leader], exact[rival])
         for r in range(d):

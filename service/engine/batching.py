@@ -52,8 +52,6 @@ Run = Callable[[Any, Sequence[Item]], Sequence[Result | Exception | None]]  # No
 class Call(Generic[Item, Result]):
     """The items of one caller that wait, with their sizes, and the results that are there."""
 
-    __slots__ = ("future", "given", "queued", "queued_at", "results", "unfinished", "waiting")
-
     def __init__(self, items: Sequence[Item], future: asyncio.Future[Results[Result]]) -> None:
         self.future = future
         self.given = 0  # size of its items that ran
@@ -67,14 +65,6 @@ class Call(Generic[Item, Result]):
     def step(self) -> int:
         """Of the size of its next item, what one run takes."""
         return min(self.waiting[0][2], LEAST)
-
-
-def least_given(call: Call[Any, Any]) -> tuple[float, ...]:
-    return call.given, call.queued_at
-
-
-def first_come(call: Call[Any, Any]) -> tuple[float, ...]:
-    return (call.queued_at,)
 
 
 @dataclass
@@ -179,19 +169,19 @@ class Batcher(Generic[Item, Result]):
             if not calls:
                 continue
             self._runs += 1
-            order = first_come if self._runs % FIRST_COME_EVERY == 0 else least_given
+            fair = self._runs % FIRST_COME_EVERY != 0
             batch: Batch[Item, Result] = Batch(key)
-            heap = [(order(call), number, call) for number, call in enumerate(calls)]
+            heap = [(call.given if fair else 0, call.queued_at, i, call) for i, call in enumerate(calls)]
             heapify(heap)
             passed = []
             while heap:
-                _, number, call = heap[0]
+                *_, i, call = heap[0]
                 if batch.items and batch.size + call.step > most:
                     passed.append(heappop(heap)[-1])
                     continue
                 self._add(batch, call)
                 if call.queued:
-                    heapreplace(heap, (order(call), number, call))
+                    heapreplace(heap, (call.given if fair else 0, call.queued_at, i, call))
                 else:
                     heappop(heap)
             if passed:

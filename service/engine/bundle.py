@@ -119,16 +119,19 @@ def default_of(folders: Iterable[Path]) -> str:
 
 def kind_of(folder: Path) -> str | None:
     """Of the bundle in `folder`; None if its card cannot be read."""
-    with suppress(BundleError):
-        return str(_read_card(folder / "card.json")["kind"])
-    return None
+    return _card_of(folder).get("kind")
 
 
 def _digest_of_reader(folder: Path) -> str | None:
+    card = _card_of(folder)
+    return card["model_sha256"] if card.get("kind") == READER else None
+
+
+def _card_of(folder: Path) -> dict[str, Any]:
+    """Of any bundle; empty if it cannot be read."""
     with suppress(BundleError):
-        card = _read_card(folder / "card.json")
-        return str(card["model_sha256"]) if card["kind"] == READER else None
-    return None
+        return _read_card(folder / "card.json")
+    return {}
 
 
 def _has_card(folder: Path) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from service.errors import Overloaded
@@ -22,28 +23,28 @@ BRIEF_TURNS = 10
 LARGE = 65_536  # numbers: work on more is long from the start. It takes 200 bytes for each
 
 
+@dataclass
 class Slot:
     """A caller's right to use the queue's thread in turn with others."""
 
-    def __init__(self, pool: ThreadPoolExecutor, long: asyncio.Lock) -> None:
-        self._pool = pool
-        self._long = long
-        self._turns = 0
-        self.is_long = False
-        self.step_ends: asyncio.Future[Any] | None = None
+    pool: ThreadPoolExecutor
+    long: asyncio.Lock  # of the one that has long work
+    turns: int = 0
+    is_long: bool = False
+    step_ends: asyncio.Future[Any] | None = None
 
     async def become_long(self) -> None:
         """Wait for those who have long work already."""
         if not self.is_long:
-            await self._long.acquire()
+            await self.long.acquire()
             self.is_long = True
 
     async def step(self, work: Callable[[], T]) -> T:
         """Run `work` in the queue's thread. Cancelling the wait does not stop it."""
-        self._turns += 1
-        if self._turns > BRIEF_TURNS:
+        self.turns += 1
+        if self.turns > BRIEF_TURNS:
             await self.become_long()
-        ended = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        ended = asyncio.get_running_loop().run_in_executor(self.pool, work)
         self.step_ends = ended
         return await asyncio.shield(ended)
 
@@ -54,7 +55,7 @@ class Slot:
                 pass
         except asyncio.CancelledError:
             with suppress(RuntimeError):  # the queue has stopped
-                self._pool.submit(steps.close)  # behind a step that still runs: what the steps hold is let go
+                self.pool.submit(steps.close)  # behind a step that still runs: what the steps hold is let go
             raise
         result: T = end.value
         return result

@@ -82,6 +82,14 @@ class Registry:
                     entries[name] = self.entries[name]
         self.entries, self.refused = dict(sorted(entries.items())), refused
 
+    def is_behind(self, found: Mapping[str, Fingerprint | str]) -> bool:
+        """Whether these bundles are not those that are served or refused: one may have come or gone while
+        the others were read.
+        """
+        kept = {name: entry.files for name, entry in self.entries.items()}
+        told = {name: files for name, files in found.items() if _shown(name) not in self.refused}
+        return not kept.keys() <= found.keys() or any(kept.get(name) != told[name] for name in told)
+
     def load(self, name: str) -> None:
         """Bring this model, with the readers that heads stand on, and no others: for who needs one."""
         bundles = self._bundles()

@@ -15,7 +15,8 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapp
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
-from typing import Annotated, Any, NamedTuple, TypeVar
+from itertools import chain
+from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel
@@ -39,7 +40,9 @@ BRIEF = 65_536  # bytes that are read on the event loop: half a millisecond
 
 NO_STORE = {"cache-control": "no-store"}
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Bytes = TypeVar("Bytes", bytes, memoryview)
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -64,19 +67,26 @@ class BodyReader:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def reader_of(request: Request) -> BodyReader:
+async def read_bytes(
+    request: Request,
+    read: Callable[Concatenate[Bytes, P], T],
+    content: Bytes,
+    *arguments: P.args,
+    **options: P.kwargs,
+) -> T:
+    """read(content, ..), where it disturbs nobody."""
     reader: BodyReader = request.app.state.reader
-    return reader
+    return await reader.read(len(content), partial(read, content, *arguments, **options))
 
 
 async def body_of(request: Request) -> Body:
     """A body of a type that the route takes."""
-    return await _receive(request, body_type(request, _accepted(request)))
+    return await _receive(request)
 
 
 async def untyped_body_of(request: Request) -> Body:
     """The same; a body without a media type is JSON."""
-    return await _receive(request, body_type(request, _accepted(request), untyped=JSON))
+    return await _receive(request, untyped=JSON)
 
 
 BodyOf = Annotated[Body, Depends(body_of)]
@@ -87,18 +97,9 @@ def json_body(model: type[Model]) -> Any:
     """The dependency that gives an endpoint its JSON body as a `model`."""
 
     async def read(request: Request, body: BodyOf) -> Model:
-        return await parse_body(request, model, body.content)
+        return await read_bytes(request, parse, body.content, model)
 
     return Depends(read)
-
-
-async def parse_body(request: Request, model: type[Model], content: bytes) -> Model:
-    return await reader_of(request).read(len(content), partial(parse, model, content))
-
-
-def _accepted(request: Request) -> Collection[str]:
-    content: dict[str, Any] = request.scope["route"].openapi_extra["requestBody"]["content"]
-    return content
 
 
 def body_type(request: Request, accepted: Collection[str], untyped: str | None = None) -> str:
@@ -124,15 +125,18 @@ def wanted(request: Request, *offered: str) -> str:
     return next((kind for kind in named if kind in offered), offered[0])
 
 
-async def _receive(request: Request, media_type: str) -> Body:
+async def _receive(request: Request, untyped: str | None = None) -> Body:
     """The whole body. `Admission` refuses one that is over PAYLOAD_LIMIT_MB before it is kept."""
+    accepted = request.scope["route"].openapi_extra["requestBody"]["content"]
+    media_type = body_type(request, accepted, untyped)
     try:
         content = await request.body()
     except ClientDisconnect:
         raise Cancelled("the client left before its request was whole") from None
     if media_type == JSON and len(content) > LARGEST_JSON:
-        takes_arrays = NPY in _accepted(request)
-        instead = f"send the array as {NPY} (numpy.save)" if takes_arrays else "send it in several requests"
+        instead = (
+            f"send the array as {NPY} (numpy.save)" if NPY in accepted else "send it in several requests"
+        )
         raise TooLarge(f"a JSON body may have {LARGEST_JSON / 1e6:g} MB: {instead}")
     return Body(content, media_type)
 
@@ -149,16 +153,14 @@ def reply_json(value: Any) -> Response:
 async def reply_document(document: Any, reservation: Reservation) -> Response:
     pieces = write_document(document)
     first = next(pieces)
-    reservation.write(len(first))
     if len(first) <= PIECE:
+        reservation.write(len(first))
         return reply(first)
-    return await reply_pieces(pieces, reservation, first=first)
+    return await reply_pieces(chain([first], pieces), reservation)
 
 
-async def reply_pieces(
-    pieces: Iterator[bytes], reservation: Reservation, media_type: str = JSON, *, first: bytes = b""
-) -> Response:
-    written = [first, *await written_of(pieces, reservation)]
+async def reply_pieces(pieces: Iterator[bytes], reservation: Reservation, media_type: str = JSON) -> Response:
+    written = await written_of(pieces, reservation)
     return PiecewiseResponse(let_go(written), media_type, sum(map(len, written)))
 
 

@@ -27,8 +27,13 @@ async def reservation_of(request: Request) -> Reservation:
     return reservation
 
 
+ServiceOf = Annotated[Service, Depends(service_of)]
+RequestId = Annotated[str, Depends(id_of)]
+ReservationOf = Annotated[Reservation, Depends(reservation_of)]
+
+
 async def neutral_of(
-    request: Request,
+    service: ServiceOf,
     undecided: Annotated[
         Literal["label"] | None,
         Query(
@@ -37,26 +42,22 @@ async def neutral_of(
     ] = None,
 ) -> bool:
     """Whether a verdict that should not be acted upon is to be a label of its own."""
-    service: Service = request.app.state.service
     return undecided == "label" or service.settings.undecided_as_label
 
 
-ServiceOf = Annotated[Service, Depends(service_of)]
-RequestId = Annotated[str, Depends(id_of)]
 NeutralOf = Annotated[bool, Depends(neutral_of)]
-ReservationOf = Annotated[Reservation, Depends(reservation_of)]
 
 
 async def check_key(
     request: Request,
+    service: ServiceOf,
     bearer: Annotated[HTTPAuthorizationCredentials | None, Security(Bearer)],
     header: Annotated[str | None, Security(Header)],
 ) -> None:
     """Refuse a caller without a key, unless the route is public. Either header will do."""
-    service: Service = request.app.state.service
     route = request.scope["route"].path
-    # The page is public where "/" is; what is posted to the same address is not.
-    public = route in service.public_paths and (route != "/" or request.method != "POST")
+    # The page is public where "/" is, its files always; what is posted to the same address is not.
+    public = route in service.settings.public_routes and (route != "/" or request.method != "POST")
     if service.keys and not public:
         given = bearer.credentials if bearer else header or ""
         service.keys.check(given.strip().encode("latin-1"))

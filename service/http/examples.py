@@ -106,10 +106,10 @@ CONTROLLED = {
     "worst_pair": None,
     "certificate": None,
     "note": None,
+    "dynamics": RESULT,
 }
 SCORES = [{"label": "positive", "score": 0.97}, {"label": "negative", "score": 0.03}]
-ENDPOINT = {"inputs": "A superb film."}
-PREDICT = {"inputs": "A superb film."}
+INPUTS = {"inputs": "A superb film."}
 VLLM_CLASSIFY = {"input": "A superb film."}
 VLLM_CLASSIFIED = {
     "id": f"classify-{ID}",
@@ -144,6 +144,11 @@ FAILURES: dict[int, tuple[str, str, str | None]] = {
     503: ("not_ready", "the service is stopping", None),
     504: ("deadline_exceeded", "the request took longer than it may", None),
 }
+
+
+def route(asked: type, question: object, answered: object, answer: object) -> dict[str, Any]:
+    """What a route declares that is asked by JSON and answers by it: the types of both, with examples."""
+    return {"response_model": answered, "responses": answers(answer), "openapi_extra": body(question, asked)}
 
 
 def body(example: object, model: type, *others: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import random
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from opentelemetry import trace
@@ -22,9 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.engine.account import RequestLimit, Reservation
 from service.errors import Cancelled, DeadlineExceeded, Forbidden, HardmaxError, MalformedInput, NotReady
 from service.http.problems import Refused, answer
-from service.lifecycle import FILES, Service
+from service.lifecycle import Service
 from service.observe.logs import log_request
-from service.settings import Settings
+from service.settings import PAGE_FILES, Settings
 
 SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?").fullmatch
@@ -80,7 +81,9 @@ class RequestContext:
         route = getattr(scope.get("route"), "path", "(none)")
         method, service = scope["method"], self._service
         service.metrics.answered(route, method, status, ended - began)
-        level = logging.DEBUG if route == FILES and status < 400 else logging.INFO  # forty with each page
+        level = (
+            logging.DEBUG if route == PAGE_FILES and status < 400 else logging.INFO
+        )  # forty with each page
         log_request(scope["state"]["request_id"], method, route, status, ended - began, level)
 
 
@@ -201,38 +204,37 @@ class Admission:
             reservation.end()
 
 
+@dataclass
 class Admitted:
     """One request on its way through: what it holds follows from the messages that pass."""
 
-    def __init__(
-        self, scope: Scope, receive: Receive, send: Send, limit: RequestLimit, reservation: Reservation
-    ) -> None:
-        self._scope = scope
-        self._receive = receive
-        self._send = send
-        self._limit = limit
-        self._reservation = reservation
-        self._begun = self._entered = False
+    scope: Scope
+    receive_next: Receive
+    send_on: Send
+    limit: RequestLimit
+    reservation: Reservation
+    begun: bool = False
+    entered: bool = False
 
     def enter(self) -> None:
-        if not self._entered:
-            self._limit.enter()
-            self._entered = True
+        if not self.entered:
+            self.limit.enter()
+            self.entered = True
 
     def leave(self) -> None:
-        if self._entered:
-            self._limit.leave()
-            self._entered = False
+        if self.entered:
+            self.limit.leave()
+            self.entered = False
 
     async def receive(self) -> Message:
         try:
-            if not self._begun:
-                self._begun = True
+            if not self.begun:
+                self.begun = True
                 self._check_announced()
-            message = await self._receive()
+            message = await self.receive_next()
             if message["type"] == "http.request":
                 whole = not message.get("more_body")
-                self._reservation.arrive(len(message.get("body", b"")), whole=whole)
+                self.reservation.arrive(len(message.get("body", b"")), whole=whole)
                 if whole:
                     self.enter()
         except HardmaxError as failure:
@@ -244,15 +246,15 @@ class Admitted:
             self.leave()  # an answer that nobody reads takes no place
             for name, value in message.get("headers", ()):
                 if name == b"content-length":
-                    self._reservation.deliver(int(value))
-        await self._send(message)
+                    self.reservation.deliver(int(value))
+        await self.send_on(message)
         if message["type"] == "http.response.body":
-            self._reservation.sent(len(message.get("body", b"")))
+            self.reservation.sent(len(message.get("body", b"")))
 
     def _check_announced(self) -> None:
-        for name, value in self._scope["headers"]:
+        for name, value in self.scope["headers"]:
             if name == b"content-length" and value.isdigit():
-                self._reservation.check_body(int(value) if len(value) <= 15 else 10**15)
+                self.reservation.check_body(int(value) if len(value) <= 15 else 10**15)
 
 
 def _cut(scope: Scope) -> Callable[[], object] | None:

@@ -71,7 +71,7 @@ class Metrics:
         self._ready = gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
         served = ["model", "kind", "version"]
         self._models = gauge("hardmax_model_info", "Models served.", served, multiprocess_mode="livemax")
-        self._refused = counter("hardmax_bundles_refused", "Bundles not loaded.")
+        self.bundles_refused = counter("hardmax_bundles_refused", "Bundles not loaded.")
         self.queue_wait = self._stages.labels("queue")
         self.tokenise = self._stages.labels("tokenise")
         self.inference = self._stages.labels("inference")
@@ -116,9 +116,6 @@ class Metrics:
             self._models.remove(*labels)
         else:  # the files of several processes keep every series: `_Served` leaves this one out
             self._models.labels(*labels).set(0)
-
-    def bundle_refused(self) -> None:
-        self._refused.inc()
 
     def render(self) -> bytes:
         if MULTIPROCESS_DIR not in os.environ:

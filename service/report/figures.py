@@ -129,13 +129,13 @@ def tf_idf(several: bool) -> Any:
     return make_pipeline(words, OneVsRestClassifier(judge) if several else judge)
 
 
-def folds(truth: Truth, parts: int = FOLDS) -> list[list[int]]:
+def folds(truth: Truth) -> list[list[int]]:
     """Which rows are measured together: each label spread evenly, always in the same way."""
     count: Counter[frozenset[str]] = Counter()
-    found: list[list[int]] = [[] for _ in range(parts)]
+    found: list[list[int]] = [[] for _ in range(FOLDS)]
     for i in sorted(range(len(truth)), key=lambda i: (i * 2_654_435_761) % 2**32):
         first = sum(map(ord, "".join(sorted(truth[i]))))  # the same in every process
-        found[(count[truth[i]] + first) % parts].append(i)
+        found[(count[truth[i]] + first) % FOLDS].append(i)
         count[truth[i]] += 1
     return [sorted(part) for part in found if part]
 

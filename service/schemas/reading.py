@@ -39,7 +39,7 @@ def parse_object(content: bytes) -> dict[str, Any]:
     return document
 
 
-def parse(model: type[Model], body: bytes) -> Model:
+def parse(body: bytes, model: type[Model]) -> Model:
     """JSON text as a `model`; what is wrong with it is said in our words and never quotes it."""
     check_parts(body)
     try:
@@ -48,7 +48,7 @@ def parse(model: type[Model], body: bytes) -> Model:
         raise input_error(invalid, model.model_fields) from None
 
 
-def validate(model: type[Model], document: object, *, strict: bool | None = None) -> Model:
+def validate(document: object, model: type[Model], *, strict: bool | None = None) -> Model:
     """The same for a document that is parsed already. `strict`: whether as the model says, or not."""
     try:
         return model.model_validate(document, strict=strict)

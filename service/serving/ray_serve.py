@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from service.app import create_app
-from service.errors import ConfigurationError, NotReady, needs
+from service.errors import ConfigurationError, needs
 from service.settings import load_settings
 
 try:
@@ -37,8 +37,8 @@ def application(flags: dict[str, Any]) -> serve.Application:
         """Ray replaces a replica whose `check_health` raises."""
 
         def check_health(self) -> None:
-            if apps and not apps[0].state.service.healthy():
-                raise NotReady("the inference thread does not answer")
+            if apps:
+                apps[0].state.service.check_health()
 
     return serve.deployment(serve.ingress(build)(Replica), name="Hardmax").bind()
 

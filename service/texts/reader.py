@@ -9,7 +9,7 @@ A passage has 64 pieces at most: such a set is a number of 64 bits, and a union 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import accumulate
 from typing import Any, Self
 
@@ -61,7 +61,6 @@ class Reader:
         self._session = session
         self.graphs: dict[str, Session] = {}  # of the heads that stand on it, one for each family
         self._pieces = Pieces(lists)
-        self.spelt = lists.pieces
         bare = [piece.removeprefix("##") for piece in lists.pieces]
         self._has_letters = np.array([any(map(str.isalpha, piece)) for piece in bare])
         self._is_short = np.array([len(piece) <= FRAGMENT for piece in bare])
@@ -161,24 +160,11 @@ class Ancestry:
     def __init__(self, text: Read) -> None:
         self._bounds = text.reading.bounds
         self._seen = text.seen
+        lengths = [len(seen.states) for seen in text.seen]
+        self._starts = list(accumulate(lengths, initial=0))  # the first piece of each passage; the end
+        self._word = _owners(np.diff(self._bounds))  # of each piece
+        self._passage = _owners(lengths)
         self.of = cache(self._of)  # several heads ask for the same words
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        """The piece of the text with which each passage begins; its end."""
-        return list(accumulate((len(seen.states) for seen in self._seen), initial=0))
-
-    @cached_property
-    def _word(self) -> list[int]:
-        """The word of each piece."""
-        sizes = np.diff(self._bounds)
-        return np.repeat(np.arange(len(sizes)), sizes).tolist()
-
-    @cached_property
-    def _passage(self) -> list[int]:
-        """The passage of each piece."""
-        sizes = np.diff(self._starts)
-        return np.repeat(np.arange(len(sizes)), sizes).tolist()
 
     def _of(self, word: int) -> list[tuple[int, int]]:
         """The other words that a word has read, each with the layer at which it entered, in that order."""
@@ -207,6 +193,11 @@ class Ancestry:
             heads[:, range(len(first)), range(len(first))] = 0
             found += _ranked(heads, words[0])
         return found
+
+
+def _owners(sizes: Sequence[int] | Ints) -> list[int]:
+    """Of things that stand one behind the other, the number of the group that each is in."""
+    return np.repeat(np.arange(len(sizes)), sizes).tolist()
 
 
 def _ranked(heads: NDArray[np.int64], first: int) -> list[list[list[int]]]:

@@ -5,6 +5,7 @@ texts in one inference of the reader; texts of which every passage was seen go t
 answered. No answer depends on the texts that it was computed with: every choice is made in whole numbers.
 """
 
+import math
 import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,11 +67,14 @@ def most_words(text: str) -> int:
 
 @dataclass(eq=False, slots=True)
 class Text:
-    """One text on its way. `without` are spans, in code points, of words that are left out in place."""
+    """One text on its way. `without` are spans, in code points, of words that are left out in place; the
+    request calls it `place`.
+    """
 
     source: str
     how: RunOptions
     without: Sequence[Span] = ()
+    place: str = "input"
     reading: Reading | None = None
     seen: list[Seen] = field(default_factory=list)
     # passages that were not seen yet, last first
@@ -78,11 +82,12 @@ class Text:
 
     def __post_init__(self) -> None:
         if not self.source or self.source.isspace():
-            raise InvalidInput("the text is empty")
+            raise InvalidInput("the text is empty", param=self.place)
         try:
             self.source.encode()
         except UnicodeEncodeError:
-            raise InvalidInput("the text holds half a character (a lone surrogate)") from None
+            problem = "the text holds half a character (a lone surrogate)"
+            raise InvalidInput(problem, param=self.place) from None
 
     @property
     def size(self) -> int:
@@ -94,7 +99,8 @@ class Text:
     def read(self) -> None:
         reading = self.how.reader.read(self.source)
         if reading.truncated and not self.how.truncate:
-            raise TooLarge(f"the text has more words than the model reads ({MOST}), and truncate is off")
+            problem = f"the text has more words than the model reads ({MOST}), and truncate is off"
+            raise TooLarge(problem, param=self.place)
         if self.without:
             reading = reading.without(covered(reading, self.without))
             if not len(reading):
@@ -112,16 +118,17 @@ class Text:
 
 
 def texts_of(
-    sources: Sequence[str], how: RunOptions, param: str = "input", *, single: bool = False
+    inputs: str | Sequence[str], how: RunOptions, param: str = "input", most_chars: float = math.inf
 ) -> list[Text]:
-    """What is refused before it is read is named by its place."""
-    found = []
-    for i, source in enumerate(sources):
-        try:
-            found.append(Text(source, how))
-        except InvalidInput as refused:
-            raise InvalidInput(refused.message, param=param if single else f"{param}[{i}]") from None
-    return found
+    """What is refused is named by its place; what is too long before anything looks at it."""
+    texts = []
+    for i, source in enumerate([inputs] if isinstance(inputs, str) else inputs):
+        place = param if isinstance(inputs, str) else f"{param}[{i}]"
+        if len(source) > most_chars:
+            problem = f"the text has {len(source)} characters, more than {most_chars} (MAX_TEXT_CHARS)"
+            raise TooLarge(problem, param=place)
+        texts.append(Text(source, how, place=place))
+    return texts
 
 
 def codepoints(source: str, spans: Sequence[Span], unit: Spans) -> list[Span]:

@@ -18,14 +18,6 @@ def hardmax(tmp_path: Path) -> Local:
     return Local(Settings(models_dir=tmp_path, default_model="mine"))
 
 
-def test_local_tells_which_text_of_a_long_list_is_refused(hardmax: Local) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        hardmax.classify(["good"] * 40 + [""])
-    assert (refused.value.index, refused.value.message) == (40, "input[40]: the text is empty")
-    with pytest.raises(InvalidInput, match=r"^the text is empty$"):
-        hardmax.classify("")
-
-
 def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> None:
     answers = hardmax.classify(["superb film", "awful"])
     assert (answers.model, answers.usage.texts) == ("mine", 2)

@@ -1,11 +1,10 @@
 """Settings: flags over environment over defaults, and one clear line for whatever is wrong."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from server import python
 
 from service.errors import ConfigurationError
 from service.settings import BUNDLED_MODELS, Settings, _cgroup_quota, available_cpus, load_settings
@@ -63,9 +62,8 @@ def test_settings_folder_that_may_not_be_read_is_one_line_too(tmp_path: Path) ->
         "try: load_settings({}, models_dir=sys.argv[1])\n"
         "except ConfigurationError as failure: print(failure.message)"
     )
-    run = subprocess.run([sys.executable, "-c", code, str(closed)], capture_output=True, text=True)
-    line = f"--models-dir: {closed} cannot be read: Permission denied\n"
-    assert run.stdout == line, run.stderr
+    run = python(code, str(closed))
+    assert run.stdout == f"--models-dir: {closed} cannot be read: Permission denied\n", run.stderr
 
 
 def test_settings_never_print_the_keys() -> None:

@@ -4,8 +4,6 @@ What they say of most texts is arbitrary and always the same: tests compare answ
 with what must hold of every answer. A head of two labels has learnt the texts of `TAUGHT`, and tells them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -3,8 +3,6 @@
 Like `hardmax serve` in all else, several workers under the supervisor too; it says when it loads clouds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time

@@ -1,7 +1,5 @@
 """`hardmax serve` with a tenth of its patience for slow clients: `python tests/support/impatient.py`."""
 
-from __future__ import annotations
-
 import sys
 
 from service.serving import connection

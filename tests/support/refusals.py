@@ -1,7 +1,5 @@
 """Refusals looked at closely."""
 
-from __future__ import annotations
-
 import httpx
 
 JSON = {"content-type": "application/json"}

@@ -1,7 +1,5 @@
 """`hardmax serve` in a process of its own, on a free port: what tests talk to over sockets."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -53,6 +51,11 @@ class Server:
         return sum(psutil.Process(self.process.pid).cpu_times()[:2])
 
     @property
+    def memory(self) -> int:
+        """The bytes that a server of one process holds."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    @property
     def output(self) -> str:
         return "".join(self.lines)
 
@@ -79,19 +82,20 @@ def serving(
     *,
     command: Sequence[str] = SERVE,
     folder: Path | None = None,
+    stderr: int = subprocess.STDOUT,
     **settings: object,
 ) -> Iterator[Server]:
     """A ready server with the given settings (`max_points=5` is HARDMAX_MAX_POINTS), ended at exit.
 
     It runs in `folder`. `models_dir` is served alone: a test that wants the bundled models too says
-    bundled_models=True.
+    bundled_models=True. A log that goes elsewhere (`stderr`) is not in its output.
     """
     alone = {"models_dir": models_dir, "bundled_models": False} if models_dir else {}
     given = {"port": 0, **alone, **settings}
     process = subprocess.Popen(
         [sys.executable, *command],
         cwd=folder, env=environ(**given), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdout=subprocess.PIPE, stderr=stderr,
     )  # fmt: skip
     server = Server(process)
     reader = threading.Thread(target=_read, args=(server,), daemon=True)
@@ -108,8 +112,8 @@ def serving(
                 process.kill()
                 process.wait()
         reader.join(5)
-        assert process.stdout is not None
-        process.stdout.close()
+        for stream in filter(None, (process.stdout, process.stderr)):
+            stream.close()
 
 
 @contextmanager
@@ -119,6 +123,13 @@ def in_process(models_dir: Path, **settings: object) -> Iterator[TestClient]:
     app = create_app(load_settings({}, log_level="error", **given))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         yield client
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], text=True, capture_output=True, timeout=60
+    )
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:

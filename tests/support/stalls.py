@@ -6,8 +6,6 @@ thread is what happens between two events of its profile; it held the loop only 
 tick every millisecond, hardly ticked meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """How long the steps of long work are."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 

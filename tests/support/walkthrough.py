@@ -1,4 +1,4 @@
-"""Reads a document as a reader would: its commands, its answers, its programs and its links.
+"""Reads a document as a reader would: its commands, its answers and its programs.
 
     ```console        lines that begin with "$ " are run, in order; what follows each must be what it prints
     ```console no-run the same, not run: make targets, compose files and commands in it must exist
@@ -7,14 +7,11 @@
 In an answer `...` stands for anything, and decimals may differ by what another machine may change.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)[^)]*\)|<img[^>]*src=\"(?P<image>[^\"]+)\"")
 NUMBER = re.compile(r"-?\d+\.\d+(?:[eE][-+]?\d+)?")
 LANGUAGES = {"console", "console no-run", "python", "text", "json", "yaml", "mermaid", ""}
 CLOSE = 2e-3
@@ -57,16 +54,6 @@ def steps(block: Block) -> Iterator[Step]:
         continued = (continued or line.startswith("$ ")) and line.endswith("\\")
     if command:
         yield Step("\n".join(command), "\n".join(answer))
-
-
-def local_links(document: str) -> list[str]:
-    """What the document links to in this tree, without the place in the page."""
-    found = (link["target"] or link["image"] for link in LINK.finditer(FENCE.sub("", document)))
-    return [
-        link.partition("#")[0]
-        for link in found
-        if not link.startswith(("#", "http://", "https://", "mailto:"))
-    ]
 
 
 def differs(shown: str, printed: str) -> str | None:

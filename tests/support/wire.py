@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import socket
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
 
 from benchmarks.load import is_complete
 
@@ -46,6 +51,20 @@ def _head(path: str, kind: bytes) -> bytes:
     return b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: %s\r\n" % (path.encode(), kind)
 
 
+def npy(array: Any) -> bytes:
+    body = io.BytesIO()
+    np.save(body, array)
+    return body.getvalue()
+
+
+def with_tensor(tensor: bytes, texts: int = 1) -> tuple[bytes, dict[str, str]]:
+    """A body of the Open Inference Protocol whose tensor follows its JSON, and the headers that say so."""
+    said = {"name": "text", "datatype": "BYTES", "shape": [texts]}
+    head = json.dumps({"inputs": [said | {"parameters": {"binary_data_size": len(tensor)}}]}).encode()
+    kind = {"content-type": "application/octet-stream"}
+    return head + tensor, kind | {"inference-header-content-length": str(len(head))}
+
+
 def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=60)
 
@@ -61,14 +80,21 @@ def read_answer(connection: socket.socket) -> tuple[bytes, bytes]:
     return head, body
 
 
-def exchange(port: int, request: bytes) -> bytes:
-    """Send bytes as they are, and read until the server closes."""
-    with connect(port) as connection:
-        connection.sendall(request)
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
+def read_all(connection: socket.socket) -> bytes:
+    """Everything until the server closes; it must not reset the connection."""
+    answer = b""
+    while piece := connection.recv(65536):
+        answer += piece
     return answer
+
+
+def exchange(port: int, *pieces: bytes) -> bytes:
+    """Send these pieces as they are, and read until the server closes, however early the answer comes."""
+    with connect(port) as connection:
+        with suppress(ConnectionError):
+            for piece in pieces:
+                connection.sendall(piece)
+        return read_all(connection)
 
 
 def read_status(connection: socket.socket) -> int:

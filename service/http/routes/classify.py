@@ -9,23 +9,21 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hardmax.documents import ClassifyResponse
-from service.answers.texts import check_size, classification, names_of, raise_first, tell_flips, texts_asked
+from service.answers.texts import classification, names_of, raise_first, tell_flips, texts_asked, texts_within
 from service.http import examples
 from service.http.bodies import json_body, reply_document
 from service.http.dependencies import ReservationOf, ServiceOf
 from service.lifecycle import Service
 from service.schemas.requests import ClassifyRequest
 from service.texts.heads import with_neutral
-from service.texts.work import Answer, RunOptions, Text, texts_of
+from service.texts.work import Answer, RunOptions, Text
 
 router = APIRouter(tags=["inference"])
 
 
 @router.post(
     "/classify",
-    response_model=ClassifyResponse,
-    responses=examples.answers(examples.CLASSIFIED),
-    openapi_extra=examples.body(examples.CLASSIFY, ClassifyRequest),
+    **examples.route(ClassifyRequest, examples.CLASSIFY, ClassifyResponse, examples.CLASSIFIED),
     summary="Label texts, and say exactly why",
 )
 async def classify(
@@ -41,7 +39,7 @@ async def classify(
     """
     texts = texts_asked(body, service.registry.find, service.settings)
     reservation.expect(texts[0].how.bytes_of([text.source for text in texts]))
-    results = await run(service, texts, single=isinstance(body.input, str))
+    results = await run(service, texts)
     if body.flip:
         read = partial(service.texts.submit, texts[0].how.reader)  # in turn with the texts of others
         await asyncio.gather(*(tell_flips(*each, read) for each in zip(texts, results, strict=True)))
@@ -49,11 +47,9 @@ async def classify(
     return await reply_document({"id": request.state.request_id, **document}, reservation)
 
 
-async def run(
-    service: Service, texts: Sequence[Text], param: str = "input", *, single: bool = False
-) -> list[list[Answer]]:
+async def run(service: Service, texts: Sequence[Text]) -> list[list[Answer]]:
     """Queue the texts, and wait for the answers to each; count what they say."""
-    results = raise_first(await service.texts.submit(texts[0].how.reader, texts), param, single=single)
+    results = raise_first(await service.texts.submit(texts[0].how.reader, texts))
     for text, answers in zip(texts, results, strict=True):
         for head, answer in zip(text.how.heads, answers, strict=True):
             service.metrics.judged(head.name, answer)
@@ -62,15 +58,12 @@ async def run(
 
 async def label(
     service: Service,
-    sources: Sequence[str],
+    inputs: str | Sequence[str],
     how: RunOptions,
     param: str,
-    *,
-    single: bool = False,
     neutral: bool,
 ) -> list[Answer]:
     """One head's answers, for protocols that know labels alone. `neutral`: undecided is one of them."""
-    check_size(sources, service.settings, param, single=single)
-    texts = texts_of(sources, how, param, single=single)
-    answers = [each for (each,) in await run(service, texts, param, single=single)]
+    texts = texts_within(inputs, how, service.settings, param)
+    answers = [each for (each,) in await run(service, texts)]
     return [with_neutral(answer) if neutral else answer for answer in answers]

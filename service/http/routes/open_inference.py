@@ -3,36 +3,39 @@
 Models that label texts take a BYTES tensor `text` and give `label` and `undecided` (BYTES), `score` and
 `logit` (FP32), and if asked for `leaders` (BYTES): of each text its leaders as /classify has them, as JSON.
 Tensors travel as JSON or, with the binary tensor extension, behind the JSON of which `Inference-Header-
-Content-Length` tells the length. A version in the path must be the one that is served.
+Content-Length` tells the length. A version in the path must be the one that is served. Triton's clients also
+ask its repository and statistics which models there are.
 """
 
 import struct
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from service import __version__
 from service.answers.writing import write
 from service.engine.bundle import HEAD
 from service.engine.registry import Entry
-from service.errors import InvalidInput, MalformedInput, NotFound, NotReady, TooLarge
+from service.errors import InvalidInput, MalformedInput, NotFound, TooLarge
 from service.http import examples
-from service.http.bodies import BINARY, NO_STORE, Body, UntypedBodyOf, parse_body, reader_of, reply
+from service.http.bodies import BINARY, NO_STORE, Body, UntypedBodyOf, read_bytes, reply
 from service.http.dependencies import NeutralOf, ServiceOf
 from service.http.routes.classify import label
-from service.lifecycle import Service
 from service.schemas.protocols import (
+    IndexEntry,
     InferRequest,
     InferResponse,
     ModelMetadata,
     ProtocolError,
     ServerMetadata,
+    Statistics,
     TensorMetadata,
+    Version,
 )
+from service.schemas.reading import parse
 from service.texts.work import Answer, RunOptions
 
 HEADER_LENGTH = "inference-header-content-length"
@@ -42,8 +45,9 @@ OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "undecided": "BYT
 REASONS = {"leaders": "BYTES"}  # given where they are asked for
 VERSION = "/models/{name}/versions/{version}"
 
-
-router = APIRouter(prefix="/v2", tags=["v2"])
+router = APIRouter()
+protocol = APIRouter(prefix="/v2", tags=["v2"])
+extensions = APIRouter(prefix="/v2", tags=["other clients"])
 
 
 def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -66,70 +70,45 @@ INFER: dict[str, Any] = {
 }
 
 
-@router.get("", responses=failing(401), summary="Name, version and extensions of the server")
+@protocol.get("", responses=failing(401), summary="Name, version and extensions of the server")
 async def server_metadata() -> ServerMetadata:
     return ServerMetadata(name="hardmax", version=__version__, extensions=["binary_tensor_data"])
 
 
-@router.get("/health/live", **PROBE, summary="Whether the server lives")
+@protocol.get("/health/live", **PROBE, summary="Whether the server lives")
 async def server_live(service: ServiceOf) -> Response:
-    if not service.healthy():
-        raise NotReady("the inference thread does not answer")
+    service.check_health()
     return reply(b"")
 
 
-@router.get("/health/ready", **PROBE, summary="Whether the server takes traffic")
+@protocol.get("/health/ready", **PROBE, summary="Whether the server takes traffic")
 async def server_ready(service: ServiceOf) -> Response:
-    if reason := service.unready():
-        raise NotReady(reason)
+    service.check_ready()
     return reply(b"")
 
 
-@router.get("/models/{name}", responses=failing(401, 404, 422), summary="The tensors of a model")
-async def model_metadata(service: ServiceOf, name: str) -> ModelMetadata:
-    return _metadata(_entry(service, name))
-
-
-@router.get("/models/{name}/ready", **READY, summary="Whether a model can infer")
-async def model_ready(service: ServiceOf, name: str) -> Response:
-    _entry(service, name)
-    return await server_ready(service)
-
-
-@router.post("/models/{name}/infer", **INFER, summary="Label texts by the Open Inference Protocol")
-async def infer(
-    body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, neutral: NeutralOf
-) -> Response:
-    """With or without the binary tensor extension."""
-    return await _infer(_entry(service, name), body, request, service, neutral)
-
-
-@router.get(VERSION, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
-async def version_metadata(service: ServiceOf, name: str, version: str) -> ModelMetadata:
-    return _metadata(_entry(service, name, version))
-
-
-@router.get(f"{VERSION}/ready", **READY, summary="Whether a version can infer")
-async def version_ready(service: ServiceOf, name: str, version: str) -> Response:
-    _entry(service, name, version)
-    return await server_ready(service)
-
-
-@router.post(f"{VERSION}/infer", **INFER, summary="Label texts with a version of a model")
-async def version_infer(
-    body: UntypedBodyOf, request: Request, service: ServiceOf, name: str, version: str, neutral: NeutralOf
-) -> Response:
-    return await _infer(_entry(service, name, version), body, request, service, neutral)
-
-
-def _entry(service: Service, name: str, version: str | None = None) -> Entry:
+async def model_of(service: ServiceOf, name: str) -> Entry:
     entry = service.registry.get(name)
-    if entry is None or (version is not None and version not in (entry.version, entry.version[:12])):
+    if entry is None:
         raise NotFound("no model has this name and version")
     return entry
 
 
-def _metadata(entry: Entry) -> ModelMetadata:
+ModelOf = Annotated[Entry, Depends(model_of)]
+
+
+async def version_of(service: ServiceOf, name: str, version: str) -> Entry:
+    entry = await model_of(service, name)
+    if version not in (entry.version, entry.version[:12]):
+        raise NotFound("no model has this name and version")
+    return entry
+
+
+VersionOf = Annotated[Entry, Depends(version_of)]
+
+
+@protocol.get("/models/{name}", responses=failing(401, 404, 422), summary="The tensors of a model")
+async def model_metadata(entry: ModelOf) -> ModelMetadata:
     reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
     named = (OUTPUTS | REASONS).items()
@@ -143,20 +122,71 @@ def _metadata(entry: Entry) -> ModelMetadata:
     )
 
 
-async def _infer(entry: Entry, body: Body, request: Request, service: Service, neutral: bool) -> Response:
+@protocol.get("/models/{name}/ready", **READY, summary="Whether a model can infer")
+async def model_ready(entry: ModelOf, service: ServiceOf) -> Response:
+    return await server_ready(service)
+
+
+@protocol.post("/models/{name}/infer", **INFER, summary="Label texts by the Open Inference Protocol")
+async def infer(
+    body: UntypedBodyOf, entry: ModelOf, request: Request, service: ServiceOf, neutral: NeutralOf
+) -> Response:
+    """With or without the binary tensor extension."""
     document, tensors = _split(body, request.headers.get(HEADER_LENGTH))
-    asked = await parse_body(request, InferRequest, document)
+    asked = await read_bytes(request, parse, document, InferRequest)
     if entry.kind != HEAD:
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
-    texts, shape = await _texts_of(service, request, asked, tensors)
+    texts, shape = await _texts_of(request, asked, tensors, service.settings.max_client_batch_size)
     wanted = _wanted(asked)
     how = RunOptions((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
-    answers = await label(service, texts, how, INPUT, neutral=neutral)
+    answers = await label(service, texts, how, INPUT, neutral)
     return _answer(entry, asked, wanted, answers, shape)
 
 
+@protocol.get(VERSION, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
+async def version_metadata(entry: VersionOf) -> ModelMetadata:
+    return await model_metadata(entry)
+
+
+@protocol.get(f"{VERSION}/ready", **READY, summary="Whether a version can infer")
+async def version_ready(entry: VersionOf, service: ServiceOf) -> Response:
+    return await server_ready(service)
+
+
+@protocol.post(f"{VERSION}/infer", **INFER, summary="Label texts with a version of a model")
+async def version_infer(
+    body: UntypedBodyOf, entry: VersionOf, request: Request, service: ServiceOf, neutral: NeutralOf
+) -> Response:
+    return await infer(body, entry, request, service, neutral)
+
+
+@extensions.get(
+    "/models/stats", responses=failing(*examples.ALL), summary="Models and versions, as Triton's statistics"
+)
+async def statistics(service: ServiceOf) -> Statistics:
+    entries = service.registry.entries.values()
+    return Statistics(model_stats=[Version(name=each.name, version=each.version[:12]) for each in entries])
+
+
+@extensions.post(
+    "/repository/index",
+    responses=failing(*examples.ALL),
+    summary="Models and refused bundles, as Triton's repository",
+)
+async def repository_index(service: ServiceOf) -> list[IndexEntry]:
+    entries, refused = service.registry.entries.values(), service.registry.refused.items()
+    return [
+        *(IndexEntry(name=each.name, version=each.version[:12]) for each in entries),
+        *(IndexEntry(name=name, version="", state="UNAVAILABLE", reason=why) for name, why in refused),
+    ]
+
+
+router.include_router(extensions)  # first: /v2/models/stats is no model
+router.include_router(protocol)
+
+
 async def _texts_of(
-    service: Service, request: Request, asked: InferRequest, tensors: memoryview
+    request: Request, asked: InferRequest, tensors: memoryview, most: int
 ) -> tuple[list[str], list[int]]:
     """The texts in the request's one input."""
     if [tensor.name for tensor in asked.inputs] != [INPUT] or asked.inputs[0].datatype != "BYTES":
@@ -165,14 +195,13 @@ async def _texts_of(
     if len(tensor.shape) > DIMENSIONS:
         raise InvalidInput(f"the shape has more than {DIMENSIONS} dimensions")
     count = int(np.prod(tensor.shape, dtype=object))
-    if not 1 <= count <= service.settings.max_client_batch_size:
-        limit = service.settings.max_client_batch_size
-        raise TooLarge(f"expected 1 to {limit} texts (MAX_CLIENT_BATCH_SIZE)")
+    if not 1 <= count <= most:
+        raise TooLarge(f"expected 1 to {most} texts (MAX_CLIENT_BATCH_SIZE)")
     size = tensor.parameters.get("binary_data_size")
     if size is None:
         texts = _flatten(tensor.data)
     elif size == len(tensors):
-        texts = await reader_of(request).read(len(tensors), partial(_elements, tensors, count))
+        texts = await read_bytes(request, _elements, tensors, count)
     else:
         raise MalformedInput("binary_data_size is not the size of the data that follow")
     if len(texts) != count:

@@ -11,7 +11,7 @@ from hardmax.documents import Info, Limits, ModelCard, ModelList, RefusedBundle
 from service import __version__
 from service.engine.bundle import HEAD
 from service.engine.registry import Entry
-from service.errors import NotFound, NotReady
+from service.errors import NotFound
 from service.http import examples
 from service.http.bodies import reply, reply_json
 from service.http.dependencies import ServiceOf
@@ -34,15 +34,13 @@ class Ready(Wire):
 
 @router.get("/health", **PROBE, summary="Whether the process lives and its inference thread answers")
 async def health(service: ServiceOf) -> Health:
-    if not service.healthy():
-        raise NotReady("the inference thread does not answer")
+    service.check_health()
     return Health(status="ok")
 
 
 @router.get("/ready", **PROBE, summary="Whether models are loaded and warm, and the service is not draining")
 async def ready(service: ServiceOf) -> Ready:
-    if reason := service.unready():
-        raise NotReady(reason)
+    service.check_ready()
     return Ready(status="ready")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from service.http.bodies import reply_json
+from service.settings import PAGE_FILES
 
 WEB = Path(__file__).parents[2] / "web"
 HEADERS = {
@@ -55,7 +56,7 @@ async def docs(request: Request) -> Response:
     return answer("docs/docs.html", request)
 
 
-@router.api_route("/web/{path:path}", methods=["GET", "HEAD"])
+@router.api_route(PAGE_FILES, methods=["GET", "HEAD"])
 async def file(path: str, request: Request) -> Response:
     return answer(path, request)
 

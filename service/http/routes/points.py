@@ -29,11 +29,10 @@ from service.http.bodies import (
     NDJSON,
     NPY,
     NPZ,
-    Body,
     BodyOf,
     PiecewiseResponse,
     let_go,
-    reader_of,
+    read_bytes,
     reply_document,
     reply_pieces,
     wanted,
@@ -84,8 +83,10 @@ async def dynamics(
     """
     answer_as = wanted(request, JSON, NPZ, NDJSON)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    read = partial(_read, body, request.scope["query_string"], model, service.settings)
-    points, parameters = await reader_of(request).read(len(body.content), read)
+    query = request.scope["query_string"]
+    points, parameters = await read_bytes(
+        request, _read, body.content, body.media_type, query, model, service.settings
+    )
     kept = 0
     if parameters.stop == "never" and "trajectory" in parameters.include:
         kept = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
@@ -105,7 +106,7 @@ async def dynamics(
         return {"id": request_id, **dynamics_answer(result, parameters.include)}
 
     if answer_as == NDJSON:
-        return await _stream(_lines(work, form, request, reservation))
+        return await _stream(_lines(work, form, reservation), request)
     result = await work(lambda progress: None)
     if answer_as == NPZ:
         return await reply_pieces(dynamics_npz(request_id, result, parameters.include), reservation, NPZ)
@@ -116,25 +117,37 @@ def _limits(settings: Settings) -> dict[str, int]:
     return {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
 
 
-def _read(body: Body, query: bytes, model: Dynamics, settings: Settings) -> tuple[Array, Parameters]:
+def _read(
+    content: bytes, media_type: str, query: bytes, model: Dynamics, settings: Settings
+) -> tuple[Array, Parameters]:
     limits = _limits(settings)
-    if body.media_type == NPY:
+    if media_type == NPY:
         parameters = parameters_of(_from_query(query), settings, strict=False)
         check = partial(model.check_size, parameters=parameters)
-        return read_npy(body.content, "points", **limits, check=check), parameters
-    points, document = read_rows(body.content, "points", **limits)
+        return read_npy(content, "points", **limits, check=check), parameters
+    points, document = read_rows(content, "points", **limits)
     return points, parameters_of(document, settings)
 
 
-async def _stream(lines: AsyncGenerator[bytes]) -> Response:
-    """The first line is computed before the status is sent: a bad request is refused, not streamed."""
+async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
+    """The first line is computed before the status is sent: a bad request is refused, not streamed. What goes
+    wrong later is said in the last line.
+    """
     first = await anext(lines)
 
     async def stream() -> AsyncGenerator[bytes]:
         async with aclosing(lines):
             yield first
-            async for line in lines:
-                yield line
+            try:
+                async for line in lines:
+                    yield line
+            except asyncio.CancelledError:
+                if not request.state.timeout.expired():
+                    raise
+                late = DeadlineExceeded("the request took longer than it may")
+                yield _last_words(late, request.state.request_id)
+            except HardmaxError as failure:
+                yield _last_words(failure, request.state.request_id)
 
     return PiecewiseResponse(stream(), NDJSON)
 
@@ -142,13 +155,11 @@ async def _stream(lines: AsyncGenerator[bytes]) -> Response:
 async def _lines(
     work: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Result]],
     form: Callable[[Result], dict[str, Any]],
-    request: Request,
     reservation: Reservation,
 ) -> AsyncGenerator[bytes]:
     """The latest progress, whenever the reader has taken the line before, and then the result. The work does
     not wait for its reader.
     """
-    name, begun = request.state.request_id, False
     latest: Progress | None = None
     news = asyncio.Event()
 
@@ -166,22 +177,19 @@ async def _lines(
             if latest is not None:
                 line, latest = write({"progress": latest}) + b"\n", None
                 yield line
-                begun = True
         parts = await written_of(write_document(form(await working)), reservation)
         reservation.deliver(sum(map(len, parts)))
         async for part in let_go(parts):
             yield part
         yield b"\n"
-    except asyncio.CancelledError:
-        if not begun or not request.state.timeout.expired():
-            raise
-        yield _last_words(DeadlineExceeded("the request took longer than it may"), name)
-    except HardmaxError as failure:
-        if not begun:
-            raise
-        yield _last_words(failure, name)
     finally:
         working.cancel()
+
+
+def _last_words(failure: HardmaxError, request_id: str) -> bytes:
+    """An error in the middle of a stream: the status is sent long ago, the last line says it."""
+    _, kind, message, param = told(failure)
+    return write(document(kind, message, param, request_id)) + b"\n"
 
 
 def _from_query(query: bytes) -> dict[str, Any]:
@@ -201,17 +209,9 @@ def _from_query(query: bytes) -> dict[str, Any]:
     return document
 
 
-def _last_words(failure: HardmaxError, request_id: str) -> bytes:
-    """An error in the middle of a stream: the status is sent long ago, the last line says it."""
-    _, kind, message, param = told(failure)
-    return write(document(kind, message, param, request_id)) + b"\n"
-
-
 @router.post(
     "/sequences/classify",
-    response_model=SequencesResponse,
-    responses=examples.answers(examples.LABELS),
-    openapi_extra=examples.body(examples.SEQUENCES, SequencesRequest),
+    **examples.route(SequencesRequest, examples.SEQUENCES, SequencesResponse, examples.LABELS),
     summary="Label sequences of points, exactly",
 )
 async def classify_sequences(
@@ -219,9 +219,11 @@ async def classify_sequences(
 ) -> Response:
     """With a model that `hardmax-export exact` built from labelled sequences and that lies in MODELS_DIR."""
     most = service.settings.max_client_batch_size
-    read = partial(read_arrays, body.content, "sequences", most=most, **_limits(service.settings))
-    sequences, document = await reader_of(request).read(len(body.content), read)
-    name = validate(SequencesEnvelope, document).model
+    limits = _limits(service.settings)
+    sequences, document = await read_bytes(
+        request, read_arrays, body.content, "sequences", most=most, **limits
+    )
+    name = validate(document, SequencesEnvelope).model
     model: Sequences = service.registry.find(name, "sequences")
     size = sum(each.size for each in sequences)
 
@@ -238,9 +240,7 @@ async def classify_sequences(
 
 @router.post(
     "/control",
-    response_model=ControlResponse,
-    responses=examples.answers({**examples.CONTROLLED, "dynamics": examples.RESULT}),
-    openapi_extra=examples.body(examples.CONTROL, ControlRequest),
+    **examples.route(ControlRequest, examples.CONTROL, ControlResponse, examples.CONTROLLED),
     summary="Find the matrix A under which tokens end where they are wanted",
 )
 async def control(
@@ -251,8 +251,7 @@ async def control(
     does; or, rarely, that neither could be proved (`feasible` is null).
     """
     settings = service.settings
-    read = partial(read_rows, body.content, "points", **_limits(settings))
-    points, wish = await reader_of(request).read(len(body.content), read)
+    points, wish = await read_bytes(request, read_rows, body.content, "points", **_limits(settings))
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     async with service.clouds.slot(large=points.size > LARGE) as slot:
         within_s = SHARE * settings.request_timeout_s

@@ -1,7 +1,5 @@
 """Numbers are read as they were sent."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

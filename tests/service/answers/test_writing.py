@@ -1,7 +1,5 @@
 """Long answers are written in pieces, and are what json would write."""
 
-from __future__ import annotations
-
 import gc
 import json
 import time

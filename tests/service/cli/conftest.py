@@ -1,7 +1,5 @@
 """Two heads that nobody changes, here and on a server, and the command as it is typed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

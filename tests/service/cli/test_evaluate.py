@@ -1,7 +1,5 @@
 """`hardmax evaluate`: a model measured on labelled rows, here or by a server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

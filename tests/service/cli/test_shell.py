@@ -1,7 +1,5 @@
 """The command line in a real shell: pipes, files, terminals, exit codes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -39,12 +37,23 @@ def shell(command: str, folder: Path, heads: Path) -> subprocess.CompletedProces
     )  # fmt: skip
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def check_rows(rows: list[dict[str, str]], heads: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--column review", ""),
+        ("--server {server.url}", "hardmax: in.csv: the texts are in column 'review'\n"),
+    ],
+    ids=["here", "server"],
+)
+def test_shell_file_comes_back_with_every_row_and_its_answer(
+    folder: Path, heads: Path, server: Server, options: str, told: str
+) -> None:
+    given = options.format(server=server)
+    done = shell(f"hardmax classify --file in.csv --out out.csv {given}", folder, heads)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"{told}hardmax: out.csv: 3 rows, 1 without an answer (see hardmax_error)\n"
+    with open(folder / "out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
     assert [(row["id"], row["review"], row["stars"]) for row in rows] == [
         ("1", "superb, good film", "5"),
         ("2", "", "3"),
@@ -54,19 +63,6 @@ def check_rows(rows: list[dict[str, str]], heads: Path) -> None:
     first, last = (answer.label for answer in local.classify(["superb, good film", "awful film"]))
     assert [row["label"] for row in rows] == [first, "", last]
     assert [row["hardmax_error"] for row in rows] == ["", "the text is empty", ""]
-
-
-def test_shell_file_comes_back_with_every_row_and_its_answer(folder: Path, heads: Path) -> None:
-    done = shell("hardmax classify --file in.csv --column review --out out.csv", folder, heads)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "hardmax: out.csv: 3 rows, 1 without an answer (see hardmax_error)\n"
-    check_rows(rows_of(folder / "out.csv"), heads)
-
-
-def test_shell_file_on_a_server_gives_the_same_answers(folder: Path, heads: Path, server: Server) -> None:
-    done = shell(f"hardmax classify --file in.csv --out out.csv --server {server.url}", folder, heads)
-    assert done.returncode == 0, done.stderr
-    check_rows(rows_of(folder / "out.csv"), heads)
 
 
 def test_shell_pipe_json_has_an_entry_a_line(folder: Path, heads: Path) -> None:

@@ -18,7 +18,6 @@ from service.clouds.cones import Piece, by_direction
 from service.clouds.coordinates import Frame
 from service.clouds.layers import Layers
 from service.clouds.points import Cloud
-from service.errors import TooLarge
 
 
 @pytest.mark.parametrize("cloud", ["sphere", "clustered"])
@@ -130,10 +129,3 @@ def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(d: int, most: f
         way()
         took[way] = min(took[way], time.process_time() - begun)
     assert took[ours] < most * took[plain]
-
-
-def test_dynamics_refuses_a_cloud_in_which_more_points_tie_than_memory_holds() -> None:
-    """Within a tolerance of one half nearly everybody ties with everybody."""
-    Z = np.random.default_rng(0).standard_normal((20_000, 5)) * 0.01 + 1.0
-    with pytest.raises(TooLarge, match="too many points tie"):
-        run(Z, tie_tolerance=0.5)

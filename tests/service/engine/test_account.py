@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from service.engine import account
 from service.engine.account import ByteBudget, Reservation
 from service.errors import Cancelled, Overloaded, TooLarge
 
@@ -45,13 +44,6 @@ def test_small_requests_have_room_when_large_ones_have_taken_theirs() -> None:
         Reservation(budget).expect(1)
     small[0].end()
     Reservation(budget).expect(1)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [0.0]
-    monkeypatch.setattr(account.time, "monotonic", lambda: now[0])
-    return now
 
 
 def test_who_reads_or_sends_slowest_is_cut_off_when_room_is_needed(clock: list[float]) -> None:

@@ -73,31 +73,14 @@ async def wait(batcher: Batcher[Any, Any], *items: Work, key: str = "k") -> asyn
     return call
 
 
-async def test_batcher_gives_results_in_the_order_of_the_items() -> None:
-    batcher: Batcher[Any, Any] = Batcher(Doubler(), budget=1000)
-    sizes = random.Random(1).sample(range(1, 999), 50)
-    items = [Work(n, size) for n, size in enumerate(sizes)]
-    assert await batcher.submit("k", items) == [2 * n for n in range(50)]
-    assert await batcher.submit("k", []) == []
-    batcher.stop()
-
-
-async def test_batcher_runs_what_waits_together_when_the_runner_is_free() -> None:
+async def test_batcher_runs_what_waits_together_when_the_runner_is_free_and_keeps_keys_apart() -> None:
     async with held() as (doubler, batcher):
-        calls = [await wait(batcher, Work(n, 5)) for n in range(5)]
+        calls = [await wait(batcher, Work(n, 5), key="other" if n == 2 else "k") for n in range(5)]
         assert batcher.depth == 5
+        assert await batcher.submit("k", []) == []
         doubler.gate.set()
         assert await asyncio.gather(*calls) == [[0], [2], [4], [6], [8]]
-        assert doubler.batches == [("hold", [0]), ("k", [0, 1, 2, 3, 4])]
-
-
-async def test_batcher_keeps_keys_apart() -> None:
-    async with held() as (doubler, batcher):
-        keys = {"a": "k", "b": "other", "c": "k"}
-        calls = [await wait(batcher, Work(name, 5), key=key) for name, key in keys.items()]
-        doubler.gate.set()
-        await asyncio.gather(*calls)
-        assert doubler.batches[1:] == [("k", ["a", "c"]), ("other", ["b"])]
+        assert doubler.batches == [("hold", [0]), ("k", [0, 1, 3, 4]), ("other", [2])]
 
 
 async def test_long_item_takes_several_runs_with_those_of_others_between_them() -> None:
@@ -155,31 +138,14 @@ async def test_batcher_runs_together_what_takes_a_tenth_of_a_second() -> None:
     batcher.stop()
 
 
-async def test_batcher_stays_within_its_budget() -> None:
+async def test_batcher_stays_within_its_budget_and_runs_an_item_over_it_alone() -> None:
     reports: list[tuple[int, int, float, float]] = []
     async with held(budget=100, report=lambda *run: reports.append(run)) as (doubler, batcher):
-        call = await wait(batcher, *(Work(n, 30) for n in range(7)))
+        call = await wait(batcher, *(Work(n, 200 if n > 6 else 30) for n in range(9)))
         doubler.gate.set()
-        assert await call == [0, 2, 4, 6, 8, 10, 12]
-        assert [len(items) for _, items in doubler.batches[1:]] == [3, 3, 1]
-        assert [run[:2] for run in reports[1:]] == [(3, 90), (3, 90), (1, 30)]
-
-
-async def test_batcher_runs_an_item_over_the_budget_alone() -> None:
-    async with held(budget=10) as (doubler, batcher):
-        doubler.gate.set()
-        assert await batcher.submit("k", [Work(1, 500), Work(2, 500)]) == [2, 4]
-        assert doubler.batches[1:] == [("k", [1]), ("k", [2])]
-
-
-async def test_batcher_lets_a_call_of_one_into_the_next_run_beside_a_call_of_a_thousand() -> None:
-    async with held(budget=100) as (doubler, batcher):
-        big = await wait(batcher, *(Work(n, 10) for n in range(1000)))
-        singles = [await wait(batcher, Work(10_000 + n, 10)) for n in range(4)]
-        doubler.gate.set()
-        assert await asyncio.gather(*singles) == [[20_000], [20_002], [20_004], [20_006]]
-        assert len(await big) == 1000
-        assert {10_000, 10_001, 10_002, 10_003} < set(doubler.batches[1][1])
+        assert await call == [2 * n for n in range(9)]
+        assert [len(items) for _, items in doubler.batches[1:]] == [3, 3, 1, 1, 1]
+        assert [run[:2] for run in reports[1:]] == [(3, 90), (3, 90), (1, 30), (1, 200), (1, 200)]
 
 
 async def test_batcher_gives_waiting_keys_their_turn_under_steady_load() -> None:

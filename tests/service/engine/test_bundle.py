@@ -1,5 +1,7 @@
-"""Reading bundles: a whole one is read whole, a broken one is refused by the name of its field."""
+"""Reading bundles: whole ones, broken ones by the name of the field at fault; versions, and going back."""
 
+import hashlib
+import json
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -7,9 +9,9 @@ from typing import Any
 import pytest
 from bundles import write_folder
 
-from service.engine.bundle import find_bundles, newest, read_bundle
+from service.engine.bundle import find_bundles, newest, read_bundle, roll_back
 from service.engine.registry import settle_default
-from service.errors import BundleError
+from service.errors import BundleError, NotFound
 from service.settings import Settings
 
 
@@ -125,3 +127,25 @@ def test_bundle_is_read_in_no_more_memory_than_it_has(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def write_versions(folder: Path, *graphs: bytes) -> None:
+    for number, graph in enumerate(graphs, 1):
+        name, digest = f"mine@{number}", hashlib.sha256(graph).hexdigest()
+        write_folder(folder / name, graph, name=name, model_sha256=digest)
+
+
+def test_going_back_serves_the_version_before_and_loses_nothing(tmp_path: Path) -> None:
+    write_versions(tmp_path, b"one", b"two")
+    assert roll_back(tmp_path, "mine") == ("mine@1", "mine@3")
+    assert newest("mine", find_bundles([tmp_path])) == "mine@3"
+    assert (tmp_path / "mine@3" / "model.onnx").read_bytes() == b"one"
+    assert json.loads((tmp_path / "mine@3" / "card.json").read_text())["again"] == "mine@1"
+    assert (tmp_path / "mine@2" / "model.onnx").read_bytes() == b"two"
+    assert roll_back(tmp_path, "mine") == ("mine@2", "mine@4")
+
+
+def test_single_version_cannot_go_back(tmp_path: Path) -> None:
+    write_versions(tmp_path, b"one")
+    with pytest.raises(NotFound, match=r"there is mine@1"):
+        roll_back(tmp_path, "mine")

@@ -1,7 +1,5 @@
 """One server for all tests of routes, with limits that are easily reached."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

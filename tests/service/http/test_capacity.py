@@ -1,8 +1,5 @@
 """What the bodies of callers may take together, and that hostile ones leave no trace in memory."""
 
-from __future__ import annotations
-
-import io
 import json
 import re
 import socket
@@ -18,7 +15,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 from server import Server, eventually, in_process, serving
-from wire import NPY, announce, chunked, connect, read_status, status_of, whole
+from wire import NPY, announce, chunked, connect, npy, read_status, status_of, whole
 
 from service.settings import BUNDLED_MODELS
 
@@ -102,19 +99,17 @@ def test_streams_that_nobody_reads_hold_no_place_among_clouds(models: Path) -> N
 @pytest.mark.system
 def test_small_bodies_of_many_numbers_are_worked_on_one_at_a_time(models: Path) -> None:
     """Row 8: a body of int8 is as many numbers, and each takes 200 bytes: without turns 1.4 GB here."""
-    body = io.BytesIO()
-    np.save(body, np.random.default_rng(0).integers(1, 100, (124_000, 8), np.int8))
-    request = whole(body.getvalue(), "/dynamics?max_layers=2", NPY)
+    body = npy(np.random.default_rng(0).integers(1, 100, (124_000, 8), np.int8))
+    request = whole(body, "/dynamics?max_layers=2", NPY)
     with serving(models, default_model="tiny") as server, ExitStack() as kept:
-        process = psutil.Process(server.process.pid)
-        before = most = process.memory_info().rss
+        before = most = server.memory
         callers = [kept.enter_context(connect(server.port)) for _ in range(12)]
         for caller in callers:
             caller.sendall(request)
         with ThreadPoolExecutor(1) as pool:
             statuses = pool.submit(lambda: [read_status(caller) for caller in callers])
             while not statuses.done():
-                most = max(most, process.memory_info().rss)
+                most = max(most, server.memory)
                 time.sleep(0.01)
         assert set(statuses.result()) == {200}
     assert most - before < 850 * MB
@@ -274,11 +269,11 @@ def test_hostile_bodies_leave_no_trace_in_memory(server: Server) -> None:
         files = process.num_fds()
 
         def attack_leaves() -> tuple[int, int]:
-            memory, threads = process.memory_info().rss, process.num_threads()
+            memory, threads = server.memory, process.num_threads()
             attack(server)
             eventually(lambda: gauge(client, HELD) == 0)
             time.sleep(GIVEN_BACK_S)
-            return process.memory_info().rss - memory, process.num_threads() - threads
+            return server.memory - memory, process.num_threads() - threads
 
         attacks = (attack_leaves() for _ in range(12))
         assert any(memory < MB and threads <= 0 for memory, threads in attacks), "it grows with every attack"

@@ -1,7 +1,5 @@
 """POST /classify over a socket: answers by value, refusals by status, type and place."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -170,12 +168,6 @@ def test_routes_refuse_what_is_not_json(client: httpx.Client, path: str, body: b
 def test_classify_refuses_numbers_for_texts(client: httpx.Client, value: str) -> None:
     body = f'{{"input": {value}}}'
     assert refusal(client.post("/classify", content=body, headers=JSON)) == (422, "invalid_input", "input")
-
-
-def test_classify_takes_the_last_of_two_equal_names_as_json_parsers_do(client: httpx.Client) -> None:
-    body = '{"input": "awful", "input": "superb"}'
-    answer = client.post("/classify", content=body, headers=JSON).json()
-    assert answer["data"][0]["label"] == "positive"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The time of a request: who leaves ends the work, and nothing of it is kept."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

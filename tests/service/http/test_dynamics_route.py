@@ -1,7 +1,5 @@
 """POST /dynamics over a socket: answers by value, refusals by status, type and place."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -19,7 +17,7 @@ from clouds import TRIANGLE as CLOUD
 from fastapi.testclient import TestClient
 from refusals import JSON, refusal
 from server import Server, eventually
-from wire import connect, whole
+from wire import connect, npy, whole
 
 from service.app import create_app
 from service.clouds.dynamics import Dynamics, Limits
@@ -54,12 +52,6 @@ def test_dynamics_includes_what_it_is_asked_for(client: httpx.Client) -> None:
     assert answer["trajectory"]["layers"] == [0, 2, 4]
     assert answer["trajectory"]["points"][0] == TRIANGLE
     assert answer["limits"][0] == [1, 1]
-
-
-def npy(array: Any) -> bytes:
-    body = io.BytesIO()
-    np.save(body, array)
-    return body.getvalue()
 
 
 def test_dynamics_takes_and_gives_numpy_arrays(client: httpx.Client) -> None:
@@ -116,8 +108,6 @@ def test_dynamics_says_up_to_which_temperature_softmax_does_the_same(client: htt
         ({"points": [[1, 1]], "alpha": 0}, (422, "invalid_input", "alpha")),
         ({"points": [[1, 1]], "alpha": -1}, (422, "invalid_input", "alpha")),
         ({"points": [[1, 1]], "A": [[1, 0], [0, -1]]}, (422, "invalid_input", "A")),
-        ({"points": [[1, 1]], "A": [[1, 2], [0, 1]]}, (422, "invalid_input", "A")),
-        ({"points": [[1, 1]], "A": [[1]]}, (422, "invalid_input", "A")),
         ({"points": [[1, 1]], "A": [[1, 0]]}, (422, "invalid_input", "A")),
         ({"points": [[1, 1]], "stop": "soon"}, (422, "invalid_input", "stop")),
         ({"points": [[1, 1]], "max_layers": 0}, (422, "invalid_input", "max_layers")),

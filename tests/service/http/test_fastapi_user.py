@@ -1,7 +1,5 @@
 """What somebody does who knows FastAPI and nothing of this service: routes, dependencies, handlers, tests."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Unmodified clients of other servers: huggingface_hub's, and what speaks text-embeddings-inference."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

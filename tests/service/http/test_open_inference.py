@@ -1,7 +1,5 @@
 """The Open Inference Protocol, driven by an unmodified Triton client and by hand."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterator
@@ -11,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 from server import Server
+from wire import with_tensor
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -116,16 +115,7 @@ def test_infer_refuses_in_the_protocols_shape(client: httpx.Client, request_body
     assert list(answer.json()) == ["error"]
 
 
-def binary(tensor: bytes) -> tuple[bytes, dict[str, str]]:
-    """A body whose tensor follows its JSON, and the header that says how long the JSON is."""
-    given = {
-        "name": "text",
-        "datatype": "BYTES",
-        "shape": [1],
-        "parameters": {"binary_data_size": len(tensor)},
-    }
-    head = json.dumps({"inputs": [given]}).encode()
-    return head + tensor, {"inference-header-content-length": str(len(head))}
+LYING = (b"\x01\x00", b"\x09\x00\x00\x00good", b"\x02\x00\x00\x00\xff\xfe", b"\xff\xff\xff\xff")
 
 
 @pytest.mark.parametrize(
@@ -133,9 +123,7 @@ def binary(tensor: bytes) -> tuple[bytes, dict[str, str]]:
     [
         *((b"{}", {"inference-header-content-length": length}) for length in ("x", "99999", "-1")),
         (b"{}", {}),
-        *map(
-            binary, (b"\x01\x00", b"\x09\x00\x00\x00good", b"\x02\x00\x00\x00\xff\xfe", b"\xff\xff\xff\xff")
-        ),
+        *map(with_tensor, LYING),
     ],
 )
 def test_infer_refuses_binary_bodies_that_lie(

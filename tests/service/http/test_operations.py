@@ -1,7 +1,5 @@
 """What operators ask, the page, and what every answer carries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

@@ -1,7 +1,5 @@
 """Host names that are ours, and pages of other sites."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import httpx

@@ -1,7 +1,5 @@
 """What is wrong with a request, in words that help: the route, the method or the field that was meant."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx

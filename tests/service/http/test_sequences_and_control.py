@@ -1,7 +1,5 @@
 """POST /sequences/classify and /control: answers, proofs, refusals, and work that ends in time."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

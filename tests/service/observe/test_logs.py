@@ -1,19 +1,17 @@
 """Log lines are written soon, in whole, and never by whoever logs: a log nobody reads holds up nobody."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from server import SERVE, environ, eventually
+from server import eventually, serving
 from wire import connect, whole
 
 from service.observe.logs import Handler, log_request
@@ -110,32 +108,17 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
     }
 
 
-def start(models: Path, stderr: int | None) -> tuple[subprocess.Popen[str], int]:
-    """A server whose log goes where the caller says, and its port."""
-    given = {
-        "models_dir": models,
-        "bundled_models": False,
-        "default_model": "tiny",
-        "shutdown_grace_s": GRACE_S,
-    }
-    environment = environ(port=0, log_level="debug", **given)
-    process = subprocess.Popen(
-        [sys.executable, *SERVE], env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True
-    )
-    assert process.stdout is not None
-    greeting = process.stdout.readline()
-    return process, int(greeting.split("127.0.0.1:")[1].split()[0])
+LOGGING: dict[str, Any] = {"default_model": "tiny", "log_level": "debug", "shutdown_grace_s": GRACE_S}
 
 
 def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(models: Path) -> None:
     """The reader of stderr stops; malformed requests and thousands of right ones follow."""
-    process, port = start(models, subprocess.PIPE)
-    try:
+    with serving(models, stderr=subprocess.PIPE, **LOGGING) as server:
         for _ in range(50):
-            with connect(port) as stranger:
+            with connect(server.port) as stranger:
                 stranger.sendall(b"\x16\x03\x01 this is not HTTP\r\n\r\n")
                 assert b"400" in stranger.recv(4096)
-        with connect(port) as caller:
+        with connect(server.port) as caller:
             for _ in range(20):  # 64 kB of pipe are full after some 700 lines
                 caller.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n" * 100)
                 answers = b""
@@ -143,27 +126,16 @@ def test_log_that_nobody_reads_holds_up_no_request_and_no_stop(models: Path) -> 
                     answers += caller.recv(65536)
             caller.sendall(whole(b'{"input": "superb"}'))
             assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(GRACE_S + 5) == 0
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+        assert server.stop(timeout_s=GRACE_S + 5) == 0
 
 
 @pytest.mark.alone
 def test_access_lines_are_not_lost_by_a_kill(models: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with log.open("w") as file:
-        process, port = start(models, file.fileno())
-        with connect(port) as caller:
+    with log.open("w") as file, serving(models, stderr=file.fileno(), **LOGGING) as server:
+        with connect(server.port) as caller:
             caller.sendall(whole(b'{"input": "superb"}'))
             assert caller.recv(65536).startswith(b"HTTP/1.1 200")
         time.sleep(0.3)
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+        server.stop(signal.SIGKILL)
     assert "POST /classify 200" in log.read_text()

@@ -1,25 +1,23 @@
 """The numbers of several workers: in a folder of their own, complete after one has ended, gone at the end."""
 
-from __future__ import annotations
-
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from server import eventually, serving
+from server import eventually, python, serving
 
 from service.errors import ConfigurationError
 from service.observe.metrics import MULTIPROCESS_DIR, Metrics, forget_process, shared_metrics
 
 IMPORT = "from service.observe.metrics import Metrics"
 COUNT = f"""
+import os
 {IMPORT}
 metrics = Metrics()
 metrics.answered("/classify", "POST", 200, 0.01)
 metrics.answered("/classify", "POST", 200, 0.01)
 metrics.model_served("tiny", "sentiment", "v", True)
+print(os.getpid())
 """
 
 
@@ -72,15 +70,10 @@ def test_counts_of_ended_workers_stay_and_their_files_do_not_add_up(home: Path) 
     with shared_metrics():
         folder = Path(os.environ[MULTIPROCESS_DIR])
         for _ in range(3):
-            worker = subprocess.Popen([sys.executable, "-c", COUNT])
-            assert worker.wait(30) == 0
-            forget_process(worker.pid)
+            forget_process(int(python(COUNT).stdout))
         names = sorted(path.name for path in folder.iterdir())
         assert names == ["counter_ended.db", "histogram_ended.db", "lock"]
-        told = subprocess.run(
-            [sys.executable, "-c", f"{IMPORT}\nprint(Metrics().render().decode())"],
-            capture_output=True, text=True, check=True, timeout=30,
-        ).stdout  # fmt: skip
+        told = python(f"{IMPORT}\nprint(Metrics().render().decode())").stdout
     assert 'hardmax_requests_total{method="POST",route="/classify",status="200"} 6.0' in told
     assert 'hardmax_request_duration_seconds_count{route="/classify"} 6.0' in told
     assert "hardmax_model_info{" not in told  # a gauge of the living

@@ -1,25 +1,15 @@
 """Progress: silent for a second and off terminals; then what is done, at what pace, and the time left."""
 
-from __future__ import annotations
-
 import io
 
 import pytest
 
-from service.observe import progress
 from service.observe.progress import Progress, duration
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    return now
 
 
 def test_progress_tells_the_time_left_once_work_takes_over_a_second(clock: list[float]) -> None:

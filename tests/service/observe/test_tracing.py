@@ -1,16 +1,12 @@
 """Spans reach a collector, as part of the caller's trace."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from server import in_process
+from server import in_process, python
 from starlette.testclient import TestClient
 
 from service.app import create_app
@@ -85,7 +81,7 @@ def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> Non
         "from service.cli.main import main\n"
         "sys.exit(main(['serve', '--port', '0', '--otlp-endpoint', 'http://127.0.0.1:1']))"
     )
-    ended = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
+    ended = python(code)
     line = "hardmax: OTLP_ENDPOINT needs OpenTelemetry: pip install '.[tracing]' in the checkout\n"
     assert (ended.returncode, ended.stderr) == (2, line)
 

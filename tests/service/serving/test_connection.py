@@ -1,13 +1,9 @@
 """What a stranger may do with a connection: send too much, too slowly, out of turn, or not read."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -18,8 +14,19 @@ from pathlib import Path
 import impatient
 import psutil
 import pytest
-from server import Server, eventually, serving
-from wire import announce, chunked, connect, find_fault, read_answer, read_status, status_of, whole
+from server import Server, eventually, python, serving
+from wire import (
+    announce,
+    chunked,
+    connect,
+    exchange,
+    find_fault,
+    read_all,
+    read_answer,
+    read_status,
+    status_of,
+    whole,
+)  # fmt: skip
 
 from service.errors import ConfigurationError
 from service.serving.connection import LARGEST_HEADS, UVICORN, State, check_uvicorn
@@ -38,25 +45,6 @@ def server(models: Path) -> Iterator[Server]:
         yield server
 
 
-def read_all(connection: socket.socket) -> bytes:
-    """Everything until the server closes; it must not reset the connection."""
-    answer = b""
-    while piece := connection.recv(65536):
-        answer += piece
-    return answer
-
-
-def exchange(server: Server, *pieces: bytes) -> bytes:
-    """Send these pieces and read until the connection closes, however early the answer comes."""
-    with connect(server.port) as connection:
-        for piece in pieces:
-            try:
-                connection.sendall(piece)
-            except ConnectionError:
-                break
-        return read_all(connection)
-
-
 def refused(answer: bytes, status: int, kind: str) -> str:
     """The sentence of a refusal in the one shape, after which the connection is closed."""
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -72,10 +60,6 @@ def assert_lives(server: Server) -> None:
     assert status_of(server.port, GET + b"\r\n") == 200
 
 
-def memory(server: Server) -> int:
-    return psutil.Process(server.process.pid).memory_info().rss
-
-
 @pytest.mark.system
 @pytest.mark.parametrize(
     "head",
@@ -88,7 +72,7 @@ def memory(server: Server) -> int:
     ids=["one header", "target", "many headers", "101 headers"],
 )
 def test_head_over_its_bounds_is_refused_431_in_little_memory(server: Server, head: bytes) -> None:
-    before, worked_s = memory(server), server.cpu_s
+    before, worked_s = server.memory, server.cpu_s
     with connect(server.port) as connection:
         answer = b""
         try:
@@ -99,14 +83,16 @@ def test_head_over_its_bounds_is_refused_431_in_little_memory(server: Server, he
     if len(head) < 1_000_000:
         refused(answer, 431, "too_large")
     assert server.cpu_s - worked_s < 2  # it was 8
-    assert memory(server) - before < 20e6
+    assert server.memory - before < 20e6
     assert_lives(server)
 
 
 def test_head_over_its_bounds_is_told_to_a_caller_who_listens(server: Server) -> None:
-    sentence = refused(exchange(server, GET, b"x: " + b"a" * 100_000), 431, "too_large")
+    sentence = refused(exchange(server.port, GET, b"x: " + b"a" * 100_000), 431, "too_large")
     assert sentence == "the head of the request is over 65536 bytes"
-    assert exchange(server, GET + b"x: " + b"a" * 60_000 + b"\r\nconnection: close\r\n\r\n")[9:12] == b"200"
+    assert (
+        exchange(server.port, GET + b"x: " + b"a" * 60_000 + b"\r\nconnection: close\r\n\r\n")[9:12] == b"200"
+    )
 
 
 def counts(server: Server) -> Counter[str]:
@@ -121,8 +107,8 @@ def counts(server: Server) -> Counter[str]:
 
 def test_refusals_of_the_protocol_are_counted_and_logged(server: Server) -> None:
     before = counts(server)
-    long = exchange(server, GET, b"x: " + b"a" * 100_000)
-    refused(exchange(server, b"NONSENSE\r\n\r\n"), 400, "malformed_input")
+    long = exchange(server.port, GET, b"x: " + b"a" * 100_000)
+    refused(exchange(server.port, b"NONSENSE\r\n\r\n"), 400, "malformed_input")
     with connect(server.port) as slow:
         slow.sendall(b"GET /health HT")
         read_all(slow)
@@ -138,8 +124,8 @@ def with_trailers(*trailers: bytes) -> bytes:
 
 def test_trailers_are_counted_and_are_never_headers(server: Server) -> None:
     flood = [b"x%d: %b\r\n" % (n, b"y" * 60) for n in range(5_000)]
-    refused(exchange(server, with_trailers(*flood)), 431, "too_large")
-    refused(exchange(server, with_trailers(b"x: " + b"y" * 200_000 + b"\r\n")), 431, "too_large")
+    refused(exchange(server.port, with_trailers(*flood)), 431, "too_large")
+    refused(exchange(server.port, with_trailers(b"x: " + b"y" * 200_000 + b"\r\n")), 431, "too_large")
     with connect(server.port) as connection:
         trailers = (b"x-request-id: from-a-trailer\r\n", b"content-type: text/plain\r\n")
         connection.sendall(with_trailers(*trailers))
@@ -150,7 +136,7 @@ def test_trailers_are_counted_and_are_never_headers(server: Server) -> None:
 
 def test_chunk_extensions_count_like_a_head(server: Server) -> None:
     extended = CHUNKED.replace(b"\r\n\r\n", b"\r\n\r\n5;" + b"x" * 300_000, 1)
-    refused(exchange(server, extended), 431, "too_large")
+    refused(exchange(server.port, extended), 431, "too_large")
 
 
 def test_head_that_does_not_come_is_given_up(server: Server) -> None:
@@ -195,7 +181,7 @@ def test_pipelined_requests_are_all_answered_in_order(server: Server) -> None:
 def test_callers_who_pipeline_and_do_not_read_hold_little_and_are_dropped(server: Server) -> None:
     """Thirty connections that did once held a gigabyte, for ever."""
     request = b"GET /docs HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
-    before = memory(server)
+    before = server.memory
     callers = [socket.socket() for _ in range(8)]
     for caller in callers:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # soon full
@@ -207,7 +193,7 @@ def test_callers_who_pipeline_and_do_not_read_hold_little_and_are_dropped(server
         except BlockingIOError:
             continue
     time.sleep(1)
-    assert memory(server) - before < 60e6
+    assert server.memory - before < 60e6
     assert_lives(server)
     process = psutil.Process(server.process.pid)
     eventually(lambda: sum(each.status == "ESTABLISHED" for each in process.net_connections()) == 0)
@@ -229,13 +215,8 @@ def test_offer_of_another_protocol_is_ignored(server: Server, offer: str) -> Non
         assert read_status(connection) == 200
 
 
-def test_connect_is_refused(server: Server) -> None:
-    answer = exchange(server, b"CONNECT x:443 HTTP/1.1\r\nhost: localhost\r\n\r\n")
-    assert refused(answer, 400, "malformed_input")
-
-
 def test_request_followed_by_garbage_is_answered_then_the_connection_closes(server: Server) -> None:
-    answer = exchange(server, whole(QUESTION) + b"\x00\x01 this is not HTTP\r\n\r\n")
+    answer = exchange(server.port, whole(QUESTION) + b"\x00\x01 this is not HTTP\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.count(b"HTTP/1.1") == 1
     assert b"connection: close" in answer
@@ -244,27 +225,23 @@ def test_request_followed_by_garbage_is_answered_then_the_connection_closes(serv
 
 def test_requests_before_a_broken_one_are_answered_then_the_connection_closes(server: Server) -> None:
     """All come at once, so the broken one is read while the first is worked on."""
-    answer = exchange(server, whole(QUESTION) * 3 + BROKEN)
+    answer = exchange(server.port, whole(QUESTION) * 3 + BROKEN)
     assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200"] * 3
     assert answer.count(b"connection: close") == 1
-
-
-def test_request_that_breaks_off_in_its_body_is_counted_once(server: Server) -> None:
-    before = counts(server)
-    answer = exchange(server, BROKEN)
-    told = counts(server) - before
-    assert (told["400"], told["malformed_input"]) == (1, 1)
-    name = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["request_id"]
-    eventually(lambda: f" ms {name}" in server.output)
-    assert server.output.count(name) == 1, "a line in the log for each request"
 
 
 @pytest.mark.parametrize("expects", [b"", b"expect: 100-continue\r\n"])
 def test_request_whose_body_is_no_http_has_one_answer(server: Server, expects: bytes) -> None:
     broken = BROKEN.replace(b"\r\n", b"\r\n" + expects, 1)
-    wrongly_typed = broken.replace(b"application/json", b"text/plain")
-    for request in (broken, wrongly_typed):
-        assert refused(exchange(server, request), 400, "malformed_input") == "the request is not HTTP"
+    for request in (broken, broken.replace(b"application/json", b"text/plain")):
+        before = counts(server)
+        answer = exchange(server.port, request)
+        assert refused(answer, 400, "malformed_input") == "the request is not HTTP"
+        told = counts(server) - before
+        assert (told["400"], told["malformed_input"]) == (1, 1)
+        name = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["request_id"]
+        eventually(lambda name=name: f" ms {name}" in server.output)  # type: ignore[misc]
+        assert server.output.count(name) == 1, "a line in the log for each request"
     assert "Traceback" not in server.output
 
 
@@ -288,11 +265,11 @@ def test_request_whose_body_is_no_http_has_one_answer(server: Server, expects: b
 )
 def test_framing_that_a_proxy_may_read_in_another_way_is_refused(server: Server, fields: bytes) -> None:
     request = CHUNKED.replace(b"transfer-encoding: chunked", fields)
-    refused(exchange(server, request), 400, "malformed_input")
+    refused(exchange(server.port, request), 400, "malformed_input")
 
 
 def test_chunks_are_what_http_1_1_has_by_any_case_of_their_name(server: Server) -> None:
-    refused(exchange(server, CHUNKED.replace(b"HTTP/1.1", b"HTTP/1.0")), 400, "malformed_input")
+    refused(exchange(server.port, CHUNKED.replace(b"HTTP/1.1", b"HTTP/1.0")), 400, "malformed_input")
     assert status_of(server.port, CHUNKED.replace(b": chunked", b": Chunked")) == 200
 
 
@@ -301,13 +278,13 @@ def test_chunks_are_what_http_1_1_has_by_any_case_of_their_name(server: Server) 
 )
 def test_target_that_names_another_host_than_the_header_is_refused(server: Server, target: bytes) -> None:
     request = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    refused(exchange(server, request % target), 400, "malformed_input")
+    refused(exchange(server.port, request % target), 400, "malformed_input")
     assert status_of(server.port, request % b"http://LOCALHOST/health") == 200
 
 
-@pytest.mark.parametrize("version", [b" HTTP/2.0", b" HTTP/0.9", b""])
-def test_other_versions_of_http_are_refused(server: Server, version: bytes) -> None:
-    refused(exchange(server, b"GET /health%b\r\nhost: localhost\r\n\r\n" % version), 400, "malformed_input")
+@pytest.mark.parametrize("ask", [b"GET / HTTP/2.0", b"GET / HTTP/0.9", b"GET /", b"CONNECT x:443 HTTP/1.1"])
+def test_other_versions_of_http_and_tunnels_are_refused(server: Server, ask: bytes) -> None:
+    refused(exchange(server.port, ask + b"\r\nhost: localhost\r\n\r\n"), 400, "malformed_input")
 
 
 def test_caller_who_sends_far_over_the_limit_reads_the_413(server: Server) -> None:
@@ -405,8 +382,5 @@ def test_soft_limit_of_descriptors_is_raised_to_the_hard_one() -> None:
         "begin(Settings()); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    told = subprocess.run(
-        [sys.executable, "-c", f"import resource; resource.setrlimit(7, (200, {min(hard, 9_000)}));{code}"],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+    told = python(f"import resource; resource.setrlimit(7, (200, {min(hard, 9_000)}));{code}")
     assert told.stdout.strip() == str(min(hard, 9_000)), told.stderr

@@ -3,8 +3,6 @@
 Run by `make test-ray`; skipped where Ray is not installed.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import warnings

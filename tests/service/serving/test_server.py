@@ -1,9 +1,6 @@
 """The life of the server: start, load, signals, workers, keys, models that come and go, deadlines."""
 
-from __future__ import annotations
-
 import contextlib
-import io
 import json
 import os
 import shutil
@@ -18,13 +15,12 @@ from pathlib import Path
 import faulty
 import httpx
 import numpy as np
-import psutil
 import pytest
 from bundles import LABELS, change_graph, never_end, write_head
 from paths import MODELS
 from refusals import refusal
-from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, serving
-from wire import NPY, announce, connect, read_status, status_of, whole
+from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, python, serving
+from wire import NPY, announce, connect, npy, read_status, status_of, whole
 
 from service import lifecycle
 from service.serving.server import KILL_AFTER_S
@@ -261,6 +257,24 @@ def test_readiness_says_when_the_default_model_is_gone(folder: Path, soon: None)
         eventually(lambda: client.get("/ready").status_code == 200)
 
 
+def test_model_that_was_away_while_others_were_read_is_served_again(folder: Path, soon: None) -> None:
+    """The folder was found as it is now, so a look at it alone would see no change."""
+    with in_process(folder) as client:
+        registry = client.app.state.service.registry
+        refresh, away = registry.refresh, folder / ".away"
+
+        def refresh_without_it() -> None:
+            registry.refresh = refresh
+            (folder / "tiny").rename(away)
+            refresh()
+            away.rename(folder / "tiny")
+
+        registry.refresh = refresh_without_it
+        write_head(folder, name="other")
+        eventually(lambda: "other" in registry.entries, 20)
+        eventually(lambda: client.get("/ready").status_code == 200, 20)
+
+
 def test_port_that_is_taken_stops_the_start_with_one_line(models: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -278,9 +292,7 @@ def start(**settings: object) -> subprocess.CompletedProcess[str]:
 
 def long_cloud() -> bytes:
     """As npy: a cloud that takes some seconds, in layers of a fraction of a second."""
-    body = io.BytesIO()
-    np.save(body, np.random.default_rng(3).normal(size=(60_000, 32)))
-    return body.getvalue()
+    return npy(np.random.default_rng(3).normal(size=(60_000, 32)))
 
 
 def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
@@ -321,8 +333,7 @@ def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> N
 @pytest.mark.alone
 def test_server_is_ready_soon_and_small() -> None:
     with serving() as server:
-        process = psutil.Process(server.process.pid)
-        memory, worked = process.memory_info().rss, server.cpu_s
+        memory, worked = server.memory, server.cpu_s
         with server.client() as client:
             loaded = client.get("/info").json()["models"]
     assert "sentiment" in loaded
@@ -338,5 +349,5 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
         "print([name for name in ('torch', 'model_export', 'onnx', 'onnxscript', 'scipy', 'matplotlib')"
         " if name in sys.modules])"
     )
-    output = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
+    output = python(code)
     assert output.stdout.strip() == "[]", output.stderr

@@ -1,0 +1,145 @@
+"""What clients of Hugging Face speak: inference endpoints at `/`, text-embeddings-inference at `/predict`.
+
+    huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000").text_classification("A superb film.")
+
+They are given label and score and no reason: that is what /classify is for. An undecided verdict looks like
+any other here, unless `?undecided=label` asks for `neutral`.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.responses import Response
+
+from service.answers.texts import heads_of
+from service.errors import InvalidInput
+from service.http import examples
+from service.http.bodies import json_body, reply_json
+from service.http.dependencies import NeutralOf, ServiceOf
+from service.http.routes.classify import label
+from service.lifecycle import Service
+from service.schemas.protocols import Foreign, Wire
+from service.schemas.requests import Given
+from service.texts.work import Answer, RunOptions
+
+TopK = Annotated[
+    int | None, Field(ge=1, description="How many labels of each text, the best first; all if absent.")
+]
+
+
+class EndpointParameters(Foreign):
+    top_k: TopK = None
+    function_to_apply: Literal["sigmoid", "softmax", "none"] | None = Field(
+        default=None,
+        description="none: the scores before softmax. The others give probabilities, as does nothing.",
+    )
+    candidate_labels: Given[str] | None = Field(
+        default=None, description="Of a zero-shot client: labels of this model. Others are refused (422)."
+    )
+
+
+class EndpointRequest(Foreign):
+    """What clients of inference endpoints send for text classification."""
+
+    inputs: str | Given[str] = Field(description="One text, or a list of them.")
+    parameters: EndpointParameters = Field(default=EndpointParameters(), description="What shall come back.")
+
+
+class PredictRequest(Foreign):
+    """What clients of text-embeddings-inference send to /predict."""
+
+    inputs: str | Given[str] | Given[Given[str]] = Field(
+        description="One text, a list of them, or a list of lists of one text each."
+    )
+    raw_scores: bool = Field(False, description="The scores before softmax.")
+    truncate: bool = Field(True, description="false: a text longer than the model reads is refused (413).")
+    top_k: TopK = None
+
+
+class LabelScore(Wire):
+    label: str = Field(description="A label of the model.")
+    score: float = Field(description="Its probability, or its score before softmax where that was asked for.")
+
+
+EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]
+
+router = APIRouter(tags=["other clients"])
+ENDPOINT = examples.route(EndpointRequest, examples.INPUTS, list[list[LabelScore]], [examples.SCORES])
+
+
+@router.post("/", **ENDPOINT, summary="Label texts as an inference endpoint does")
+async def endpoint(body: EndpointBody, service: ServiceOf, neutral: NeutralOf) -> Response:
+    """For `huggingface_hub.InferenceClient(base_url=..)` and what speaks to inference endpoints: a list of
+    labels and scores for each text, the best first, by the default model.
+    """
+    return await _endpoint(body, service, service.settings.default_model, neutral)
+
+
+@router.post("/models/{name}", **ENDPOINT, summary="The same by a model of one's choice")
+async def endpoint_of_model(
+    body: EndpointBody, service: ServiceOf, name: str, neutral: NeutralOf
+) -> Response:
+    """The base URL of a client then ends in `/models/NAME`."""
+    return await _endpoint(body, service, name, neutral)
+
+
+@router.post(
+    "/predict",
+    **examples.route(
+        PredictRequest, examples.INPUTS, list[LabelScore] | list[list[LabelScore]], examples.SCORES
+    ),
+    summary="Label texts as text-embeddings-inference does",
+)
+async def predict(
+    body: Annotated[PredictRequest, json_body(PredictRequest)], service: ServiceOf, neutral: NeutralOf
+) -> Response:
+    """One text gives one list of labels and scores, the best first; several give a list of such lists."""
+    heads = heads_of(service.registry.find, [service.settings.default_model])
+    how = RunOptions(heads, "none", truncate=body.truncate)
+    answers = await label(service, _texts(body.inputs), how, "inputs", neutral and not body.raw_scores)
+    ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
+    return reply_json(ranked[0] if isinstance(body.inputs, str) else ranked)
+
+
+async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral: bool) -> Response:
+    heads, parameters = heads_of(service.registry.find, [name]), body.parameters
+    labels, wanted = heads[0].rules.labels, parameters.candidate_labels
+    if wanted is not None and not set(wanted) <= set(labels):
+        problem = f"this model tells {', '.join(labels)}, and cannot be asked for other labels"
+        raise InvalidInput(problem, param="parameters.candidate_labels")
+    if parameters.function_to_apply == "sigmoid" and len(labels) > 2 and heads[0].rules.thresholds is None:
+        problem = "the labels of this model exclude each other: ask for softmax or none"
+        raise InvalidInput(problem, param="parameters.function_to_apply")
+    raw = parameters.function_to_apply == "none"
+    how = RunOptions(heads, "none")
+    answers = await label(service, body.inputs, how, "inputs", neutral and not raw)
+    ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]
+    if wanted is not None:  # a zero-shot client: one text, one list
+        return reply_json([each for each in ranked[0] if each["label"] in wanted])
+    return reply_json(ranked)
+
+
+def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:
+    """Without the list that text-embeddings-inference puts around each of several."""
+    if isinstance(inputs, str):
+        return inputs
+    texts = []
+    for index, each in enumerate(inputs):
+        if not isinstance(each, str) and len(each) != 1:
+            raise InvalidInput("this is a pair of texts; the model takes one text", param=f"inputs[{index}]")
+        texts.append(each if isinstance(each, str) else each[0])
+    return texts
+
+
+def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, str | float]]:
+    """Labels and their scores, the best first. Raw scores are those of which softmax makes the others."""
+    scores: dict[str, float] = answer["probs"]
+    if raw:
+        logit = answer["logit"]
+        if not isinstance(logit, dict):
+            logit = dict(zip(scores, (-logit / 2, logit / 2), strict=True))
+        scores = logit
+    best = sorted(scores.items(), key=lambda pair: -pair[1])[:top_k]
+    return [{"label": label, "score": score} for label, score in best]
