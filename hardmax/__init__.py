@@ -11,27 +11,12 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from hardmax import errors
+from hardmax.errors import *  # noqa: F403
+
 if TYPE_CHECKING:
     from hardmax.answers import Answer, Answers, CloudRun
     from hardmax.calls import Calls
-    from hardmax.errors import (
-        CapacityError,
-        ConnectionFailed,
-        DeadlineExceeded,
-        Forbidden,
-        HardmaxError,
-        InputError,
-        InvalidInput,
-        MalformedInput,
-        NotFound,
-        NotReady,
-        Overloaded,
-        RemoteError,
-        TooLarge,
-        Unauthorized,
-        UnexpectedAnswer,
-        UnsupportedMediaType,
-    )
     from hardmax.remote import AsyncClient, Client
 
     # subtle: declared here, because the service that has them need not be installed.
@@ -53,43 +38,19 @@ try:
 except PackageNotFoundError:
     __version__ = version("hardmax")
 
-__all__ = [
-    "Answer",
-    "Answers",
-    "AsyncClient",
-    "CapacityError",
-    "Client",
-    "CloudRun",
-    "ConnectionFailed",
-    "DeadlineExceeded",
-    "Forbidden",
-    "HardmaxError",
-    "InputError",
-    "InvalidInput",
-    "Local",
-    "MalformedInput",
-    "NotFound",
-    "NotReady",
-    "Overloaded",
-    "RemoteError",
-    "TooLarge",
-    "Unauthorized",
-    "UnexpectedAnswer",
-    "UnsupportedMediaType",
-    "__version__",
-    "create_app",
-]
+__all__ = ["Answer", "Answers", "AsyncClient", "Client", "CloudRun", "Local", "__version__", "create_app"]
+__all__ += errors.__all__
 
 _SERVED = {"Local": "service.local", "create_app": "service.app"}
-_CLIENT = dict.fromkeys(["AsyncClient", "Client"], "remote")
-_CLIENT |= dict.fromkeys(["Answer", "Answers", "CloudRun"], "answers")
+_CLIENT = dict.fromkeys(["AsyncClient", "Client"], "hardmax.remote")
+_CLIENT |= dict.fromkeys(["Answer", "Answers", "CloudRun"], "hardmax.answers")
 
 
 def __getattr__(name: str) -> Any:
     """Imported when first asked for: the service needs the errors alone."""
-    if name not in __all__:
+    module = (_SERVED | _CLIENT).get(name)
+    if module is None:
         raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
-    module = _SERVED.get(name) or f"hardmax.{_CLIENT.get(name, 'errors')}"
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as missing:

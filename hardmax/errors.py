@@ -24,6 +24,12 @@ from __future__ import annotations
 
 import re
 
+__all__ = [
+    "CapacityError", "ConnectionFailed", "DeadlineExceeded", "Forbidden", "HardmaxError", "InputError",
+    "InvalidInput", "MalformedInput", "NotFound", "NotReady", "Overloaded", "RemoteError", "TooLarge",
+    "Unauthorized", "UnexpectedAnswer", "UnsupportedMediaType",
+]  # fmt: skip
+
 
 class HardmaxError(Exception):
     """A failure with a sentence for people and, where one place is at fault, the name of that place.
