@@ -1,13 +1,14 @@
-"""What holds for all tests: numpy's threads, the event loop, hypothesis's examples, and the order."""
+"""What holds for all tests: threads, the event loop, hypothesis's examples, and the order."""
 
 import os
 
 import pytest
 from hypothesis import settings
 
-# Before anything loads numpy, here and in the servers that tests start: on matrices as small as those of
-# tests a second thread takes up to ten times the CPU time.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Before anything loads numpy or torch, here and in the servers that tests start: on matrices as small as
+# those of tests a second thread takes up to ten times the CPU time.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 
 # The same examples every time: `make fuzz` looks for new ones.
 settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)

@@ -4,8 +4,6 @@ An answer must have a documented status below 500. Every other request that name
 one that is there, which chance would never do. A request goes out in one piece.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Strategies for input that is nearly right: where parsers break is just beside what they accept."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

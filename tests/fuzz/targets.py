@@ -5,8 +5,6 @@ independent reader exists (json, numpy) what we accept must be what it reads, an
 not be refused.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import random
@@ -111,7 +109,7 @@ def check_written(document: dict[str, Any]) -> None:
 
 def check_request(schema: Any, body: bytes) -> None:
     try:
-        parse(schema, body)
+        parse(body, schema)
     except InputError as refused:
         refused.message.encode()  # the answer must be able to say it
         raise
@@ -156,15 +154,14 @@ def _sentiment() -> Head:
 
 def _says_twice(body: bytes) -> bool:
     """Whether an object in the document has two members of one name: what that means is anyone's guess."""
-    twice = False
+    objects: list[list[tuple[str, Any]]] = []
 
-    def see(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal twice
-        twice = twice or len(dict(pairs)) < len(pairs)
+    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        objects.append(pairs)
         return dict(pairs)
 
-    json.loads(body, object_pairs_hook=see)
-    return twice
+    json.loads(body, object_pairs_hook=keep)
+    return any(len(dict(pairs)) < len(pairs) for pairs in objects)
 
 
 def _cloud_by_json(body: bytes) -> Array | None:

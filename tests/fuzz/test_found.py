@@ -1,7 +1,5 @@
 """What fuzzing found, kept for ever: each input once crashed a parser or was read wrongly."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A short share of the fuzzing for every run of the tests; `make fuzz` does the long one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

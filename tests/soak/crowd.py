@@ -3,8 +3,6 @@
 Knows what a caller sees, and nothing of the server's insides.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

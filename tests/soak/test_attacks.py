@@ -1,7 +1,5 @@
 """Every attack at once for MINUTES (10), beside ordinary callers who must hardly notice."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """Twice what the service can do, for MINUTES (10): answers right or documented refusals, nothing grows."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time
@@ -22,7 +20,6 @@ CALLERS = 256  # enough that waiting for answers does not keep them from asking 
 PLACES = 32  # MAX_CONCURRENT_REQUESTS
 CAPACITY_S = 8.0
 P99_BOUND_S = 5.0
-MEMORY_POINTS = 12
 
 
 @pytest.mark.soak
@@ -42,7 +39,7 @@ def test_service_under_twice_its_capacity_stays_right_and_does_not_grow() -> Non
                 time.sleep(2)
                 after = watch.now()
         assert server.stop() == 0
-    write(tally, watch, rate, before, after)
+    write(tally, rate, before, after)
     judge(tally, watch, before, after)
 
 
@@ -61,7 +58,7 @@ def judge(tally: Tally, watch: Watch, before: Sample, after: Sample) -> None:
     assert tally.quantile_s(0.99) < P99_BOUND_S
 
 
-def write(tally: Tally, watch: Watch, rate: float, before: Sample, after: Sample) -> None:
+def write(tally: Tally, rate: float, before: Sample, after: Sample) -> None:
     record = Record("soak", "The service under twice its capacity", ["uvicorn", "onnxruntime"])
     figures = record.table("figures", f"{MINUTES:g} minutes", unit="", better="neither")
     for subject, value in {
@@ -78,16 +75,12 @@ def write(tally: Tally, watch: Watch, rate: float, before: Sample, after: Sample
         "99th percentile of accepted, ms": tally.quantile_s(0.99) * 1e3,
         "memory before, MB": before.memory_mb,
         "memory after, MB": after.memory_mb,
-        "memory slope after warm-up, MB a minute": watch.slope_mb_per_minute(),
         "open files before": before.files,
         "open files after": after.files,
         "threads before": before.threads,
         "threads after": after.threads,
     }.items():
         figures.add(subject, {}, [float(value)])
-    memory = record.table("memory", "Memory of the service", unit="MB", better="neither")
-    for sample in watch.samples[:: max(1, len(watch.samples) // MEMORY_POINTS)]:
-        memory.add("ours", {"minute": round(sample.at_s / 60, 1)}, [sample.memory_mb])
     took = record.table("p99", "99th percentile of accepted requests", unit="ms", better="neither")
     for kind, seconds in sorted(tally.took_s.items()):
         took.add("accepted", {"kind": kind}, [tally.quantile_s(0.99, kind) * 1e3], f"{len(seconds)} requests")

@@ -1,13 +1,9 @@
 """Looks at a process and its children once a second: memory, open files, threads."""
 
-from __future__ import annotations
-
 import threading
-import time
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
 import psutil
 
 EVERY_S = 1.0
@@ -15,7 +11,6 @@ EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class Sample:
-    at_s: float
     memory_mb: float
     files: int
     threads: int
@@ -28,7 +23,6 @@ class Watch:
         self._process = psutil.Process(pid)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look)
-        self._began = time.monotonic()
         self.samples: list[Sample] = []
 
     def __enter__(self) -> Self:
@@ -42,17 +36,10 @@ class Watch:
     def now(self) -> Sample:
         family = [self._process, *self._process.children(recursive=True)]
         return Sample(
-            time.monotonic() - self._began,
             sum(each.memory_info().rss for each in family) / 1e6,
             sum(each.num_fds() for each in family),
             sum(each.num_threads() for each in family),
         )
-
-    def slope_mb_per_minute(self, after: float = 0.4) -> float:
-        """Growth of memory, by least squares over what came after this share of the time."""
-        late = self.samples[int(len(self.samples) * after) :]
-        slope = np.polyfit([each.at_s for each in late], [each.memory_mb for each in late], 1)[0]
-        return float(slope) * 60
 
     def _look(self) -> None:
         while not self._over.wait(EVERY_S):

@@ -1,7 +1,5 @@
 """The edge's configuration in a real nginx, with a fresh certificate and a stub of the service behind it."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

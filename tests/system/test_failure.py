@@ -1,7 +1,5 @@
 """What nobody foresaw: dead inference ends its process and another comes; a caller hears a fixed sentence."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -9,11 +7,26 @@ import faulty
 import httpx
 import pytest
 from bundles import write_head
+from fastapi.testclient import TestClient
 from refusals import refusal
 from server import PATIENCE_S, eventually, in_process, serving
 
+from service.app import create_app
+from service.settings import Settings
+from service.texts.pieces import Reading
+from service.texts.reader import Reader
+
 FAULTY = (faulty.__file__,)
 NOT_READY = (503, "not_ready", None)
+
+
+class Failing(Reader):
+    """A model with a fault that nobody foresaw, told in words that no caller may read."""
+
+    def read(self, text: str) -> Reading:
+        if text == "fail":
+            raise ZeroDivisionError("the password is swordfish")
+        return super().read(text)
 
 
 @pytest.fixture
@@ -60,3 +73,16 @@ def test_process_whose_inference_died_is_replaced_by_its_supervisor(models: Path
             eventually(lambda: "hardmax_ready 2.0" in client.get("/metrics").text)
             assert client.get("/health").json() == {"status": "ok"}
         assert server.stop() == 0
+
+
+def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_the_log(
+    models: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(models_dir=models, bundled_models=False, default_model="tiny")
+    app = create_app(settings, loaders=faulty.reading_with(Failing))
+    with TestClient(app, "http://localhost", raise_server_exceptions=False) as client:
+        answer = client.post("/classify", json={"input": "fail"})
+    assert answer.status_code == 500
+    assert "swordfish" not in answer.text
+    assert "swordfish" in caplog.text
+    assert answer.json()["error"]["request_id"] == answer.headers["x-request-id"]

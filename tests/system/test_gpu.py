@@ -1,7 +1,5 @@
 """What runs on CUDA gives what the CPU gives, to rounding. Skipped without a device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -36,7 +34,7 @@ on_a_card = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING o
 
 # By name, from the table of CUDA kernels in ONNX Runtime's docs/OperatorKernels.md.
 KERNELS = set(
-    "Abs Add And ArgMax Cast Clip Compress Concat CumSum Div Equal Exp Expand Floor Gather "
+    "Abs Add And ArgMax Cast Clip Compress Concat CumSum DequantizeLinear Div Equal Exp Expand Floor Gather "
     "GatherElements GatherND Greater GreaterOrEqual Identity If Less LessOrEqual Log MatMul Max "
     "MaxPool Min Mod Mul Neg NonZero Not Or Pad QuantizeLinear Range ReduceL2 ReduceMax ReduceMin "
     "ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements Shape Sigmoid Slice Split Sqrt "

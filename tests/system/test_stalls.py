@@ -4,8 +4,6 @@ Shown twice: by the CPU time of what could hold it (stalls.py), which a busy mac
 how long others wait meanwhile, in the best of some rounds.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

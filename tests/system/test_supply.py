@@ -1,7 +1,5 @@
 """What we take from others: pinned everywhere, locked with digests where it is installed for a service."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib
@@ -12,7 +10,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from paths import ROOT
-from pins import read_digests, read_pins
+from pins import read_pins
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CLIENT = tomllib.loads((ROOT / "hardmax/pyproject.toml").read_text())["project"]
@@ -68,11 +66,11 @@ def test_no_requirement_is_fetched_from_an_address() -> None:
 @pytest.mark.parametrize("path", LOCKS)
 def test_lock_holds_what_its_image_needs_at_the_tested_versions_with_digests(path: str) -> None:
     text = (ROOT / path).read_text()
-    locked, digests = read_pins(text), read_digests(text)
+    locked = read_pins(text)
     extras = (PROJECT["optional-dependencies"][extra] for extra in LOCKS[path])
     needed = [PROJECT["dependencies"], *extras]
     assert set().union(*map(names, needed)) - locked.keys() == set(), "run: make lock"
-    assert [name for name, count in digests.items() if not count] == []
+    assert len(re.findall(r"^\S+==.+\\\n +--hash=sha256:[0-9a-f]{64}\b", text, re.MULTILINE)) == len(locked)
     tested = {name: PINS[name] for name in locked if name in PINS}
     # The CUDA libraries are torch's own choice in the image that trains, and ours in the one that serves.
     differing = {
@@ -122,10 +120,7 @@ def test_base_images_and_actions_are_pinned_by_digest() -> None:
 def test_licences_of_what_is_served_are_listed() -> None:
     rows = re.findall(r"^\| (\S+) +\| (\S+) +\| (.+?) +\|$", (ROOT / "docs/licences.md").read_text(), re.M)
     listed = {canonicalize_name(name): version for name, version, _ in rows if name != "Name"}
-    assert listed == {
-        name: version for name, version in read_pins((ROOT / "requirements.lock").read_text()).items()
-        if name in listed
-    }  # fmt: skip
+    assert listed.items() <= read_pins((ROOT / "requirements.lock").read_text()).items()
     assert names(PROJECT["dependencies"]) - listed.keys() == set()
     assert not [row for row in rows if "UNKNOWN" in row[2]]
 

@@ -1,7 +1,5 @@
 """The wheels are all that a user needs: built, installed where nothing else is, used from another folder."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

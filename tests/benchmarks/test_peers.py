@@ -1,16 +1,20 @@
-"""Peers have what they need, and one that cannot be installed is told of in the report, with the reason."""
+"""Peers have what they need, compute what we do, and are told of in the report where that fails."""
 
-import ast
+import subprocess
 import sys
-from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from pins import read_pins
 
+from benchmarks.clouds import Ours, gaussian, numpy_layer
 from benchmarks.environments import ROOT, CannotInstall, _run, environment
 from benchmarks.http import MODEL_LIBRARIES, is_present
 from benchmarks.record import Record
 from benchmarks.servers import OURS
+from benchmarks.twins import DISTILBERT
+from model_export.reader.model import Reader
 
 
 @pytest.mark.parametrize(
@@ -35,27 +39,30 @@ def test_our_own_environment_is_always_present() -> None:
     assert record.notes == []
 
 
-def needs(path: Path, seen: set[Path]) -> set[str]:
-    """What a file of ours imports that is not ours, and what the files it imports do."""
-    seen.add(path)
-    found: set[str] = set()
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        for name in names:
-            ours = ROOT / f"{name.replace('.', '/')}.py"
-            if ours.exists() and ours not in seen:
-                found |= needs(ours, seen)
-            elif not (ROOT / name.partition(".")[0]).is_dir():
-                found.add(name.partition(".")[0])
-    return found - sys.stdlib_module_names
+LOADED = """
+import sys
+from benchmarks.peers.sentiment import Classifier
+Classifier().classify(["fine"])
+print(*{name for name in sys.modules if "." not in name and name[0] != "_"} - sys.stdlib_module_names)
+"""
 
 
 @pytest.mark.parametrize("peer", ["litserve", "bentoml", "mlserver"])
 def test_http_peers_have_our_versions_of_what_the_model_needs(peer: str) -> None:
-    wanted = needs(ROOT / "benchmarks/peers/sentiment.py", set())
+    loaded = subprocess.check_output([sys.executable, "-c", LOADED], cwd=ROOT, text=True).split()
+    wanted = {name for name in loaded if not (ROOT / name).is_dir()}
     assert {"numpy", "onnxruntime"} <= wanted
     ours = read_pins((ROOT / "constraints.txt").read_text())
     theirs = read_pins((ROOT / f"benchmarks/requirements-{peer}.txt").read_text())
     assert {name: theirs.get(name) for name in wanted} == {name: ours[name] for name in wanted}
+
+
+def test_ours_and_the_peer_take_the_same_step() -> None:
+    points = gaussian(300, 3)
+    np.testing.assert_allclose(Ours()(points), numpy_layer()(points, points), atol=1e-12)
+
+
+def test_transformer_has_the_size_of_distilbert() -> None:
+    with torch.device("meta"):  # shapes without numbers
+        reader = Reader(DISTILBERT)
+    assert 65e6 < sum(weights.numel() for weights in reader.parameters()) < 67e6
