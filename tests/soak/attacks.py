@@ -5,7 +5,6 @@ Rounds are short and end by themselves. An attack keeps what it was answered, fo
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import shutil
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.wire import JSON, NPY, announce, connect, whole
+from tests.support.wire import NPY, announce, connect, npy, npy_said_to_be, whole
 
 Attack = Callable[[int], list[bytes]]  # the port; the first bytes of each answer that came
 
@@ -84,9 +83,7 @@ def bodies_a_byte_a_second(port: int) -> list[bytes]:
 
 def cloud(points: Any, parameters: str) -> bytes:
     """A request to /dynamics, as npy."""
-    body = io.BytesIO()
-    np.save(body, points)
-    return whole(body.getvalue(), f"/dynamics?{parameters}", NPY)
+    return whole(npy(points), f"/dynamics?{parameters}", NPY)
 
 
 def answers_unread(port: int) -> list[bytes]:
@@ -133,7 +130,7 @@ def sequences_without_end(port: int) -> list[bytes]:
 
 def parts_without_number(port: int) -> list[bytes]:
     body = b'{"points": [' + b"[0]," * 280_000 + b"[0]]}"
-    return ask(port, whole(body, "/dynamics", JSON), wait_s=10)
+    return ask(port, whole(body, "/dynamics"), wait_s=10)
 
 
 def garbage(port: int) -> list[bytes]:
@@ -184,17 +181,13 @@ def foreign_pages(port: int) -> list[bytes]:
 
 
 def odd_arrays(port: int) -> list[bytes]:
-    answers = []
-    for shape in ("(-3, -2)", "(True, 2)", "(2**62, 4)", "(3, 0)"):
-        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-        raw = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + b"\0" * 48
-        answers += ask(port, whole(raw, "/dynamics", NPY))
-    return answers
+    bodies = map(npy_said_to_be, ("(-3, -2)", "(True, 2)", "(2**62, 4)", "(3, 0)"))
+    return [answer for body in bodies for answer in ask(port, whole(body, "/dynamics", NPY))]
 
 
 def deep_documents(port: int) -> list[bytes]:
     bodies = (b"[" * 200_000, b'{"a":' * 100_000, b'{"input": [' + b'"a",' * 500_000 + b'"a"]}')
-    return [answer for body in bodies for answer in ask(port, whole(body, "/classify", JSON), wait_s=10)]
+    return [answer for body in bodies for answer in ask(port, whole(body), wait_s=10)]
 
 
 def callers_who_leave(port: int) -> list[bytes]:

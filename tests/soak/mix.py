@@ -3,7 +3,6 @@
 The answers come from the same models in this process.
 """
 
-import io
 import json
 import random
 from collections.abc import Callable
@@ -13,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.load import post
 from benchmarks.reviews import reviews
 from hardmax import Local
 from service.settings import BUNDLED_MODELS, Settings
+from tests.support.wire import NPY, npy, whole
 
 REFUSALS = (429, 503, 504)  # overloaded, not ready, too late: no fault of the question
 MODEL = "sentiment"
@@ -98,7 +97,7 @@ def _sequences(local: Local, rng: random.Random, model: str) -> Question:
 
 
 def _json(path: str, **body: object) -> bytes:
-    return post(path, json.dumps(body).encode())
+    return whole(json.dumps(body).encode(), path)
 
 
 def _equal(wanted: list[dict[str, Any]]) -> Judge:
@@ -123,29 +122,25 @@ def _cloud(local: Local, rng: random.Random, n: int, d: int) -> Question:
         return None if same and found == leaders else f"other clusters: {found} instead of {leaders}"
 
     if n < 1000:
-        request = _json("/dynamics", points=points.tolist())
-    else:
-        stream = io.BytesIO()
-        np.save(stream, points)
-        request = post("/dynamics", stream.getvalue()).replace(b"application/json", b"application/x-npy", 1)
-    return Question("cloud" if n < 1000 else "large cloud", request, (200,), judge)
+        return Question("cloud", _json("/dynamics", points=points.tolist()), (200,), judge)
+    return Question("large cloud", whole(npy(points), "/dynamics", NPY), (200,), judge)
 
 
 def _bad() -> list[Question]:
     deep = b'{"input": ' + b"[" * 5000 + b"]" * 5000 + b"}"
     return [
-        _refused("broken json", post("/classify", b'{"input": '), 400),
-        _refused("deep nesting", post("/classify", deep), 400, 422),
-        _refused("no encoding", post("/classify", b'{"input": "\xff\xfe"}'), 400),
-        _refused("lone surrogate", post("/classify", b'{"input": "\\ud800"}'), 400, 422),
-        _refused("empty text", post("/classify", b'{"input": " "}'), 422),
-        _refused("unknown model", post("/classify", b'{"input": "a", "model": "none"}'), 404),
-        _refused("nan", post("/dynamics", b'{"points": [[NaN, 1]]}'), 422),
-        _refused("1e400", post("/dynamics", b'{"points": [[1e400, 1]]}'), 422),
-        _refused("ragged", post("/dynamics", b'{"points": [[1, 2], [1]]}'), 422),
-        _refused("no npy", post("/dynamics", b"\x93NUMPY").replace(b"n/json", b"n/x-npy", 1), 400),
-        _refused("media type", post("/classify", b"{}").replace(b"application/json", b"text/html", 1), 415),
-        _refused("unknown route", post("/classifies", b"{}"), 404),
+        _refused("broken json", whole(b'{"input": '), 400),
+        _refused("deep nesting", whole(deep), 400, 422),
+        _refused("no encoding", whole(b'{"input": "\xff\xfe"}'), 400),
+        _refused("lone surrogate", whole(b'{"input": "\\ud800"}'), 400, 422),
+        _refused("empty text", whole(b'{"input": " "}'), 422),
+        _refused("unknown model", whole(b'{"input": "a", "model": "none"}'), 404),
+        _refused("nan", whole(b'{"points": [[NaN, 1]]}', "/dynamics"), 422),
+        _refused("1e400", whole(b'{"points": [[1e400, 1]]}', "/dynamics"), 422),
+        _refused("ragged", whole(b'{"points": [[1, 2], [1]]}', "/dynamics"), 422),
+        _refused("no npy", whole(b"\x93NUMPY", "/dynamics", NPY), 400),
+        _refused("media type", whole(b"{}", kind=b"text/html"), 415),
+        _refused("unknown route", whole(b"{}", "/classifies"), 404),
         _get("/classify", 405),
     ]
 

@@ -15,9 +15,10 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
-from server import Server, environ, eventually, serving
+from server import SERVE, Server, environ, eventually, serving
+from wire import whole
 
-from benchmarks.load import ask, post
+from benchmarks.load import ask
 from benchmarks.record import Case, Record
 from benchmarks.servers import free_port
 from service.settings import BUNDLED_MODELS
@@ -26,8 +27,7 @@ from tests.soak.mix import Mix, prepare
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 
-SERVE = [sys.executable, "-m", "service.cli.main", "serve"]
-REQUEST = post("/classify", b'{"input": "a superb film"}')
+REQUEST = whole(b'{"input": "a superb film"}')
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 FAULTS = 7
 CALLERS = 16
@@ -94,7 +94,7 @@ def crowd_during(
     return tally
 
 
-def whole(server: Server) -> bool:
+def is_whole(server: Server) -> bool:
     """Whether both workers are loaded, warm and taking requests, as /metrics tells of all of them."""
     try:
         status, page = ask(server.port, b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -126,10 +126,10 @@ def test_killed_workers_cost_only_what_was_on_the_way(
                 each.kill()
             began = time.monotonic()
             eventually(lambda: len(server.workers) == 2 and not any(each.is_running() for each in dying))
-            eventually(lambda: whole(server))
+            eventually(lambda: is_whole(server))
             whole_after_s = time.monotonic() - began
 
-        eventually(lambda: whole(server))
+        eventually(lambda: is_whole(server))
         tally = crowd_during(server.port, mix, kill, lost=CALLERS)  # what each caller had on the way
         assert server.stop() == 0
     chronicle.tell(fault, happened, tally, whole_after_s)
@@ -137,7 +137,7 @@ def test_killed_workers_cost_only_what_was_on_the_way(
 
 def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix, chronicle: Chronicle) -> None:
     with serving(workers=2, log_level="error") as server:
-        eventually(lambda: whole(server))
+        eventually(lambda: is_whole(server))
         victim = server.workers[0]
 
         def fault() -> None:
@@ -154,7 +154,7 @@ def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix, chron
 def test_full_disk_for_logs_stops_no_request(mix: Mix, chronicle: Chronicle) -> None:
     port = free_port()
     with open("/dev/full", "wb") as full:
-        process = subprocess.Popen([*SERVE, "--port", str(port), "--log-level", "debug"],
+        process = subprocess.Popen([sys.executable, *SERVE, "--port", str(port), "--log-level", "debug"],
                                    env=environ(), stdout=full, stderr=full)  # fmt: skip
     try:
         eventually(lambda: process.poll() is not None or _answers(port))

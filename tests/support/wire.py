@@ -40,11 +40,11 @@ def whole(body: bytes, path: str = "/classify", kind: bytes = JSON) -> bytes:
     return announce(len(body), path, kind) + body
 
 
-def chunked(body: bytes, path: str = "/classify", kind: bytes = JSON) -> bytes:
+def chunked(body: bytes) -> bytes:
     """A request whose body comes in chunks, and tells no length."""
     pieces = [body[at : at + 65536] for at in range(0, len(body), 65536)]
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
-    return _head(path, kind) + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    return _head("/classify", JSON) + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
 
 def _head(path: str, kind: bytes) -> bytes:
@@ -55,6 +55,12 @@ def npy(array: Any) -> bytes:
     body = io.BytesIO()
     np.save(body, array)
     return body.getvalue()
+
+
+def npy_said_to_be(shape: str) -> bytes:
+    """Six numbers, and an npy header that says this of their shape."""
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(48)
 
 
 def with_tensor(tensor: bytes, texts: int = 1) -> tuple[bytes, dict[str, str]]:

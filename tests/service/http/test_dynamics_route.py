@@ -17,7 +17,7 @@ from clouds import TRIANGLE as CLOUD
 from fastapi.testclient import TestClient
 from refusals import JSON, refusal
 from server import Server, eventually
-from wire import connect, npy, whole
+from wire import connect, npy, npy_said_to_be, whole
 
 from service.app import create_app
 from service.clouds.dynamics import Dynamics, Limits
@@ -135,12 +135,6 @@ def test_dynamics_refuses_more_points_than_it_may_take(client: httpx.Client) -> 
     assert "300000" in response.json()["error"]["message"]
 
 
-def shaped(shape: str) -> bytes:
-    """Six numbers, and a header that says so of them."""
-    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(48)
-
-
 IMPOSSIBLE = ("(-3, -2)", "(True, 2)", "(3, 2.0)", "(3, None)", "(2**70, 2)", "(3,", "3", "(300000, 4)")
 MALFORMED = (400, "malformed_input", None)
 WHOLE = npy(np.ones((3, 2)))
@@ -154,7 +148,7 @@ WHOLE = npy(np.ones((3, 2)))
         (b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f8', 'shape': (99, 2)}", MALFORMED),
         (WHOLE[:-1], MALFORMED),
         (WHOLE + b"x", MALFORMED),
-        *((shaped(shape), MALFORMED) for shape in IMPOSSIBLE),
+        *((npy_said_to_be(shape), MALFORMED) for shape in IMPOSSIBLE),
         (npy(np.ones(3)), (422, "invalid_input", "points")),
         (npy(np.array([["a", "b"]])), (415, "unsupported_media_type", "points")),
         (npy(np.array([[1.0, np.nan]])), (422, "invalid_input", "points[0][1]")),
