@@ -15,15 +15,13 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.record import Record
 from model_export.attention import reference
 from service.clouds.dynamics import Dynamics, Parameters, Result
 from service.errors import InvalidInput
-from tests.support.clouds import bundled, sets, since
+from tests.support.clouds import Floats, bundled, sets, since
 
-Floats = npt.NDArray[np.float64]
 LAYERS = 8
 KEPT = 100_000
 CONTRADICTED = "contradicted"

@@ -12,11 +12,10 @@ import onnx
 import pytest
 from bundles import change_graph, never_end, write_head, write_models
 from onnx import TensorProto, helper
-from paths import MODELS
 
 from service import lifecycle
 from service.lifecycle import Service
-from service.settings import Settings
+from service.settings import BUNDLED_MODELS, Settings
 
 
 def add_an_input(model: onnx.ModelProto) -> None:
@@ -55,7 +54,7 @@ def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
 ) -> None:
     """Row 12: it held up every reload, for good."""
     monkeypatch.setattr(lifecycle, "LOAD_S", 0.5)
-    shutil.copytree(MODELS / "dynamics", tmp_path / "dynamics")
+    shutil.copytree(BUNDLED_MODELS / "dynamics", tmp_path / "dynamics")
     change_graph(tmp_path / "dynamics", never_end)
     reasons = run(tmp_path, refused)
     assert set(reasons) == {"dynamics"}

@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper
-from paths import MODELS
 from readers import TINY, random_plane, random_reader
 
 from model_export.bundle import write_bundle
@@ -29,6 +28,7 @@ from model_export.reader import graph as reader_graph
 from model_export.reader import stored as reader_stored
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime
+from service.settings import BUNDLED_MODELS
 from service.texts.heads import Head
 from service.texts.pieces import SPECIAL, UNKNOWN, Lists
 from service.texts.reader import Reader
@@ -153,7 +153,7 @@ def write_folder(folder: Path, model: bytes = b"graph", **changes: Any) -> Path:
 def write_models(folder: Path) -> Path:
     """The models that most tests are served with: tiny (default), its reader, dynamics and scenes."""
     write_head(folder)
-    shutil.copytree(MODELS / "dynamics", folder / "dynamics")
+    shutil.copytree(BUNDLED_MODELS / "dynamics", folder / "dynamics")
     write_scenes(folder)
     return folder
 

@@ -1,6 +1,5 @@
-"""Where things are in the checkout."""
+"""Where the checkout is."""
 
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MODELS = ROOT / "service" / "models"

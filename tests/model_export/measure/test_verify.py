@@ -1,9 +1,8 @@
 """The bundled reader and head give the numbers of the definition, to the bit."""
 
-from paths import MODELS
-
 from model_export.measure.verify import verify
 from service.engine.bundle import read_bundle
+from service.settings import BUNDLED_MODELS
 
 TEXTS = [
     "The soup was cold, the bread was stale and nobody came to ask whether we wanted anything else.",
@@ -25,7 +24,8 @@ COMMON = [
 
 def test_the_bundled_models_are_what_the_definition_says():
     """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
-    parity = verify(read_bundle(MODELS / "sentiment"), read_bundle(MODELS / "reader"), [*TEXTS, *COMMON])
+    head, reader = (read_bundle(BUNDLED_MODELS / name) for name in ("sentiment", "reader"))
+    parity = verify(head, reader, [*TEXTS, *COMMON])
     assert parity.holds, parity
     assert parity.left_out > len(TEXTS)
     assert parity.texts == len(TEXTS) + len(COMMON)

@@ -15,7 +15,7 @@ from paths import ROOT
 from service.clouds import cones
 from service.clouds.candidates import at_once, by_length
 from service.clouds.cones import Piece, by_direction
-from service.clouds.coordinates import Frame
+from service.clouds.coordinates import Frame, slack_of
 from service.clouds.layers import Layers
 from service.clouds.points import Cloud
 
@@ -78,7 +78,7 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: st
     frame = Frame(Z, None)
     centred, moved = frame.centred(Z)
     keys, queries = frame.keys(centred, moved), frame.queries(centred, moved)
-    slack = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max()) + wide
+    slack = slack_of(queries, keys) + wide
     score = queries.x @ keys.x.T
     needed = score >= score.max(axis=1, keepdims=True) - wide
     rows = np.arange(len(Z))

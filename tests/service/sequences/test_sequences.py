@@ -6,7 +6,6 @@ from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
-from paths import MODELS
 
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
@@ -14,6 +13,7 @@ from service.engine.bundle import Bundle, read_bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput
 from service.sequences.classifier import Sequences
+from service.settings import BUNDLED_MODELS
 
 RUNTIME = Runtime("cpu")
 VINE, FLOWER, SEA = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
@@ -180,7 +180,7 @@ def test_sequences_refuse_what_float32_cannot_hold(tmp_path):
     ],
 )
 def test_sequences_refuse_a_bundle_that_breaks_the_contract(bundle, changes, param):
-    graph = bundle.model if changes else (MODELS / "dynamics" / "model.onnx").read_bytes()
+    graph = bundle.model if changes else (BUNDLED_MODELS / "dynamics" / "model.onnx").read_bytes()
     card = MappingProxyType({**bundle.card, **changes})
     with pytest.raises(BundleError) as refused:
         Sequences.load(dataclasses.replace(bundle, card=card, model=graph), RUNTIME)

@@ -17,13 +17,13 @@ import httpx
 import numpy as np
 import pytest
 from bundles import LABELS, change_graph, never_end, write_head
-from paths import MODELS
 from refusals import refusal
 from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, python, serving
 from wire import NPY, announce, connect, npy, read_status, status_of, whole
 
 from service import lifecycle
 from service.serving.server import KILL_AFTER_S
+from service.settings import BUNDLED_MODELS
 
 CLOSING = whole(b'{"input": "superb"}').replace(b"content-length", b"connection: close\r\ncontent-length", 1)
 
@@ -143,7 +143,7 @@ def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) ->
 @pytest.mark.system
 def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
     """Row 12 of the third attack: SIGTERM was ignored for a minute."""
-    shutil.copytree(MODELS / "dynamics", folder / "dynamics")
+    shutil.copytree(BUNDLED_MODELS / "dynamics", folder / "dynamics")
     change_graph(folder / "dynamics", never_end)
     settings = environ(port=0, models_dir=folder, bundled_models=False, default_model="tiny")
     command = [sys.executable, faulty.__file__]
