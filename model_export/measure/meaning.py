@@ -43,8 +43,8 @@ Cut = Callable[[Reading], list[tuple[Ints, Ints]]]
 class Served:
     """A reader and a head as the service loads them, and what passages of a text are shown to them."""
 
-    def __init__(self, models: Path, head: str = "sentiment", threads: int = 2) -> None:
-        runtime = Runtime("cpu", threads)
+    def __init__(self, models: Path, head: str) -> None:
+        runtime = Runtime("cpu", 2)
         bundle = read_bundle(models / head)
         self.reader = Reader.load(read_bundle(models / bundle.card["reader"]["name"]), runtime)
         self.head = Head.load(bundle, runtime, self.reader)

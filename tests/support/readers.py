@@ -24,9 +24,9 @@ def random_reader(shape: Shape = TINY, seed: int = 0, follows: float = 0.3) -> R
 
 
 @torch.no_grad()
-def random_plane(d: int = 2, labels: int = 1, width: int = 32, seed: int = 0, lexical: bool = False) -> Plane:
+def random_plane(d: int = 2, labels: int = 1, seed: int = 0, lexical: bool = False) -> Plane:
     torch.manual_seed(seed)
-    plane = Plane(PlaneShape(width, d, labels, hidden=16, lexical=lexical))
+    plane = Plane(PlaneShape(TINY.width, d, labels, hidden=16, lexical=lexical))
     for linear in (plane.first, plane.second, plane.read):
         linear.weight.copy_(0.3 * torch.randn_like(linear.weight))
         linear.bias.copy_(0.3 * torch.randn_like(linear.bias))

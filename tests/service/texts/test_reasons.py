@@ -10,7 +10,7 @@ from service.texts.reader import Read
 from service.texts.reasons import Reasons
 
 
-def told(head: Head, text: str, places: list[tuple[float, float]], share: float = 1.0) -> dict[str, Any]:
+def told(head: Head, text: str, places: list[tuple[float, float]]) -> dict[str, Any]:
     """What is said of a text whose words stand at such places, in a plane of no layers."""
     reading = head.reader.read(text)
     assert len(reading) == len(places)
@@ -26,7 +26,7 @@ def told(head: Head, text: str, places: list[tuple[float, float]], share: float 
         bounds=np.array([0, len(z)]),
         text=np.zeros(len(z), np.int64),
         bias=np.zeros((1, 1), np.int64),
-        contribution=np.rint(UNITS * share * ends[:, 0]).astype(np.int64)[None],
+        contribution=np.rint(UNITS * ends[:, 0]).astype(np.int64)[None],
         target=np.array(target),
         since=np.where(leads, 0, -1),
         plane=[z[None]],
