@@ -36,14 +36,14 @@ def test_documents_with_arrays_in_them_are_written_whole() -> None:
     )
     document = {
         "a": {"b": long, "c": [np.ones((2, 2)), np.zeros((1, 2))]},
-        "d": records, "e": Records(id=np.arange(0)), "f": None,
+        "d": records, "e": Records(id=np.arange(0)), "f": None, "g": {},
     }  # fmt: skip
     rows = [
         {"id": i, "kind": "ba"[i % 2], "place": [None, None], "leaders": list(range(i % 3))}
         for i in range(count)
     ]
     assert json.loads(b"".join(write_document(document))) == {
-        "a": {"b": long.tolist(), "c": [[[1, 1], [1, 1]], [[0, 0]]]}, "d": rows, "e": [], "f": None,
+        "a": {"b": long.tolist(), "c": [[[1, 1], [1, 1]], [[0, 0]]]}, "d": rows, "e": [], "f": None, "g": {},
     }  # fmt: skip
 
 

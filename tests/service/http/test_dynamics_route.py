@@ -135,6 +135,7 @@ def test_dynamics_refuses_more_points_than_it_may_take(client: httpx.Client) -> 
     assert "300000" in response.json()["error"]["message"]
 
 
+# An open bracket was found by fuzzing: it was answered 500.
 IMPOSSIBLE = ("(-3, -2)", "(True, 2)", "(3, 2.0)", "(3, None)", "(2**70, 2)", "(3,", "3", "(300000, 4)")
 MALFORMED = (400, "malformed_input", None)
 WHOLE = npy(np.ones((3, 2)))
