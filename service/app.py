@@ -19,7 +19,7 @@ from service import __version__
 from service.engine.registry import settle_default
 from service.errors import HardmaxError
 from service.http import problems
-from service.http.bodies import BodyReader
+from service.http.bodies import body_reader
 from service.http.dependencies import KEY_NEEDED
 from service.http.middleware import Admission, Deadline, RequestContext
 from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
@@ -64,7 +64,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
     """The application. Models are loaded when it starts; `loaders` is for tests that bring their own."""
     settings = settle_default(settings)
     service = Service(settings, loaders)
-    reader = BodyReader()
+    reader = body_reader()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -74,7 +74,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             yield
         finally:
             await service.stop()
-            reader.stop()
+            reader.shutdown(wait=False, cancel_futures=True)
 
     app = Application(
         title="hardmax",

@@ -51,20 +51,9 @@ class Body(NamedTuple):
     media_type: str
 
 
-class BodyReader:
-    """A thread that reads long bodies, one at a time: what they become takes many times their memory."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
-
-    async def read(self, size: int, read: Callable[[], T]) -> T:
-        """What `read` makes of so many bytes."""
-        if size <= BRIEF:
-            return read()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
-
-    def stop(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+def body_reader() -> ThreadPoolExecutor:
+    """The thread that reads long bodies, one at a time: what they become takes many times their memory."""
+    return ThreadPoolExecutor(1, thread_name_prefix="bodies")
 
 
 async def read_bytes(
@@ -75,8 +64,10 @@ async def read_bytes(
     **options: P.kwargs,
 ) -> T:
     """read(content, ..), where it disturbs nobody."""
-    reader: BodyReader = request.app.state.reader
-    return await reader.read(len(content), partial(read, content, *arguments, **options))
+    if len(content) <= BRIEF:
+        return read(content, *arguments, **options)
+    work = partial(read, content, *arguments, **options)
+    return await asyncio.get_running_loop().run_in_executor(request.app.state.reader, work)
 
 
 async def body_of(request: Request) -> Body:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from service.http.problems import INTERNAL, INTERNAL_MESSAGE, document
+from service.http.bodies import JSON
+from service.http.problems import INTERNAL, INTERNAL_MESSAGE, LATE, document
 from service.schemas.protocols import ErrorResponse
 
-JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 MEANINGS = {
     400: "Not JSON, or not UTF-8.",
@@ -142,7 +142,7 @@ FAILURES: dict[int, tuple[str, str, str | None]] = {
     429: ("overloaded", "too much is waiting already; try again shortly", None),
     500: (INTERNAL[1], INTERNAL_MESSAGE, None),
     503: ("not_ready", "the service is stopping", None),
-    504: ("deadline_exceeded", "the request took longer than it may", None),
+    504: ("deadline_exceeded", LATE, None),
 }
 
 

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.engine.account import RequestLimit, Reservation
 from service.errors import Cancelled, DeadlineExceeded, Forbidden, HardmaxError, MalformedInput, NotReady
-from service.http.problems import Refused, answer
+from service.http.problems import LATE, Refused, answer, path_of
 from service.lifecycle import Service
 from service.observe.logs import log_request
 from service.settings import PAGE_FILES, Settings
@@ -81,9 +81,8 @@ class RequestContext:
         route = getattr(scope.get("route"), "path", "(none)")
         method, service = scope["method"], self._service
         service.metrics.answered(route, method, status, ended - began)
-        level = (
-            logging.DEBUG if route == PAGE_FILES and status < 400 else logging.INFO
-        )  # forty with each page
+        quiet = route == PAGE_FILES and status < 400  # the page has forty files
+        level = logging.DEBUG if quiet else logging.INFO
         log_request(scope["state"]["request_id"], method, route, status, ended - began, level)
 
 
@@ -168,7 +167,7 @@ class Deadline:
                 raise
             if left:
                 raise Cancelled("the client left") from None
-            raise DeadlineExceeded("the request took longer than it may") from None
+            raise DeadlineExceeded(LATE) from None
         except asyncio.CancelledError:
             if not self._service.draining:
                 raise
@@ -186,7 +185,7 @@ class Admission:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in PROBES:
+        if scope["type"] != "http" or path_of(scope) in PROBES:
             await self.app(scope, receive, send)
             return
         writes = scope["method"] in WITH_BODY

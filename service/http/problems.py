@@ -20,6 +20,7 @@ from starlette.types import Scope
 
 from service import errors
 from service.errors import HardmaxError
+from service.http.bodies import NO_STORE
 from service.schemas.reading import NAME_CHARS, input_error
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,14 @@ STATUS: dict[type[HardmaxError], tuple[int, str]] = {
 TYPES = dict(STATUS.values())
 INTERNAL = (500, "internal_error")
 INTERNAL_MESSAGE = "The service failed on this request; its log has an entry with this request id."
+LATE = "the request took longer than it may"
 NEAR = 0.75  # from 0 to 1: as alike is a path that was probably meant
+
+
+def path_of(scope: Scope) -> str:
+    """The path of a request, without what a proxy's prefix adds to it."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 class Refused(HTTPException):
@@ -77,7 +85,7 @@ def answer(failure: Exception, scope: Scope) -> Response:
         failure = failure.failure
     elif isinstance(failure, RequestValidationError):
         failure = input_error(failure.errors())
-    headers = {"cache-control": "no-store"}
+    headers = dict(NO_STORE)
     if isinstance(failure, HTTPException):
         status, kind, message, param = _from_http(failure, scope)
         headers |= {name.lower(): value for name, value in (failure.headers or {}).items()}
@@ -89,7 +97,7 @@ def answer(failure: Exception, scope: Scope) -> Response:
     if "refused" not in scope["state"]:
         scope["app"].state.service.metrics.failed(kind)
     body: object = document(kind, message, param, scope["state"]["request_id"])
-    if scope["path"].removeprefix(scope.get("root_path", "")).startswith("/v2"):
+    if path_of(scope).startswith("/v2"):
         body = {"error": message}  # the protocol's shape
     # ASCII, so that a lone surrogate in a field's name cannot break the answer.
     return Response(json.dumps(body).encode("ascii"), status, headers, "application/json")
@@ -118,7 +126,7 @@ def _from_http(failure: HTTPException, scope: Scope) -> tuple[int, str, str, str
 
 def _suggestion(scope: Scope) -> str:
     """The route that was probably meant."""
-    path = scope["path"].removeprefix(scope.get("root_path", ""))[:NAME_CHARS]
+    path = path_of(scope)[:NAME_CHARS]
     routes = iter_route_contexts(scope["app"].routes)
     told = [route.path or "" for route in routes if getattr(route, "include_in_schema", False)]
     known = [each for each in told if "{" not in each]

@@ -39,7 +39,7 @@ from service.http.bodies import (
     written_of,
 )
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.problems import document, told
+from service.http.problems import LATE, document, told
 from service.schemas.reading import parse_json, validate
 from service.schemas.requests import (
     ControlRequest,
@@ -144,8 +144,7 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
             except asyncio.CancelledError:
                 if not request.state.timeout.expired():
                     raise
-                late = DeadlineExceeded("the request took longer than it may")
-                yield _last_words(late, request.state.request_id)
+                yield _last_words(DeadlineExceeded(LATE), request.state.request_id)
             except HardmaxError as failure:
                 yield _last_words(failure, request.state.request_id)
 
