@@ -25,7 +25,7 @@ from torch.nn import functional
 from model_export.data.lessons import Batch
 from model_export.heads.plane import WEIGHT_GRID, Plane, PlaneShape
 from model_export.heads.states import States
-from service.engine.batching import by_length
+from service.engine.batching import groups_by_length
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -123,7 +123,7 @@ def logits(plane: Plane, states: States) -> Floats:
 
 def _of_all(states: States, of: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
     """Of every text, those of similar length together."""
-    runs = list(by_length([len(each) for each in states.readings], PAIRS, power=2))
+    runs = list(groups_by_length([len(each) for each in states.readings], PAIRS, power=2))
     found = torch.cat([of(states.batch(np.array(rows))) for rows in runs])
     return found[torch.from_numpy(np.concatenate(runs)).argsort()]
 

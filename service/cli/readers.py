@@ -10,16 +10,15 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InvalidInput, MalformedInput, NotFound
-from service.tables.reading import STDIN, parse_json, read_text
+from service.errors import InvalidInput, MalformedInput
+from service.tables.reading import STDIN, parse_json, read_text, source_of, unreadable
 
 
 def read_cloud(path: str) -> NDArray[np.float64]:
     """The points in a csv (a header line is skipped), npy or json file; `-` reads csv from standard input."""
     suffix = Path(path).suffix.lower()
     if path == STDIN or suffix == ".csv":
-        source = "standard input" if path == STDIN else path
-        return _cloud_from_rows(csv.reader(read_text(path).splitlines()), source)
+        return _cloud_from_rows(csv.reader(read_text(path).splitlines()), source_of(path))
     if suffix == ".npy":
         return _cloud_from_npy(path)
     if suffix == ".json":
@@ -48,7 +47,7 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
         with open(path, "rb") as file:
             array = np.load(file, allow_pickle=False)
     except OSError as failure:
-        raise NotFound(f"{path} cannot be read: {failure.strerror or failure}", param="FILE") from None
+        raise unreadable(path, failure, "FILE") from None
     except (ValueError, EOFError, MemoryError, SyntaxError, TokenError, BadZipFile) as invalid:
         raise MalformedInput(f"{path} is not an npy file: {invalid}", param="FILE") from None
     if not isinstance(array, np.ndarray):

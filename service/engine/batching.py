@@ -262,10 +262,11 @@ class Batcher(Generic[Item, Result]):
         self.depth = self._size = 0
 
 
-def by_length(lengths: Sequence[int], most: int, power: int = 1) -> Iterator[list[int]]:
-    """Which items run together, by their places: those of similar length. Each is padded to the longest, to
-    twice its length at most unless it is short. The sum of
-    the padded lengths, raised to `power`, is at most `most`.
+def groups_by_length(lengths: Sequence[int], most: int, power: int = 1) -> Iterator[list[int]]:
+    """Which items run together, by their places: those of similar length, as each is padded to the longest.
+
+    An item is padded to twice its length at most, unless it is short. The sum of the padded lengths, raised
+    to `power`, is at most `most`.
     """
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):

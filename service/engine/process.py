@@ -8,9 +8,7 @@ import sys
 from contextlib import suppress
 
 YOUNG = 10_000  # new objects before the garbage collector looks at them: a batch's answers are gone by then
-TURN_S = (
-    0.0005  # that a thread keeps the interpreter from those that wait for it; Python's own is ten times that
-)
+TURN_S = 0.0005  # that a thread keeps the interpreter while others wait; Python's own is ten times that
 MALLOPT = {  # parameters of mallopt, and what they are set to
     -8: 1,  # M_ARENA_MAX: heaps. Of those of other threads `malloc_trim` leaves what is free at their end
     -3: 32 << 20,  # M_MMAP_THRESHOLD: bytes from which a block is no part of the heap, the most there may be

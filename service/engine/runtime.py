@@ -59,25 +59,26 @@ class Session:
 
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:
         """The named outputs. subtle: ONNX Runtime computes the others too unless the graph skips them."""
-        try:
-            return self._session.run(list(outputs), dict(feeds), self._options)  # type: ignore[no-any-return]
-        except ort_errors() as failure:
-            raise InferenceError(f"inference failed: {failure}") from failure
+        return self._run(feeds, outputs, self._options)
 
     def run_apart(self, feeds: Arrays, outputs: Sequence[str]) -> Steps[list[np.ndarray[Any, Any]]]:
         """`run` in a thread of its own. Who leaves the steps in between ends it at the graph's next node."""
         options = ort.RunOptions()
         with ThreadPoolExecutor(1, "graph") as thread:
-            running = thread.submit(self._session.run, list(outputs), dict(feeds), options)
+            running = thread.submit(self._run, feeds, outputs, options)
             try:
                 while not running.done():
                     wait([running], timeout=STEP_S / 2)
                     yield
             finally:
                 options.terminate = True
+        return running.result()
+
+    def _run(
+        self, feeds: Arrays, outputs: Sequence[str], options: ort.RunOptions | None
+    ) -> list[np.ndarray[Any, Any]]:
         try:
-            answer: list[np.ndarray[Any, Any]] = running.result()
-            return answer
+            return self._session.run(list(outputs), dict(feeds), options)  # type: ignore[no-any-return]
         except ort_errors() as failure:
             raise InferenceError(f"inference failed: {failure}") from failure
 
@@ -115,15 +116,13 @@ class Runtime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if products_overflow():
             options.add_session_config_entry(SLOW_PRODUCTS, "1")
+        providers: ProviderList = [(CUDA, CUDA_OPTIONS), CPU] if self.provider == "cuda" else [CPU]
         try:
-            return Session(ort.InferenceSession(model, options, providers=self._providers()), self._options)
+            return Session(ort.InferenceSession(model, options, providers=providers), self._options)
         except ort_errors() as failure:
             raise BundleError(
                 f"not a graph ONNX Runtime can load: {failure}", param="model.onnx"
             ) from failure
-
-    def _providers(self) -> ProviderList:
-        return [(CUDA, CUDA_OPTIONS), CPU] if self.provider == "cuda" else [CPU]
 
 
 def choose_provider(wanted: Provider) -> Literal["cpu", "cuda"]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from service.errors import InvalidInput, MalformedInput, NotFound, needs
@@ -63,7 +64,7 @@ def read_table(path: str, *, column: str | None = None) -> Table:
     form = READ.get(suffix) if path != STDIN else None
     if suffix in SHEETS:
         raise InvalidInput(f"{path}: {suffix} is not read; save the sheet as .xlsx or .csv")
-    source = "standard input" if path == STDIN else path
+    source = source_of(path)
     if form == "parquet":
         return _read_parquet(path)
     if form == "xlsx":
@@ -76,17 +77,25 @@ def read_table(path: str, *, column: str | None = None) -> Table:
 
 def read_text(path: str) -> str:
     """A whole file, or standard input: UTF-8, or UTF-16 where it begins so."""
-    source = "standard input" if path == STDIN else path
     try:
         raw = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as failure:
-        raise NotFound(f"{path} cannot be read: {failure.strerror or failure}") from None
+        raise unreadable(path, failure) from None
     try:
         return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as invalid:
         line = raw.count(b"\n", 0, invalid.start) + 1
         problem = "is not UTF-8 text; save it so (iconv -f latin1 -t utf-8 does)"
-        raise MalformedInput(f"{source}, line {line}: {problem}") from None
+        raise MalformedInput(f"{source_of(path)}, line {line}: {problem}") from None
+
+
+def source_of(path: str) -> str:
+    """What a message calls the file."""
+    return "standard input" if path == STDIN else path
+
+
+def unreadable(path: str, failure: OSError, param: str | None = None) -> NotFound:
+    return NotFound(f"{path} cannot be read: {failure.strerror or failure}", param=param)
 
 
 def parse_json(text: str, place: str) -> Any:
@@ -214,7 +223,7 @@ def _read_xlsx(path: str) -> Table:
         with open(path, "rb") as file:
             rows = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
     except OSError as failure:
-        raise NotFound(f"{path} cannot be read: {failure.strerror or failure}") from None
+        raise unreadable(path, failure) from None
     except CalamineError as damage:
         raise MalformedInput(f"{path} is not an xlsx file: {damage}. Save it as .xlsx or .csv") from None
     return _table_of_cells([[_cell(value) for value in row] for row in rows], path)
@@ -251,7 +260,7 @@ def find_column(table: Table, wanted: str | None) -> str:
     usual = usual_column(table.columns, TEXT_NAMES)
     if usual is not None:
         return usual
-    lengths = {column: _mean_length(table.sample(column)) for column in table.columns}
+    lengths = {column: fmean([len(text) for text in table.sample(column)] or [0]) for column in table.columns}
     longest = max(table.columns, key=lambda column: lengths[column])
     others = [length for column, length in lengths.items() if column != longest]
     if not others or lengths[longest] > 2 * max(others):
@@ -268,7 +277,3 @@ def usual_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
 def normal(name: str) -> str:
     """A column's name in small letters and digits alone: "Review Text" and "review_text" become the same."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("text") or "text"
-
-
-def _mean_length(values: Sequence[str]) -> float:
-    return sum(map(len, values)) / len(values) if values else 0.0

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.batching import by_length
+from service.engine.batching import groups_by_length
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError
@@ -122,7 +122,7 @@ def outputs_of(
     families: dict[Session, list[Head]] = {}
     for head in heads:
         families.setdefault(head.session, []).append(head)
-    for run in by_length([lengths[i] for i in some], most, power=2):
+    for run in groups_by_length([lengths[i] for i in some], most, power=2):
         places = [some[i] for i in run]
         alike = [texts[i] for i in places]
         fed = assemble(alike)
