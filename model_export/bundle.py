@@ -2,7 +2,7 @@
 
     NAME/model.onnx   NAME/pieces.json (kind "reader")   NAME/card.json
 
-Knows files and versions; nothing of what a model means.
+It handles files and versions, and does not know what a model means.
 """
 
 from __future__ import annotations

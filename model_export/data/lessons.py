@@ -37,14 +37,18 @@ class Batch:
     @property
     def sizes(self) -> Tensor:
         """[B, M, 1] how many pieces; 1 where there is no word"""
-        count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
-        return count.clamp(min=1).view(self.texts, self.words, 1).float()
+        return self._count.clamp(min=1).float()[..., None]
 
     @property
     def there(self) -> Tensor:
         """[B, M] where there is a word"""
+        return self._count > 0
+
+    @property
+    def _count(self) -> Tensor:
+        """[B, M] how many pieces each word has"""
         count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
-        return (count > 0).view(self.texts, self.words)
+        return count.view(self.texts, self.words)
 
 
 @dataclass(frozen=True)
@@ -91,14 +95,18 @@ class Lessons:
         M = max(map(len, readings))
         pieces, words = [], []
         for b, reading in enumerate(readings):
-            word = b * M + np.repeat(np.arange(len(reading)), np.diff(reading.bounds))
             cuts = np.flatnonzero(np.diff(reading.passages)) + 1
             pieces += np.split(reading.pieces, cuts)
-            words += np.split(word, cuts)
+            words += np.split(b * M + words_of(reading.bounds), cuts)
         return Batch(padded(pieces, 0), padded(words, len(rows) * M), len(rows), M)
 
     def answers(self, rows: Ints) -> Tensor:
         return torch.from_numpy(self.targets[rows])
+
+
+def words_of(bounds: Ints) -> Ints:
+    """For each piece the number of the word that it belongs to."""
+    return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
 
 
 def batches(sizes: Ints, most: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:

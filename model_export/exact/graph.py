@@ -23,7 +23,7 @@ from onnx import numpy_helper
 from onnxscript import opset20 as op
 from onnxscript import script
 
-from model_export.attention.functions import domain
+from model_export.attention.functions import IR_VERSION, domain
 from model_export.exact.blocks import Transformer
 
 
@@ -131,7 +131,7 @@ def ExactClassifier(tokens, mask, vectors, numbers, attends, limit, place, split
 
 def to_onnx(model: Transformer, dtype: str, inputs: int, *, positions: bool) -> onnx.ModelProto:
     """The graph for tokens of R^inputs, with the parameters in it as initializers."""
-    proto: onnx.ModelProto = ExactClassifier.to_model_proto(ir_version=10)
+    proto: onnx.ModelProto = ExactClassifier.to_model_proto(ir_version=IR_VERSION)
     values = _parameters(model, dtype, inputs, positions)
     graph, D = proto.graph, model.dimension
     kept = [argument for argument in graph.input if argument.name not in values]

@@ -2,7 +2,7 @@
 
 Between the tree of splits and the blocks. Every code of a token in its class is `start[class] + t`, at or
 above a power of two and below the next: there floating-point numbers form one grid, on which sums and
-differences of codes are exact. Knows neither blocks nor ONNX.
+differences of codes are exact.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,15 +14,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.lessons import Batch
+from model_export.data.lessons import Batch, words_of
 from service.texts.pieces import Reading
-from service.texts.reader import Reader
+from service.texts.reader import Reader, Seen
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 CHUNK = 1_024  # texts of one file
 TOGETHER = 320  # pieces that the reader sees at once
+FEW = 12  # passages of one text that it sees at once
 LEARNT = 2_000  # characters of a text that are learnt
 SOME = 48  # words of it that one step looks at
 ZERO = 128
@@ -61,9 +61,7 @@ class States:
         found = [self.found[i][each[0] : each[-1]] for i, each in zip(rows, bounds, strict=True)]
         both = torch.from_numpy(np.concatenate(found)).float() - ZERO
         M = max(map(len, bounds)) - 1
-        word = np.concatenate(
-            [b * M + np.repeat(np.arange(len(each) - 1), np.diff(each)) for b, each in enumerate(bounds)]
-        )
+        word = np.concatenate([b * M + words_of(each) for b, each in enumerate(bounds)])
         batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(rows), M)
         return both[None, :, 0], both[None, :, 1], batch
 
@@ -114,8 +112,10 @@ def see(
     return States(readings, found), np.array(kept, np.int64)
 
 
-def forget(cache: Path) -> None:
-    shutil.rmtree(cache, ignore_errors=True)
+def see_passages(reader: Reader, passages: Sequence[tuple[Ints, Ints]], *, reasons: bool) -> list[Seen]:
+    """What the reader makes of all passages of a text, a few at once."""
+    runs = (passages[at : at + FEW] for at in range(0, len(passages), FEW))
+    return [each for run in runs for each in reader.see(run, reasons=reasons)]
 
 
 def _states(reader: Reader, readings: Sequence[Reading], progress: Callable[[float], None]) -> list[Array]:

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from model_export.bundle import write_bundle
 from model_export.heads import graph
 from model_export.heads.fit import Ints
 from model_export.heads.folds import Trained, train
-from model_export.heads.states import LEARNT, forget, see
+from model_export.heads.states import LEARNT, see
 from model_export.heads.unlike import languages, ordinary
 from model_export.heads.verify import differing
 from service.engine.bundle import HEAD, READER, Bundle, read_bundle, versions_of
@@ -39,17 +40,11 @@ CHECKED = 200  # texts that the exported graph is compared on
 EVEN = 0.02
 
 
-# ---------------------------------------- what there is
-
-
 def open_reader(folder: Path) -> tuple[Bundle, Reader]:
     bundle = read_bundle(folder)
     if bundle.kind != READER:
         raise InvalidInput(f"{folder} is a bundle of kind {bundle.kind}; --reader needs a reader")
     return bundle, Reader.load(bundle, Runtime("cpu", 1))
-
-
-# ---------------------------------------- command line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     write_bundle(arguments.out, HEAD, card, model)
     size = sum(file.stat().st_size for file in (arguments.out / name).iterdir()) / 1e3
-    forget(cache)
+    shutil.rmtree(cache, ignore_errors=True)
     if arguments.html:
         arguments.html.write_text(page(trained.report), encoding="utf-8")
     if arguments.json:

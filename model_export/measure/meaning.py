@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_export.data import corpora
+from model_export.heads.states import see_passages
 from model_export.measure import behaviour
 from model_export.measure.scores import balanced, score, sigmoid, three_labels
 from service.engine.bundle import read_bundle
@@ -35,7 +36,6 @@ from service.texts.reader import Read, Reader
 EVERYDAY = Path(__file__).with_name("everyday.tsv")
 TEXTS = 400  # of a data set
 AROUND = 2  # words on either side of a leader
-RUN = 16  # passages that run together
 
 Cut = Callable[[Reading], list[tuple[Ints, Ints]]]
 
@@ -54,13 +54,7 @@ class Served:
         read = []
         for text in texts:
             reading = self.reader.read(text)
-            passages = cut(reading)
-            seen = [
-                each
-                for at in range(0, len(passages), RUN)
-                for each in self.reader.see(passages[at : at + RUN], reasons=False)
-            ]
-            read.append(Read(reading, seen))
+            read.append(Read(reading, see_passages(self.reader, cut(reading), reasons=False)))
         found = np.full(len(texts), self.head.bias[0, 0] / UNITS)
         for _, places, outputs in outputs_of([self.head], read, reasons=False):
             found[places] = outputs.logit[0] / UNITS
@@ -83,7 +77,7 @@ def read_and_led(served: Served, texts: Sequence[str]) -> tuple[list[float], lis
     cuts: list[str] = []
     for text in texts:
         reading = served.reader.read(text)
-        seen = [each for part in reading.split() for each in served.reader.see([part], reasons=True)]
+        seen = see_passages(served.reader, reading.split(), reasons=True)
         for each in seen:
             assert each.read is not None
             size = each.read.shape[1]

@@ -21,6 +21,7 @@ from onnx import numpy_helper
 
 from model_export.data import corpora
 from model_export.heads.graph import weights_of
+from model_export.heads.states import see_passages
 from model_export.heads.verify import compared
 from model_export.reader import stored as reader_stored
 from model_export.reader.stored import ZERO, Array, Stored
@@ -30,8 +31,6 @@ from service.errors import InvalidInput, NotFound
 from service.settings import BUNDLED_MODELS
 from service.tables.reading import find_column, read_table
 from service.texts.reader import Reader, Seen
-
-RUN = 12  # passages that run together
 
 
 @dataclass
@@ -77,11 +76,7 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
         passages = reading.split()
         if not passages:
             continue
-        seen = [
-            each
-            for at in range(0, len(passages), RUN)
-            for each in served.see(passages[at : at + RUN], reasons=True)
-        ]
+        seen = see_passages(served, passages, reasons=True)
         for (pieces, places), each in zip(passages, seen, strict=True):
             states, words, follows = reader_stored.run(of_reader, pieces, places)
             parity.passages += 1
