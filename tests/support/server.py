@@ -18,6 +18,7 @@ import psutil
 from fastapi.testclient import TestClient
 
 from service.app import create_app
+from service.lifecycle import Loaders
 from service.settings import load_settings
 
 PATIENCE_S = 100.0  # for a start, an answer or an end on a slow and busy machine; pytest gives a test 120
@@ -117,10 +118,10 @@ def serving(
 
 
 @contextmanager
-def in_process(models_dir: Path, **settings: object) -> Iterator[TestClient]:
+def in_process(models_dir: Path, loaders: Loaders | None = None, **settings: object) -> Iterator[TestClient]:
     """The same application without a socket, for what no socket changes: ready in a tenth of the time."""
     given = {"models_dir": models_dir, "bundled_models": False, "default_model": "tiny", **settings}
-    app = create_app(load_settings({}, log_level="error", **given))
+    app = create_app(load_settings({}, log_level="error", **given), loaders=loaders)
     with TestClient(app, base_url="http://127.0.0.1") as client:
         yield client
 

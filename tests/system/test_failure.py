@@ -7,12 +7,9 @@ import faulty
 import httpx
 import pytest
 from bundles import write_head
-from fastapi.testclient import TestClient
 from refusals import refusal
 from server import PATIENCE_S, eventually, in_process, serving
 
-from service.app import create_app
-from service.settings import Settings
 from service.texts.pieces import Reading
 from service.texts.reader import Reader
 
@@ -78,9 +75,7 @@ def test_process_whose_inference_died_is_replaced_by_its_supervisor(models: Path
 def test_unforeseen_failure_is_a_fixed_sentence_for_callers_and_a_traceback_for_the_log(
     models: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = Settings(models_dir=models, bundled_models=False, default_model="tiny")
-    app = create_app(settings, loaders=faulty.reading_with(Failing))
-    with TestClient(app, "http://localhost", raise_server_exceptions=False) as client:
+    with in_process(models, faulty.reading_with(Failing)) as client:
         answer = client.post("/classify", json={"input": "fail"})
     assert answer.status_code == 500
     assert "swordfish" not in answer.text

@@ -165,9 +165,15 @@ def test_routes_refuse_what_is_not_json(client: httpx.Client, path: str, body: b
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400"])
-def test_classify_refuses_numbers_for_texts(client: httpx.Client, value: str) -> None:
-    body = f'{{"input": {value}}}'
-    assert refusal(client.post("/classify", content=body, headers=JSON)) == (422, "invalid_input", "input")
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [("/classify", '{"input": %s}', "input"), ("/dynamics", '{"points": [[1, 2], [3, %s]]}', "points[1][1]")],
+)
+def test_routes_refuse_numbers_that_are_none(
+    client: httpx.Client, path: str, body: str, param: str, value: str
+) -> None:
+    response = client.post(path, content=body % value, headers=JSON)
+    assert refusal(response) == (422, "invalid_input", param)
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,7 @@ def test_own_route_raises_our_errors_and_fastapis_own(app: FastAPI, client: Test
     assert {answer.json()["error"]["type"] for answer in (ours, theirs)} == {"not_found"}
 
 
-def test_own_middleware_sees_classify(models: Path) -> None:
-    app = build(models)
+def test_own_middleware_sees_classify(app: FastAPI) -> None:
     seen: list[str] = []
 
     @app.middleware("http")
@@ -141,7 +140,9 @@ def test_keys_guard_own_routes_too_and_can_be_overridden(models: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate Operation ID")
-def test_our_router_can_be_included_elsewhere_with_a_prefix_and_dependencies(app: FastAPI) -> None:
+def test_our_router_can_be_included_elsewhere_with_a_prefix_and_dependencies(
+    app: FastAPI, client: TestClient
+) -> None:
     async def refuse() -> None:
         raise NotFound("not for you")
 
@@ -150,9 +151,8 @@ def test_our_router_can_be_included_elsewhere_with_a_prefix_and_dependencies(app
     router = APIRouter(prefix="/nested", dependencies=[Depends(refuse)])
     router.include_router(classify.router)
     app.include_router(router)
-    with TestClient(app) as client:
-        paths = ("/open/classify", "/closed/classify", "/nested/classify")
-        answers = [client.post(path, json={"input": "superb"}) for path in paths]
+    paths = ("/open/classify", "/closed/classify", "/nested/classify")
+    answers = [client.post(path, json={"input": "superb"}) for path in paths]
     assert [answer.status_code for answer in answers] == [200, 404, 404]
     assert answers[0].json()["data"][0]["label"] == "positive"
 
@@ -186,17 +186,16 @@ def test_security_scheme_is_in_the_document(app: FastAPI) -> None:
     assert {} in document["paths"]["/health"]["get"]["security"]
 
 
-def test_route_of_the_contributors_manual_works(app: FastAPI) -> None:
+def test_route_of_the_contributors_manual_works(app: FastAPI, client: TestClient) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     module: dict[str, Any] = {"__name__": "labels"}
     exec(compile(example, "CONTRIBUTING.md", "exec"), module)
     app.include_router(module["router"])
     texts = ["a superb film", "a dull, bad film"]
-    with TestClient(app) as client:
-        answer = client.post("/labels", json={"input": texts})
-        assert answer.status_code == 200, answer.text
-        data = client.post("/classify", json={"input": texts}).json()["data"]
-        assert answer.json() == [each["label"] for each in data]
-        assert client.post("/labels", json={"text": "x"}).json()["error"]["param"] == "input"
-        assert client.post("/labels", json={"input": ["x", " "]}).json()["error"]["param"] == "input[1]"
+    answer = client.post("/labels", json={"input": texts})
+    assert answer.status_code == 200, answer.text
+    data = client.post("/classify", json={"input": texts}).json()["data"]
+    assert answer.json() == [each["label"] for each in data]
+    assert client.post("/labels", json={"text": "x"}).json()["error"]["param"] == "input"
+    assert client.post("/labels", json={"input": ["x", " "]}).json()["error"]["param"] == "input[1]"
     assert "/labels" in app.openapi()["paths"]

@@ -17,6 +17,7 @@ import httpx
 import pytest
 import yaml
 from paths import ROOT
+from server import eventually
 from starlette.testclient import TestClient
 
 from benchmarks.servers import free_port
@@ -66,14 +67,6 @@ def shrunk(config: dict[str, Any], port: int) -> dict[str, Any]:
     }
 
 
-def wait_until_runs(application: str, seconds: float = 200) -> None:
-    """Longer than Ray's own minute: each of its processes reads hundreds of megabytes of modules first."""
-    end = time.monotonic() + seconds
-    while serve.status().applications[application].status != "RUNNING":
-        assert time.monotonic() < end, serve.status()
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=200 * 2**20)
@@ -89,7 +82,8 @@ def proxy(cluster: None) -> Iterator[httpx.Client]:
         http_options=config.http_options.model_dump(exclude={"num_cpus", "location"}, exclude_unset=True)
     )
     serve.context._get_global_client().deploy_apps(config)
-    wait_until_runs("hardmax")
+    # Longer than Ray's own minute: each of its processes reads hundreds of megabytes of modules first.
+    eventually(lambda: serve.status().applications["hardmax"].status == "RUNNING", 200)
     limits = httpx.Limits(max_connections=100)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=60) as client:
         yield client
