@@ -33,10 +33,9 @@ from hardmax.documents import (
 from hardmax.errors import InputError, InvalidInput, TooLarge
 from hardmax.reading import read
 
-BATCH = 256  # texts of one question, and
-BATCH_CHARS = (
-    2_000_000  # their characters: far below the 16 MB of JSON that a server reads, however they are written
-)
+BATCH = 256  # texts in one question
+# Characters of these texts: far below the 16 MB of JSON that a server reads, however they are written.
+BATCH_CHARS = 2_000_000
 
 Errors = Literal["raise", "keep"]
 P = ParamSpec("P")
@@ -257,7 +256,7 @@ async def classify_sequences(ask: Ask, model: str, sequences: Iterable[Any]) -> 
 
 
 def _plain(indices: Iterable[Any]) -> list[Any]:
-    """Numbers of numpy as Python's own: the others are no JSON."""
+    """Numbers of numpy as Python's own, which JSON can hold."""
     return [each.item() if isinstance(each, np.generic) else each for each in indices]
 
 

@@ -19,7 +19,7 @@ Number = float | dict[str, float]  # a number for each label if there are severa
 class Document:
     """A part of an answer."""
 
-    # What pydantic, which documents the API with these types, is to know. Nothing else here needs it.
+    # For pydantic, which documents the API with these types. Nothing else here needs it.
     __pydantic_config__: ClassVar[dict[str, Any]] = {
         "use_attribute_docstrings": True, "extra": "allow",
         "defer_build": True,  # the descriptions are read when somebody asks for the document

@@ -52,7 +52,7 @@ class HardmaxError(Exception):
         return int(place[1]) if place else None
 
     def count_from(self, first: int) -> None:
-        """Say which entry of a long list is at fault, of which only a part from `first` on was looked at."""
+        """Only the part of a long list from `first` on was looked at: name the entry in the whole list."""
         if self.index is not None:
             self.param = place = str(self.param).replace(f"[{self.index}]", f"[{first + self.index}]", 1)
             self.message = f"{place}: {self.message.removeprefix(f'{place}: ')}"

@@ -58,10 +58,10 @@ from service.texts.pieces import GROUP, HANDLE, LINK, NAME, NUMBER, Lists, Piece
 from service.texts.reader import Reader as ServedReader
 
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
-NEARLY = 0.01  # as well: of balanced accuracy
+NEARLY = 0.01  # balanced accuracy this close to the best is nearly as good
 HELD = 100_000  # pieces of a data set that choices and figures are made on
 OWN = 250  # texts of a data set that other languages are told from
-TAKEN = 0.005  # the share of them that may be taken for another language
+TAKEN = 0.005  # the share of these texts that may be taken for another language
 
 
 class Kept:

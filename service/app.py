@@ -43,9 +43,9 @@ BODIES = (
 
 
 class Application(FastAPI):
-    """Its document, made when it is asked for, also has the bodies that endpoints read by a dependency."""
+    """Its document is made when it is asked for, and has the bodies that endpoints read by a dependency."""
 
-    making = Lock()  # takes a third of a second: a crowd that asks first shall wait, and not make it again
+    making = Lock()  # takes a third of a second: callers who ask at the same time wait for one making
 
     def openapi(self) -> dict[str, Any]:
         with self.making:

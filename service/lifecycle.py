@@ -41,11 +41,11 @@ Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]
 
 CLOUDS_WAITING = 16
 SAMPLE_S = 0.25
-WATCH_S = 0.5  # between two looks at MODELS_DIR
-LOAD_S = 60.0  # that a bundle may take to load and run once
-RELEASE_EVERY = 8  # samples: every two seconds where it is quiet,
-RELEASE_AT_LAST = 64  # and every sixteen under load, which would take its memory anew each time
-SMALL = 1_000_000  # bytes of bodies and answers that do not count
+WATCH_S = 0.5  # from one look at MODELS_DIR to the next
+LOAD_S = 60.0  # how long a bundle may take to load and run once
+RELEASE_EVERY = 8  # samples: memory goes back every two seconds while little happens
+RELEASE_AT_LAST = 64  # samples: every sixteen seconds under load, which soon takes the same memory again
+SMALL = 1_000_000  # bytes: with less of bodies and answers it counts as quiet
 STUCK_AFTER_S = 120.0
 DEAD = "the inference thread does not answer"
 
@@ -58,11 +58,11 @@ class Service:
         self.metrics = Metrics()
         self.keys = Keys(settings.api_keys, settings.api_keys_file)
         self.writing = RequestLimit(settings.max_concurrent_requests)  # with a body, once it is whole
-        self.reading = RequestLimit(settings.max_concurrent_requests)  # the others
+        self.reading = RequestLimit(settings.max_concurrent_requests)  # without a body
         self.budget = ByteBudget(settings.payload_limit_bytes, int(settings.payload_total_mb * 1e6))
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
-        self.draining = False  # it stops: what comes is still answered, then its connection closed
+        self.draining = False  # it stops: what still comes is answered, and its connection closed
         self.owns_process = False  # else the garbage collector belongs to the program that opened the service
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
         self.texts: Batcher[Text, list[Answer]] = Batcher(

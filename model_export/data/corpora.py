@@ -25,13 +25,13 @@ from service.errors import InvalidInput, NotFound
 SPLITS = ("train", "choose", "report")
 RUN, SAME = 8, 0.2
 BLOCK = 50  # neighbouring IMDb reviews that stay together
-HELD = 0.06, 0.10  # of a data set: choose, report
+HELD = 0.06, 0.10  # shares of a data set: choose, report
 _VALUES = {"0": 0.0, "1": 1.0, "negative": 0.0, "neutral": 0.5, "positive": 1.0}
 _MEMBER = re.compile(r"train/(pos|neg|unsup)/(\d+)_\d+\.txt$")
 _APART = re.compile(r" (n't|'(?:s|m|d|re|ve|ll)\b)")
 _MARKUP = re.compile(r"<[^<>]{0,99}>")
 _END = re.compile(r"(?<=[.!?])\s+")
-LEAST_WORDS, MOST_WORDS = 3, 30  # of a sentence
+LEAST_WORDS, MOST_WORDS = 3, 30  # in a sentence
 _WORD = re.compile(r"[^\W_]+")
 
 

@@ -3,7 +3,7 @@
 A *class* is a set of sequences that the transformer has not yet told apart. Class 0 holds all; a token split
 moves those members of a class that contain a token into a new class; where members differ in their tokens'
 shares alone, a frequency split spreads a class by the share of one token. A class ends *pure*: one output.
-Works with tokens as numbers t in [0, 1] (docs/exact.md, step 0); knows neither blocks nor ONNX.
+Tokens are numbers t in [0, 1] here (docs/exact.md, step 0).
 """
 
 from __future__ import annotations

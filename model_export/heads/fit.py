@@ -32,10 +32,10 @@ Floats = NDArray[np.float64]
 
 MOST_DIMENSIONS = 16
 STEP = 1 / 32  # what one step of a state is taken to be worth
-TEXTS = 32  # of a batch
-PAIRS = 2**20  # of words that are compared at once where nothing is learnt
+TEXTS = 32  # in a batch
+PAIRS = 2**20  # pairs of words that are compared at once where nothing is learnt
 PENALTY = 0.5  # on the squared weights of the probe, in mean squares of a row, however many there are
-PENALTY_OUT = 0.3  # on those of the read-out
+PENALTY_OUT = 0.3  # on the squared weights of the read-out
 CHECKS = (0, 60, 240, 960)  # numbers of steps after which the read-out is made anew; the folds choose one
 RATE = 5e-4
 SPREAD = 0.25  # how far a usual word's direction goes in the beginning

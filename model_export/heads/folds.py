@@ -2,7 +2,7 @@
 
     folds -> how long a plane learns, how sure it may be -> the plane of all rows -> what it does not know
 
-It knows states and labels; files and command lines are train.py's.
+It handles states and labels; train.py handles files and the command line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from model_export.reader.stored import Stored
 from service.report.figures import FOLDS, Judged, folds, linear, measure
 from service.tables.labels import Rows
 
-HELD_OUT = 0.05  # of the rows, which may be called unlike the others
+HELD_OUT = 0.05  # share of the rows that may be called unlike the others
 MANY = 2_000  # from so many rows on, one fold is measured: a third of the time
 
 

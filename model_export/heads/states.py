@@ -21,10 +21,10 @@ from service.texts.reader import Reader, Seen
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-CHUNK = 1_024  # texts of one file
+CHUNK = 1_024  # texts in one file
 TOGETHER = 320  # pieces that the reader sees at once
 FEW = 12  # passages of one text that it sees at once
-LEARNT = 2_000  # characters of a text that are learnt
+LEARNT = 2_000  # characters of a text that are learnt from
 SOME = 48  # words of it that one step looks at
 ZERO = 128
 

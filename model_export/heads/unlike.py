@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 Means = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-RIDGE = 0.3  # of the mean spread of a state
-MOST = 4_000  # rows that a direction is learnt from
+RIDGE = 0.3  # share of the mean spread of a state
+MOST = 4_000  # rows that a direction is learnt from, at most
 
 
 def ordinary() -> list[str]:

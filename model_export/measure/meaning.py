@@ -34,7 +34,7 @@ from service.texts.pieces import Ints, Reading
 from service.texts.reader import Read, Reader
 
 EVERYDAY = Path(__file__).with_name("everyday.tsv")
-TEXTS = 400  # of a data set
+TEXTS = 400  # of each data set
 AROUND = 2  # words on either side of a leader
 
 Cut = Callable[[Reading], list[tuple[Ints, Ints]]]

@@ -39,14 +39,14 @@ class Parity:
 
     texts: int = 0
     passages: int = 0
-    choices: int = 0  # of heads, compared
+    choices: int = 0  # choices of heads that were compared
     different_states: int = 0
     different_choices: int = 0
     different_leaders: int = 0
     different_contributions: int = 0
     different_unlike: int = 0
-    left_out: int = 0  # times that unread pieces were
-    different_without: int = 0  # states that were others then
+    left_out: int = 0  # how often unread pieces were left out
+    different_without: int = 0  # states that were others without them
 
     @property
     def holds(self) -> bool:

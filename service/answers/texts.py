@@ -1,4 +1,4 @@
-"""POST /classify as documents: what is to be read of a request, and how answers to texts are put together."""
+"""POST /classify as documents: what a request asks for, and how answers to texts are put together."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ Read = Callable[[Sequence[Text]], Awaitable[Results]]  # what comes of texts tha
 
 
 def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[Text]:
-    """What is to be read, and how it is to be answered."""
+    """The texts to read, and how to answer them."""
     if body.trajectory and body.explain != "full":
         raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
     count = 1 if isinstance(body.input, str) else len(body.input)
@@ -42,7 +42,7 @@ def names_of(body: ClassifyRequest, settings: Settings) -> str | list[str]:
 
 
 def heads_of(find: Find, names: Sequence[str]) -> tuple[Head, ...]:
-    """The models of those names; one reading must do for all."""
+    """The models of those names, which must all stand on one reader."""
     heads = tuple(find(name, HEAD) for name in names)
     if len({id(head.reader) for head in heads}) > 1:
         raise InvalidInput("these models stand on several readers: ask for each alone", param="model")

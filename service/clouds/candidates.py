@@ -23,16 +23,16 @@ from service.clouds.decision import Pairs
 from service.clouds.points import Floats, Ints
 from service.engine.runtime import Session
 
-SMALL = 2**21  # pairs of a query and a key that are all scored,
-CACHED = 2**18  # so many at a time
-FEW = 2**22  # pairs of a query and a key that are all looked at
-ROWS = 4096  # queries, and
+SMALL = 2**21  # up to so many pairs of a query and a key, all are scored
+CACHED = 2**18  # pairs that are scored at a time
+FEW = 2**22  # up to so many pairs, no key is left out by direction or by window
+ROWS = 4096  # queries that are screened together
 BLOCK = 1024  # keys that are screened together
 RUN = 32  # keys the graph looks at as one (model_export/attention/screen.py)
 UNIT32 = 2.0**-24
-CLOSE = 0.01  # windows are tried for queries as near to the longest key as this, and
-WINDOW = 32  # used where they hold so few keys
-ROUGH = 100.0  # queries this much less exact than others are not put into cones
+CLOSE = 0.01  # windows are tried for queries whose length is this near to that of the longest key
+WINDOW = 32  # a window is used where it holds no more keys than this
+ROUGH = 100.0  # a query so many times less exact than the best is not put into a cone
 
 Floats32 = npt.NDArray[np.float32]
 

@@ -16,12 +16,12 @@ from service.clouds.sets import Ties, members_of, spans, starts
 from service.engine.cloud_queue import Steps
 from service.engine.runtime import Session
 
-SAMPLE, FEWEST = 64, 8  # queries that give a first bound
-SAMPLED = 2**23  # scores that are computed for it
-NEAR = 0.01  # of the longest token: how far the two runs may be apart
+SAMPLE, FEWEST = 64, 8  # queries that give a first bound: at most, at least
+SAMPLED = 2**23  # scores that are computed for this bound
+NEAR = 0.01  # how far apart the two runs may be, relative to the longest token
 SAFE = 1 - 1e-9  # room for the rounding of the bound itself
 HALVINGS = 100
-COLDEST = 2000  # gaps are so many of the least temperature tried: what is outside weighs nothing there
+COLDEST = 2000  # gap / least temperature that is tried: what is outside weighs nothing there
 
 
 @dataclass(frozen=True)

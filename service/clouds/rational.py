@@ -17,7 +17,7 @@ import numpy as np
 from service.clouds.points import Cloud, Floats, Ints
 from service.engine.cloud_queue import Steps
 
-KEPT = 2**28  # bits; past it the positions of earlier layers are forgotten, and computed again if asked for
+KEPT = 2**28  # bits of positions: past this, those of earlier layers are computed again if asked for
 TOGETHER = 64  # scores that are paid for together
 OVERHEAD = 500  # bits that keeping a number takes beside its own
 

@@ -25,10 +25,10 @@ from service.control.semidefinite import Iterate
 from service.engine.cloud_queue import Steps
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 
-ENOUGH = 0.9  # of the largest gap among some pairs: an A that has more of it is closer to singular
-SHARES = [0.81] * 5 + [0.5]  # of the largest gap of all that end the first rounds, and all later ones
-ROUND = 256  # constraints added at once, of
-RIVALS = 8  # the hardest rivals of each token
+ENOUGH = 0.9  # share of the largest gap among some pairs: an A with more of it is closer to singular
+SHARES = [0.81] * 5 + [0.5]  # share of the largest gap of all that ends a round: the first five, later ones
+ROUND = 256  # constraints added at once
+RIVALS = 8  # of one token, the hardest
 CLOSE = (1e-7, 1e-10, 1e-13)  # what is left between gap and bound when a proof of infeasibility is tried
 MAX_DIMENSION = 64  # exact elimination takes a second there, and time grows with the fifth power
 LATE = "no matrix was found within the time this request may take"

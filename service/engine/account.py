@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from service.errors import Cancelled, Overloaded, TooLarge
 
-SMALL = 1_000_000  # bytes of a request with its answer: it may go over the total by a share
-SHARE = 8  # of the total: so much is kept for small requests, whatever large ones take
-PATIENCE_S = 1.0  # that a caller's network has before it counts as slow
-FAST = 1_000_000  # bytes a second
+SMALL = 1_000_000  # bytes: a request that takes no more, with its answer, may go over the total by a share
+SHARE = 8  # an eighth of the total is kept for small requests, whatever large ones take
+PATIENCE_S = 1.0  # how long a caller's network has before it counts as slow
+FAST = 1_000_000  # bytes a second: nobody this fast is cut off
 
 
 class RequestLimit:

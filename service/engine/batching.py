@@ -29,12 +29,12 @@ from service.errors import NotReady, Overloaded
 
 log = logging.getLogger(__name__)
 
-RUN_S = 0.1  # that a run takes, about
-LEAST = 256  # of size that may run together, however slow it is; no item has more in a run
-FIRST_COME_EVERY = 3  # runs
-PACE = 10_000.0  # size that is run in a second, before it was measured
-SHORT = 64  # such lengths are all alike: the fixed cost of a run outweighs their padding
-PATIENCE = 4  # runs that the measured pace is a mean of
+RUN_S = 0.1  # about how long a run takes
+LEAST = 256  # size that may always run together, however slow that is; an item's most in one run
+FIRST_COME_EVERY = 3  # one run in so many serves calls in the order in which they came
+PACE = 10_000.0  # size that runs in a second, as long as nothing was measured
+SHORT = 64  # lengths up to this are alike: the fixed cost of a run outweighs their padding
+PATIENCE = 4  # the measured pace is a mean over about so many runs
 
 
 class Sized(Protocol):
@@ -93,9 +93,9 @@ class Batcher(Generic[Item, Result]):
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         self.budget = budget
-        self.wait_s = wait_s  # that calls may wait, by the measured pace
-        self.depth = 0  # items that wait
-        self._size = 0  # of them
+        self.wait_s = wait_s  # how long calls may wait, by the measured pace
+        self.depth = 0  # how many items wait
+        self._size = 0  # and the sum of their sizes
         self._pace = PACE
         self._runs = 0
         self._run = run

@@ -1,5 +1,6 @@
-"""What a process that is our own tells the C library, the garbage collector and the interpreter. A program
-that opens the service as a part of itself keeps its own ways.
+"""What a process of our own asks of the C library, the garbage collector and the interpreter.
+
+A program that opens the service as a part of itself keeps its own settings.
 """
 
 import ctypes

@@ -32,7 +32,7 @@ HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)
 SECURITY = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 CLOSE = (b"connection", b"close")  # while the service stops: a client should go elsewhere
 WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
-# Answered however full it is.
+# Answered however many requests there are.
 PROBES = ("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready")
 
 

@@ -42,7 +42,7 @@ TYPES = dict(STATUS.values())
 INTERNAL = (500, "internal_error")
 INTERNAL_MESSAGE = "The service failed on this request; its log has an entry with this request id."
 LATE = "the request took longer than it may"
-NEAR = 0.75  # from 0 to 1: as alike is a path that was probably meant
+NEAR = 0.75  # from 0 to 1: how alike a path must be to be suggested
 
 
 def path_of(scope: Scope) -> str:

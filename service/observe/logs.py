@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 STDERR = 2
 KEPT = 4_000  # lines that wait to be written
-LAST_LINES_S = 1.0  # what the reader of the log has at the end to take the last lines
+LAST_LINES_S = 1.0  # how long the reader of the log has at the end to take the last lines
 LONGEST = 16_000  # characters of a message or a traceback
 
 Style = Literal["text", "json"]

@@ -42,16 +42,16 @@ log = logging.getLogger(__name__)
 UVICORN = "0.54"
 LARGEST_HEAD = 65_536
 LARGEST_HEADS = 32_000_000  # bytes of all heads that are not whole
-SLOW_HEAD_S = 1.0  # after which a head that is not whole gives way to a newcomer
+SLOW_HEAD_S = 1.0  # a head that is not whole after this gives way to a newcomer
 MOST_FIELDS = 100
 MOST_QUEUED = 8
 HEAD_S = 10.0
 LEAST_RATE = 1_000  # bytes a second
-BODY_S = 10.0  # over which the rate of a body is measured
-STALL_S = 30.0  # over which that of a client who reads is
-LINGER_S = 2.0  # for which a client may go on sending after the last answer
-CHECK_S = 2.5  # between two checks of a connection
-FULL_LOG_S = 60.0  # between two warnings that all connections are taken
+BODY_S = 10.0  # the rate of a body is measured over this time
+STALL_S = 30.0  # and the rate at which a client reads over this one
+LINGER_S = 2.0  # how long a client may go on sending after the last answer
+CHECK_S = 2.5  # from one check of a connection to the next
+FULL_LOG_S = 60.0  # from one warning that all connections are taken to the next
 # Bytes that the parser is given at once: few where each may hold many requests, more within a body.
 HEAD_PIECE, BODY_PIECE = 4096, 65_536
 
@@ -59,7 +59,7 @@ HEAD_PIECE, BODY_PIECE = 4096, 65_536
 SILENT, HEAD, BODY, DISCARD = "silent", "head", "body", "discard"
 
 OFFERS = (b"upgrade", b"http2-settings")
-ABSOLUTE = re.compile(rb"[^/?#]*://([^/?#]*)").match  # a target as proxies are sent it
+ABSOLUTE = re.compile(rb"[^/?#]*://([^/?#]*)").match  # a target in the form that is sent to proxies
 
 CountRefusal = Callable[[str, str, int, float], None]  # request id, kind, status, seconds
 
@@ -156,7 +156,7 @@ class Connection(HttpToolsProtocol):
         self._trailers = 0
         self._body_bytes = 0  # since `_since`
         self._unsent: tuple[float, int] | None = None  # when an answer stopped flowing, and what was left
-        self._backlog = b""  # what is parsed once fewer requests are queued
+        self._backlog = b""  # is parsed once fewer requests are queued
         self._offered = False  # whether the head offers another protocol
         self._active: RequestResponseCycle | None = None  # the request that is answered; `cycle` came last
         self._timer: asyncio.TimerHandle | None = None

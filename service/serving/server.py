@@ -55,7 +55,7 @@ KEEP_ALIVE_S = 75
 # subtle: libuv accepts one connection a turn of the loop and listening descriptor, so a burst of callers at
 # a busy server would wait for as many turns as they are. These descriptors of the one socket let in as many.
 ACCEPTS = 16
-DESCRIPTORS = 16_384  # of a process, where the system allows it: a connection needs one
+DESCRIPTORS = 16_384  # for a process, where the system allows so many: a connection needs one
 RESERVED = 100  # for listeners, models, logs
 FAILED = 1
 MISCONFIGURED = 2

@@ -11,11 +11,11 @@ from typing import Any
 
 from service.texts.work import Answer, Span, Text
 
-MOST_WORDS = 5  # of a set
-CANDIDATES = 12  # of a round
-READ = 3  # words that a leader has read, which are tried beside it
+MOST_WORDS = 5  # in a set
+CANDIDATES = 12  # in a round
+READ = 3  # how many of the words that a leader has read are tried beside it
 
-MOST_TEXTS = 16  # of a request that may be searched
+MOST_TEXTS = 16  # how many texts of a request may be searched
 
 Search = Generator[Sequence[Text], Sequence[Answer], Answer | None]
 

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-MOST = 2_560  # words of a text that are read
-PASSAGE = 64  # pieces of a passage
-MOST_PIECES = 8  # of a word; one of more is UNKNOWN, like a run of more than LONGEST_WORD letters
+MOST = 2_560  # words that are read of a text
+PASSAGE = 64  # pieces in a passage
+MOST_PIECES = 8  # in a word; one of more is UNKNOWN, like a run of more than LONGEST_WORD letters
 LONGEST_WORD = 64
-LEAST_DOUBLED = 7  # letters of a word in which one may be written twice by mistake
-MOST_MARKS = 3  # of a run of the same mark, and of an emoticon
-REMEMBERED = 1 << 16  # words; then all are forgotten
+LEAST_DOUBLED = 7  # letters: in a word so long one letter may be written twice by mistake
+MOST_MARKS = 3  # that are read of a run of the same mark, and of an emoticon
+REMEMBERED = 1 << 16  # so many words are remembered; then all are forgotten
 
 # Places of the published vocabulary that its authors left free, and its own piece for what it does not know.
 NAME, NUMBER, GROUP, HANDLE, LINK = range(1, 6)

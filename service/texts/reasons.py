@@ -19,8 +19,8 @@ from service.texts.heads import HeadOutputs, values_of
 from service.texts.pieces import SPECIAL, UNKNOWN, Ints
 from service.texts.reader import Ancestry, Read
 
-WORDS = 5  # of a cluster that are named
-READ = 8  # words that a leader has read that are named, unless everything is asked for
+WORDS = 5  # how many words of a cluster are named
+READ = 8  # how many of the words that a leader has read are named, unless everything is asked for
 READ_AS = {**SPECIAL, UNKNOWN: "<unknown>"}
 _LONGEST_CHAIN = 16  # doublings
 _HEAVIEST = 1 << 40

@@ -25,13 +25,13 @@ from service.texts.reasons import READ, Reasons, utf16
 Answer = dict[str, Any]
 Span = tuple[int, int]
 
-STRIDE = 128  # pieces that one run reads of a text at most: others have their turn soon
+STRIDE = 128  # pieces of a text that one run reads at most: the turn of others comes soon
 CHARS_PER_PIECE = 4
-# Of an answer, as JSON and as objects: of one about one text,
+# What an answer takes, as JSON and as objects: for each text,
 TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}
-LETTERS = {"none": 0, "leaders": 4, "full": 12}  # how often it has a text's letters,
-WORD_BYTES = 1_400  # of each word in a whole explanation,
-PLACE_BYTES = 150  # and of its place at one layer of a trajectory
+LETTERS = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text,
+WORD_BYTES = 1_400  # for each word in a whole explanation,
+PLACE_BYTES = 150  # and for each word's place at one layer of a trajectory
 _IN_A_WORD = string.ascii_letters.encode()
 
 

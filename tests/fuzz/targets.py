@@ -48,7 +48,7 @@ class Target:
     name: str
     inputs: st.SearchStrategy[Any]
     check: Callable[[Any], None]
-    mutants: int = 19  # nearly the same inputs tried beside each drawn one: drawing is dear, wounding cheap
+    mutants: int = 19  # damaged copies tried of each drawn input: drawing takes long, damaging does not
 
     def run(self, cases: int, counts: Counter[str], *, repeatable: bool = False) -> None:
         """At least `cases` inputs unless there are no more; raises what the first failing one raised."""

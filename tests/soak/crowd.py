@@ -1,6 +1,6 @@
 """A crowd of callers on keep-alive connections: asks a mix at a given pace and keeps count of it all.
 
-Knows what a caller sees, and nothing of the server's insides.
+It sees what a caller sees, and nothing inside the server.
 """
 
 import asyncio

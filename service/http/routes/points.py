@@ -51,9 +51,9 @@ from service.schemas.requests import (
 from service.sequences.classifier import Sequences
 from service.settings import Settings
 
-NUMBER_BYTES = 8  # of a number in an answer, at least
-OUTPUT_BYTES = 32  # of an output of a sequence on its way into an answer
-SHARE = 0.8  # of a control's time: then the best that was found is the answer
+NUMBER_BYTES = 8  # that a number in an answer takes at least
+OUTPUT_BYTES = 32  # that an output of a sequence takes on its way into an answer
+SHARE = 0.8  # after this share of its time a control answers with the best that was found
 
 router = APIRouter(tags=["inference"])
 QUERY = [
@@ -186,7 +186,7 @@ async def _lines(
 
 
 def _last_words(failure: HardmaxError, request_id: str) -> bytes:
-    """An error in the middle of a stream: the status is sent long ago, the last line says it."""
+    """An error in the middle of a stream, whose status was sent long ago: the last line tells it."""
     _, kind, message, param = told(failure)
     return write(document(kind, message, param, request_id)) + b"\n"
 
