@@ -86,7 +86,7 @@ def _scalar(kind: Any) -> Reader:
     allowed = SCALARS[kind]
 
     def scalar(value: Any) -> Any:
-        if type(value) in allowed:  # of JSON nothing comes of a kind derived from these
+        if type(value) in allowed:  # JSON gives no values of derived types
             return value
         raise Misfit(f"expected {kind.__name__}, not {type(value).__name__}")
 

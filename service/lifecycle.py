@@ -229,7 +229,7 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
 
     def dynamics(bundle: Bundle) -> Dynamics:
         model = Dynamics.load(bundle, runtime, limits)
-        one = np.ones((1, 1))  # small clouds do without the graph, so it is asked by itself
+        one = np.ones((1, 1))  # small clouds do without the graph, so it is run here once
         for _ in by_length(model.session, np.zeros(1, np.int64), one, one, np.zeros(1)):
             pass
         return model

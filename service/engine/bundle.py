@@ -197,8 +197,8 @@ def _decode(raw: bytes, path: Path) -> str:
 def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
     """Serve the version again that was served before: (its name, the name that it has now).
 
-    It is added as the newest, as `kubectl rollout undo` does: nothing is lost, and going back twice is where
-    one was.
+    It is added as the newest, as `kubectl rollout undo` does: nothing is lost, and going back twice serves
+    what was served at first.
     """
     versions = versions_of(name, find_bundles([models_dir]))
     if len(versions) < 2:

@@ -91,7 +91,7 @@ class Registry:
         return not kept.keys() <= found.keys() or any(kept.get(name) != told[name] for name in told)
 
     def load(self, name: str) -> None:
-        """Bring this model, with the readers that heads stand on, and no others: for who needs one."""
+        """Load this model alone, and for a head the readers: for callers who need no other model."""
         bundles = self._bundles()
         name = newest(name, bundles)
         if name not in bundles:

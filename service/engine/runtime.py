@@ -62,7 +62,7 @@ class Session:
         return self._run(feeds, outputs, self._options)
 
     def run_apart(self, feeds: Arrays, outputs: Sequence[str]) -> Steps[list[np.ndarray[Any, Any]]]:
-        """`run` in a thread of its own. Who leaves the steps in between ends it at the graph's next node."""
+        """`run` in a thread of its own. Whoever leaves the steps early ends it at the graph's next node."""
         options = ort.RunOptions()
         with ThreadPoolExecutor(1, "graph") as thread:
             running = thread.submit(self._run, feeds, outputs, options)

@@ -41,8 +41,8 @@ NEUTRAL = "neutral"
 
 @dataclass(frozen=True, slots=True)
 class HeadOutputs:
-    """What heads say of B texts in all, word after word (M in all). Contributions are in units; a text whose
-    head has fewer logits than others has the last ones.
+    """What heads say of B texts with M words, one after the other. Contributions are in units. C is the most
+    logits that a head has; a text whose head has fewer has the last ones.
     """
 
     texts: Sequence[Read]
@@ -113,8 +113,8 @@ class Head:
 def outputs_of(
     heads: Sequence[Head], texts: Sequence[Read], *, reasons: bool
 ) -> Iterator[tuple[Sequence[Head], list[int], HeadOutputs]]:
-    """Outputs for texts of similar length by heads of one family: whose they are, and of which places. A text
-    without words is in none.
+    """For texts of similar length and heads of one family: the heads, the places of the texts, the outputs.
+    A text without words is left out.
     """
     lengths = [len(text.reading) for text in texts]
     some = [i for i, length in enumerate(lengths) if length]
@@ -169,7 +169,7 @@ def _run(
 
 @lru_cache(maxsize=4)
 def stacked(heads: tuple[Head, ...]) -> dict[str, Array]:
-    """The weights of all as those of one run: zeros in front of those of a smaller head."""
+    """The weights of all heads for one run: those of a smaller head have zeros in front."""
     found: dict[str, Array] = {}
     for name in heads[0].weights:
         each = [head.weights[name][0] for head in heads]
@@ -238,7 +238,7 @@ def _is_share(value: object) -> bool:
 
 
 def values_of(units: Ints, labels: Sequence[tuple[str, ...]]) -> list[Any]:
-    """[C, n] as n values, each with its labels: a number for each, or where there are none the last one."""
+    """[C, n] as n values: of each a number by label, or the last number where its head names no labels."""
     return [
         dict(zip(names, each[-len(names) :], strict=True)) if names else each[-1]
         for names, each in zip(labels, (units.T / UNITS).tolist(), strict=True)
@@ -248,7 +248,7 @@ def values_of(units: Ints, labels: Sequence[tuple[str, ...]]) -> list[Any]:
 def judge(
     heads: Sequence[Head], readings: Sequence[Reading], logit: Ints, bias: Ints, unlike: Sequence[bool]
 ) -> list[dict[str, Any]]:
-    """An answer for each text by its head. logit and bias [C, B] in units; `unlike` the rows of the head."""
+    """An answer to each text by its head. logit and bias are [C, B] in units."""
     labels = [head.rules.logits for head in heads]
     numbers = zip(heads, readings, values_of(logit, labels), values_of(bias, labels), unlike, strict=True)
     known_of = cache(heads[0].reader.known)

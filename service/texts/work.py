@@ -120,7 +120,7 @@ class Text:
 def texts_of(
     inputs: str | Sequence[str], how: RunOptions, param: str = "input", most_chars: float = math.inf
 ) -> list[Text]:
-    """What is refused is named by its place; what is too long before anything looks at it."""
+    """The texts on their way, each with its place. One that is too long is refused before it is read."""
     texts = []
     for i, source in enumerate([inputs] if isinstance(inputs, str) else inputs):
         place = param if isinstance(inputs, str) else f"{param}[{i}]"
@@ -150,8 +150,8 @@ def covered(reading: Reading, spans: Iterable[Span]) -> np.ndarray[Any, np.dtype
 def run(
     reader: Reader, texts: Sequence[Text], was_read: Callable[[float], None] = lambda seconds: None
 ) -> list[list[Answer] | Exception | None]:
-    """What the batcher runs: of each text that it finishes an answer by each of its heads, or why it is
-    refused.
+    """What the batcher runs. A text that it finishes has an answer by each of its heads, or the reason why it
+    is refused; any other has None.
     """
     sizes = {text: text.size for text in texts}  # what the batch was planned with
     refused = read_new(texts, was_read)
@@ -199,7 +199,7 @@ def see(reader: Reader, texts: Sequence[Text], sizes: Mapping[Text, int]) -> Non
 
 
 def answer(texts: Sequence[Text]) -> dict[Text, list[Answer]]:
-    """Of texts that were seen to their end: by each of their heads, those together that want the same."""
+    """Answers to texts that were seen to their end; those that ask for the same are answered together."""
     found: dict[Text, list[Answer]] = {}
 
     def order(text: Text) -> tuple[list[int], str, bool, str]:
@@ -213,7 +213,7 @@ def answer(texts: Sequence[Text]) -> dict[Text, list[Answer]]:
 
 
 def _explained(texts: Sequence[Text]) -> list[list[Answer]]:
-    """All heads' answers to texts that want the same."""
+    """All heads' answers to texts that ask for the same."""
     how = texts[0].how
     read = [Read(text.reading, text.seen) for text in texts if text.reading is not None]
     found: dict[tuple[Head, int], Answer] = {}
