@@ -8,7 +8,7 @@ from typing import Any
 from service.cli.options import Commands, add_where, answered, open_where, show, tell
 from service.errors import HardmaxError, InvalidInput
 from service.observe.progress import Progress
-from service.report.figures import FOLDS, Judged, described, linear, measure
+from service.report.figures import FOLDS, Judged, Truth, described, linear, measure
 from service.report.page import page
 from service.tables.labels import read_rows
 from service.tables.writing import check_folder
@@ -37,19 +37,18 @@ def evaluate(arguments: argparse.Namespace) -> int:
     )
     for line in found.told:
         tell(line)
-    rows = list(zip(found.texts, map(frozenset, found.truth), strict=True))
+    truth = list(map(frozenset, found.truth))
     models = {}
     with Progress() as progress, open_where(arguments, progress) as hardmax:
         for name in dict.fromkeys([arguments.model, *([arguments.against] if arguments.against else [])]):
-            said = _asked(hardmax, name, rows, progress)
+            said = _asked(hardmax, name, found.texts, truth, progress)
             models[said.pop("name")] = said
         cards = hardmax.models()
-    texts, truth = [text for text, _ in rows], [true for _, true in rows]
     labels = [each["label"] for each in next(iter(models.values()))["labels"]]
-    beside = linear(texts, truth, labels) if len(rows) >= 2 * FOLDS else None
+    beside = linear(found.texts, truth, labels) if len(truth) >= 2 * FOLDS else None
     report: dict[str, Any] = {
         "title": " and ".join(models),
-        "source": f"{len(rows):,} rows of {Path(arguments.file).name}",
+        "source": f"{len(truth):,} rows of {Path(arguments.file).name}",
         "models": models,
         "linear": beside,
         "warnings": [
@@ -66,29 +65,27 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _asked(
-    hardmax: Any, name: str | None, rows: Sequence[tuple[str, frozenset[str]]], progress: Progress
+    hardmax: Any, name: str | None, texts: Sequence[str], truth: Truth, progress: Progress
 ) -> dict[str, Any]:
     """What one model says of the rows, measured."""
     judged: list[Judged] = []
     refused: list[HardmaxError] = []
     several, called = False, ""
-    answers = answered(hardmax, [text for text, _ in rows], progress, name)
-    for (text, truth), answer in zip(rows, answers, strict=True):
+    answers = answered(hardmax, texts, progress, name)
+    for text, true, answer in zip(texts, truth, answers, strict=True):
         if answer.error is not None:
             refused.append(answer.error)
             continue
         called = answer.model
-        unknown = truth - answer.probs.keys()
+        unknown = true - answer.probs.keys()
         if unknown:
             have = ", ".join(answer.probs)
-            raise InvalidInput(
-                f"{called} has no label {min(unknown)!r}; it has {have}. If "
-                "another column holds the labels, say --label"
-            )
+            problem = f"{called} has no label {min(unknown)!r}; it has {have}"
+            raise InvalidInput(f"{problem}. If another column holds the labels, say --label")
         several = several or "labels" in answer.document
         said = frozenset(answer.labels if several else [answer.label])
         leaders = tuple(leader.word for leader in answer.leaders)
-        judged.append(Judged(text, truth, said, dict(answer.probs), answer.undecided, leaders))
+        judged.append(Judged(text, true, said, dict(answer.probs), answer.undecided, leaders))
     progress.clear()
     if not judged:
         raise refused[0]

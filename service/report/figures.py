@@ -13,7 +13,7 @@ from typing import Any
 FOLDS = 5
 WORST = 20
 BINS = 10
-SURE = 1.96  # of an interval of 95 %
+SURE = 1.96  # standard deviations: an interval of 95 %
 LEAST_PROBABILITY = 1e-7
 
 Truth = Sequence[frozenset[str]]  # of each row its labels
@@ -46,14 +46,14 @@ class Judged:
 def measure(rows: Sequence[Judged], labels: Sequence[str], *, several: bool = False) -> dict[str, Any]:
     """What the report says of one model; shares are from 0 to 1."""
     right = sum(row.right for row in rows)
-    recalls = [each["recall"] for each in _by_label(rows, labels) if each["rows"]]
+    by_label = _by_label(rows, labels)
     found = {
         "rows": len(rows),
         "accuracy": right / len(rows),
         "interval": wilson(right, len(rows)),
-        "balanced_accuracy": fmean(recalls),
+        "balanced_accuracy": fmean(each["recall"] for each in by_label if each["rows"]),
         "most_frequent_label": max(Counter(row.truth for row in rows).values()) / len(rows),
-        "labels": _by_label(rows, labels),
+        "labels": by_label,
         "calibration": _calibration(rows, several),
         "undecided": dict(Counter(row.undecided for row in rows if row.undecided)),
         "decided_accuracy": _share([row.right for row in rows if not row.undecided]),

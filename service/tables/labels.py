@@ -181,9 +181,8 @@ def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:
         sides = set(meant.values()) - {""}
         if highest <= top and len(sides) < 2 <= len(distinct):
             raise InvalidInput(
-                f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read "
-                f"as stars of {top}, "
-                "has one side only; --as-is keeps every value as a label"
+                f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read as stars "
+                f"of {top}, has one side only; --as-is keeps every value as a label"
             )
         if highest <= top and sides:
             return meant
