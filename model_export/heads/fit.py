@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from model_export.data.lessons import Batch
+from model_export.data.lessons import Batch, Ints
 from model_export.heads.plane import WEIGHT_GRID, Plane, PlaneShape
 from model_export.heads.states import States
 from service.engine.batching import groups_by_length
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MOST_DIMENSIONS = 16

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from model_export.data.lessons import Ints
 from model_export.heads import stored
 from model_export.heads import unlike as measure_unlike
-from model_export.heads.fit import CHECKS, Floats, Frozen, Ints, Task, fit, logits, temperature, tempered
+from model_export.heads.fit import CHECKS, Floats, Frozen, Task, fit, logits, temperature, tempered
 from model_export.heads.plane import Plane
 from model_export.heads.states import States
 from model_export.reader.stored import Stored

@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.lessons import Batch, words_of
+from model_export.data.lessons import Batch, Ints, words_of
 from service.texts.pieces import Reading
 from service.texts.reader import Reader, Seen
 
 Array = NDArray[Any]
-Ints = NDArray[np.int64]
 
 CHUNK = 1_024  # texts in one file
 TOGETHER = 320  # pieces that the reader sees at once

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from model_export.bundle import write_bundle
+from model_export.data.lessons import Ints
 from model_export.heads import graph
-from model_export.heads.fit import Ints
 from model_export.heads.folds import Trained, train
 from model_export.heads.states import LEARNT, see
 from model_export.heads.unlike import languages, ordinary

@@ -16,13 +16,13 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
+from model_export.data.lessons import Ints
 from model_export.heads.states import States
 from model_export.heads.stored import unlike
 from model_export.reader.stored import Array
 
 Floats = NDArray[np.float64]
 Means = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 RIDGE = 0.3  # share of the mean spread of a state
 MOST = 4_000  # rows that a direction is learnt from, at most

@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from service.clouds.points import check_finite, check_size
+from service.clouds.points import Floats, check_finite, check_size
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
 from service.schemas.reading import parse_object
 
-Array = np.ndarray[Any, np.dtype[np.float64]]
 PIECE = 128 * 1024
 ROWS = 8192  # that become part of an array at once
 PAUSE_S = 1e-4  # NumPy releases the interpreter too briefly; a sleep of 0.1 ms lets the event loop run
 
 
-def read_rows(body: bytes, field: str, *, max_rows: int, max_columns: int) -> tuple[Array, dict[str, Any]]:
+def read_rows(body: bytes, field: str, *, max_rows: int, max_columns: int) -> tuple[Floats, dict[str, Any]]:
     """The member `field` of the object in `body`, which is rows of numbers; and the other members."""
     document = parse_object(body)
     rows = _take(document, field)
@@ -28,7 +27,7 @@ def read_rows(body: bytes, field: str, *, max_rows: int, max_columns: int) -> tu
 
 def read_arrays(
     body: bytes, field: str, *, most: int, max_rows: int, max_columns: int
-) -> tuple[list[Array], dict[str, Any]]:
+) -> tuple[list[Floats], dict[str, Any]]:
     """The same where the member is up to `most` arrays of rows."""
     document = parse_object(body)
     given = _take(document, field)
@@ -46,7 +45,7 @@ def _take(document: dict[str, Any], field: str) -> Any:
     return document.pop(field)
 
 
-def as_array(rows: Any, param: str, *, max_rows: int, max_columns: int) -> Array:
+def as_array(rows: Any, param: str, *, max_rows: int, max_columns: int) -> Floats:
     """Rows of equally many finite numbers as one array."""
     if not isinstance(rows, list):
         raise InvalidInput(f"{param} should be an array of arrays of numbers", param=param)
@@ -94,7 +93,7 @@ def read_npy(
     max_rows: int,
     max_columns: int,
     check: Callable[[int, int], None] = lambda rows, columns: None,
-) -> Array:
+) -> Floats:
     """What `numpy.save` wrote: a 2-d array of numbers. Its header is believed only as far as bytes follow.
 
     `check` may refuse its size before there is an array: bytes become eight times as many.

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from service.answers.arrays import Array, as_array, write_npz
+from service.answers.arrays import as_array, write_npz
 from service.answers.writing import Records, write
 from service.clouds.dynamics import Dynamics, Parameters, Result, Run
+from service.clouds.points import Floats
 from service.control.control import Control, control
 from service.engine.cloud_queue import Steps
 from service.errors import InvalidInput
@@ -84,13 +85,13 @@ def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> I
 
 
 def find_control(
-    points: Array, document: dict[str, Any], model: Dynamics, settings: Settings, within_s: float
+    points: Floats, document: dict[str, Any], model: Dynamics, settings: Settings, within_s: float
 ) -> Steps[dict[str, Any]]:
     """The answer to a wish, which is the rest of the request; a step at a time, since it takes long."""
     wish = validate(document, ControlWish)
     assignment = None if wish.assignment is None else _by_index(wish.assignment)
 
-    def run(points: Array, A: Array) -> Run:
+    def run(points: Floats, A: Floats) -> Run:
         layers = min(CONTROL_LAYERS, settings.max_layers)
         return model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
 

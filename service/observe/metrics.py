@@ -72,9 +72,9 @@ class Metrics:
         served = ["model", "kind", "version"]
         self._models = gauge("hardmax_model_info", "Models served.", served, multiprocess_mode="livemax")
         self.bundles_refused = counter("hardmax_bundles_refused", "Bundles not loaded.")
-        self.queue_wait = self._stages.labels("queue")
+        self._queue_wait = self._stages.labels("queue")
         self.tokenise = self._stages.labels("tokenise")
-        self.inference = self._stages.labels("inference")
+        self._inference = self._stages.labels("inference")
         if MULTIPROCESS_DIR not in os.environ:
             ProcessCollector(registry=registry)
             registry.register(GC_COLLECTOR)
@@ -89,8 +89,8 @@ class Metrics:
     def batch_ran(self, items: int, tokens: int, waited_s: float, ran_s: float) -> None:
         self._batch_items.observe(items)
         self._batch_tokens.observe(tokens)
-        self.queue_wait.observe(waited_s)
-        self.inference.observe(ran_s)
+        self._queue_wait.observe(waited_s)
+        self._inference.observe(ran_s)
 
     def judged(self, model: str, answer: Mapping[str, Any]) -> None:
         """One verdict: what an operator watches for drift."""

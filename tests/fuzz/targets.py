@@ -22,8 +22,9 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
 
-from service.answers.arrays import Array, read_npy, read_rows
+from service.answers.arrays import read_npy, read_rows
 from service.answers.writing import write_document
+from service.clouds.points import Floats
 from service.engine.bundle import HEAD, read_bundle
 from service.engine.registry import Registry
 from service.engine.runtime import Runtime
@@ -164,7 +165,7 @@ def _says_twice(body: bytes) -> bool:
     return any(len(dict(pairs)) < len(pairs) for pairs in objects)
 
 
-def _cloud_by_json(body: bytes) -> Array | None:
+def _cloud_by_json(body: bytes) -> Floats | None:
     """The cloud in a document that is flawless in the eyes of Python's json, or None."""
     try:
         text = body.decode()

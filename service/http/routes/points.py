@@ -16,10 +16,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hardmax.documents import ControlResponse, DynamicsResult, SequencesResponse
-from service.answers.arrays import Array, read_arrays, read_npy, read_rows
+from service.answers.arrays import read_arrays, read_npy, read_rows
 from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, find_control, parameters_of
 from service.answers.writing import write, write_document
 from service.clouds.dynamics import Dynamics, Parameters, Progress, Result
+from service.clouds.points import Floats
 from service.engine.account import Reservation
 from service.engine.cloud_queue import LARGE, Steps
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
@@ -119,7 +120,7 @@ def _limits(settings: Settings) -> dict[str, int]:
 
 def _read(
     content: bytes, media_type: str, query: bytes, model: Dynamics, settings: Settings
-) -> tuple[Array, Parameters]:
+) -> tuple[Floats, Parameters]:
     limits = _limits(settings)
     if media_type == NPY:
         parameters = parameters_of(_from_query(query), settings, strict=False)
