@@ -6,10 +6,11 @@ import sys
 import numpy as np
 import pytest
 import torch
+from paths import ROOT
 from pins import read_pins
 
 from benchmarks.clouds import Ours, gaussian, numpy_layer
-from benchmarks.environments import ROOT, CannotInstall, _run, environment
+from benchmarks.environments import CannotInstall, _run, environment
 from benchmarks.http import MODEL_LIBRARIES, is_present
 from benchmarks.record import Record
 from benchmarks.servers import OURS

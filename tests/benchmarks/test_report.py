@@ -3,7 +3,9 @@
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.record import ROOT, Record, command, read_results
+from paths import ROOT
+
+from benchmarks.record import Record, command, read_results
 from benchmarks.report import BLOCK, page, with_figures
 
 
