@@ -203,7 +203,7 @@ def _from_query(query: bytes) -> dict[str, Any]:
         if name == "include":
             document.setdefault(name, []).extend(part for part in value.split(",") if part)
         elif name == "A":
-            document[name] = parse_json(value.encode())
+            document[name] = parse_json(value.encode(), param="A")
         else:
             document[name] = value
     return document
