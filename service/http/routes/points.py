@@ -70,7 +70,7 @@ QUERY = [
 @router.post(
     "/dynamics",
     response_model=DynamicsResult,
-    responses=examples.answers({"id": examples.ID, **examples.RESULT}, NPZ, NDJSON),
+    responses=examples.answers(examples.RESULT, NPZ, NDJSON),
     openapi_extra={**examples.body(examples.DYNAMICS, DynamicsRequest, NPY), "parameters": QUERY},
     summary="Run a cloud to its certified end",
 )
