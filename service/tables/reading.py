@@ -125,7 +125,7 @@ def _separated(text: str, source: str, delimiter: str) -> Table:
     except csv.Error as damage:
         raise MalformedInput(f"{source} is damaged: {damage}") from None
     if cells.pop() != [END]:
-        raise MalformedInput(f'{source}, row {len(cells) + 1}: a quote (") is opened and never closed')
+        raise MalformedInput(f"{source}, row {len(cells) + 1}: has a quote that does not end")
     width = len(cells[0]) if cells else 0
     if width == 1:  # there is no other column that the rest could belong to
         cells = [[delimiter.join(row)] for row in cells]
