@@ -24,6 +24,10 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[T
     count = 1 if isinstance(body.input, str) else len(body.input)
     if body.without and count != 1:
         raise InvalidInput("without goes with one text", param="without")
+    for place, (begin, end) in enumerate(body.without):
+        if begin >= end:
+            problem = f"without[{place}] should be [from, to], and to the larger"
+            raise InvalidInput(problem, param=f"without[{place}]")
     if body.flip and count > MOST_TEXTS:
         raise InvalidInput(f"flip goes with {MOST_TEXTS} texts at most", param="flip")
     names = names_of(body, settings)

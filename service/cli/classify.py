@@ -31,7 +31,7 @@ A column with a usual name (text, review, ..) is found without --column. --out w
 def add_commands(commands: Commands) -> None:
     parser = commands.add_parser(
         "classify",
-        help="tell the sentiment of texts, with the exact reason",
+        help="label texts, with the exact reason",
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -109,7 +109,7 @@ def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
         raise nothing
     table = read_table(arguments.file or STDIN, column=arguments.column)
     if not table.rows:
-        raise InvalidInput(f"{arguments.file} holds no rows") if arguments.file else nothing
+        raise InvalidInput(f"{table.source} holds no rows") if arguments.file else nothing
     column = find_column(table, arguments.column)
     if arguments.column is None and len(table.columns) > 1:
         tell(f"{table.source}: the texts are in column {column!r}")

@@ -80,8 +80,8 @@ def _asked(
         unknown = true - answer.probs.keys()
         if unknown:
             have = ", ".join(answer.probs)
-            problem = f"{called} has no label {min(unknown)!r}; it has {have}"
-            raise InvalidInput(f"{problem}. If another column holds the labels, say --label")
+            say = "--label: another column, --model: another model, --as-is: stars, 0/1 and a|b as they stand"
+            raise InvalidInput(f"{called} has no label {min(unknown)!r}; it has {have}. Say {say}")
         several = several or "labels" in answer.document
         said = frozenset(answer.labels if several else [answer.label])
         leaders = tuple(leader.word for leader in answer.leaders)

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
@@ -62,10 +63,11 @@ def _add_serving(commands: Commands) -> None:
     serve.description = f"Every flag is also an environment variable: --max-points is {PREFIX}MAX_POINTS."
     for name, field in Settings.model_fields.items():
         default = "" if field.default in (PydanticUndefined, None, "") else f" (default {field.default})"
+        words = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
         serve.add_argument(
             f"--{name.replace('_', '-')}",
             dest=name,
-            metavar=name.upper(),
+            metavar=" | ".join(words) or name.upper(),
             default=argparse.SUPPRESS,
             help=f"{field.description}{default}".replace("%", "%%"),
         )
@@ -88,12 +90,13 @@ def run_serve(arguments: argparse.Namespace) -> int:
 def run_models(arguments: argparse.Namespace) -> int:
     if arguments.rollback:
         if len(arguments.rollback) != 2 or arguments.rollback[0] != "rollback" or arguments.server:
-            raise InvalidInput("hardmax models, or: hardmax models rollback NAME --models-dir FOLDER")
+            raise InvalidInput("say hardmax models, or hardmax models rollback NAME --models-dir FOLDER")
         folder = Path(arguments.models_dir) if arguments.models_dir else load_settings().models_dir
         if folder is None:
             raise InvalidInput("rollback needs the folder of your models: say --models-dir")
         again, new = roll_back(folder, arguments.rollback[1])
-        print(f"{new} is {again} again, and is what {arguments.rollback[1]} serves")
+        told = f"{new} is {again} again, and is what {arguments.rollback[1]} serves"
+        show({"model": new, "again": again}, arguments.json, lambda _: [told])
         return 0
     with open_where(arguments) as hardmax:
         cards = [card.document for card in hardmax.models()]

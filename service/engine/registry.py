@@ -20,6 +20,8 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
+DOES = {HEAD: "labels texts", "sequences": "labels sequences", "dynamics": "moves clouds"}  # models of a kind
+
 Loader = Callable[[Bundle], Any]
 Fingerprint = tuple[tuple[str, int, int, int], ...]
 
@@ -57,7 +59,7 @@ class Registry:
             raise NotFound(str(self.why_missing(name)), param="model")
         if entry is None or entry.kind != kind:
             have = ", ".join(each.name for each in self.entries.values() if each.kind == kind)
-            problem = f"no model of kind {kind} has this name; there {'are: ' + have if have else 'is none'}"
+            problem = f"no model {name!r} {DOES[kind]}; there {'are: ' + have if have else 'is none'}"
             raise NotFound(problem, param="model")
         return entry.model
 

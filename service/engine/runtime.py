@@ -102,6 +102,11 @@ class Runtime:
         timer.start()
         try:
             yield
+        except InferenceError as failure:
+            if not options.terminate:
+                raise
+            told = f"it took more than {seconds:g} s to load and run once; SIGHUP tries again"
+            raise BundleError(told) from failure
         finally:
             timer.cancel()
             self._options = None

@@ -26,41 +26,47 @@ ALL = tuple(MEANINGS)
 ID = "4f1c0a9e2b7d"
 
 CLASSIFY = {"input": "A superb film.", "model": "sentiment", "explain": "leaders"}
+LEADERS = [
+    {
+        "word": "superb",
+        "cluster": 0,
+        "contribution": 3.9233563,
+        "since_layer": 0,
+        "followers": 3,
+        "spans": [[2, 8]],
+        "read": [
+            {"word": "a", "spans": [[0, 1]], "layer": 1},
+            {"word": "film", "spans": [[9, 13]], "layer": 1},
+            {"word": ".", "spans": [[13, 14]], "layer": 1},
+        ],
+    }
+]
 CLASSIFIED = {
     "id": ID,
     "model": "sentiment",
-    "usage": {"texts": 1, "tokens": 3},
+    "usage": {"texts": 1, "tokens": 4},
     "data": [
         {
             "index": 0,
             "label": "positive",
-            "score": 0.97,
-            "probs": {"negative": 0.03, "positive": 0.97},
-            "logit": 3.4761,
-            "bias": 0.1,
-            "tokens": 3,
+            "score": 0.9808666,
+            "probs": {"negative": 0.0191334, "positive": 0.9808666},
             "undecided": None,
+            "logit": 3.937002,
+            "bias": 0.0136457,
+            "tokens": 4,
             "unknown": 0,
             "truncated": False,
-            "leaders": [
-                {
-                    "word": "superb",
-                    "cluster": 0,
-                    "since_layer": 0,
-                    "followers": 2,
-                    "contribution": 3.3761,
-                    "spans": [[2, 8]],
-                    "read": [{"word": "film", "spans": [[9, 13]], "layer": 1}],
-                }
-            ],
+            "leaders": LEADERS,
             "clusters": [
                 {
                     "id": 0,
                     "kind": "leader",
                     "leaders": ["superb"],
-                    "words": ["superb", "film", "a"],
+                    "words": ["superb", "a", ".", "film"],
+                    "size": 4,
                     "share": 1.0,
-                    "contribution": 3.3761,
+                    "contribution": 3.9233563,
                 }
             ],
         }
@@ -68,6 +74,7 @@ CLASSIFIED = {
 }
 DYNAMICS = {"points": [[1, 1], [0.5, -0.5], [-1, -1], [0.3, -0.2]], "alpha": 0.5}
 RESULT = {
+    "id": ID,
     "n": 4,
     "d": 2,
     "alpha": 0.5,
@@ -106,9 +113,26 @@ CONTROLLED = {
     "worst_pair": None,
     "certificate": None,
     "note": None,
-    "dynamics": RESULT,
+    "dynamics": {
+        "n": 4,
+        "d": 2,
+        "alpha": 1.0,
+        "status": "certified",
+        "layers": 0,
+        "certified_layer": 0,
+        "margin": 0.1839,
+        "leaders": [
+            {"index": 0, "since_layer": 0, "point": [1.0, 0.2], "followers": 2, "cluster": 0},
+            {"index": 2, "since_layer": 0, "point": [-0.6, 1.0], "followers": 0, "cluster": 1},
+        ],
+        "clusters": [
+            {"id": 0, "kind": "leader", "leaders": [0], "limit": [1.0, 0.2], "size": 3},
+            {"id": 1, "kind": "leader", "leaders": [2], "limit": [-0.6, 1.0], "size": 1},
+        ],
+        "assignment": [0, 0, 1, 0],
+    },
 }
-SCORES = [{"label": "positive", "score": 0.97}, {"label": "negative", "score": 0.03}]
+SCORES = [{"label": "positive", "score": 0.9808666}, {"label": "negative", "score": 0.0191334}]
 INPUTS = {"inputs": "A superb film."}
 VLLM_CLASSIFY = {"input": "A superb film."}
 VLLM_CLASSIFIED = {
@@ -116,7 +140,16 @@ VLLM_CLASSIFIED = {
     "object": "list",
     "created": 1790000000,
     "model": "sentiment",
-    "data": [{"index": 0, "label": "positive", "probs": [0.03, 0.97], "num_classes": 2, "undecided": None}],
+    "data": [
+        {
+            "index": 0,
+            "label": "positive",
+            "probs": [0.0191334, 0.9808666],
+            "num_classes": 2,
+            "undecided": None,
+            "leaders": LEADERS,
+        }
+    ],
     "usage": {"prompt_tokens": 4, "total_tokens": 4, "completion_tokens": 0},
 }
 INFER = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["A superb film."]}]}
@@ -125,8 +158,8 @@ INFERRED = {
     "model_version": "182ea6e2e121",
     "outputs": [
         {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["positive"]},
-        {"name": "score", "datatype": "FP32", "shape": [1], "data": [0.97]},
-        {"name": "logit", "datatype": "FP32", "shape": [1], "data": [3.4761]},
+        {"name": "score", "datatype": "FP32", "shape": [1], "data": [0.9808666]},
+        {"name": "logit", "datatype": "FP32", "shape": [1], "data": [3.937002]},
         {"name": "undecided", "datatype": "BYTES", "shape": [1], "data": [""]},
     ],
 }
@@ -137,7 +170,7 @@ FAILURES: dict[int, tuple[str, str, str | None]] = {
     403: ("forbidden", "pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN", None),
     404: ("not_found", "there is no such route", None),
     413: ("too_large", "more than 1024 texts (MAX_CLIENT_BATCH_SIZE)", "input"),
-    415: ("unsupported_media_type", "send the body as application/json", None),
+    415: ("unsupported_media_type", "send the header Content-Type: application/json", None),
     422: ("invalid_input", "points[3] has 3 numbers, expected 2", "points[3]"),
     429: ("overloaded", "too much is waiting already; try again shortly", None),
     500: (INTERNAL[1], INTERNAL_MESSAGE, None),

@@ -23,12 +23,13 @@ def check_parts(content: bytes) -> None:
         raise TooLarge(f"the body has more than {MOST_PARTS} arrays, objects and strings")
 
 
-def parse_json(text: bytes) -> Any:
-    """As Python's own values; NaN and infinities are told from no JSON."""
+def parse_json(text: bytes, param: str | None = None) -> Any:
+    """As Python's own values; NaN and infinities are told from no JSON. `param`: what is not the body."""
     try:
         return from_json(text, allow_inf_nan=True)
     except ValueError as invalid:
-        raise MalformedInput(f"the body is not JSON: {str(invalid)[:200]}") from None
+        problem = f"{param or 'the body'} is not JSON: {str(invalid)[:200]}"
+        raise MalformedInput(problem, param=param) from None
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
@@ -73,8 +74,9 @@ def input_error(
             param = _param(problem["loc"]) or None
             sent = f"; you sent {', '.join(f'`{name}`' for name in unknown)}"[:NAME_CHARS] if unknown else ""
             return InvalidInput(f"`{param or 'the body'}` is required{sent}", param=param)
-    # The deepest complaint: of a union it is the one about the branch that was meant.
-    problem = max(problems, key=lambda each: len(each["loc"]))
+    # The deepest complaint: of a union it is the one about the branch that was meant. If both are as deep:
+    # a list that is too short was meant as a list.
+    problem = max(problems, key=lambda each: (len(each["loc"]), not each["type"].endswith("_type")))
     if problem["type"] == "json_invalid":
         told = problem["msg"].replace("JSON decode error", "Invalid JSON")  # FastAPI's words and pydantic's
         return MalformedInput(told[:300].replace("Invalid JSON", "the body is not JSON"))
@@ -84,9 +86,18 @@ def input_error(
         near = get_close_matches(param, list(known), 1)
         meant = f"; did you mean {near[0]}?" if near else ""
         return InvalidInput(f"{param}: an unknown field{meant}", param=param)
-    what = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    told = what if what == problem["msg"] else f"{param or 'the body'} {what}"
-    return InvalidInput(told, param=param or None)
+    if problem["type"].endswith("_type"):  # of a union each branch has said what it would take
+        kinds = [
+            each["msg"]
+            for each in problems
+            if each["type"].endswith("_type") and _param(each["loc"]) == param
+        ]
+        problem = {"msg": " or ".join(dict.fromkeys(kinds)).replace(" or Input should be", " or")}
+    what = problem["msg"].removeprefix("Value error, ").replace(" after validation", "")
+    subject, _, wanted = what.partition(" should ")
+    if subject in ("Input", "String", "List"):  # pydantic's name for it
+        what = f"{param or 'the body'} should {wanted}"
+    return InvalidInput(what, param=param or None)
 
 
 def _param(location: Sequence[str | int]) -> str:

@@ -241,7 +241,7 @@ def _end_at_once() -> None:
 
 
 def greet(config: Config, port: int, service: Service) -> None:
-    """One screen: where it listens, with which models, and how to stop it."""
+    """One screen: where it listens, with which models, and how to stop it. In JSON one line of the log."""
     settings = config.settings
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     entries = sorted(service.registry.entries.values(), key=lambda each: (each.kind, each.name))
@@ -253,6 +253,11 @@ def greet(config: Config, port: int, service: Service) -> None:
         f"  keys      {'needed' if service.keys else 'none: open to everyone who can reach it'}",
         f"  default   {settings.default_model}: {config.why_default}",
         f"  watches   {settings.models_dir or 'no folder: MODELS_DIR names one'}",
+    ]
+    if settings.log_format == "json":
+        log.info("; ".join(" ".join(line.split()) for line in lines))
+        return
+    lines += [
         *(f"  {entry.kind:9} {entry.name:16} {entry.card['description']}"[:110] for entry in entries),
         "Stop with Ctrl-C or SIGTERM; SIGHUP reads models and keys again.",
     ]

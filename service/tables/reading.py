@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,6 +29,7 @@ READ = {
 }
 SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
 SAMPLE = 200  # rows looked at to guess what a column holds
+END = "\0the end"  # a row of its own behind the last one, unless a quote is open there
 csv.field_size_limit(2**31 - 1)
 
 Row = dict[str, Any]
@@ -127,9 +129,12 @@ def _tsv(text: str, source: str) -> Table:
 
 def _separated(text: str, source: str, delimiter: str) -> Table:
     try:
-        cells = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+        lines = chain(io.StringIO(text, newline=""), [END])
+        cells = list(csv.reader(lines, delimiter=delimiter))
     except csv.Error as damage:
         raise MalformedInput(f"{source} is damaged: {damage}") from None
+    if cells.pop() != [END]:
+        raise MalformedInput(f"{source}, row {len(cells) + 1}: has a quote that does not end")
     width = len(cells[0]) if cells else 0
     if width == 1:  # there is no other column that the rest could belong to
         cells = [[delimiter.join(row)] for row in cells]
@@ -142,7 +147,7 @@ def _separated(text: str, source: str, delimiter: str) -> Table:
 
 def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
     width = max(map(len, cells), default=0)
-    if width > 1:  # in a file of one column a blank line is an empty text
+    if width != 1:  # in a file of one column a blank line is an empty text
         cells = [row for row in cells if any(cell != "" for cell in row)]
     first = [str(name) for name in cells[0]] if cells else []
     headed = bool(cells) and _is_header(first, cells[1:SAMPLE])

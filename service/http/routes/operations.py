@@ -78,7 +78,7 @@ async def models(service: ServiceOf) -> Response:
 async def model(service: ServiceOf, name: str) -> Response:
     entry = service.registry.get(name)
     if entry is None:
-        raise NotFound("no model has this name", param="name")
+        raise NotFound(str(service.registry.why_missing(name)), param="name")
     return reply_json(_card(service, entry))
 
 

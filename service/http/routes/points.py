@@ -71,7 +71,7 @@ QUERY = [
 @router.post(
     "/dynamics",
     response_model=DynamicsResult,
-    responses=examples.answers({"id": examples.ID, **examples.RESULT}, NPZ, NDJSON),
+    responses=examples.answers(examples.RESULT, NPZ, NDJSON),
     openapi_extra={**examples.body(examples.DYNAMICS, DynamicsRequest, NPY), "parameters": QUERY},
     summary="Run a cloud to its certified end",
 )
@@ -203,7 +203,7 @@ def _from_query(query: bytes) -> dict[str, Any]:
         if name == "include":
             document.setdefault(name, []).extend(part for part in value.split(",") if part)
         elif name == "A":
-            document[name] = parse_json(value.encode())
+            document[name] = parse_json(value.encode(), param="A")
         else:
             document[name] = value
     return document

@@ -278,7 +278,8 @@ function showErrors(routes, reader) {
       if (status.startsWith("2") || path.startsWith("/v2")) continue;
       const found = reader.resolve(response);
       errors.set(status, found.description);
-      shape ??= found.content?.["application/json"]?.example;
+      const example = found.content?.["application/json"]?.example;
+      if (example?.error?.param) shape ??= example; // all that an error has
     }
   }
   const lines = [...errors]

@@ -1,6 +1,6 @@
 /* Room 3: the loaded models and what is known of them, the server, and the other rooms' requests as programs. */
 
-import { inWords } from "../shared/api.js";
+import { inWords, meant } from "../shared/api.js";
 import { byId, el, showProblem } from "../shared/element.js";
 import { link } from "../shared/state.js";
 import { EXAMPLES } from "../review/examples.js";
@@ -38,7 +38,7 @@ export class Model {
     try {
       const [cards, info] = await Promise.all([this.cards(), this.api.get("/info")]);
       this.showServer(info);
-      byId("cards").replaceChildren(...[...cards].sort(byUse).map(cardNode));
+      byId("cards").replaceChildren(...[...cards].sort(byUse).map((card) => cardNode(card, cards)));
       showProblem(byId("model-problem"), null);
     } catch (error) {
       showProblem(byId("model-problem"), inWords(error));
@@ -68,7 +68,14 @@ export class Model {
 const byUse = (a, b) => useOf(a) - useOf(b) || a.name.localeCompare(b.name);
 const useOf = (card) => (card.default ? 0 : card.kind === "sentiment" ? 1 : 2);
 
-function cardNode(card) {
+/** What a model is for; of one with versions the newest answers. */
+function useIn(card, cards) {
+  const [name, version] = card.name.split("@");
+  if (card.default) return "default";
+  return version && meant(cards, name) === card ? `answers as ${name}` : (KINDS[card.kind] ?? card.kind);
+}
+
+function cardNode(card, cards) {
   const { figures = {}, data = {} } = card;
   const facts = [
     ["Dimension", card.dimension],
@@ -85,8 +92,8 @@ function cardNode(card) {
   return el(
     "article",
     { class: "card model-card", "data-model": card.name },
-    el("h2", {}, card.name, el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
-    el("p", {}, card.description),
+    el("h2", {}, card.name, el("small", {}, useIn(card, cards))),
+    el("p", {}, card.again && `${card.again} again: `, card.description),
     card.kind === "sentiment" &&
       el("a", { class: "chip", href: link("review", { model: card.name }) }, "Try it"),
     listOf("figures", largeOf(figures)),

@@ -82,12 +82,15 @@ function clusterOf({ id, kind, leaders: names }, words, contribution) {
   return { id, kind, members, leaders, contribution };
 }
 
-/** What a leader has read, in few words: "not, bad and 3 more"; "" where it read nobody, null where nobody knows. */
+/** What a leader has read, in few words: "not, bad + 3 more"; "" where it read nobody, null where nobody knows. Marks
+    are named only where there is nothing else. */
 export function readBy(token, words, most = 4) {
   const { read } = words[token];
   if (!read) return null;
-  const names = read.slice(0, read.length > most + 1 ? most : most + 1).map((other) => words[other].text);
-  return names.join(", ") + (read.length > names.length ? ` and ${read.length - names.length} more` : "");
+  const texts = read.map((other) => words[other].text);
+  const spoken = texts.filter((text) => !/^\p{P}+$/u.test(text));
+  const names = (spoken.length ? spoken : texts).slice(0, texts.length > most + 1 ? most : most + 1);
+  return names.join(", ") + (texts.length > names.length ? ` + ${texts.length - names.length} more` : "");
 }
 
 /** Lines {from, to, rank} of the cluster that is looked at, or of one word of it: from a follower to those it follows

@@ -1,7 +1,7 @@
 /* Room 1: a review, its verdict and the exact reason. Joins the sheet, the ledger, the plane of words and the card. */
 
 import { readAnswer } from "./answer.js";
-import { Latest, inWords } from "../shared/api.js";
+import { Latest, inWords, meant } from "../shared/api.js";
 import { announce, byId, el, plural, showProblem } from "../shared/element.js";
 import { EXAMPLES } from "./examples.js";
 import { Ledger } from "./ledger.js";
@@ -104,8 +104,7 @@ export class Review {
 
   fillModels(models, wanted) {
     this.models = models;
-    const known = models.find(({ name }) => name === wanted);
-    this.card = known ?? models.find((card) => card.default) ?? models[0] ?? null;
+    this.card = meant(models, wanted) ?? models.find((card) => card.default) ?? models[0] ?? null;
     byId("review-model").replaceChildren(
       ...models.map(({ name, labels }) => el("option", { value: name, title: labels?.join(", ") }, name)),
     );

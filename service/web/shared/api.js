@@ -1,6 +1,13 @@
 /* The service as the page sees it: JSON in, JSON out, failures as sentences.
    Knows the wire and the API key; nothing of what the answers mean. */
 
+/** The card that a name means, as the service takes it: the one of that name, or else its newest version. */
+export function meant(cards, name) {
+  const version = (card) => (card.name.startsWith(`${name}@`) ? Number(card.name.slice(name.length + 1)) : 0);
+  const newest = cards.reduce((best, card) => (version(card) > version(best) ? card : best), { name: "" });
+  return cards.find((card) => card.name === name) ?? (newest.name ? newest : undefined);
+}
+
 /** Where the key is kept, in the tab, until it is closed. */
 export const KEY = "hardmax-key";
 

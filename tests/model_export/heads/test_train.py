@@ -93,7 +93,8 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert found["models"]["mine"]["accuracy"] >= 0.95
     assert found["models"]["mine@1"]["accuracy"] <= 0.05  # it learnt the same words the other way round
     assert [warning.partition(" learnt from")[0] for warning in found["warnings"]] == ["mine@2"]
-    assert hardmax_command(["models", "rollback", "mine", *where]) == 0
+    assert hardmax_command(["models", "rollback", "mine", "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out) == {"model": "mine@3", "again": "mine@1"}
     with local(folder) as hardmax:
         assert [each.label for each in hardmax.classify(texts, model="mine")] == said[0]
 

@@ -221,13 +221,14 @@ def test_cli_out_says_what_is_undecided_and_what_was_cut(tmp_path: Path) -> None
 
 
 def test_cli_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--version"], ["classify", "--help"]):
+    for arguments in (["--version"], ["classify", "--help"], ["serve", "--help"]):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 0
     out = capsys.readouterr().out
     assert out.startswith("hardmax ")
     assert "hardmax classify --file reviews.csv --column review --out out.csv" in out
+    assert "--log-format text | json" in out
 
 
 def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPatch, hardmax: Run) -> None:
@@ -257,6 +258,7 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
         ("dynamics none.csv", "hardmax: none.csv cannot be read: No such file or directory"),
         ("control none.csv --leaders x", "hardmax: none.csv cannot be read"),
         ("serve --port x", "hardmax: --port: "),
+        ("models rolback tiny", "hardmax: say hardmax models, or hardmax models rollback NAME --models-dir"),
         ("models --server http://127.0.0.1:1", "hardmax: no answer: "),
     ],
 )

@@ -37,7 +37,7 @@ def test_server_is_measured_as_the_same_models_here(
 def test_label_that_the_model_does_not_have_is_named(heads: Path, rows: Path, hardmax: Run) -> None:
     rows.write_text("text,label\na film,late\nan awful film,rude\n")
     told = hardmax("evaluate", "--model", "one", "--file", rows, "--models-dir", heads, code=2)
-    assert "one has no label 'late'; it has negative, positive. If another" in told
+    assert "one has no label 'late'; it has negative, positive. Say --label: another" in told
 
 
 def test_page_that_cannot_be_written_is_refused_before_the_work(rows: Path, hardmax: Run) -> None:

@@ -124,6 +124,8 @@ def test_classify_explains_as_much_as_it_is_asked_for(client: httpx.Client) -> N
         ({"input": ["good", "bad"], "without": [[0, 1]]}, (422, "invalid_input", "without")),
         ({"input": "good film", "without": [[0, 9]]}, (422, "invalid_input", "without")),
         ({"input": "good film", "without": [[0]]}, (422, "invalid_input", "without[0]")),
+        ({"input": "good film", "without": [[0, 4], [9, 5]]}, (422, "invalid_input", "without[1]")),
+        ({"input": "good film", "without": [[2, 2]]}, (422, "invalid_input", "without[0]")),
         ({"input": ["good"] * 9}, (413, "too_large", "input")),
         ({"input": ["good", "x" * 401]}, (413, "too_large", "input[1]")),
         (["good"], (422, "invalid_input", None)),

@@ -12,6 +12,7 @@ from refusals import JSON
 from server import Server, in_process
 
 from service.app import create_app
+from service.http import examples
 from service.settings import Settings
 from tests.fuzz.document import ask_operations
 
@@ -53,6 +54,29 @@ def test_document_has_an_example_of_every_request_and_answer(
                 assert answer.status_code == 200, (path, answer.text)
             sent += 1
     assert sent >= 5
+
+
+def shape(value: Any) -> Any:
+    """The names in a document, and the numbers of entries."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items()}
+    return [*map(shape, value)] if isinstance(value, list) else None
+
+
+def test_examples_of_answers_are_what_is_answered(client: httpx.Client) -> None:
+    """Of texts the names of fields: the model that answers here is another one, and has other leaders."""
+
+    def ask(path: str, body: object) -> Any:
+        return shape(client.post(path, json=body).json())
+
+    asked = {"input": "A superb film.", "model": "tiny"}
+    for path, example in (("/classify", examples.CLASSIFIED), ("/v1/classify", examples.VLLM_CLASSIFIED)):
+        told, said = shape(example)["data"][0], ask(path, asked)["data"][0]
+        assert told.keys() == said.keys()
+        for part in said.keys() & {"leaders", "clusters"}:
+            assert told[part][0].keys() == said[part][0].keys()
+    assert shape(examples.RESULT) == ask("/dynamics", examples.DYNAMICS)
+    assert shape(examples.CONTROLLED) == ask("/control", examples.CONTROL)
 
 
 def test_document_tells_of_no_route_without_errors(document: dict[str, Any]) -> None:

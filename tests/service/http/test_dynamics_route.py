@@ -153,6 +153,12 @@ def test_dynamics_believes_an_npy_header_only_as_far_as_bytes_follow(
     assert refusal(client.post("/dynamics", content=body, headers=NPY)) == expected
 
 
+def test_query_beside_an_npy_body_is_refused_by_name(client: httpx.Client) -> None:
+    answer = client.post("/dynamics", params={"A": "one"}, content=npy(CLOUD), headers=NPY)
+    assert refusal(answer) == (400, "malformed_input", "A")
+    assert answer.json()["error"]["message"].startswith("A is not JSON: ")
+
+
 def test_npy_that_is_too_large_as_doubles_is_refused_before_it_becomes_them(models: Path) -> None:
     """Eight megabytes of small integers are 64 MB of doubles."""
 

@@ -49,6 +49,18 @@ def test_routes_that_are_none_are_refused_in_the_one_shape(
             "POST", "/dynamics", {"points": [[1, 1]], "trajectory": True},
             "trajectory: an unknown field; did you mean trajectory_every?",
         ),
+        ("POST", "/classify", {"input": 5}, "input should be a valid string or a valid array"),
+        ("POST", "/classify", {"input": "a", "model": []}, "model should have at least 1 item, not 0"),
+        ("POST", "/classify", {"input": "a", "model": ""}, "model should have at least 1 character"),
+        (
+            "POST", "/classify", {"input": "a", "model": ["tiny", "nobody"]},
+            "no model 'nobody' labels texts; there are: tiny",
+        ),
+        (
+            "POST", "/sequences/classify", {"model": "tiny", "sequences": [[[1]]]},
+            "no model 'tiny' labels sequences; there are: scenes",
+        ),
+        ("GET", "/models/nobody", None, "there is no model nobody"),
     ],
 )  # fmt: skip
 def test_what_was_probably_meant_is_named(

@@ -21,7 +21,7 @@ from refusals import refusal
 from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, python, serving
 from wire import NPY, announce, connect, npy, read_status, status_of, whole
 
-from service import lifecycle
+from service import __version__, lifecycle
 from service.serving.server import KILL_AFTER_S
 from service.settings import BUNDLED_MODELS
 
@@ -120,6 +120,16 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
         assert ["default", "tiny: DEFAULT_MODEL names it"] in lines
         assert ["watches", str(models)] in lines
         assert ["page", f"{server.url}/   (documentation /docs, metrics /metrics)"] in lines
+
+
+def test_every_line_for_machines_is_json(models: Path) -> None:
+    with serving(models, default_model="tiny", log_format="json") as server:
+        pass
+    said = [json.loads(line).get("message", "") for line in server.output.splitlines()]
+    assert any(
+        line.startswith(f"hardmax {__version__} on {server.url}; page {server.url}/ ") for line in said
+    )
+    assert said[-1] == "stopping on SIGTERM, within 30 s"
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])

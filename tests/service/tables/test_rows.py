@@ -63,6 +63,7 @@ def test_rows_of_a_pipe_are_csv_or_jsonl_where_a_column_is_asked_for(tmp_path: P
     ("name", "content", "message"),
     [
         ("a.csv", b"a,b\n1,2\n3,4,5\n", "a.csv, row 3: 3 cells, the first has 2 (texts with ',' need"),
+        ("a.csv", b'a,b\n1,2\n"3,4\n5,6\n', "a.csv, row 3: has a quote that does not end"),
         ("a.csv", b"a,b,a\n1,2,3\n", "a.csv has two columns 'a'"),
         ("a.csv", b"a\ngood\n\xff\xe9\n", "a.csv, line 3: is not UTF-8 text; save it so (iconv"),
         ("a.xls", b"old", "a.xls: .xls is not read; save the sheet as .xlsx or .csv"),
@@ -89,9 +90,11 @@ def test_rows_that_cannot_be_read_are_named(
     assert refused.value.message.startswith(message)
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
-def test_empty_file_is_called_empty(tmp_path: Path, name: str) -> None:
-    file = write(tmp_path, name, "[]" if name == "a.json" else "")
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.csv", ""), ("a.csv", "\n\n"), ("a.jsonl", ""), ("a.json", "[]")]
+)
+def test_empty_file_is_called_empty(tmp_path: Path, name: str, content: str) -> None:
+    file = write(tmp_path, name, content)
     with pytest.raises(HardmaxError, match="is empty: it needs a line of names, and a row for each text"):
         find_column(read_table(file), None)
 

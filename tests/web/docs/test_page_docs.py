@@ -68,6 +68,11 @@ def test_nested_fields_are_unfolded(visit: Visit) -> None:
     assert {"word", "contribution", "spans"} <= set(leaders.locator("li > code").all_inner_texts())
 
 
+def test_shape_of_errors_has_all_that_an_error_has(visit: Visit) -> None:
+    shape = json.loads(settle(visit("docs")).locator("#docs-error-shape").inner_text())
+    assert shape["error"].keys() == {"type", "message", "param", "request_id"}
+
+
 def test_no_raw_markup_is_shown(visit: Visit) -> None:
     page = settle(visit("docs"))
     page.evaluate("document.querySelectorAll('.route').forEach((route) => { route.open = true; })")

@@ -108,6 +108,28 @@ def test_models_of_ones_own_are_listed_with_their_labels_and_tried(visit: Visit,
     expect(page.locator("#review-model option")).to_have_count(2)  # a reader alone says nothing
 
 
+def versions(page: Page) -> None:
+    """Versions of one model beside the served ones; nobody labels by them."""
+
+    def add(route: Route) -> None:
+        cards = route.fetch().json()["models"]
+        mine = {"kind": "sentiment", "labels": ["a", "b"], "description": "Mine."}
+        named = [{**mine, "name": "mine@2"}, {**mine, "name": "mine@10", "again": "mine@2"}]
+        route.fulfill(json={"models": [*cards, *named]})
+
+    page.route("**/models", add)
+    page.route("**/classify", lambda route: route.abort())
+
+
+def test_name_of_a_model_means_its_newest_version(visit: Visit) -> None:
+    page = visit("#model", before=versions)
+    newest = page.locator('[data-model="mine@10"]')
+    expect(newest.locator("small")).to_have_text("answers as mine")
+    expect(newest).to_contain_text("mine@2 again: Mine.")
+    expect(page.locator('[data-model="mine@2"] small')).to_have_text("texts")
+    expect(visit("#review?model=mine", before=versions).locator("#review-model")).to_have_value("mine@10")
+
+
 def test_program_is_copied(visit: Visit) -> None:
     page = visit("#model")
     page.locator("#snippet-cloud").get_by_role("button", name="Copy the curl lines").click()

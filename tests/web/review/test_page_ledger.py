@@ -3,7 +3,7 @@
 from itertools import accumulate
 
 import pytest
-from answers import CLUSTERED, READ, TEXT, reading
+from answers import CLUSTERED, READ, TEXT, explained, reading, word
 from playwright.sync_api import Page, expect
 from visiting import BLAME, PRAISE, Visit, classify, number, write
 
@@ -13,6 +13,19 @@ def test_row_is_a_leader_with_what_it_has_read(review: Visit) -> None:
     expect(names.locator(".who")).to_have_text(["charming", "slow", "funny", "bad"])
     expect(names.nth(0).locator("small")).to_have_text("read ending, is \u00b7 5 words")
     expect(names.nth(3).locator("small")).to_have_text("read Not, all, at \u00b7 5 words")
+
+
+def test_marks_are_not_named_where_a_leader_has_read_words(review: Visit) -> None:
+    words = [
+        word("Slow", -1.2, leader=True, read=[",", "dull", "and", "long", "."]), word(",", 0.1),
+        word("dull", -0.4), word("and", -0.1), word("long", -0.3),
+        word("!", 0.1, 1, leader=True, read=["."]), word(".", 0.2, 1),
+    ]  # fmt: skip
+    names = review("Slow, dull and long!.", explained("Slow, dull and long!.", words, 0)).locator(
+        ".name small"
+    )
+    read = ["read dull, and + 3 more \u00b7 5 words", "read . \u00b7 2 words"]
+    expect(names).to_have_text(read)
 
 
 def test_row_of_a_service_that_does_not_say_what_was_read_counts_its_words(review: Visit) -> None:
