@@ -42,12 +42,12 @@ NO_STORE = {"cache-control": "no-store"}
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Bytes = TypeVar("Bytes", bytes, memoryview)
+Bytes = TypeVar("Bytes", bytearray, memoryview)
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Body(NamedTuple):
-    content: bytes
+    content: bytearray
     media_type: str
 
 
@@ -120,8 +120,10 @@ async def _receive(request: Request, untyped: str | None = None) -> Body:
     """The whole body. `Admission` refuses one that is over PAYLOAD_LIMIT_MB before it is kept."""
     accepted = request.scope["route"].openapi_extra["requestBody"]["content"]
     media_type = body_type(request, accepted, untyped)
+    content = bytearray()  # subtle: to join 64 MB at once would hold up the event loop
     try:
-        content = await request.body()
+        async for part in request.stream():
+            content += part
     except ClientDisconnect:
         raise Cancelled("the client left before its request was whole") from None
     if media_type == JSON and len(content) > LARGEST_JSON:

@@ -11,19 +11,23 @@ from service.errors import InvalidInput, MalformedInput, TooLarge
 
 MOST_PARTS = 1_200_000  # arrays, objects and strings in one document: a million points are as many arrays
 MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
+MOST_VALUES = 4_000_000  # of any kind; 16 MB of doubles are fewer
 NAME_CHARS = 200  # of a name that the caller made up
 
+Raw = bytes | bytearray
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def check_parts(content: bytes) -> None:
+def check_parts(content: Raw) -> None:
     """Refuse what would take very long to parse, and very much memory, for its size."""
     parts = content.count(b"[") + content.count(b"{") + content.count(b'"') // 2
     if parts > MOST_PARTS:
         raise TooLarge(f"the body has more than {MOST_PARTS} arrays, objects and strings")
+    if content.count(b",") >= MOST_VALUES:
+        raise TooLarge(f"the body has more than {MOST_VALUES} values")
 
 
-def parse_json(text: bytes, param: str | None = None) -> Any:
+def parse_json(text: Raw, param: str | None = None) -> Any:
     """As Python's own values; NaN and infinities are told from no JSON. `param`: what is not the body."""
     try:
         return from_json(text, allow_inf_nan=True)
@@ -32,7 +36,7 @@ def parse_json(text: bytes, param: str | None = None) -> Any:
         raise MalformedInput(problem, param=param) from None
 
 
-def parse_object(content: bytes) -> dict[str, Any]:
+def parse_object(content: Raw) -> dict[str, Any]:
     check_parts(content)
     document = parse_json(content)
     if not isinstance(document, dict):
@@ -40,7 +44,7 @@ def parse_object(content: bytes) -> dict[str, Any]:
     return document
 
 
-def parse(body: bytes, model: type[Model]) -> Model:
+def parse(body: Raw, model: type[Model]) -> Model:
     """JSON text as a `model`; what is wrong with it is said in our words and never quotes it."""
     check_parts(body)
     try:

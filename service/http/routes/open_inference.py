@@ -229,7 +229,7 @@ def _elements(tensor: memoryview, count: int) -> list[str]:
     return texts
 
 
-def _split(body: Body, announced: str | None) -> tuple[bytes, memoryview]:
+def _split(body: Body, announced: str | None) -> tuple[bytearray, memoryview]:
     """The JSON part of a body, and the tensors behind it."""
     content = body.content
     if announced is None:

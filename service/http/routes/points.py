@@ -119,7 +119,7 @@ def _limits(settings: Settings) -> dict[str, int]:
 
 
 def _read(
-    content: bytes, media_type: str, query: bytes, model: Dynamics, settings: Settings
+    content: bytearray, media_type: str, query: bytes, model: Dynamics, settings: Settings
 ) -> tuple[Floats, Parameters]:
     limits = _limits(settings)
     if media_type == NPY:

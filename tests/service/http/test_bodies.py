@@ -15,7 +15,7 @@ from stalls import HELD_S, PROMISED_S, stall_of
 from wire import NPY, announce, chunked, connect, read_answer, read_status, status_of, with_tensor
 
 from service.http.bodies import LARGEST_JSON
-from service.schemas.reading import MOST_PARTS
+from service.schemas.reading import MOST_PARTS, MOST_VALUES
 
 MB = 1_000_000
 INFER = "/v2/models/tiny/infer"
@@ -83,6 +83,7 @@ LARGE: dict[str, tuple[str, Callable[[], bytes], int]] = {
     "points": ("/dynamics", filled(b'{"max_layers": 1, "tie_tolerance": 2, "points":[', ROW, b"]}"), 422),
     "tiny rows": ("/dynamics", filled(b'{"points":[', b"[0]", b"]}"), 413),
     "a row": ("/control", filled(b'{"points":[[', b"1", b"]]}"), 413),
+    "as many numbers as are parsed": ("/control", filled(b'{"points":[[', b"1", b"]]}", 7_999_900), 413),
     "members": ("/dynamics", filled(b"{", b'"x":0', b',"points":[[1,2]]}'), 413),
 }
 
@@ -99,6 +100,8 @@ def test_large_body_holds_the_interpreter_no_longer_than_is_said(watched: Server
 
 def test_more_parts_than_are_parsed_are_refused_unparsed(client: httpx.Client) -> None:
     answer = client.post("/classify", content=b'{"input":' + b"[" * (MOST_PARTS + 1))  # and no JSON either
+    assert refusal(answer) == (413, "too_large", None)
+    answer = client.post("/classify", content=b'{"input":' + b"," * MOST_VALUES)
     assert refusal(answer) == (413, "too_large", None)
 
 
