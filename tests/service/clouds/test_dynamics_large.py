@@ -11,6 +11,7 @@ import pytest
 from clouds import Floats, bundled, run
 from numpy.typing import NDArray
 from paths import ROOT
+from threadpoolctl import threadpool_limits
 
 from service.clouds import cones
 from service.clouds.candidates import at_once, by_length
@@ -106,9 +107,9 @@ def test_crowded_cones_are_cut_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(("d", "most"), [(2, 1.2), (8, 1.4), (64, 1.7)])
+@pytest.mark.parametrize(("d", "most"), [(2, 1.3), (8, 1.4), (64, 1.7)])
 def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(d: int, most: float) -> None:
-    """It was two to four times as much. CPU time, the least of many: others change that little."""
+    """It was two to four times as much. CPU time of one thread: a second one of BLAS spins while it waits."""
     Z = np.random.default_rng(0).standard_normal((1000, d))
     cloud = Cloud(Z, np.ones(1000, np.int64), np.arange(1000), 0, None)
 
@@ -123,9 +124,10 @@ def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(d: int, most: f
         return Z + 0.5 * (Z[(Z @ Z.T).argmax(axis=1)] - Z)
 
     np.testing.assert_allclose(ours(), plain(), atol=1e-12)
-    took = {ours: np.inf, plain: np.inf}
-    for way in [ours, plain] * 30:
-        begun = time.process_time()
-        way()
-        took[way] = min(took[way], time.process_time() - begun)
-    assert took[ours] < most * took[plain]
+    took: dict[Callable[[], Floats], list[float]] = {ours: [], plain: []}
+    with threadpool_limits(1):
+        for way in [ours, plain] * 50:
+            begun = time.process_time()
+            way()
+            took[way].append(time.process_time() - begun)
+    assert np.median(took[ours]) < most * np.median(took[plain])
