@@ -6,6 +6,7 @@ Rounds are short and end by themselves. An attack keeps what it was answered, fo
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import shutil
 import socket
@@ -14,6 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -230,34 +234,52 @@ ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} |
 }
 
 
-class Siege:
-    """All attacks at once, each round after round in a thread of its own, until the block is left."""
+@dataclass
+class Count:
+    """How many rounds of each attack ended, and what they were answered."""
 
-    def __init__(self, port: int, attacks: dict[str, Attack]) -> None:
-        self._port = port
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=each) for each in attacks.items()]
-        self.rounds: Counter[str] = Counter()
-        self.statuses: Counter[tuple[str, int]] = Counter()
-        self.failures: list[str] = []
+    rounds: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+
+class Siege:
+    """All attacks at once, each round after round in a thread of its own, until the block is left.
+
+    They have a process of their own: ordinary callers do not wait for the interpreter of those who attack.
+    """
+
+    def __init__(self, port: int, models: Path) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._over, self._counts = spawn.Event(), spawn.SimpleQueue()
+        self._process = spawn.Process(target=_besiege, args=(port, models, self._over, self._counts))
+        self.count = Count()
 
     def __enter__(self) -> Siege:
-        for thread in self._threads:
-            thread.start()
+        self._process.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._over.set()
-        for thread in self._threads:
-            thread.join()
+        self.count = self._counts.get()
+        self._process.join()
 
-    def _run(self, name: str, attack: Attack) -> None:
-        while not self._over.wait(PAUSE_S):
-            try:
-                answers = attack(self._port)
-            except OSError as failure:
-                self.failures.append(f"{name}: {failure!r}")
-                continue
-            self.rounds[name] += 1
-            for answer in answers:
-                self.statuses[name, int(answer[9:12])] += 1
+
+def _besiege(port: int, models: Path, over: Event, counts: SimpleQueue[Count]) -> None:
+    count = Count()
+    threads = [
+        threading.Thread(target=_repeat, args=(name, attack, port, over, count))
+        for name, attack in (ATTACKS | {"broken_bundles": broken_bundles(models)}).items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts.put(count)
+
+
+def _repeat(name: str, attack: Attack, port: int, over: Event, count: Count) -> None:
+    while not over.wait(PAUSE_S):
+        with suppress(OSError):  # the server may end a connection at any moment of a round
+            for answer in attack(port):
+                count.statuses[name, int(answer[9:12])] += 1
+            count.rounds[name] += 1

@@ -13,7 +13,7 @@ from server import eventually, serving
 
 from benchmarks.record import Record
 from service.settings import BUNDLED_MODELS
-from tests.soak.attacks import ATTACKS, Siege, broken_bundles
+from tests.soak.attacks import ATTACKS, Siege
 from tests.soak.crowd import Crowd
 from tests.soak.mix import prepare
 from tests.soak.watch import Watch
@@ -39,19 +39,18 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     models = Path(copytree(BUNDLED_MODELS, tmp_path / "models"))
     write_scenes(models)
     mix = [(share, questions) for share, questions in prepare() if questions[0].kind not in NOT_ORDINARY]
-    attacks = {**ATTACKS, "broken_bundles": broken_bundles(models)}
     with serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server:
-        with Siege(server.port, attacks):  # what is made once: pools, caches, arenas
+        with Siege(server.port, models):  # what is made once: pools, caches, arenas
             asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(min(30.0, 30 * MINUTES)))
         with Watch(server.process.pid) as watch:
             time.sleep(15)
             before = watch.now()
-            with Siege(server.port, attacks) as siege:
+            with Siege(server.port, models) as siege:
                 tally = asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(60 * MINUTES))
             with suppress(AssertionError):  # judged below, when the figures are written
                 eventually(lambda: watch.now().memory_mb < before.memory_mb + MEMORY_BOUND_MB, SETTLED_S)
             after = watch.now()
-        with Siege(server.port, ATTACKS):
+        with Siege(server.port, models):
             time.sleep(5)
             began = time.monotonic()
             code = server.stop()
@@ -60,10 +59,11 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     small = tally.took_s.keys() - LARGE
     small_s, large_s = tally.quantile_s(0.99, *small), tally.quantile_s(0.99, *LARGE)
     record = Record("attacks", "Under attack", ["uvicorn"])
-    record.note(f"{len(attacks)} attacks at once, beside {CALLERS} callers who ask {RATE:g} times a second.")
+    attacks = len(siege.count.rounds)
+    record.note(f"{attacks} attacks at once, beside {CALLERS} callers who ask {RATE:g} times a second.")
     figures = record.table("figures", f"{MINUTES:g} minutes", unit="", better="neither")
     for subject, value in {
-        "rounds of attacks": siege.rounds.total(),
+        "rounds of attacks": siege.count.rounds.total(),
         "requests of ordinary callers": tally.asked,
         "wrong answers": len(tally.wrong),
         "broken connections": len(tally.broken),
@@ -78,13 +78,13 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     }.items():
         figures.add(subject, {}, [round(float(value), 2)])
     answers = record.table("answers", "What attackers were answered", unit="answers", better="neither")
-    for (attack, status), count in sorted(siege.statuses.items()):
+    for (attack, status), count in sorted(siege.count.statuses.items()):
         answers.add(str(status), {"attack": attack}, [count])
     record.write()
     assert tally.wrong == []
     assert tally.broken == []
-    assert {key for key in siege.statuses if key[1] >= 500 and key[1] not in DOCUMENTED} == set()
-    assert min(siege.rounds[name] for name in attacks) > 0
+    assert {key for key in siege.count.statuses if key[1] >= 500 and key[1] not in DOCUMENTED} == set()
+    assert siege.count.rounds.keys() == {*ATTACKS, "broken_bundles"}
     assert (small_s < P99_BOUND_S, large_s < LARGE_P99_BOUND_S) == (True, True)
     assert after.memory_mb < before.memory_mb + MEMORY_BOUND_MB
     assert most_mb < MEMORY_MOST_MB
