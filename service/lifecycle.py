@@ -185,7 +185,7 @@ class Service:
         """A request that was refused before it had a method and a path."""
         self.metrics.answered("(none)", "(none)", status, seconds)
         self.metrics.failed(kind)
-        log_request(request_id, "(none)", "(none)", status, seconds)
+        log_request(request_id, "(none)", "(none)", status, seconds, error=kind)
 
     def drain(self) -> None:
         """From now on /ready says that no more requests should come; those that come are still answered."""

@@ -83,7 +83,8 @@ class RequestContext:
         service.metrics.answered(route, method, status, ended - began)
         quiet = route == PAGE_FILES and status < 400  # the page has forty files
         level = logging.DEBUG if quiet else logging.INFO
-        log_request(scope["state"]["request_id"], method, route, status, ended - began, level)
+        request_id, error = scope["state"]["request_id"], scope["state"].get("error")
+        log_request(request_id, method, route, status, ended - began, error=error, level=level)
 
 
 class Guard:

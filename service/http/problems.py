@@ -94,6 +94,7 @@ def answer(failure: Exception, scope: Scope) -> Response:
         headers |= _headers(failure)
         if status == INTERNAL[0]:
             log.error("request %s failed", scope["state"]["request_id"], exc_info=failure)
+    scope["state"]["error"] = kind
     if "refused" not in scope["state"]:
         scope["app"].state.service.metrics.failed(kind)
     body: object = document(kind, message, param, scope["state"]["request_id"])

@@ -30,8 +30,16 @@ def configure(style: Style, level: str) -> None:
 
 
 def log_request(
-    request_id: str, method: str, route: str, status: int, seconds: float, level: int = logging.INFO
+    request_id: str,
+    method: str,
+    route: str,
+    status: int,
+    seconds: float,
+    *,
+    error: str | None = None,
+    level: int = logging.INFO,
 ) -> None:
+    """`error`: the type that the answer gave it."""
     fields = {
         "logger": "access",
         "method": method,
@@ -41,6 +49,9 @@ def log_request(
         "request_id": request_id,
     }
     line = "%s %s %d %.1f ms %s"
+    if error is not None:
+        fields["error"] = error
+        line = f"{line} {error}"
     access.log(level, line, method, route, status, seconds * 1e3, request_id, extra={"fields": fields})
 
 

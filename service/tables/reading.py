@@ -118,7 +118,7 @@ def _lines(text: str, source: str) -> Table:
 
 
 def _csv(text: str, source: str) -> Table:
-    first = text.partition("\n")[0]
+    first = text.lstrip("\r\n").partition("\n")[0]
     delimiter = max(",;\t|", key=lambda mark: (first.count(mark), mark == ","))
     return _separated(text, source, delimiter)
 
@@ -135,7 +135,7 @@ def _separated(text: str, source: str, delimiter: str) -> Table:
         raise MalformedInput(f"{source} is damaged: {damage}") from None
     if cells.pop() != [END]:
         raise MalformedInput(f"{source}, row {len(cells) + 1}: has a quote that does not end")
-    width = len(cells[0]) if cells else 0
+    width = next((len(row) for row in cells if row), 0)
     if width == 1:  # there is no other column that the rest could belong to
         cells = [[delimiter.join(row)] for row in cells]
     for number, row in enumerate(cells, 1):

@@ -31,13 +31,14 @@ function readJsonLines(text) {
 }
 
 function readSeparated(text, given) {
-  const first = text.split("\n", 1)[0];
+  const first = text.replace(/^[\r\n]+/, "").split("\n", 1)[0];
   const often = (mark) => first.split(mark).length;
   const mark =
     given ?? [",", ";", "\t", "|"].reduce((best, next) => (often(next) > often(best) ? next : best));
   let cells = cellsOf(text, mark);
-  const width = cells[0]?.length ?? 0;
-  if (width > 1) cells = cells.filter((row) => row.length > 1 || row[0] !== "");
+  const isBlank = (row) => row.length === 1 && row[0] === "";
+  const width = (cells.find((row) => !isBlank(row)) ?? cells[0])?.length ?? 0;
+  if (width > 1) cells = cells.filter((row) => !isBlank(row));
   else cells = cells.map((row) => [row.join(mark)]); // there is no other column that the rest could belong to
   const headed = cells.length > 0 && isHeader(cells);
   const columns = headed ? cells[0] : Array.from({ length: width }, (_, k) => `column_${k + 1}`);

@@ -71,6 +71,14 @@ def test_files_of_the_page_are_logged_for_debugging_only(
     ]
 
 
+def test_line_of_a_refused_request_says_why(models: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with in_process(models) as client, caplog.at_level("INFO", "service.requests"):
+        client.post("/classify", json={"input": []})
+        client.get("/health")
+    lines = [each.getMessage() for each in caplog.records if each.args]
+    assert [line.endswith(" invalid_input") for line in lines] == [True, False]
+
+
 def test_models_are_told_in_the_words_of_other_servers(client: httpx.Client) -> None:
     served = [card["name"] for card in client.get("/models").json()["models"]]
     openai = client.get("/v1/models").json()

@@ -91,7 +91,7 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
     handler = ours.handlers = [Handler("json")]
     for level in ("WARNING", "INFO"):
         ours.setLevel(level)
-        log_request(f"at-{level}", "GET", "/health", 200, 0.0012345)
+        log_request(f"at-{level}", "POST", "/classify", 429, 0.0012345, error="overloaded")
     handler[0].close()
     ours.handlers = []
     ours.setLevel(logging.NOTSET)
@@ -100,11 +100,12 @@ def test_request_is_a_line_unless_the_level_leaves_it_out(capfd: pytest.CaptureF
     assert line == {
         "level": "info",
         "logger": "access",
-        "method": "GET",
-        "route": "/health",
-        "status": 200,
+        "method": "POST",
+        "route": "/classify",
+        "status": 429,
         "duration_s": 0.001234,
         "request_id": "at-INFO",
+        "error": "overloaded",
     }
 
 

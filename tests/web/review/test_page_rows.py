@@ -59,6 +59,7 @@ def test_texts_are_found_in_any_file(visit: Visit) -> None:
     files = [
         ("reviews.csv", separated([["text"], *([text] for text in ROWS)])),
         ("reviews.csv", separated([["a", "body"], *(["x", text] for text in ROWS)], ";")),
+        ("reviews.csv", "\r\n" + separated([["a", "body"], *(["x", text] for text in ROWS)])),
         ("reviews.csv", separated([["a long comment", "Review_Text"], *(["x" * 90, text] for text in ROWS)])),
         ("reviews.tsv", separated([["1", text] for text in ROWS], "\t")),
         ("reviews.jsonl", "\n".join(json.dumps({"id": 1, "Review": text}) for text in ROWS)),
