@@ -18,7 +18,7 @@ from benchmarks.record import RESULTS, ROOT, Case, Row, Table, read_results
 # The chapters in their order: the make target that measures each, and how many of its tables the page shows.
 CHAPTERS = {
     **dict.fromkeys(("texts", "http", "faithfulness", "own", "own-costs", "equality"), ("bench", 9)),
-    **dict.fromkeys(("clouds", "startup", "sizing"), ("bench", 9)),
+    **dict.fromkeys(("clouds", "exact", "startup", "sizing"), ("bench", 9)),
     **{"soak": ("soak", 1), "faults": ("soak", 1), "attacks": ("soak", 1)},
     **{"fuzz": ("fuzz", 1), "fuzz-clouds": ("fuzz", 1)},
 }  # fmt: skip

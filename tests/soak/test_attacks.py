@@ -36,6 +36,7 @@ GRACE_S = 5
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> None:
+    record = Record("attacks", "Under attack", ["uvicorn"])
     models = Path(copytree(BUNDLED_MODELS, tmp_path / "models"))
     write_scenes(models)
     mix = [(share, questions) for share, questions in prepare() if questions[0].kind not in NOT_ORDINARY]
@@ -58,7 +59,6 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     most_mb = max(each.memory_mb for each in watch.samples)
     small = tally.took_s.keys() - LARGE
     small_s, large_s = tally.quantile_s(0.99, *small), tally.quantile_s(0.99, *LARGE)
-    record = Record("attacks", "Under attack", ["uvicorn"])
     attacks = len(siege.count.rounds)
     record.note(f"{attacks} attacks at once, beside {CALLERS} callers who ask {RATE:g} times a second.")
     figures = record.table("figures", f"{MINUTES:g} minutes", unit="", better="neither")

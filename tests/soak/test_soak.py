@@ -25,6 +25,7 @@ P99_BOUND_S = 5.0
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_service_under_twice_its_capacity_stays_right_and_does_not_grow() -> None:
+    record = Record("soak", "The service under twice its capacity", ["uvicorn", "onnxruntime"])
     mix = prepare()
     cpus = sorted(os.sched_getaffinity(0))
     with ExitStack() as running:
@@ -39,7 +40,7 @@ def test_service_under_twice_its_capacity_stays_right_and_does_not_grow() -> Non
                 time.sleep(2)
                 after = watch.now()
         assert server.stop() == 0
-    write(tally, rate, before, after)
+    write(record, tally, rate, before, after)
     judge(tally, watch, before, after)
 
 
@@ -58,8 +59,7 @@ def judge(tally: Tally, watch: Watch, before: Sample, after: Sample) -> None:
     assert tally.quantile_s(0.99) < P99_BOUND_S
 
 
-def write(tally: Tally, rate: float, before: Sample, after: Sample) -> None:
-    record = Record("soak", "The service under twice its capacity", ["uvicorn", "onnxruntime"])
+def write(record: Record, tally: Tally, rate: float, before: Sample, after: Sample) -> None:
     figures = record.table("figures", f"{MINUTES:g} minutes", unit="", better="neither")
     for subject, value in {
         "requests offered a second": rate,

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from paths import ROOT
 
+from benchmarks.exact import FAMILIES, labelled, overlapping, random, same_support
 from model_export.cli import main
 from model_export.exact.blocks import construct
 from model_export.exact.construct import describe, make, write
@@ -21,63 +22,12 @@ from service.errors import InputError, NotFound
 from service.sequences.classifier import Sequences
 
 EXAMPLES = ROOT / "examples"
-LABELS = ["wine", "rose", 7]
 PARAMETERS = ("U", "b", "W", "eta", "rho", "v", "w", "q", "k")
-
-
-def random(rng, N, d):
-    return [rng.normal(size=(rng.integers(1, 20), d)) for _ in range(N)]
-
-
-def overlapping(rng, N, d):
-    """Few tokens, many repeats."""
-    vocabulary = rng.normal(size=(max(6, N // 3), d))
-    return [vocabulary[rng.integers(0, len(vocabulary), rng.integers(1, 20))] for _ in range(N)]
-
-
-def nested_chain(rng, N, d):
-    tokens = rng.normal(size=(N, d))
-    return [tokens[: k + 1] for k in range(N)]
-
-
-def leave_one_out(rng, N, d):
-    tokens = rng.normal(size=(N, d))
-    return [np.delete(tokens, k, axis=0) for k in range(N)]
-
-
-def power_set(rng, N, d):
-    tokens = rng.normal(size=(int(np.log2(N)) + 1, d))
-    return [tokens[[i for i in range(len(tokens)) if s >> i & 1]] for s in range(1, N + 1)]
-
-
-def integer_grid(rng, N, d):
-    return [rng.integers(0, 4, (rng.integers(1, 12), d)).astype(float) for _ in range(N)]
-
-
-def same_support(rng, N, d):
-    """Only the shares of the same four tokens differ."""
-    tokens = rng.normal(size=(4, d))
-    return [np.repeat(tokens, rng.integers(1, 12, 4), axis=0) for _ in range(N)]
 
 
 def very_different_lengths(rng, N, d):
     tokens = rng.normal(size=(50, d))
     return [tokens[rng.integers(0, 50, n)] for n in (1, 1, 2, 5, 100, 1000, 3000)]
-
-
-FAMILIES = [random, overlapping, nested_chain, leave_one_out, power_set, integer_grid, same_support]
-
-
-def labelled(sequences, rng, dtype="float64"):
-    """Rows with random labels; what has the measure of an earlier row has its label."""
-    known: dict = {}
-    rows = []
-    for tokens in sequences:
-        distinct, count = np.unique(tokens.astype(dtype), axis=0, return_counts=True)
-        key = distinct.tobytes() + (count // np.gcd.reduce(count)).tobytes()
-        label = known.setdefault(key, LABELS[rng.integers(len(LABELS))])
-        rows.append({"sequence": tokens, "label": label})
-    return rows
 
 
 @pytest.fixture
