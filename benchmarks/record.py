@@ -27,6 +27,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from service import __version__
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 QUICK = Path(tempfile.gettempdir()) / "hardmax-quick"  # results of runs that only try the programs
@@ -111,7 +113,7 @@ class Record:
         self.title = title
         self.tables: list[Table] = []
         self.notes: list[str] = []
-        self.versions = {package: _version(package) for package in ("hardmax", *packages)}
+        self.versions = {"hardmax": __version__, **{package: _version(package) for package in packages}}
         self.models = {model: _digest(model) for model in models}
         self._began = datetime.now(UTC)
 
