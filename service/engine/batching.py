@@ -8,6 +8,8 @@ at that moment: there is no timer, so a call at rest is run at once and under lo
 * The next item is one of the call that was given least so far, by size: what is short is soon through,
   however much others ask for. One run in three serves calls in the order in which they came: none waits for
   ever.
+* A call is refused if it would wait too long. By these turns it waits for each other call as long as that
+  one's work takes, or as its own does: whichever is less.
 * A run need not finish an item. What is left of it waits again, so long work has many runs, with others
   between them; a call that was cancelled is dropped before its next one.
 * An item that fails is found by running the items of its batch one by one; its neighbours get their results.
@@ -60,6 +62,7 @@ class Call(Generic[Item, Result]):
         self.unfinished = len(items)
         self.results: list[Any] = [None] * len(items)
         self.waiting = deque((index, item, item.size) for index, item in enumerate(items))
+        self.left = sum([size for _, _, size in self.waiting])  # size of the items that wait
 
     @property
     def step(self) -> int:
@@ -95,7 +98,6 @@ class Batcher(Generic[Item, Result]):
         self.budget = budget
         self.wait_s = wait_s  # how long calls may wait, by the measured pace
         self.depth = 0  # how many items wait
-        self._size = 0  # and the sum of their sizes
         self._pace = PACE
         self._runs = 0
         self._run = run
@@ -129,13 +131,10 @@ class Batcher(Generic[Item, Result]):
         if not items:
             return []
         call: Call[Item, Result] = Call(items, asyncio.get_running_loop().create_future())
-        size = sum([size for _, _, size in call.waiting])
-        patience = 2 if size <= LEAST else 1  # short calls share every run with long ones
-        most = patience * self._pace * self.wait_s
-        if self._queues and self._size + size > most:
+        ahead = self._ahead(call)
+        if ahead and ahead + call.left > self._pace * self.wait_s:
             raise Overloaded("too much is waiting already; try again shortly")
         self.depth += len(items)
-        self._size += size
         self._queue(key, call)
         if self._running is None and not self._gathering:
             self._gathering = True  # what comes in the same round of the event loop runs together
@@ -144,8 +143,12 @@ class Batcher(Generic[Item, Result]):
             return await call.future
         except asyncio.CancelledError:
             self.depth -= len(call.waiting)
-            self._size -= sum([size for _, _, size in call.waiting])
             raise
+
+    def _ahead(self, call: Call[Item, Result]) -> int:
+        """Size that is about to run before the call is through: of each that waits, no more than its own."""
+        waiting = [other for calls in self._queues.values() for other in calls if not other.future.done()]
+        return sum([min(other.left, call.left) for other in waiting])
 
     def _queue(self, key: Hashable, call: Call[Item, Result]) -> None:
         if not call.queued:
@@ -196,8 +199,8 @@ class Batcher(Generic[Item, Result]):
         batch.places.append((call, index))
         batch.items.append(item)
         batch.size += step
-        self._size -= size
         self.depth -= 1
+        call.left -= size
         call.given += step
         call.queued = bool(call.waiting)
 
@@ -239,8 +242,8 @@ class Batcher(Generic[Item, Result]):
         for (call, index), item, result in zip(batch.places, batch.items, results, strict=True):
             if result is None and not call.future.done():
                 call.waiting.appendleft((index, item, item.size))
+                call.left += item.size
                 self.depth += 1
-                self._size += item.size
                 self._queue(batch.key, call)
 
     def _answer(self, batch: Batch[Item, Result], results: Sequence[Any]) -> None:
@@ -259,7 +262,7 @@ class Batcher(Generic[Item, Result]):
                 call.future.set_exception(NotReady(message))
         self._queues.clear()
         self._running = None
-        self.depth = self._size = 0
+        self.depth = 0
 
 
 def groups_by_length(lengths: Sequence[int], most: int, power: int = 1) -> Iterator[list[int]]:

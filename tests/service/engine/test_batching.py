@@ -182,20 +182,23 @@ async def test_batcher_refuses_what_would_wait_too_long_but_never_when_it_is_emp
     async with held(wait_s=0.1) as (doubler, batcher):  # a thousand, by the pace of a new runner
         waits = await wait(batcher, Work(1, 5000))
         with pytest.raises(Overloaded):
-            await batcher.submit("k", [Work(1, 400)])
+            await batcher.submit("k", [Work(1, 600)])
         waits.cancel()
         waits = await wait(batcher, Work(1, 900))
         doubler.gate.set()
         assert await waits == [2]
 
 
-async def test_short_calls_have_room_where_a_long_one_fills_the_queue() -> None:
+async def test_one_who_asks_for_much_takes_nobody_elses_room() -> None:
+    """A call of a thousand long texts had all others refused for as long as it waited."""
     async with held(wait_s=0.1) as (doubler, batcher):
-        long = await wait(batcher, *(Work(n, 100) for n in range(12)))
-        short = await wait(batcher, Work(50, 30))
+        long = await wait(batcher, *(Work(n, 1000) for n in range(100)))
+        short = [await wait(batcher, Work(50, 30)) for _ in range(20)]
+        with pytest.raises(Overloaded):  # behind twenty of its kind
+            await batcher.submit("k", [Work(1, 500)])
         doubler.gate.set()
-        assert await short == [100]
-        assert len(await long) == 12
+        assert await asyncio.gather(*short) == [[100]] * 20
+        assert len(await long) == 100
 
 
 async def test_batcher_whose_runner_dies_fails_all_who_wait_and_all_who_come_later() -> None:
