@@ -1,4 +1,5 @@
-"""The queue of long work, of clouds above all: a thread of its own, so that it does not delay short work.
+"""The queue of long work, of clouds above all: a thread of its own, so that it does not delay short work, and
+behind all others where processors are few.
 
 Callers take turns, a step each, so that one with little to do is soon through. Who has had `BRIEF_TURNS`, or
 says at the start that the work is large, waits until nobody else has long work. One caller more than the
@@ -7,6 +8,8 @@ cannot be stopped.
 """
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +23,7 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]  # short pieces of work, then a result; one may leave at every yield
 STEP_S = 0.1  # what makes many pieces stops so often to look whether it should go on
 BRIEF_TURNS = 10
+NICE = 5  # where processors are few, the thread gets a third of what one that reads texts gets
 LARGE = 65_536  # numbers: work on more is long from the start. It takes 200 bytes for each
 
 
@@ -61,6 +65,12 @@ class Slot:
         return result
 
 
+def _go_behind() -> None:
+    """Others go before this thread and those that it starts."""
+    if sys.platform == "linux":  # elsewhere it would be said of the whole process
+        os.nice(NICE)
+
+
 def _end_of(steps: Steps[Any]) -> StopIteration | None:
     """Work for about `STEP_S`; the end of the work, if it comes to it. (A future must not raise it.)"""
     late = time.perf_counter() + STEP_S
@@ -89,7 +99,7 @@ class CloudQueue:
         self.depth = depth
         self.here = 0
         self._long = asyncio.Lock()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="clouds")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="clouds", initializer=_go_behind)
 
     @property
     def waiting(self) -> int:

@@ -1,13 +1,15 @@
 """The queue of clouds: who may work, who waits, who is sent away, and what becomes of those who leave."""
 
 import asyncio
+import os
+import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
 
 import pytest
 
-from service.engine.cloud_queue import BRIEF_TURNS, STEP_S, CloudQueue
+from service.engine.cloud_queue import BRIEF_TURNS, NICE, STEP_S, CloudQueue
 from service.errors import Overloaded
 
 pytestmark = pytest.mark.anyio
@@ -131,3 +133,9 @@ async def test_slot_follows_work_to_its_end_and_stops_soon_after_its_caller_left
     assert len(done) == until < 40
     async with queue.slot() as slot:
         assert await slot.step(lambda: "the slot is free again") == "the slot is free again"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process is nice as a whole")
+async def test_queues_thread_lets_others_go_first(queue: CloudQueue) -> None:
+    async with queue.slot() as slot:
+        assert await slot.step(lambda: os.nice(0)) == os.nice(0) + NICE
