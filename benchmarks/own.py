@@ -252,6 +252,7 @@ def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
         "ours", {"rows": 57}, [trained_s(ROOT / "examples/reviews.csv") for _ in range(3 if sizes else 1)]
     )
     rows = read_table(data / CORPORA["restaurants"], "restaurants")
+    random.Random(0).shuffle(rows)  # the file has them by label
     for size in sizes:
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
             file.writelines(json.dumps({"text": row.text, "label": row.target}) + "\n" for row in rows[:size])
