@@ -111,7 +111,7 @@ ENCODER_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 LEARNT := --data $(DATA) --encoder $(ENCODER)
 # Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
 # One that fails does not keep the others from being measured. QUICK=--quick tries them all and keeps nothing.
-bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything beside its peers (half an hour), write docs/benchmarks.md
+bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything beside its peers (an hour), write docs/benchmarks.md
 	failed=0; \
 	for program in http "texts $(LEARNT)" "faithfulness $(LEARNT)" "own $(LEARNT)" equality clouds exact startup sizing; do \
 	    $(BIN)/python -m benchmarks.$$program $(QUICK) || failed=1; done; \
