@@ -137,7 +137,7 @@ class Service:
             self._tell_change(name, before.get(name), after.get(name))
         for name, reason in sorted(self.registry.refused.items() - refused.items()):
             log.warning("bundle %s refused: %s", name, reason)
-            self.metrics.bundles_refused.inc()
+        self.metrics.bundles_refused.set(len(self.registry.refused))
 
     def _tell_change(self, name: str, old: Entry | None, new: Entry | None) -> None:
         if old is not None and new is not None and old.version == new.version:

@@ -67,11 +67,13 @@ class Metrics:
         self._known = histogram("hardmax_text_known_share", known, ["model"], buckets=SHARES)
         self._in_flight = gauge("hardmax_requests_in_flight", "Requests being worked on.")
         self._bodies = gauge("hardmax_request_body_bytes", "Of all bodies that are here or announced.")
-        self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["lane"])
+        self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["queue"])
         self._ready = gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
         served = ["model", "kind", "version"]
         self._models = gauge("hardmax_model_info", "Models served.", served, multiprocess_mode="livemax")
-        self.bundles_refused = counter("hardmax_bundles_refused", "Bundles not loaded.")
+        self.bundles_refused = gauge(
+            "hardmax_bundles_refused", "Bundles that are refused now.", multiprocess_mode="livemax"
+        )
         self._queue_wait = self._stages.labels("queue")
         self.tokenise = self._stages.labels("tokenise")
         self._inference = self._stages.labels("inference")

@@ -93,7 +93,7 @@ def test_streams_that_nobody_reads_hold_no_place_among_clouds(models: Path) -> N
             assert caller.recv(12) == b"HTTP/1.1 200"
         small = {"points": [[1, 1], [-1, -1]]}
         eventually(lambda: client.post("/dynamics", json=small).status_code == 200, timeout_s=20)
-        eventually(lambda: 'hardmax_queue_depth{lane="clouds"} 0.0' in client.get("/metrics").text)
+        eventually(lambda: 'hardmax_queue_depth{queue="clouds"} 0.0' in client.get("/metrics").text)
 
 
 @pytest.mark.system
