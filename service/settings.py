@@ -134,7 +134,7 @@ class Settings(BaseModel):
 
     @property
     def any_host(self) -> bool:
-        return self.allowed_hosts == "*" or (
+        return "*" in _listed(self.allowed_hosts) or (
             not self.allowed_hosts and self.host not in LOOPBACK and not self.host.startswith("127.")
         )
 

@@ -102,6 +102,11 @@ def test_host_that_is_empty_is_refused() -> None:
         load_settings({}, host="")
 
 
+def test_star_among_the_allowed_hosts_allows_any() -> None:
+    assert load_settings({}, allowed_hosts="hardmax,*").any_host is True
+    assert load_settings({}, allowed_hosts="hardmax,star").any_host is False
+
+
 @pytest.mark.parametrize(("host", "any_host"), [("127.0.0.2", False), ("::1", False), ("0.0.0.0", True)])
 def test_every_address_of_loopback_answers_to_names_of_this_machine_alone(host: str, any_host: bool) -> None:
     assert load_settings({}, host=host).any_host is any_host

@@ -34,8 +34,7 @@ def test_env_example_shows_the_defaults() -> None:
     shown = {name: value for name, value in examples().items() if name in SETTINGS and value}
     defaults = {PREFIX + name.upper(): str(value) for name, value in Settings().model_dump().items()}
     differing = {name: value for name, value in shown.items() if value != defaults[name]}
-    # the image's own, and compose's
-    assert differing == {"HARDMAX_LOG_FORMAT": "json", "HARDMAX_ALLOWED_HOSTS": "hardmax,hardmax-gpu"}
+    assert differing == {"HARDMAX_LOG_FORMAT": "json"}  # the image's own
 
 
 def test_env_example_is_accepted_when_everything_in_it_is_switched_on() -> None:
@@ -59,6 +58,16 @@ def test_manual_says_when_to_turn_each_setting() -> None:
 @pytest.mark.parametrize("name", SERVERS)
 def test_compose_hands_every_setting_to_the_service(name: str) -> None:
     assert set(COMPOSE["services"][name]["environment"]) == SETTINGS - FIXED
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_compose_keeps_the_names_that_prometheus_and_the_edge_use(name: str) -> None:
+    """Whatever names an operator adds: with its own name refused, a healthy service would count as down."""
+    allowed = COMPOSE["services"][name]["environment"]["HARDMAX_ALLOWED_HOSTS"]
+    assert allowed == "hardmax,hardmax-gpu${HARDMAX_ALLOWED_HOSTS:+,${HARDMAX_ALLOWED_HOSTS}}"
+    asked = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yaml").read_text())["scrape_configs"]
+    targets = {target for job in asked for each in job["static_configs"] for target in each["targets"]}
+    assert {target.partition(":")[0] for target in targets} <= {*SERVERS, "localhost"}
 
 
 @pytest.mark.parametrize("name", COMPOSE["services"])
