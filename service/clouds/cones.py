@@ -17,6 +17,7 @@ CHUNK = 2**12  # keys that are seen from some cones together
 CROWD = 2**23  # keys in the lists of the cones that are cut together
 LONG = 2**11  # a list of keys that is cut by itself
 PIECE = 2**19  # pairs that are handed over together
+SHARE = 8.0  # queries of each of the narrowest cones, if they were spread evenly
 
 Piece = tuple[Ints, Pairs] | None  # queries (positions among those asked for), their pairs; None: still at it
 
@@ -28,7 +29,7 @@ def by_direction(rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Pi
     size = largest(x)
     loose = float((slack / size).max())  # for unit queries: |x| >= its largest entry
     yield None
-    depth = max(1, int(np.log2(max(2, len(x) / 8)) / (d - 1))) if d > 1 else 0
+    depth = max(1, int(np.log2(max(2, len(x) / SHARE)) / (d - 1))) if d > 1 else 0
     code = cones(x, size, depth)
     yield None
     order = np.argsort(code)
@@ -89,7 +90,10 @@ def cones(x: Floats, size: Floats, depth: int) -> Ints:
 
 
 def cone_shapes(cone: Ints, level: int, d: int) -> tuple[Floats, Floats]:
-    """The middle direction [c,d] of every cone, and the sine of the angle to the farthest in it [c]."""
+    """The middle direction [c,d] of every cone, and the sine of the angle to the farthest in it [c].
+
+    subtle: of the distance; sqrt(1 - cosine**2) has no digits left where cones are narrow.
+    """
     cell = np.zeros((len(cone), d - 1))
     bits = cone.copy()
     for bit in range(level):
@@ -108,10 +112,10 @@ def cone_shapes(cone: Ints, level: int, d: int) -> tuple[Floats, Floats]:
         return unit
 
     middle = at(np.full(d - 1, 0.5))
-    cosine = np.ones(len(cone))
+    far = np.zeros(len(cone))
     for corner in product((-1e-9, 1 + 1e-9), repeat=d - 1):
-        cosine = np.minimum(cosine, np.einsum("ij,ij->i", middle, at(np.array(corner))))
-    return middle, np.sqrt(np.maximum(1 - cosine**2, 0)) + 1e-12
+        far = np.maximum(far, lengths_of(middle - at(np.array(corner))))
+    return middle, far * np.sqrt(1 - far**2 / 4) + 1e-12
 
 
 def _occupied(cone: Ints, code: Ints, shift: int, *beside: Ints) -> list[Ints]:
@@ -159,7 +163,7 @@ def _choose(
         best[better], top[better] = here[better], keys[place[better] + start]
         yield None
     ahead = y[top]
-    across = np.sqrt(np.maximum(np.einsum("ij,ij->i", ahead, ahead) - best**2, 0))
+    across = lengths_of(ahead - best[:, None] * middle)  # a difference of squares would lose digits
     reached = best * np.sqrt(1 - sine**2) - across * sine
     bound = float(np.where(best > 0, reached, -np.inf).min()) * (1 - 1e-9) - loose
     long = keys[lengths_of(y[keys]) >= bound]

@@ -8,11 +8,16 @@ import pytest
 from clouds import EMERGING, TRIANGLE, Floats, bundled, run
 
 from model_export.attention import reference
-from tests.fuzz.clouds import KINDS, Case, check, compare, draw
+from tests.fuzz.clouds import AS_IF_LARGE, AS_IT_IS, KINDS, Case, check, compare, draw
 
 
-def test_dynamics_equals_rational_arithmetic_on_hard_clouds() -> None:
+@pytest.mark.parametrize("how", [AS_IT_IS, AS_IF_LARGE])
+def test_dynamics_equals_rational_arithmetic_on_hard_clouds(
+    how: tuple[int, int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first of the clouds that `python -m tests.fuzz.clouds` draws by the hundred thousand."""
+    for place, value in zip(("candidates.SMALL", "candidates.FEW", "cones.SHARE"), how, strict=True):
+        monkeypatch.setattr(f"service.clouds.{place}", value)
     cases = [draw(np.random.default_rng([0, number])) for number in range(500)]
     seen = Counter(check(bundled(), case) for case in cases)
     assert {case.kind for case in cases} == set(KINDS)

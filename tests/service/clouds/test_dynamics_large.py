@@ -93,6 +93,50 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: st
         assert found_by(pieces, len(Z))[needed].all(), way
 
 
+def test_candidates_of_the_narrowest_cones_include_every_tie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cones as narrow as those of a million points, for a polygon whose every edge ties at a cone's edge."""
+    monkeypatch.setattr(cones, "SHARE", 2.0**-9)
+    normals = np.array([(64.0, k) for k in range(-63, 64)])
+    edges = np.stack([-normals[:, 1], normals[:, 0]], axis=1)
+    right = np.cumsum(edges, axis=0) + np.array([9000.0, -4064.0])  # its corners, in whole numbers
+    Z = np.concatenate([right, -right] + [sign * normals * 2.0**-k for k in (3, 4, 5) for sign in (1, -1)])
+    score = Z @ Z.T  # of whole numbers and powers of two: without rounding
+    needed = score == score.max(axis=1, keepdims=True)
+    assert needed[len(right) * 2 :].sum(axis=1).mean() > 1.9
+    found = found_by(by_direction(np.arange(len(Z)), Z, Z, np.full(len(Z), 1e-9)), len(Z))
+    assert found[needed].all()
+
+
+@pytest.mark.parametrize("level", range(1, 21))
+@pytest.mark.parametrize("d", [2, 3])
+def test_exact_ties_at_the_edges_of_cones_are_kept_at_every_depth(level: int, d: int) -> None:
+    """One of two keys that tie at a corner of a cell was dropped from a depth of some twelve halvings on."""
+    rng = np.random.default_rng(level)
+    for _ in range(50):
+        place = rng.integers(1, 2**level, d - 1)  # 0 is in another face
+        corner = place / 2 ** (level - 1) - 1  # in the cell that begins there
+        u = np.append(1.0, corner)
+        across = np.append(-corner[0], np.eye(d - 1)[0]) / 2  # <u, across> is 0, without rounding
+        keys = np.array([np.full(d, 2.0) + across, np.full(d, 2.0) - across])
+        bits = [(place >> level - 1 - bit) & 1 for bit in range(level)]
+        cell = int("".join(str(each) for row in bits for each in row), 2)
+        assert cones.cones(u[None], np.ones(1), level).tolist() == [cell]
+        kept, count = cones._prune(np.array([cell]), np.arange(2), np.array([2]), keys, level, 1e-14)
+        assert (kept.tolist(), count.tolist()) == ([0, 1], [2])
+
+
+def test_exact_ties_are_found_in_a_large_cloud_of_whole_numbers() -> None:
+    """(128, 1) ties between two corners; it was certified to end at the wrong one."""
+    corners = [(511, 64), (512, -64), (-511, -64), (-512, 64)]
+    rng = np.random.default_rng(1)
+    rest = np.unique(rng.integers(-300, 300, (280_000, 2)), axis=0)
+    rest = rng.permutation(rest[rest.any(axis=1) & (rest[:, 0] != 128 * rest[:, 1])])[:140_000]
+    whole = run(np.concatenate([corners, [(128, 1), (256, 2)], rest]))
+    few = run(np.concatenate([corners, [(128, 1), (256, 2)], rest[:500]]))
+    assert whole.status == few.status == "certified"
+    assert whole.limits[4:6].tolist() == few.limits[4:6].tolist()
+
+
 def test_crowded_cones_are_cut_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were not cut at all: a million points in space had two hundred thousand candidates each."""
     x = np.random.default_rng(3).standard_normal((20_000, 3))
