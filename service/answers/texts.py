@@ -37,6 +37,10 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[T
     if body.without:
         spans = [(begin, end) for begin, end in body.without]
         texts[0].without = codepoints(texts[0].source, spans, body.spans)
+        for place, (begin, _) in enumerate(texts[0].without):
+            if begin >= len(texts[0].source):
+                param = f"without[{place}]"
+                raise InvalidInput(f"{param} begins behind the end of the text", param=param)
     return texts
 
 

@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from service.texts.work import Answer, Span, Text
+from service.texts.work import Answer, Span, Text, in_unit
 
 MOST_WORDS = 5  # in a set
 CANDIDATES = 12  # in a round
@@ -37,7 +37,10 @@ def find_flip(text: Text) -> Search:
         best = min(flipped or range(len(sets)), key=lambda i: float(answers[i]["probs"][label]))
         chosen = sets[best]
         if flipped:
-            words = [{"word": word["text"], "spans": word["spans"]} for word in sorted(chosen, key=_span)]
+            words = [
+                {"word": word["text"], "spans": in_unit(text.source, word["spans"], text.how.spans)}
+                for word in sorted(chosen, key=_span)
+            ]
             return {"without": words, "label": answers[best]["label"], "score": answers[best]["score"]}
         candidates = [word for word in candidates if word not in chosen]
     return None

@@ -136,7 +136,17 @@ def codepoints(source: str, spans: Sequence[Span], unit: Spans) -> list[Span]:
     if unit == "codepoints":
         return list(spans)
     units = utf16(source)
-    return [(int(units.searchsorted(begin)), int(units.searchsorted(end))) for begin, end in spans]
+    # subtle: a span that begins in the middle of a character has that character
+    return [
+        (int(units.searchsorted(begin, "right")) - 1, int(units.searchsorted(end))) for begin, end in spans
+    ]
+
+
+def in_unit(source: str, spans: Sequence[Sequence[int]], unit: Spans) -> list[list[int]]:
+    """Spans of a text that count code points, in this unit."""
+    if unit == "codepoints":
+        return [list(span) for span in spans]
+    return [utf16(source)[list(span)].tolist() for span in spans]
 
 
 def covered(reading: Reading, spans: Iterable[Span]) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -94,6 +94,26 @@ def test_flip_is_what_the_model_says_without_these_words(client: httpx.Client) -
     assert ask(client, "superb", flip=True)["flip"] is None
 
 
+def test_flip_counts_in_the_unit_that_is_asked_for(client: httpx.Client) -> None:
+    text = "\U0001f642\U0001f642 the superb film"
+    told = [ask(client, text, flip=True, spans=spans)["flip"]["without"] for spans in ("codepoints", "utf16")]
+    assert [word["word"] for word in told[0]] == [word["word"] for word in told[1]]
+    points, units = ([span for word in each for span in word["spans"]] for each in told)
+    encoded = text.encode("utf-16-le")
+    assert [encoded[2 * begin : 2 * end].decode("utf-16-le") for begin, end in units] == [
+        text[begin:end] for begin, end in points
+    ]
+
+
+@pytest.mark.parametrize("spans", ["codepoints", "utf16"])
+def test_without_that_begins_behind_the_text_is_refused_by_its_place(
+    client: httpx.Client, spans: str
+) -> None:
+    body = {"input": "\U0001f642 superb", "without": [[0, 4], [10, 12]], "spans": spans}
+    response = client.post("/classify", json=body)
+    assert refusal(response) == (422, "invalid_input", "without[1]")
+
+
 def test_classify_explains_as_much_as_it_is_asked_for(client: httpx.Client) -> None:
     text = "the superb film"
     assert not {"leaders", "clusters", "words"} & ask(client, text, explain="none").keys()

@@ -251,6 +251,7 @@ def test_spans_count_code_points_or_utf16(head: Head) -> None:
         assert encoded[2 * begin : 2 * end].decode("utf-16-le") == word["text"]
     spans = [tuple(word["spans"][0]) for word in units["words"]]
     assert codepoints(text, spans, "utf16") == [tuple(word["spans"][0]) for word in points["words"]]
+    assert codepoints(text, [(1, 2)], "utf16") == [(0, 1)]  # half a character
 
 
 @pytest.mark.parametrize(
