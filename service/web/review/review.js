@@ -93,18 +93,15 @@ export class Review {
     if (values.has("text") || !this.area.value) this.area.value = values.get("text") ?? EXAMPLES[0].text;
     this.sheet.show(this.area.value, null);
     this.sheet.grow();
-    try {
-      const models = (await this.cards()).filter(({ kind }) => kind === "sentiment");
-      this.fillModels(models, values.get("model") ?? this.card?.name);
-    } catch (error) {
-      return this.fail(error);
-    }
+    this.wanted = values.get("model") ?? this.card?.name;
+    this.models = null;
     return this.ask();
   }
 
-  fillModels(models, wanted) {
+  fillModels(cards) {
+    const models = cards.filter(({ kind }) => kind === "sentiment");
     this.models = models;
-    this.card = meant(models, wanted) ?? models.find((card) => card.default) ?? models[0] ?? null;
+    this.card = meant(models, this.wanted) ?? models.find((card) => card.default) ?? models[0] ?? null;
     byId("review-model").replaceChildren(
       ...models.map(({ name, labels }) => el("option", { value: name, title: labels?.join(", ") }, name)),
     );
@@ -140,6 +137,11 @@ export class Review {
     this.sheet.grow();
     this.sheet.show(input, null);
     this.onChange();
+    try {
+      if (!this.models) this.fillModels(await this.cards());
+    } catch (error) {
+      return this.fail(error);
+    }
     if (!this.card) return this.fail(new Error("this server has no sentiment model"));
     if (!input.trim()) return this.clear();
     const request = {

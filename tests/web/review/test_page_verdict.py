@@ -225,3 +225,26 @@ def test_refusal_of_the_service_is_shown_in_its_words(review: Visit, server: str
     page.get_by_label("Write a review, or take one").fill("long " * (limit // 5 + 1))
     expect(page.locator("#review-problem")).to_contain_text(re.compile(rf"{limit}|{limit:,}"))
     expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
+
+
+def test_models_that_could_not_be_listed_are_asked_for_again(visit: Visit) -> None:
+    busy = [True, False]
+
+    def list_models(route: Route) -> None:
+        refusal = {"error": {"message": "too many requests"}}
+        route.fulfill(status=429, json=refusal) if busy.pop(0) else route.continue_()
+
+    page = visit("#review", before=lambda page: page.route("**/models", list_models))
+    expect(page.locator("#review-problem")).to_have_text("Too many requests.")
+    write(page, BLAME)
+    expect(page.locator("#verdict-label")).to_have_text("negative")
+    expect(page.locator("#review-problem")).to_be_hidden()
+    assert busy == []
+
+
+def test_server_without_a_model_for_texts_is_told_so(visit: Visit) -> None:
+    page = visit(
+        "#review",
+        before=lambda page: page.route("**/models", lambda route: route.fulfill(json={"models": []})),
+    )
+    expect(page.locator("#review-problem")).to_contain_text("this server has no sentiment model")
