@@ -45,26 +45,27 @@ class ByteBudget:
         self.one = one
         self.total = total
         self._waiting: set[Reservation] = set()  # those that wait for their callers' networks
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()  # the reservations have no locks of their own: two could deadlock
 
-    def move(self, change: int, *, small: bool = False) -> None:
-        """Take bytes, or give them back."""
-        with self._lock:
+    def move(self, change: int, asking: "Reservation", *, small: bool = False, refuse: bool = True) -> None:
+        """Take bytes, or give them back. Who asks is not cut off: what it got then would be lost."""
+        with self.lock:
             most = self.total + (self.total // SHARE if small else 0)
             if change > 0 and self.held + change > most:
-                self._make_room(self.held + change - most)
-                if self.held + change > most:
+                self._make_room(self.held + change - most, asking)
+                if refuse and self.held + change > most:
                     raise Overloaded("too many bytes at once (PAYLOAD_TOTAL_MB); try again shortly")
             self.held += change
 
     def wait(self, reservation: "Reservation", waits: bool) -> None:
-        with self._lock:
+        with self.lock:
             (self._waiting.add if waits else self._waiting.discard)(reservation)
 
-    def _make_room(self, needed: int) -> None:
+    def _make_room(self, needed: int, asking: "Reservation") -> None:
         """Cut off callers that are slow, the slowest first."""
         now = time.monotonic()
-        slow = [(rate, each) for each in self._waiting if (rate := each.rate(now)) < FAST]
+        others = self._waiting - {asking}
+        slow = [(rate, each) for each in others if (rate := each.rate(now)) < FAST]
         for _, each in sorted(slow, key=lambda pair: pair[0]):
             if needed <= 0:
                 return
@@ -85,7 +86,7 @@ class Reservation:
         self._moved = 0.0, 0  # when bytes went over it last, and how many
         self._pace = float("inf")  # bytes a second between the last two times
         self._over = False
-        self._lock = threading.RLock()
+        self._lock = budget.lock
 
     def check_body(self, size: int) -> None:
         """Refuse a body that is larger than one may be, by its announced length or by what has arrived."""
@@ -117,15 +118,21 @@ class Reservation:
         self.expect(self._written)
 
     def deliver(self, size: int) -> None:
-        """The answer is whole. From now on it only waits for its caller."""
-        self._body = 0
-        self._resize(size)
-        self._wait(True)
+        """The answer is whole. From now on it only waits for its caller.
+
+        It is not refused any more: it is there, and to refuse it would take an answer too.
+        """
+        with self._lock:
+            self._body = 0
+            if not self._over:
+                self._resize(size, refuse=False)
+                self._wait(True)
 
     def sent(self, size: int) -> None:
-        if self._waits_since is not None:
-            self._resize(max(0, self.size - size))
-            self._move(size)
+        with self._lock:
+            if self._waits_since is not None:
+                self._resize(max(0, self.size - size))
+                self._move(size)
 
     def rate(self, now: float) -> float:
         """Bytes a second over the network of late, where that is known."""
@@ -148,11 +155,11 @@ class Reservation:
                 self._resize(0)
                 self._over = True
 
-    def _resize(self, size: int) -> None:
+    def _resize(self, size: int, *, refuse: bool = True) -> None:
         with self._lock:
             if self._over and size > self.size:
                 raise Cancelled("the request is over")
-            self._budget.move(size - self.size, small=size <= SMALL)
+            self._budget.move(size - self.size, self, small=size <= SMALL, refuse=refuse)
             self.size = size
 
     def _move(self, size: int) -> None:
@@ -161,10 +168,13 @@ class Reservation:
         self._moved = now, size
 
     def _wait(self, waits: bool) -> None:
-        if waits and self._waits_since is None:
-            self._waits_since = time.monotonic()
-            self._moved = self._waits_since, 0
-            self._pace = float("inf")
-        elif not waits:
-            self._waits_since = None
-        self._budget.wait(self, waits)
+        with self._lock:
+            if self._over:
+                return
+            if waits and self._waits_since is None:
+                self._waits_since = time.monotonic()
+                self._moved = self._waits_since, 0
+                self._pace = float("inf")
+            elif not waits:
+                self._waits_since = None
+            self._budget.wait(self, waits)

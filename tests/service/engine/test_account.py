@@ -1,5 +1,6 @@
 """The account of work: bytes are taken before they are used, and given back whatever happens."""
 
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -86,3 +87,63 @@ def test_body_that_is_whole_and_answer_that_is_sent_wait_for_nobody(clock: list[
     working.deliver(MB)
     working.sent(MB)
     assert (budget.held, cut) == (0, [])
+
+
+def test_caller_that_is_cut_off_while_its_bytes_move_holds_up_nobody(clock: list[float]) -> None:
+    budget = ByteBudget(MB, MB)
+    sending: list[Thread] = []
+
+    def cut() -> None:
+        sending.append(Thread(target=slow.sent, args=(1,), daemon=True))
+        sending[0].start()
+        sending[0].join(0.1)
+
+    slow = Reservation(budget, cut)
+    slow.expect(MB)
+    slow.deliver(MB)
+    clock[0] = 3.0
+    newcomer = Thread(target=Reservation(budget).expect, args=(MB,), daemon=True)
+    newcomer.start()
+    for thread in (newcomer, *sending):
+        thread.join(5)
+        assert not thread.is_alive()
+    assert budget.held == MB
+
+
+def test_slow_caller_who_asks_for_more_is_refused_and_not_cut_off(clock: list[float]) -> None:
+    budget = ByteBudget(MB, MB)
+    cut: list[bool] = []
+    slow = Reservation(budget, lambda: cut.append(True))
+    slow.arrive(MB // 2, whole=False)
+    Reservation(budget).expect(MB // 2)
+    clock[0] = 3.0
+    with pytest.raises(Overloaded):
+        slow.arrive(MB // 2, whole=False)
+    assert (slow.size, budget.held, cut) == (MB // 2, MB, [])
+    slow.end()
+    assert budget.held == MB // 2
+
+
+def test_request_that_is_over_waits_for_nobody(clock: list[float]) -> None:
+    budget = ByteBudget(MB, MB)
+    cut: list[bool] = []
+    over = Reservation(budget, lambda: cut.append(True))
+    over.end()
+    over.arrive(0, whole=False)
+    over.deliver(MB)
+    clock[0] = 3.0
+    Reservation(budget).expect(MB)
+    with pytest.raises(Overloaded):
+        Reservation(budget).expect(MB)
+    assert (budget.held, cut) == (MB, [])
+
+
+def test_answer_that_is_whole_is_not_refused() -> None:
+    budget = ByteBudget(MB, MB)
+    Reservation(budget).expect(MB)
+    Reservation(budget).expect(MB // 8)  # all that is kept for small ones
+    answered = Reservation(budget)
+    answered.deliver(200)
+    assert budget.held == MB + MB // 8 + 200
+    answered.sent(200)
+    assert budget.held == MB + MB // 8

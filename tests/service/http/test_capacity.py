@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from server import Server, eventually, in_process, serving
 from wire import NPY, announce, chunked, connect, npy, read_status, status_of, whole
 
+from service.engine.account import Reservation
 from service.settings import BUNDLED_MODELS
 
 MB = 1_000_000
@@ -194,6 +195,21 @@ def test_answers_of_every_route_count_like_bodies(roomless: TestClient, path: st
     assert "its answer would be over 0.02 MB (PAYLOAD_TOTAL_MB)" in refused.json()["error"]["message"]
     assert roomless.post(path, json=large | small).status_code == 200
     eventually(lambda: gauge(roomless, HELD) == 0)
+
+
+def test_answer_that_is_there_is_sent_when_no_room_is_left(roomless: TestClient) -> None:
+    budget = roomless.app.state.service.budget  # type: ignore[attr-defined]
+    large, small = Reservation(budget), Reservation(budget)
+    large.expect(20_000)
+    small.expect(2500)  # all that is kept for small requests
+    try:
+        assert roomless.get("/nowhere").status_code == 404
+        assert roomless.get("/v1/models").status_code == 200
+        refused = roomless.post("/classify", json={"input": "superb"})
+        assert (refused.status_code, refused.json()["error"]["type"]) == (429, "overloaded")
+    finally:
+        large.end()
+        small.end()
 
 
 LONG = b"a" * 1_900_000
