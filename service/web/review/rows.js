@@ -33,8 +33,9 @@ export class Rows {
 
   async open(file) {
     try {
-      this.table = readTable(await file.text(), file.name);
-      if (!this.table.rows.length) throw new Error("there are no rows in it");
+      const table = readTable(await file.text(), file.name);
+      if (!table.rows.length) throw new Error("there are no rows in it");
+      this.table = table;
     } catch (error) {
       return showProblem(byId("review-problem"), `${file.name} cannot be read: ${error.message}.`);
     } finally {
@@ -64,6 +65,7 @@ export class Rows {
   start() {
     this.stop();
     const column = byId("rows-column").value;
+    this.chosen = this.model(); // of all rows, whatever is chosen while they run
     this.texts = this.table.rows.map((row) => String(row[column] ?? ""));
     this.answers = [];
     return this.run();
@@ -99,7 +101,7 @@ export class Rows {
   async ask(texts, signal) {
     if (!texts.length) return [];
     try {
-      const body = { input: texts.length === 1 ? texts[0] : texts, model: this.model(), explain: "leaders" };
+      const body = { input: texts.length === 1 ? texts[0] : texts, model: this.chosen, explain: "leaders" };
       return (await this.api.post("/classify", body, signal)).data.map(rowOf);
     } catch (error) {
       if ([429, 503].includes(error.status)) {

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from answers import Answer, explained, word
 from playwright.sync_api import Page, Route, expect
-from visiting import Visit, expect_fit_for_everybody
+from visiting import Visit, expect_fit_for_everybody, settle
 
 ROWS = ["A superb film.", 'He said "awful", twice.', "", "A mess,\nin two lines"]
 
@@ -178,3 +178,42 @@ def test_server_that_is_gone_leaves_what_was_answered(review: Visit) -> None:
     page.unroute("**/classify")
     page.get_by_role("button", name="Go on").click()
     expect(page.locator("#rows-state")).to_contain_text("2 of 2 rows: ")
+
+
+def test_rows_are_all_asked_of_the_model_that_was_chosen_when_they_began(visit: Visit) -> None:
+    asked: list[str] = []
+
+    def fulfil(route: Route) -> None:
+        body = json.loads(route.request.post_data or "{}")
+        if isinstance(body["input"], str):  # the text on the page, not a file's
+            route.fulfill(json=fine(1))
+            return
+        asked.append(body["model"])
+        if len(asked) == 1:
+            page.evaluate("document.getElementById('review-model').value = 'mine'")
+            page.locator("#review-model").dispatch_event("change")
+        route.fulfill(json=fine(len(body["input"])))
+
+    def two(route: Route) -> None:
+        cards = route.fetch().json()["models"]
+        mine = {**next(card for card in cards if card.get("default")), "name": "mine", "default": False}
+        route.fulfill(json={"models": [*cards, mine]})
+
+    page = settle(visit("#review", before=lambda page: page.route("**/models", two)))
+    page.route("**/classify", fulfil)
+    give(page, "reviews.txt", "\n".join(["fine"] * 150))
+    expect(page.locator("#rows-state")).to_have_text("150 of 150 rows: 150 positive.")
+    assert asked == ["sentiment"] * 3
+
+
+def test_file_without_rows_leaves_the_table_before_it_as_it_was(review: Visit) -> None:
+    page = review()
+    page.route("**/classify", lambda route: route.fulfill(json=fine(2)))
+    give(page, "reviews.csv", "id,review\n1,fine\n2,fine\n")
+    expect(page.locator("#rows-state")).to_have_text("2 of 2 rows: 2 positive.")
+    give(page, "empty.csv", "stars,text\n")
+    expect(page.locator("#review-problem")).to_contain_text("there are no rows in it")
+    assert [(row["id"], row["review"], row["label"]) for row in saved(page)] == [
+        ("1", "fine", "positive"),
+        ("2", "fine", "positive"),
+    ]
