@@ -254,6 +254,7 @@ class Connection(HttpToolsProtocol):
         self._feed(self._backlog + data if self._backlog else data)
         if not self.transport.is_closing():
             self.server_state.count_head(self, max(1, self._framing) if self._phase == HEAD else 0)
+        self._fall_silent()
 
     def _feed(self, data: bytes) -> None:
         """Parse the data, except what has to wait because enough requests are queued."""
@@ -405,5 +406,17 @@ class Connection(HttpToolsProtocol):
         if self._backlog:
             self._feed(self._backlog)
             self.flow.resume_reading()
-        elif self._phase == SILENT and self.cycle.response_complete and not self.transport.is_closing():
+        else:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        """Once nothing is asked and all is answered: from now on the connection gives way, and has its time.
+
+        subtle: the last bytes of a request may come after its answer, and end the wait that began with it.
+        """
+        if self._phase == SILENT and self.cycle.response_complete and not self.transport.is_closing():
             self.server_state.waiting[self] = None
+            if self.timeout_keep_alive_task is None:
+                self.timeout_keep_alive_task = self.loop.call_later(
+                    self.timeout_keep_alive, self.timeout_keep_alive_handler
+                )

@@ -1,5 +1,6 @@
 """What a stranger may do with a connection: send too much, too slowly, out of turn, or not read."""
 
+import asyncio
 import json
 import re
 import resource
@@ -9,11 +10,14 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import impatient
 import psutil
 import pytest
+import uvicorn
 from server import Server, eventually, python, serving
 from wire import (
     announce,
@@ -29,7 +33,7 @@ from wire import (
 )  # fmt: skip
 
 from service.errors import ConfigurationError
-from service.serving.connection import LARGEST_HEADS, UVICORN, State, check_uvicorn
+from service.serving.connection import LARGEST_HEADS, UVICORN, Connection, State, check_uvicorn
 
 QUESTION = b'{"input": "superb"}'
 GET = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n"
@@ -367,6 +371,33 @@ def test_half_heads_give_way_to_newcomers_and_have_a_bound_together() -> None:
     kept = [each for each in many if not each.closed]
     assert many[0].closed
     assert len(kept) * 60_000 <= LARGEST_HEADS < (len(kept) + 1) * 60_000
+
+
+def test_connection_whose_body_comes_after_its_refusal_is_silent_like_others() -> None:
+    """With neither a timer nor a place among those that give way, such connections would fill the server."""
+
+    async def refuse(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"no"})
+
+    async def ask() -> tuple[int, bytes]:
+        config = uvicorn.Config(refuse, lifespan="off", log_config=None, timeout_keep_alive=1)
+        config.load()
+        state = State(most=3)
+        make = partial(Connection, config=config, server_state=state, app_state={})
+        server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(announce(2))
+        await reader.readuntil(b"no")
+        writer.write(b"{}")
+        await asyncio.sleep(0.2)
+        waiting = len(state.waiting)
+        end = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        server.close()
+        return waiting, end
+
+    assert asyncio.run(ask()) == (1, b"")
 
 
 def test_another_minor_version_of_uvicorn_stops_the_start() -> None:
