@@ -281,4 +281,5 @@ def usual_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
 
 def normal(name: str) -> str:
     """A column's name in small letters and digits alone: "Review Text" and "review_text" become the same."""
-    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("text") or "text"
+    short = re.sub(r"[^a-z0-9]", "", name.lower())
+    return short.removesuffix("text") or short

@@ -39,6 +39,8 @@ def write(folder: Path, name: str, text: str | bytes) -> str:
         ("a.csv", "a good film\na bad film\n", "column_1", ["a good film", "a bad film"]),
         ("a.csv", "comment,n\nshort\n", "comment", ["short"]),
         ("a.csv", "\r\ncomment;n\r\nshort;1\r\n", "comment", ["short"]),
+        ("a.csv", "#,review\n1,good\n2,bad\n", "review", ["good", "bad"]),
+        ("a.csv", "評価,Text\n1,good\n2,bad\n", "Text", ["good", "bad"]),
         ("a.tsv", "sentence\tlabel\ngood, really\t1\n", "sentence", ["good, really"]),
         ("a.jsonl", '{"text": "good", "n": 1}\n\n{"text": null}\n', "text", ["good", None]),
         ("a.json", '[{"review": "good"}, {"review": "bad"}]', "review", ["good", "bad"]),
