@@ -156,13 +156,18 @@ class Deadline:
                 watcher = loop.create_task(watch())  # nobody else may receive from now on
             return message
 
+        async def send_to_the_end(message: Message) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body") and watcher:
+                watcher.cancel()  # from now on it would take the end of the answer for a client that left
+            await send(message)
+
         timeout = asyncio.timeout(self._service.settings.request_timeout_s)
         scope["state"]["timeout"] = timeout
         try:
             async with timeout:
                 if scope["method"] not in WITH_BODY:
                     watcher = loop.create_task(watch())
-                await self.app(scope, receive_to_the_end, send)
+                await self.app(scope, receive_to_the_end, send_to_the_end)
         except TimeoutError:
             if not timeout.expired():
                 raise

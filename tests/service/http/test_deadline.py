@@ -3,10 +3,13 @@
 import asyncio
 import gc
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fastapi import BackgroundTasks
+from server import eventually, in_process
 
 from service.errors import Cancelled
 from service.http.middleware import Deadline
@@ -41,3 +44,22 @@ def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
         assert [cloud() for cloud in kept] == [None]
 
     asyncio.run(work())
+
+
+def test_what_a_route_does_after_its_answer_is_not_cancelled(models: Path) -> None:
+    done: list[str] = []
+
+    async def later() -> None:
+        await asyncio.sleep(0.2)
+        done.append("later")
+
+    with in_process(models) as client:
+        app: Any = client.app
+
+        @app.get("/later")
+        async def answer(tasks: BackgroundTasks) -> str:
+            tasks.add_task(later)
+            return "soon"
+
+        assert client.get("/later").json() == "soon"
+        eventually(lambda: done == ["later"], timeout_s=5)
