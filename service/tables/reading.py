@@ -150,8 +150,9 @@ def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
     if width != 1:  # in a file of one column a blank line is an empty text
         cells = [row for row in cells if any(cell != "" for cell in row)]
     first = [str(name) for name in cells[0]] if cells else []
+    first += [""] * (width - len(first))
     headed = bool(cells) and _is_header(first, cells[1:SAMPLE])
-    columns = tuple(first if headed else (f"column_{i + 1}" for i in range(width)))
+    columns = tuple((headed and first[i]) or f"column_{i + 1}" for i in range(width))
     if len(set(columns)) < len(columns):
         twice = next(name for i, name in enumerate(columns) if name in columns[:i])
         raise InvalidInput(f"{source} has two columns {twice!r}")
@@ -163,8 +164,11 @@ def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
 
 
 def _is_header(first: Sequence[str], below: Sequence[Sequence[Any]]) -> bool:
-    """Names are short, none is a number or comes again below, and a name alone is one word."""
-    if any(not name.strip() or len(name) > 64 or _is_number(name) for name in first):
+    """Names are short, none is a number or comes again below, and a name alone is one word. The first of
+    several may be empty: tables with an index are written so.
+    """
+    named = first[1:] if len(first) > 1 and first[0] == "" else first
+    if any(not name.strip() or len(name) > 64 or _is_number(name) for name in named):
         return False
     if any(name in {row[i] for row in below if i < len(row)} for i, name in enumerate(first)):
         return False

@@ -41,6 +41,7 @@ def write(folder: Path, name: str, text: str | bytes) -> str:
         ("a.csv", "\r\ncomment;n\r\nshort;1\r\n", "comment", ["short"]),
         ("a.csv", "#,review\n1,good\n2,bad\n", "review", ["good", "bad"]),
         ("a.csv", "評価,Text\n1,good\n2,bad\n", "Text", ["good", "bad"]),
+        ("a.csv", ",review\n0,good film\n1,bad film\n", "review", ["good film", "bad film"]),
         ("a.tsv", "sentence\tlabel\ngood, really\t1\n", "sentence", ["good, really"]),
         ("a.jsonl", '{"text": "good", "n": 1}\n\n{"text": null}\n', "text", ["good", None]),
         ("a.json", '[{"review": "good"}, {"review": "bad"}]', "review", ["good", "bad"]),
@@ -55,6 +56,21 @@ def test_rows_are_read_and_their_texts_found(
     table = read_table(write(tmp_path, name, text))
     assert find_column(table, None) == column
     assert table.values(column) == texts
+
+
+def test_rows_of_a_table_with_an_index_keep_it_by_a_name_of_ours(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "a.csv", ",review\n7,good film\n8,bad film\n"))
+    assert table.rows == [
+        {"column_1": "7", "review": "good film"},
+        {"column_1": "8", "review": "bad film"},
+    ]
+
+
+@pytest.mark.parametrize("text", [",good\n,bad\n", "a,,b\n1,2,3\n", ",\ngood\nbad\n"])
+def test_rows_have_no_names_where_another_is_empty_or_the_first_again_below(
+    tmp_path: Path, text: str
+) -> None:
+    assert len(read_table(write(tmp_path, "a.csv", text))) == 2
 
 
 def test_rows_of_a_pipe_are_csv_or_jsonl_where_a_column_is_asked_for(tmp_path: Path) -> None:
