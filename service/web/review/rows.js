@@ -5,7 +5,7 @@ import { inWords } from "../shared/api.js";
 import { announce, byId, el, plural, showProblem } from "../shared/element.js";
 import { download } from "../shared/picture.js";
 import { percent } from "./answer.js";
-import { columnOf, csvOf, readTable } from "./table.js";
+import { columnOf, csvOf, readTable, readText } from "./table.js";
 
 const BATCH = 64; // rows a request
 const SHOWN = 100;
@@ -33,7 +33,7 @@ export class Rows {
 
   async open(file) {
     try {
-      const table = readTable(await file.text(), file.name);
+      const table = readTable(await readText(file), file.name);
       if (!table.rows.length) throw new Error("there are no rows in it");
       this.table = table;
     } catch (error) {

@@ -5,13 +5,27 @@ const NAMES = ["text", "review", "sentence", "content", "comment", "message", "t
 const SAMPLE = 200; // rows looked at to guess what a column holds
 const LONGEST_NAME = 64;
 
+/** The text of a file: UTF-8, or UTF-16 where it begins so. Throws a sentence that names the line. */
+export async function readText(file) {
+  const bytes = await file.arrayBuffer();
+  const [first, second] = new Uint8Array(bytes);
+  const wide = { 0xfffe: "utf-16le", 0xfeff: "utf-16be" }[256 * first + second];
+  const decoded = (options) => new TextDecoder(wide ?? "utf-8", options).decode(bytes);
+  const text = decoded();
+  if (text.includes("\0")) throw new Error("it is no text; save it as csv first");
+  try {
+    return decoded({ fatal: true });
+  } catch {
+    const line = text.slice(0, text.indexOf("\ufffd")).split("\n").length;
+    throw new Error(`line ${line} is not UTF-8 text; save it so`);
+  }
+}
+
 /** {columns, rows} of a file's text, a row being an object of cells. Throws a sentence that names the line. */
 export function readTable(text, filename) {
-  const plain = text.replace(/^\ufeff/, "");
-  if (plain.includes("\0")) throw new Error("it is no text; save it as csv first");
-  if (/\.(jsonl|ndjson)$/i.test(filename)) return readJsonLines(plain);
-  if (/\.(csv|tsv)$/i.test(filename)) return readSeparated(plain, /\.tsv$/i.test(filename) ? "\t" : null);
-  const lines = plain.split(/\r?\n/);
+  if (/\.(jsonl|ndjson)$/i.test(filename)) return readJsonLines(text);
+  if (/\.(csv|tsv)$/i.test(filename)) return readSeparated(text, /\.tsv$/i.test(filename) ? "\t" : null);
+  const lines = text.split(/\r?\n/);
   if (lines.at(-1) === "") lines.pop();
   return { columns: ["text"], rows: lines.map((line) => ({ text: line })) };
 }
@@ -41,7 +55,9 @@ function readSeparated(text, given) {
   if (width > 1) cells = cells.filter((row) => !isBlank(row));
   else cells = cells.map((row) => [row.join(mark)]); // there is no other column that the rest could belong to
   const headed = cells.length > 0 && isHeader(cells);
-  const columns = headed ? cells[0] : Array.from({ length: width }, (_, k) => `column_${k + 1}`);
+  const columns = Array.from({ length: width }, (_, k) => (headed && cells[0][k]) || `column_${k + 1}`);
+  const twice = columns.find((name, k) => columns.indexOf(name) < k);
+  if (twice !== undefined) throw new Error(`it has two columns \u201c${twice}\u201d`);
   const rows = cells.slice(headed ? 1 : 0).map((row, k) => {
     if (row.length > width)
       throw new Error(
@@ -69,12 +85,14 @@ function cellsOf(text, mark) {
   return rows.filter((row) => row.length);
 }
 
-/** Names are short, none is a number or comes again below, and a name alone is one word. */
+/** Names are short, none is a number or comes again below, and a name alone is one word. The first of several may be
+    empty: tables with an index are written so. */
 function isHeader([names, ...below]) {
   const comesAgain = (name, k) => below.slice(0, SAMPLE).some((row) => row[k] === name);
+  const isIndex = (name, k) => name === "" && k === 0 && names.length > 1;
   const odd = (name) => !name.trim() || name.length > LONGEST_NAME || Number.isFinite(Number(name));
   return (
-    !names.some((name, k) => odd(name) || comesAgain(name, k)) &&
+    !names.some((name, k) => (odd(name) && !isIndex(name, k)) || comesAgain(name, k)) &&
     (names.length > 1 || !names[0].trim().includes(" "))
   );
 }
@@ -91,11 +109,10 @@ export function columnOf({ columns, rows }) {
 const rankOf = (name) => NAMES.indexOf(normal(name));
 
 /** Small letters and digits alone: "Review Text" and "review_text" are "review". */
-const normal = (name) =>
-  name
-    .toLowerCase()
-    .replace(/[^a-z0-9]/g, "")
-    .replace(/text$/, "") || "text";
+function normal(name) {
+  const short = name.toLowerCase().replace(/[^a-z0-9]/g, "");
+  return short.replace(/text$/, "") || short;
+}
 
 /** Rows as csv. */
 export function csvOf(columns, rows) {

@@ -13,8 +13,9 @@ from visiting import Visit, expect_fit_for_everybody, settle
 ROWS = ["A superb film.", 'He said "awful", twice.', "", "A mess,\nin two lines"]
 
 
-def give(page: Page, name: str, content: str) -> None:
-    file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+def give(page: Page, name: str, content: str | bytes) -> None:
+    raw = content if isinstance(content, bytes) else content.encode()
+    file = {"name": name, "mimeType": "text/plain", "buffer": raw}
     page.locator("#rows-file").set_input_files(file)
 
 
@@ -61,6 +62,7 @@ def test_texts_are_found_in_any_file(visit: Visit) -> None:
         ("reviews.csv", separated([["a", "body"], *(["x", text] for text in ROWS)], ";")),
         ("reviews.csv", "\r\n" + separated([["a", "body"], *(["x", text] for text in ROWS)])),
         ("reviews.csv", separated([["a long comment", "Review_Text"], *(["x" * 90, text] for text in ROWS)])),
+        ("reviews.csv", separated([["", "評価", "review"], *([str(k), "x", t] for k, t in enumerate(ROWS))])),
         ("reviews.tsv", separated([["1", text] for text in ROWS], "\t")),
         ("reviews.jsonl", "\n".join(json.dumps({"id": 1, "Review": text}) for text in ROWS)),
         ("reviews.jsonl", "\n".join(json.dumps(text) for text in ROWS) + "\n"),
@@ -83,6 +85,9 @@ def test_file_that_cannot_be_read_is_refused_with_its_line(review: Visit) -> Non
     for name, content, problem in [
         ("a.csv", 'a,b\n1,"open', "row 2 has a quote that does not end"),
         ("a.csv", "a,b\n1,2,3", "row 2 has 3 cells, the first has 2"),
+        ("a.csv", "a,review,review\n1,x,y", "it has two columns \u201creview\u201d"),
+        ("a.csv", "a,b\nfine,1\ncaf\u00e9,2".encode("latin-1"), "line 3 is not UTF-8 text; save it so"),
+        ("a.xlsx", b"PK\x03\x04\x00\xe9", "it is no text; save it as csv first"),
         ("a.jsonl", '"fine"\n{oops', "line 2 is not JSON: {oops"),
         ("a.txt", "", "there are no rows in it"),
         ("a.xlsx", "PK\x03\x04\x00", "it is no text; save it as csv first"),
@@ -217,3 +222,25 @@ def test_file_without_rows_leaves_the_table_before_it_as_it_was(review: Visit) -
         ("1", "fine", "positive"),
         ("2", "fine", "positive"),
     ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_file_that_names_its_encoding_is_read_by_it(review: Visit, encoding: str) -> None:
+    page = review()
+    page.route("**/classify", lambda route: route.fulfill(json=fine(1)))
+    give(page, "reviews.csv", "id,review\n1,un caf\u00e9\n".encode(encoding))
+    expect(page.locator("#rows-body td").first).to_have_text("un caf\u00e9")
+    assert saved(page)[0]["id"] == "1"
+
+
+def test_column_without_a_name_is_called_by_its_place(visit: Visit) -> None:
+    found = visit("#model").evaluate(
+        """async () => {
+            const { readTable } = await import("/web/review/table.js");
+            const files = [",review\\n0,fine\\n1,well\\n", ",a film\\n,another film\\n", "\\na film\\n"];
+            const tables = files.map((text) => readTable(text, "a.csv"));
+            return tables.map(({ columns, rows }) => [columns, rows.length]);
+        }"""
+    )
+    unnamed = ["column_1", "column_2"]
+    assert found == [[["column_1", "review"], 2], [unnamed, 2], [["column_1"], 2]]
