@@ -114,16 +114,20 @@ export class Review {
     return this.ask();
   }
 
-  /** Shows the sum of another label, where there are several. */
+  /** Shows the sum of another label, where there are several; not of an answer that another is about to replace. */
   useLabel(label) {
+    const { input, model } = this.request;
+    if (input !== this.area.value || model !== this.card.name) return;
     this.label = label;
     this.showAnswer(readAnswer(this.answer.text, this.item, this.card.readout, label));
   }
 
   /** The label that a person gives an example which the model gets wrong, in words. */
   get confession() {
-    const example = EXAMPLES.find(({ text, wrong }) => wrong && text === this.answer.text);
-    return example && this.card.default && `The model gets this one wrong: a person says ${example.label}.`;
+    const { text, label, labels, undecided } = this.answer;
+    const example = EXAMPLES.find((each) => each.text === text);
+    const wrong = labels.includes(example?.label) && label !== example.label && !undecided;
+    return wrong && `The model gets this one wrong: a person says ${example.label}.`;
   }
 
   write(text) {

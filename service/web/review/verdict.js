@@ -87,7 +87,10 @@ export class Verdict {
     byId("verdict-mark").style.setProperty("--at", none ? 0.5 : (answer.probs[answer.shown] ?? 0.5));
     if (answer)
       byId("verdict-ends").replaceChildren(...answer.labels.slice(0, 2).map((name) => el("span", {}, name)));
-    byId("verdict-labels").replaceChildren(...(several ? this.labelNodes(answer) : []));
+    const host = byId("verdict-labels");
+    const focused = host.contains(document.activeElement);
+    host.replaceChildren(...(several ? this.labelNodes(answer) : []));
+    if (focused) host.querySelector("[aria-pressed=true]")?.focus();
   }
 
   /** The likeliest labels, and the one that is looked at, in the model's order. */

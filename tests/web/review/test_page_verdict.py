@@ -129,6 +129,39 @@ def test_several_labels_each_have_their_own_sum(review: Visit) -> None:
     expect_fit_for_everybody(page)
 
 
+def test_label_that_is_pressed_by_key_keeps_the_focus(review: Visit) -> None:
+    page = review("a mess", explained("a mess", [word("a", STARS, leader=True), word("mess", STARS)], STARS))
+    label_buttons(page).nth(0).press("Enter")
+    expect(label_buttons(page).nth(0)).to_have_attribute("aria-pressed", "true")
+    expect(label_buttons(page).nth(0)).to_be_focused()
+
+
+def test_label_of_an_earlier_text_is_not_shown_as_of_this_one(review: Visit) -> None:
+    page = review("a mess", explained("a mess", [word("a", STARS, leader=True), word("mess", STARS)], STARS))
+    page.route("**/classify", lambda route: route.abort())
+    page.get_by_label("Write a review, or take one").fill("a lovely mess")
+    expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
+    label_buttons(page).nth(0).click()
+    expect(label_buttons(page).nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
+
+
+@pytest.mark.parametrize(
+    ("bias", "confessed"), [(-1.0, False), (1.0, True), ({"noise": 0.5, "praise": 0.1}, False)]
+)
+def test_model_confesses_an_error_only_where_it_makes_it(
+    review: Visit, bias: float | dict[str, float], confessed: bool
+) -> None:
+    page = review()
+    none = dict.fromkeys(bias, 0.0) if isinstance(bias, dict) else 0.0
+    irony = [word("Great", none, leader=True)]
+    answering(page, lambda asked: explained(t, irony, bias) if "train" in (t := asked["input"]) else None)
+    page.get_by_role("button", name="Irony").click()
+    expect(page.locator("#ledger-logit")).to_have_text(re.compile(r"[01]\.[01]0$"))
+    fine = expect(page.locator("#verdict-fine"))
+    (fine.to_contain_text if confessed else fine.not_to_contain_text)("gets this one wrong")
+
+
 def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(review: Visit) -> None:
     page = review(TEXT)
     held = []
