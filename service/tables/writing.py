@@ -5,7 +5,8 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -82,14 +83,22 @@ def _write_parquet(file: IO[bytes], table: Table, answers: Iterable[Row]) -> Non
     pa, parquet = import_pyarrow()
     whole = table.arrow
     if whole is None:
-        whole = pa.Table.from_pylist([_characters(row) for row in table.rows])
+        whole = pa.table({name: _column(pa, table.values(name)) for name in table.columns})
     parquet.write_table(beside(whole, answers), file)
 
 
-def _characters(row: Row) -> Row:
-    """Without halves of characters, which parquet cannot hold."""
-    strings = {name: value for name, value in row.items() if isinstance(value, str)}
-    return row | {name: value.encode("utf-8", "replace").decode() for name, value in strings.items()}
+def _column(pa: Any, values: Sequence[Any]) -> Any:
+    """Of one type; as text where the values have several, or one that parquet cannot hold."""
+    with suppress(ValueError, TypeError, OverflowError):
+        column = pa.array(values)
+        if "struct<>" not in str(column.type):  # an object without fields
+            return column
+    return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
+
+
+def _as_text(value: Any) -> str:
+    """Half a character becomes ?"""
+    return str(_cell(value)).encode("utf-8", "replace").decode()
 
 
 _WRITERS: dict[str, Callable[[IO[bytes], Table, Iterable[Row]], None]] = {

@@ -154,6 +154,23 @@ def test_rows_of_parquet_keep_their_types(tmp_path: Path) -> None:
     assert [row["leaders"] for row in rows] == [["good", "film"], None]
 
 
+def test_rows_of_other_files_become_parquet_with_every_column(tmp_path: Path) -> None:
+    """Of the type of its values, or as text where they have several, or one that parquet cannot hold."""
+    first = {"text": "good", "n": 1, "mixed": 5, "long": 10**30, "tags": ["a", "b"], "none": {}}
+    second = {"text": "bad", "n": 2.5, "mixed": "five", "late": True, "tags": "a \ud83d", "none": {}}
+    text = "\n".join(map(json.dumps, [first, second]))
+    write_rows(str(tmp_path / "out.parquet"), read_table(write(tmp_path, "in.jsonl", text)), ANSWERS)
+    assert parquet.read_table(tmp_path / "out.parquet").drop_columns(list(COLUMNS)).to_pydict() == {
+        "text": ["good", "bad"],
+        "n": [1.0, 2.5],
+        "mixed": ["5", "five"],
+        "long": [f"1{'0' * 30}", None],
+        "tags": ["a; b", "a ?"],
+        "none": ["{}", "{}"],
+        "late": [None, True],
+    }
+
+
 def test_rows_keep_a_column_of_the_name_of_ours(tmp_path: Path) -> None:
     own = "review,label\ngood,5\nbad,1\n"
     write_rows(str(tmp_path / "out.csv"), read_table(write(tmp_path, "in.csv", own)), ANSWERS)
