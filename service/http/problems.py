@@ -92,16 +92,21 @@ def answer(failure: Exception, scope: Scope) -> Response:
     else:
         status, kind, message, param = told(failure)
         headers |= _headers(failure)
-        if status == INTERNAL[0]:
-            log.error("request %s failed", scope["state"]["request_id"], exc_info=failure)
-    scope["state"]["error"] = kind
-    if "refused" not in scope["state"]:
-        scope["app"].state.service.metrics.failed(kind)
+    note(failure, kind, scope)
     body: object = document(kind, message, param, scope["state"]["request_id"])
     if path_of(scope).startswith("/v2"):
         body = {"error": message}  # the protocol's shape
     # ASCII, so that a lone surrogate in a field's name cannot break the answer.
     return Response(json.dumps(body).encode("ascii"), status, headers, "application/json")
+
+
+def note(failure: Exception, kind: str, scope: Scope) -> None:
+    """Count a failure, and log what we did not foresee."""
+    if kind == INTERNAL[1]:
+        log.error("request %s failed", scope["state"]["request_id"], exc_info=failure)
+    scope["state"]["error"] = kind
+    if "refused" not in scope["state"]:
+        scope["app"].state.service.metrics.failed(kind)
 
 
 def _headers(failure: Exception) -> dict[str, str]:
@@ -114,7 +119,9 @@ def _headers(failure: Exception) -> dict[str, str]:
 
 def _from_http(failure: HTTPException, scope: Scope) -> tuple[int, str, str, str | None]:
     """What the router says, or an endpoint that raises FastAPI's own exception."""
-    phrase = HTTPStatus(failure.status_code).phrase
+    phrase = next(
+        (each.phrase for each in HTTPStatus if each == failure.status_code), "error"
+    )  # 499 has none
     kind = TYPES.get(failure.status_code, phrase.lower().replace(" ", "_"))
     message = str(failure.detail)
     if message == phrase and failure.status_code == 404:

@@ -40,7 +40,7 @@ from service.http.bodies import (
     written_of,
 )
 from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.problems import LATE, document, told
+from service.http.problems import LATE, document, note, told
 from service.schemas.reading import parse_json, validate
 from service.schemas.requests import (
     ControlRequest,
@@ -145,9 +145,9 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
             except asyncio.CancelledError:
                 if not request.state.timeout.expired():
                     raise
-                yield _last_words(DeadlineExceeded(LATE), request.state.request_id)
+                yield _last_words(DeadlineExceeded(LATE), request)
             except HardmaxError as failure:
-                yield _last_words(failure, request.state.request_id)
+                yield _last_words(failure, request)
 
     return PiecewiseResponse(stream(), NDJSON)
 
@@ -186,10 +186,11 @@ async def _lines(
         working.cancel()
 
 
-def _last_words(failure: HardmaxError, request_id: str) -> bytes:
+def _last_words(failure: HardmaxError, request: Request) -> bytes:
     """An error in the middle of a stream, whose status was sent long ago: the last line tells it."""
     _, kind, message, param = told(failure)
-    return write(document(kind, message, param, request_id)) + b"\n"
+    note(failure, kind, request.scope)
+    return write(document(kind, message, param, request.state.request_id)) + b"\n"
 
 
 def _from_query(query: bytes) -> dict[str, Any]:

@@ -1,10 +1,19 @@
 """What is wrong with a request, in words that help: the route, the method or the field that was meant."""
 
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import HTTPException, Request, Response
 from refusals import refusal
+from server import in_process
+
+from service.errors import InferenceError
+from service.http.problems import INTERNAL_MESSAGE
+from service.http.routes import points
 
 HINT = "there is no such route; did you mean "
 
@@ -69,3 +78,34 @@ def test_what_was_probably_meant_is_named(
     answer = client.request(method, path, json=body)
     assert 400 <= refusal(answer)[0] < 500
     assert answer.json()["error"]["message"] == message
+
+
+def test_failure_within_a_stream_is_logged_and_counted(
+    models: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def lines() -> AsyncGenerator[bytes]:
+        yield b"{}\n"
+        raise InferenceError("of our inside")
+
+    with in_process(models) as client:
+        app: Any = client.app
+
+        @app.get("/lines")
+        async def stream(request: Request) -> Response:
+            return await points._stream(lines(), request)
+
+        first, last = client.get("/lines").text.splitlines()
+        assert (first, json.loads(last)["error"]["message"]) == ("{}", INTERNAL_MESSAGE)
+        assert 'hardmax_failures_total{reason="internal_error"} 1.0' in client.get("/metrics").text
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["of our inside"]
+
+
+def test_status_without_a_name_is_answered_as_it_is(models: Path) -> None:
+    with in_process(models) as client:
+        app: Any = client.app
+
+        @app.get("/own")
+        async def own() -> None:
+            raise HTTPException(599, "of their own")
+
+        assert refusal(client.get("/own")) == (599, "error", None)
