@@ -1,7 +1,6 @@
 """Reading clouds from csv, npy or json, and sequences of points from JSON lines."""
 
 import csv
-from collections.abc import Iterable
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -18,7 +17,7 @@ def read_cloud(path: str) -> NDArray[np.float64]:
     """The points in a csv (a header line is skipped), npy or json file; `-` reads csv from standard input."""
     suffix = Path(path).suffix.lower()
     if path == STDIN or suffix == ".csv":
-        return _cloud_from_rows(csv.reader(read_text(path).splitlines()), source_of(path))
+        return _cloud_from_csv(read_text(path), source_of(path))
     if suffix == ".npy":
         return _cloud_from_npy(path)
     if suffix == ".json":
@@ -63,19 +62,30 @@ def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         problem = f'{source}: expected [[..], ..] or {{"{name}": [[..], ..]}}'
         raise InvalidInput(problem, param="FILE")
-    return _cloud_from_rows(rows, source)
+    for i, row in enumerate(rows):
+        if not row:
+            raise InvalidInput(f"{source}: points[{i}] is empty", param=f"points[{i}]")
+        for j, number in enumerate(row):
+            if type(number) not in (int, float):  # true is an int to Python
+                place = f"points[{i}][{j}]"
+                raise InvalidInput(f"{source}: {place} should be a number", param=place)
+    return _cloud(rows, source)
 
 
-def _cloud_from_rows(rows: Iterable[list[Any]], source: str) -> NDArray[np.float64]:
+def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
     points: list[list[float]] = []
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
         if not row:
             continue
         try:
-            points.append([float(value) for value in row])
-        except (TypeError, ValueError):
-            if points or number > 1:
+            points.append([float(cell) for cell in row])
+        except ValueError:
+            if number > 1:
                 raise InvalidInput(f"{source}, row {number}: not numbers: {row}", param="FILE") from None
+    return _cloud(points, source)
+
+
+def _cloud(points: list[list[float]], source: str) -> NDArray[np.float64]:
     widths = {len(point) for point in points}
     if len(widths) > 1:
         odd = next(i for i, point in enumerate(points) if len(point) != len(points[0]))
@@ -83,4 +93,7 @@ def _cloud_from_rows(rows: Iterable[list[Any]], source: str) -> NDArray[np.float
         raise InvalidInput(f"{source}: {problem}", param=f"points[{odd}]")
     if not points:
         raise InvalidInput(f"{source} holds no points", param="FILE")
-    return np.array(points, dtype=np.float64)
+    try:
+        return np.array(points, dtype=np.float64)
+    except OverflowError:
+        raise InvalidInput(f"{source} holds an integer too large to be a number here", param="FILE") from None
