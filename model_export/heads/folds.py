@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model_export.data.lessons import Ints
 from model_export.heads import stored
@@ -22,11 +23,14 @@ from model_export.heads.fit import CHECKS, Floats, Frozen, Task, fit, logits, te
 from model_export.heads.plane import Plane
 from model_export.heads.states import States
 from model_export.reader.stored import Stored
-from service.report.figures import FOLDS, Judged, folds, linear, measure
+from service.errors import InvalidInput
+from service.report.figures import FOLDS, Judged, folds, linear, measure, repeated
 from service.tables.labels import Rows
 
 HELD_OUT = 0.05  # share of the rows that may be called unlike the others
 MANY = 2_000  # from so many rows on, one fold is measured: a third of the time
+
+Thresholds = tuple[float, ...]  # of each label the probability from which on it is said
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Held:
 class Trained:
     weights: dict[str, Any]
     report: dict[str, Any]
-    thresholds: tuple[float, ...] | None
+    thresholds: Thresholds | None
     unlike: dict[str, float]
 
 
@@ -58,12 +62,14 @@ def train(
 ) -> Trained:
     """`states` of `rows`, which all have words; `others`: of sentences that are not rows."""
     truth = [frozenset(have) for have in rows.truth]
-    parts = [np.array(part) for part in folds(truth)]
+    parts = [np.array(part) for part in folds(truth, rows.texts)]
+    if len(parts) < 2:
+        raise InvalidInput("too few different texts to learn from some and measure others: add rows")
     near, apart, foreign = measure_unlike.calibrated(states, others, parts, HELD_OUT)
     plane, held = fitted(rows, states, parts, seed=seed, progress=progress)
-    thresholds = _thresholds(held, rows) if rows.several else None
+    thresholds, chosen = _thresholds(held, rows) if rows.several else (None, [None] * len(held.rows))
     weights = {**stored.stored(plane, Frozen(states.found[0].shape[-1])), **near}
-    judged = _judged(rows, states, held, thresholds, apart)
+    judged = _judged(rows, states, held, chosen, apart)
     report = _report(rows, judged, held)
     return Trained(weights, report, thresholds, {"held_out": HELD_OUT, "others": foreign})
 
@@ -120,9 +126,21 @@ def _held_out(
     return Held(every, said, planes, best, factor)
 
 
-def _thresholds(held: Held, rows: Rows) -> tuple[float, ...]:
-    """Of each label the probability from which on it is said: that of the best F1 on held-out rows."""
+def _thresholds(held: Held, rows: Rows) -> tuple[Thresholds, list[Thresholds]]:
+    """Those of all held-out rows, for the model; of each row those of the other folds, to measure with."""
     probs, truth = 1 / (1 + np.exp(-held.logits)), rows.targets[held.rows] > 0
+    whole = _best(probs, truth)
+    each = [whole] * len(probs)
+    for part in folds([frozenset(rows.truth[i]) for i in held.rows], [rows.texts[i] for i in held.rows]):
+        others = np.setdiff1d(np.arange(len(probs)), part)
+        best = _best(probs[others], truth[others])
+        for i in part:
+            each[i] = best
+    return whole, each
+
+
+def _best(probs: Floats, truth: NDArray[np.bool_]) -> Thresholds:
+    """Those of the best F1, label by label."""
     tried = np.linspace(0.2, 0.8, 25)
 
     def score(label: int, threshold: float) -> tuple[float, float]:
@@ -134,11 +152,12 @@ def _thresholds(held: Held, rows: Rows) -> tuple[float, ...]:
 
 
 def _judged(
-    rows: Rows, states: States, held: Held, thresholds: tuple[float, ...] | None, apart: Floats
+    rows: Rows, states: States, held: Held, chosen: Sequence[Thresholds | None], apart: Floats
 ) -> list[Judged]:
-    """subtle: leaders only of rows that are wrong; the report shows no others."""
+    """`chosen`: thresholds, row by row. subtle: leaders only of wrong rows; the report shows no others."""
     found = []
-    for row, said, weights in zip(held.rows.tolist(), held.logits, held.weights, strict=True):
+    whole = zip(held.rows.tolist(), held.logits, held.weights, chosen, strict=True)
+    for row, said, weights, thresholds in whole:
         probs = dict(zip(rows.labels, _probabilities(said, thresholds is not None).tolist(), strict=True))
         if thresholds is None:
             answer = frozenset([max(probs, key=probs.__getitem__)])
@@ -178,7 +197,9 @@ def _report(rows: Rows, judged: Sequence[Judged], held: Held) -> dict[str, Any]:
     every = len(held.rows) == len(rows.texts)
     truth, parts = [frozenset(have) for have in rows.truth], [] if every else [held.rows.tolist()]
     beside = linear(rows.texts, truth, rows.labels, parts)
-    folded = f"{FOLDS} folds of the rows" if every else "a fifth of the rows, held out"
+    folded = f"{FOLDS} folds of the rows" if every else f"{len(judged):,} rows, held out"
+    again = repeated(rows.texts)
+    together = f"; {again:,} rows repeat the text of another and are held out with it" if again else ""
     warnings = [
         f"the label {each['label']!r} is never answered: it has too few rows, or they read like the others"
         for each in found["labels"]
@@ -193,7 +214,7 @@ def _report(rows: Rows, judged: Sequence[Judged], held: Held) -> dict[str, Any]:
         warnings.append("no better than always answering the most frequent label: more rows are needed")
     return {
         "title": "A model of one's own",
-        "source": f"measured on {folded}, each by a plane that had not seen it",
+        "source": f"measured on {folded}, each by a plane that had not seen it{together}",
         "models": {"this model": found},
         "linear": beside,
         "warnings": warnings,

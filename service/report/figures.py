@@ -4,6 +4,7 @@ For `hardmax evaluate` and for the end of training. It knows answers, not models
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ WORST = 20
 BINS = 10
 SURE = 1.96  # standard deviations: an interval of 95 %
 LEAST_PROBABILITY = 1e-7
+WORD = re.compile(r"\w+")
 
 Truth = Sequence[frozenset[str]]  # of each row its labels
 
@@ -105,7 +107,7 @@ def linear(
     target: list[Any] = [
         [int(label in each) for label in labels] if several else next(iter(each)) for each in truth
     ]
-    for held in parts or folds(truth):
+    for held in parts or folds(truth, texts):
         inside = set(held)
         learnt = [i for i in range(len(texts)) if i not in inside]
         try:
@@ -129,15 +131,33 @@ def tf_idf(several: bool) -> Any:
     return make_pipeline(words, OneVsRestClassifier(judge) if several else judge)
 
 
-def folds(truth: Truth) -> list[list[int]]:
-    """Which rows are measured together: each label spread evenly, always in the same way."""
-    count: Counter[frozenset[str]] = Counter()
-    found: list[list[int]] = [[] for _ in range(FOLDS)]
+def folds(truth: Truth, texts: Sequence[str] = ()) -> list[list[int]]:
+    """Which rows are measured together: each label spread evenly, always in the same way.
+
+    Rows that repeat a text are in one fold: a model that learnt one of them knows the others.
+    """
+    same: dict[object, list[int]] = {}
     for i in sorted(range(len(truth)), key=lambda i: (i * 2_654_435_761) % 2**32):
-        first = sum(map(ord, "".join(sorted(truth[i]))))  # the same in every process
-        found[(count[truth[i]] + first) % FOLDS].append(i)
-        count[truth[i]] += 1
+        same.setdefault(_wording(texts[i]) if texts else i, []).append(i)
+    count: Counter[tuple[int, frozenset[str]]] = Counter()
+    found: list[list[int]] = [[] for _ in range(FOLDS)]
+    for rows in same.values():
+        have = truth[rows[0]]
+        first = sum(map(ord, "".join(sorted(have))))  # the same in every process
+        fold = min(range(FOLDS), key=lambda k: (count[k, have], (k - first) % FOLDS))
+        found[fold] += rows
+        count.update((fold, truth[i]) for i in rows)
     return [sorted(part) for part in found if part]
+
+
+def repeated(texts: Sequence[str]) -> int:
+    """How many rows have the text of a row before them."""
+    return len(texts) - len(set(map(_wording, texts)))
+
+
+def _wording(text: str) -> str:
+    """Texts that differ in capitals, blanks and marks alone have the same; a text of marks is its own."""
+    return " ".join(WORD.findall(text.casefold())) or text
 
 
 # ---------------------------------------- for people

@@ -113,8 +113,8 @@ def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(tmp_path
 
 def test_long_cells_are_cut_and_their_labels_learnt(folder, capsys):
     said = {"bad": "awful", "good": "superb"}
-    lines = [f"the film was {word} {'z' * 3_000},{label}" for label, word in said.items()]
-    (folder / "long.csv").write_text("\n".join(["text,label", *lines * 4]) + "\n")
+    lines = [f"film {i} was {word} {'z' * 3_000},{label}" for i in range(4) for label, word in said.items()]
+    (folder / "long.csv").write_text("\n".join(["text,label", *lines]) + "\n")
     assert train(folder, folder / "long.csv", "long", "--json") == 0
     found = capsys.readouterr()
     assert "cut: 8 to their first 2,000 characters" in found.err
@@ -133,6 +133,19 @@ def test_labels_that_do_not_exclude_each_other(folder, capsys):
     assert reported(capsys)["several@1"]["accuracy"] >= 0.8  # both right; always the same would be a third
     with local(folder) as hardmax:
         assert hardmax._model("several", "sentiment").rules.thresholds is not None
+
+
+def test_rows_that_repeat_a_text_are_held_out_with_it(folder, capsys):
+    """Labels at random cannot be told; from one row of a text those of its other rows could."""
+    draw = random.Random(0)
+    texts = [" ".join(draw.choices(FILLING, k=6)) for _ in range(40)]
+    lines = [f"{text},{draw.choice('xy')}" for text in texts]
+    (folder / "twice.csv").write_text("\n".join(["text,label", *lines, *lines]) + "\n")
+    assert train(folder, folder / "twice.csv", "twice", "--json") == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["source"].endswith("; 40 rows repeat the text of another and are held out with it")
+    assert report["models"]["twice@1"]["accuracy"] < 0.7
+    assert report["linear"] < 0.7
 
 
 def test_words_at_random_are_unlike_the_rows(folder, capsys):
@@ -188,6 +201,7 @@ def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
         ("text,rating\na b,1\nc d,2\ne f,3\n", "--as-is"),
         ("text,label\n,\n,\n", "no row has a text and a label. Say --column and --label"),
         ("", "is empty"),
+        ("text,label\na b,x\nA B!,x\na b,y\na  b,y\n", "too few different texts"),
         (WORDLESS, "left out: 2 without a word"),
         (WORDLESS, "no text of the label 'y' has a word"),
     ],
