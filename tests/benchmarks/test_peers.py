@@ -9,7 +9,7 @@ import torch
 from paths import ROOT
 from pins import read_pins
 
-from benchmarks.clouds import Ours, gaussian, numpy_layer
+from benchmarks.clouds import CLOUDS, Ours, hull_peer, numpy_peer
 from benchmarks.environments import CannotInstall, _run, environment
 from benchmarks.http import MODEL_LIBRARIES, is_present
 from benchmarks.record import Record
@@ -58,9 +58,12 @@ def test_http_peers_have_our_versions_of_what_the_model_needs(peer: str) -> None
     assert {name: theirs.get(name) for name in wanted} == {name: ours[name] for name in wanted}
 
 
-def test_ours_and_the_peer_take_the_same_step() -> None:
-    points = gaussian(300, 3)
-    np.testing.assert_allclose(Ours()(points), numpy_layer()(points, points), atol=1e-12)
+@pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.parametrize("d", [2, 3])
+def test_ours_and_the_peers_take_the_same_step(cloud: str, d: int) -> None:
+    points = CLOUDS[cloud](300, d)
+    for peer in (numpy_peer(), hull_peer()):
+        np.testing.assert_allclose(Ours()(points), peer(points)(points), atol=1e-12)
 
 
 def test_transformer_has_the_size_of_distilbert() -> None:
