@@ -9,7 +9,16 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from hardmax.documents import ClassifyResponse
-from service.answers.texts import classification, names_of, raise_first, tell_flips, texts_asked, texts_within
+from service.answers.texts import (
+    Read,
+    classification,
+    names_of,
+    raise_first,
+    tell_flips,
+    texts_asked,
+    texts_within,
+)
+from service.engine.account import Reservation
 from service.http import examples
 from service.http.bodies import json_body, reply_document
 from service.http.dependencies import ReservationOf, ServiceOf
@@ -42,9 +51,19 @@ async def classify(
     results = await run(service, texts)
     if body.flip:
         read = partial(service.texts.submit, texts[0].how.reader)  # in turn with the texts of others
-        await asyncio.gather(*(tell_flips(*each, read) for each in zip(texts, results, strict=True)))
+        await search_flips(texts, results, read)
     document = classification(names_of(body, service.settings), results)
     return await reply_document({"id": request.state.request_id, **document}, reservation)
+
+
+async def search_flips(texts: Sequence[Text], results: Sequence[list[Answer]], read: Read) -> None:
+    """Adds `flip` to all answers. Where one search is refused, the others end too."""
+    searches = [asyncio.create_task(tell_flips(*each, read)) for each in zip(texts, results, strict=True)]
+    try:
+        await asyncio.gather(*searches)
+    finally:
+        for search in searches:
+            search.cancel()
 
 
 async def run(service: Service, texts: Sequence[Text]) -> list[list[Answer]]:
@@ -62,8 +81,10 @@ async def label(
     how: RunOptions,
     param: str,
     neutral: bool,
+    reservation: Reservation,
 ) -> list[Answer]:
     """One head's answers, for protocols that know labels alone. `neutral`: undecided is one of them."""
     texts = texts_within(inputs, how, service.settings, param)
+    reservation.expect(how.bytes_of([text.source for text in texts]))
     answers = [each for (each,) in await run(service, texts)]
     return [with_neutral(answer) if neutral else answer for answer in answers]

@@ -14,10 +14,11 @@ from pydantic import Field
 from starlette.responses import Response
 
 from service.answers.texts import heads_of
+from service.engine.account import Reservation
 from service.errors import InvalidInput
 from service.http import examples
-from service.http.bodies import json_body, reply_json
-from service.http.dependencies import NeutralOf, ServiceOf
+from service.http.bodies import json_body, reply_document
+from service.http.dependencies import NeutralOf, ReservationOf, ServiceOf
 from service.http.routes.classify import label
 from service.lifecycle import Service
 from service.schemas.protocols import Foreign, Wire
@@ -70,19 +71,21 @@ ENDPOINT = examples.route(EndpointRequest, examples.INPUTS, list[list[LabelScore
 
 
 @router.post("/", **ENDPOINT, summary="Label texts as an inference endpoint does")
-async def endpoint(body: EndpointBody, service: ServiceOf, neutral: NeutralOf) -> Response:
+async def endpoint(
+    body: EndpointBody, service: ServiceOf, neutral: NeutralOf, reservation: ReservationOf
+) -> Response:
     """For `huggingface_hub.InferenceClient(base_url=..)` and what speaks to inference endpoints: a list of
     labels and scores for each text, the best first, by the default model.
     """
-    return await _endpoint(body, service, service.settings.default_model, neutral)
+    return await _endpoint(body, service, service.settings.default_model, neutral, reservation)
 
 
 @router.post("/models/{name}", **ENDPOINT, summary="The same by a model of one's choice")
 async def endpoint_of_model(
-    body: EndpointBody, service: ServiceOf, name: str, neutral: NeutralOf
+    body: EndpointBody, service: ServiceOf, name: str, neutral: NeutralOf, reservation: ReservationOf
 ) -> Response:
     """The base URL of a client then ends in `/models/NAME`."""
-    return await _endpoint(body, service, name, neutral)
+    return await _endpoint(body, service, name, neutral, reservation)
 
 
 @router.post(
@@ -93,17 +96,23 @@ async def endpoint_of_model(
     summary="Label texts as text-embeddings-inference does",
 )
 async def predict(
-    body: Annotated[PredictRequest, json_body(PredictRequest)], service: ServiceOf, neutral: NeutralOf
+    body: Annotated[PredictRequest, json_body(PredictRequest)],
+    service: ServiceOf,
+    neutral: NeutralOf,
+    reservation: ReservationOf,
 ) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
     heads = heads_of(service.registry.find, [service.settings.default_model])
     how = RunOptions(heads, "none", truncate=body.truncate)
-    answers = await label(service, _texts(body.inputs), how, "inputs", neutral and not body.raw_scores)
+    neutral = neutral and not body.raw_scores
+    answers = await label(service, _texts(body.inputs), how, "inputs", neutral, reservation)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
-    return reply_json(ranked[0] if isinstance(body.inputs, str) else ranked)
+    return await reply_document(ranked[0] if isinstance(body.inputs, str) else ranked, reservation)
 
 
-async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral: bool) -> Response:
+async def _endpoint(
+    body: EndpointRequest, service: Service, name: str, neutral: bool, reservation: Reservation
+) -> Response:
     heads, parameters = heads_of(service.registry.find, [name]), body.parameters
     labels, wanted = heads[0].rules.labels, parameters.candidate_labels
     if wanted is not None and not set(wanted) <= set(labels):
@@ -114,11 +123,12 @@ async def _endpoint(body: EndpointRequest, service: Service, name: str, neutral:
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
     how = RunOptions(heads, "none")
-    answers = await label(service, body.inputs, how, "inputs", neutral and not raw)
+    answers = await label(service, body.inputs, how, "inputs", neutral and not raw, reservation)
     ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]
     if wanted is not None:  # a zero-shot client: one text, one list
-        return reply_json([each for each in ranked[0] if each["label"] in wanted])
-    return reply_json(ranked)
+        ranked = [[each for each in scores if each["label"] in wanted] for scores in ranked]
+        return await reply_document(ranked[0] if isinstance(body.inputs, str) else ranked, reservation)
+    return await reply_document(ranked, reservation)
 
 
 def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:

@@ -7,8 +7,10 @@ Content-Length` tells the length. A version in the path must be the one that is 
 ask its repository and statistics which models there are.
 """
 
+import asyncio
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,13 +18,14 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from service import __version__
-from service.answers.writing import write
+from service.answers.writing import PIECE, write
+from service.engine.account import Reservation
 from service.engine.bundle import HEAD
 from service.engine.registry import Entry
 from service.errors import InvalidInput, MalformedInput, NotFound, TooLarge
 from service.http import examples
-from service.http.bodies import BINARY, NO_STORE, Body, UntypedBodyOf, read_bytes, reply
-from service.http.dependencies import NeutralOf, ServiceOf
+from service.http.bodies import BINARY, LARGEST_JSON, NO_STORE, UntypedBodyOf, read_bytes, reply
+from service.http.dependencies import NeutralOf, ReservationOf, ServiceOf
 from service.http.routes.classify import label
 from service.schemas.protocols import (
     IndexEntry,
@@ -129,18 +132,23 @@ async def model_ready(entry: ModelOf, service: ServiceOf) -> Response:
 
 @protocol.post("/models/{name}/infer", **INFER, summary="Label texts by the Open Inference Protocol")
 async def infer(
-    body: UntypedBodyOf, entry: ModelOf, request: Request, service: ServiceOf, neutral: NeutralOf
+    body: UntypedBodyOf,
+    entry: ModelOf,
+    request: Request,
+    service: ServiceOf,
+    neutral: NeutralOf,
+    reservation: ReservationOf,
 ) -> Response:
     """With or without the binary tensor extension."""
-    document, tensors = _split(body, request.headers.get(HEADER_LENGTH))
-    asked = await read_bytes(request, parse, document, InferRequest)
     if entry.kind != HEAD:
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
-    texts, shape = await _texts_of(request, asked, tensors, service.settings.max_client_batch_size)
+    announced, most = request.headers.get(HEADER_LENGTH), service.settings.max_client_batch_size
+    asked, texts, shape = await read_bytes(request, _read, body.content, body.media_type, announced, most)
     wanted = _wanted(asked)
     how = RunOptions((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
-    answers = await label(service, texts, how, INPUT, neutral)
-    return _answer(entry, asked, wanted, answers, shape)
+    answers = await label(service, texts, how, INPUT, neutral, reservation)
+    work = partial(_answer, entry, asked, wanted, answers, shape, reservation)
+    return work() if reservation.size <= PIECE else await asyncio.to_thread(work)
 
 
 @protocol.get(VERSION, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
@@ -155,9 +163,14 @@ async def version_ready(entry: VersionOf, service: ServiceOf) -> Response:
 
 @protocol.post(f"{VERSION}/infer", **INFER, summary="Label texts with a version of a model")
 async def version_infer(
-    body: UntypedBodyOf, entry: VersionOf, request: Request, service: ServiceOf, neutral: NeutralOf
+    body: UntypedBodyOf,
+    entry: VersionOf,
+    request: Request,
+    service: ServiceOf,
+    neutral: NeutralOf,
+    reservation: ReservationOf,
 ) -> Response:
-    return await infer(body, entry, request, service, neutral)
+    return await infer(body, entry, request, service, neutral, reservation)
 
 
 @extensions.get(
@@ -185,10 +198,12 @@ router.include_router(extensions)  # first: /v2/models/stats is no model
 router.include_router(protocol)
 
 
-async def _texts_of(
-    request: Request, asked: InferRequest, tensors: memoryview, most: int
-) -> tuple[list[str], list[int]]:
-    """The texts in the request's one input."""
+def _read(
+    content: bytearray, media_type: str, announced: str | None, most: int
+) -> tuple[InferRequest, list[str], list[int]]:
+    """The request, the texts in its one input, and their shape."""
+    document, tensors = _split(content, media_type, announced)
+    asked = parse(document, InferRequest)
     if [tensor.name for tensor in asked.inputs] != [INPUT] or asked.inputs[0].datatype != "BYTES":
         raise InvalidInput('expected one input, "text", of datatype BYTES')
     tensor = asked.inputs[0]
@@ -201,12 +216,12 @@ async def _texts_of(
     if size is None:
         texts = _flatten(tensor.data)
     elif size == len(tensors):
-        texts = await read_bytes(request, _elements, tensors, count)
+        texts = _elements(tensors, count)
     else:
         raise MalformedInput("binary_data_size is not the size of the data that follow")
     if len(texts) != count:
         raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-    return texts, tensor.shape
+    return asked, texts, tensor.shape
 
 
 def _elements(tensor: memoryview, count: int) -> list[str]:
@@ -229,16 +244,17 @@ def _elements(tensor: memoryview, count: int) -> list[str]:
     return texts
 
 
-def _split(body: Body, announced: str | None) -> tuple[bytearray, memoryview]:
+def _split(content: bytearray, media_type: str, announced: str | None) -> tuple[bytearray, memoryview]:
     """The JSON part of a body, and the tensors behind it."""
-    content = body.content
     if announced is None:
-        if body.media_type == BINARY:
+        if media_type == BINARY:
             raise MalformedInput("an octet stream needs Inference-Header-Content-Length")
         return content, memoryview(b"")
     if not announced.isdecimal() or len(announced) > 12 or int(announced) > len(content):
         raise MalformedInput("Inference-Header-Content-Length is not the length of the JSON part")
     length = int(announced)
+    if length > LARGEST_JSON:
+        raise TooLarge(f"the JSON part may have {LARGEST_JSON / 1e6:g} MB: send the texts as a binary tensor")
     return content[:length], memoryview(content)[length:]
 
 
@@ -268,7 +284,12 @@ def _wanted(request: InferRequest) -> dict[str, bool]:
 
 
 def _answer(
-    entry: Entry, request: InferRequest, wanted: dict[str, bool], answers: Sequence[Answer], shape: list[int]
+    entry: Entry,
+    request: InferRequest,
+    wanted: dict[str, bool],
+    answers: Sequence[Answer],
+    shape: list[int],
+    reservation: Reservation,
 ) -> Response:
     outputs: list[dict[str, Any]] = []
     tensors = b""
@@ -287,6 +308,7 @@ def _answer(
     if request.id is not None:
         head["id"] = request.id
     text = write(head)
+    reservation.write(len(text) + len(tensors))
     if not tensors:
         return reply(text)
     return reply(text + tensors, BINARY, {**NO_STORE, HEADER_LENGTH: str(len(text))})

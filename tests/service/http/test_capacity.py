@@ -174,10 +174,19 @@ def test_answer_that_has_no_room_is_refused_and_leaves_nothing(models: Path) -> 
         eventually(lambda: gauge(client, HELD) == 0)
 
 
+TENSOR = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["superb"]}
 ROOMLESS = {
     "/classify": ({"input": ["superb film"] * 12, "explain": "full"}, {"explain": "none"}),
     "/control": ({"points": np.eye(40).tolist(), "leaders": [0]}, {"points": [[1, 2], [0, 1]]}),
     "/sequences/classify": ({"model": "scenes", "sequences": [[[1, 2]]] * 900}, {"sequences": [[[1, 2]]]}),
+    "/v1/classify": ({"input": ["superb film"] * 12}, {"input": "superb film"}),
+    "/predict": ({"inputs": ["superb film"] * 60}, {"inputs": "superb film"}),
+    "/": ({"inputs": ["superb film"] * 60}, {"inputs": "superb film"}),
+    "/models/tiny": ({"inputs": ["superb film"] * 60}, {"inputs": "superb film"}),
+    "/v2/models/tiny/infer": (
+        {"inputs": [TENSOR | {"shape": [60], "data": ["superb"] * 60}]},
+        {"inputs": [TENSOR]},
+    ),
 }
 
 
@@ -191,8 +200,8 @@ def roomless(models: Path) -> Iterator[TestClient]:
 def test_answers_of_every_route_count_like_bodies(roomless: TestClient, path: str) -> None:
     large, small = ROOMLESS[path]
     refused = roomless.post(path, json=large)
-    assert (refused.status_code, refused.json()["error"]["type"]) == (413, "too_large")
-    assert "its answer would be over 0.02 MB (PAYLOAD_TOTAL_MB)" in refused.json()["error"]["message"]
+    assert refused.status_code == 413
+    assert "its answer would be over 0.02 MB (PAYLOAD_TOTAL_MB)" in refused.text
     assert roomless.post(path, json=large | small).status_code == 200
     eventually(lambda: gauge(roomless, HELD) == 0)
 

@@ -1,5 +1,7 @@
 """POST /classify over a socket: answers by value, refusals by status, type and place."""
 
+import asyncio
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,11 @@ import pytest
 from bundles import write_head, write_reader
 from refusals import JSON, refusal
 from server import in_process
+
+from service.answers.texts import Results
+from service.errors import Overloaded
+from service.http.routes.classify import search_flips
+from service.texts.work import RunOptions, Text
 
 
 def test_classify_answers_one_text_with_its_exact_reason(client: httpx.Client) -> None:
@@ -226,3 +233,26 @@ def test_body_without_a_media_type_is_refused_with_the_header_to_send(client: ht
         response = client.post(path, content=b'{"input": "superb"}')
         assert refusal(response) == (415, "unsupported_media_type", None)
         assert response.json()["error"]["message"] == "send the header Content-Type: application/json"
+
+
+def test_searches_end_where_one_of_the_same_request_is_refused() -> None:
+    head: Any = None
+    how = RunOptions((head,), "none")
+    ended: list[str] = []
+
+    async def read(asked: Sequence[Text]) -> Results:
+        if asked[0].source == "refused":
+            raise Overloaded("too much is waiting already")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(asked[0].source)
+        return []
+
+    async def search() -> None:
+        with pytest.raises(Overloaded):
+            await search_flips([Text("waits", how), Text("refused", how)], [[{}], [{}]], read)
+        await asyncio.sleep(0)
+        assert ended == ["waits"]
+
+    asyncio.run(search())
