@@ -67,7 +67,8 @@ class LabelScore(Wire):
 EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]
 
 router = APIRouter(tags=["other clients"])
-ENDPOINT = examples.route(EndpointRequest, examples.INPUTS, list[list[LabelScore]], [examples.SCORES])
+SCORES = list[LabelScore] | list[list[LabelScore]]
+ENDPOINT = examples.route(EndpointRequest, examples.INPUTS, SCORES, [examples.SCORES])
 
 
 @router.post("/", **ENDPOINT, summary="Label texts as an inference endpoint does")
@@ -75,7 +76,8 @@ async def endpoint(
     body: EndpointBody, service: ServiceOf, neutral: NeutralOf, reservation: ReservationOf
 ) -> Response:
     """For `huggingface_hub.InferenceClient(base_url=..)` and what speaks to inference endpoints: a list of
-    labels and scores for each text, the best first, by the default model.
+    labels and scores for each text, the best first, by the default model. With `candidate_labels` one text
+    has one list.
     """
     return await _endpoint(body, service, service.settings.default_model, neutral, reservation)
 
@@ -90,9 +92,7 @@ async def endpoint_of_model(
 
 @router.post(
     "/predict",
-    **examples.route(
-        PredictRequest, examples.INPUTS, list[LabelScore] | list[list[LabelScore]], examples.SCORES
-    ),
+    **examples.route(PredictRequest, examples.INPUTS, SCORES, examples.SCORES),
     summary="Label texts as text-embeddings-inference does",
 )
 async def predict(
@@ -124,11 +124,9 @@ async def _endpoint(
     raw = parameters.function_to_apply == "none"
     how = RunOptions(heads, "none")
     answers = await label(service, body.inputs, how, "inputs", neutral and not raw, reservation)
-    ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k) for answer in answers]
-    if wanted is not None:  # a zero-shot client: one text, one list
-        ranked = [[each for each in scores if each["label"] in wanted] for scores in ranked]
-        return await reply_document(ranked[0] if isinstance(body.inputs, str) else ranked, reservation)
-    return await reply_document(ranked, reservation)
+    ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k, among=wanted) for answer in answers]
+    zero_shot = wanted is not None and isinstance(body.inputs, str)  # then one list
+    return await reply_document(ranked[0] if zero_shot else ranked, reservation)
 
 
 def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:
@@ -143,7 +141,9 @@ def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:
     return texts
 
 
-def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, str | float]]:
+def _ranked(
+    answer: Answer, *, raw: bool, top_k: int | None, among: Sequence[str] | None = None
+) -> list[dict[str, str | float]]:
     """Labels and their scores, the best first. Raw scores are those of which softmax makes the others."""
     scores: dict[str, float] = answer["probs"]
     if raw:
@@ -151,5 +151,6 @@ def _ranked(answer: Answer, *, raw: bool, top_k: int | None) -> list[dict[str, s
         if not isinstance(logit, dict):
             logit = dict(zip(scores, (-logit / 2, logit / 2), strict=True))
         scores = logit
-    best = sorted(scores.items(), key=lambda pair: -pair[1])[:top_k]
+    named = [(label, score) for label, score in scores.items() if among is None or label in among]
+    best = sorted(named, key=lambda pair: -pair[1])[:top_k]
     return [{"label": label, "score": score} for label, score in best]

@@ -46,6 +46,17 @@ def test_zero_shot_client_hears_which_labels_there_are(server: Server) -> None:
         asked.zero_shot_classification("a superb film", ["positive", "boring"])
 
 
+def test_candidate_labels_are_chosen_before_the_best_and_for_every_text(client: httpx.Client) -> None:
+    parameters = {"candidate_labels": ["negative"], "top_k": 1}
+    one, several = (
+        client.post("/", json={"inputs": inputs, "parameters": parameters}).json()
+        for inputs in ("superb", ["superb", "awful"])
+    )
+    assert [each["label"] for each in one] == ["negative"]
+    assert several[0] == one
+    assert [each["label"] for each in several[1]] == ["negative"]
+
+
 def test_undecided_verdict_is_neutral_where_that_is_asked_for(server: Server, client: httpx.Client) -> None:
     body = {"inputs": ["zzkq", "a superb film"], "options": {"use_cache": False}}
     plain, told = (client.post(path, json=body).json() for path in ("/", "/?undecided=label"))
