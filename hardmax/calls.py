@@ -261,12 +261,17 @@ def _plain(indices: Iterable[Any]) -> list[Any]:
 
 
 def _numbers(values: Any, name: str) -> NDArray[Any]:
-    """As an array of the numbers' own kind: 32 bits stay 32."""
+    """As an array of the numbers' own kind: 32 bits stay 32. All are finite: JSON has no others."""
     try:
         numbers = np.asarray(values)
-        return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
-    except (TypeError, ValueError) as refused:
+        numbers = numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as refused:
         raise InvalidInput(f"{name}: rows of numbers, as many in each: {refused}", param=name) from None
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        place = name + "".join(f"[{i}]" for i in np.argwhere(~finite)[0])
+        raise InvalidInput(f"{place} is not a finite number", param=place)
+    return numbers
 
 
 # ---------------------------------------- the service

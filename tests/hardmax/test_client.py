@@ -181,6 +181,33 @@ def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
     assert (sent["points"], sent["A"]) == ([[1.0] * 30], np.eye(30).tolist())
 
 
+@pytest.mark.parametrize(
+    ("call", "given", "place"),
+    [
+        ("dynamics", [[[1.0, 2.0], [3.0, np.nan]]], "points[1][1]"),
+        ("stream_dynamics", [np.array([[np.inf]], np.float32)], "points[0][0]"),
+        ("control", [[[-np.inf, 1]]], "points[0][0]"),
+        ("classify_sequences", ["m", [[[1.0]], [[1.0], [np.nan]]]], "sequences[1][1][0]"),
+    ],
+)
+def test_client_refuses_numbers_that_are_not_finite_by_their_place(
+    call: str, given: list[Any], place: str
+) -> None:
+    server = Server()
+    with client(server) as hardmax, pytest.raises(InvalidInput) as refused:
+        getattr(hardmax, call)(*given)
+    assert refused.value.message == f"{place} is not a finite number"  # as a server says it
+    assert (refused.value.param, server.seen) == (place, [])
+
+
+def test_client_refuses_a_matrix_that_is_not_finite_and_numbers_that_are_none() -> None:
+    with client() as hardmax:
+        with pytest.raises(InvalidInput, match=r"^A\[0\]\[1\] is not a finite number"):
+            hardmax.dynamics([[1.0, 2.0]], A=[[1.0, np.nan], [0.0, 1.0]])
+        with pytest.raises(InvalidInput, match="^points: rows of numbers.*too large"):
+            hardmax.dynamics([[10**400]])
+
+
 def lines_of(*documents: dict[str, object]) -> httpx.Response:
     return httpx.Response(200, content="\n".join(json.dumps(each) for each in documents))
 
