@@ -28,7 +28,10 @@ HERE = "http://127.0.0.1:8000"
 RETRIED = (429, 503)
 LONGEST_PAUSE_S = 30.0
 LONGEST_ANSWER = 2**28  # bytes of an answer, or of a line of a stream
-QUERY_CHARS = 4000  # of a matrix A that travels in the query
+QUERY_CHARS = 4000  # of a matrix A that travels in the query: many proxies read 8 kB of it
+# The same where the cloud may be over the 16 MB of JSON that a server reads: 62 kB once they are escaped.
+LONGEST_QUERY_CHARS = 44_000
+JSON_NUMBERS = 600_000
 NPY, NDJSON = "application/x-npy", "application/x-ndjson"
 LINES = (
     "A line a chunk of layers as they are computed, with the options of `dynamics`; the last is the result."
@@ -55,7 +58,8 @@ class Protocol:
         options: dict[str, Any] = {} if question.body is None else {"json": question.body}
         if question.points is not None and question.body is not None:
             matrix = json.dumps(question.body.get("A"))
-            if len(matrix) <= QUERY_CHARS:
+            large = question.points.size > JSON_NUMBERS
+            if len(matrix) <= (LONGEST_QUERY_CHARS if large else QUERY_CHARS):
                 file = io.BytesIO()
                 np.save(file, question.points, allow_pickle=False)
                 query = {**question.body, "include": ",".join(question.body["include"]), "A": matrix}

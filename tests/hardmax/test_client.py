@@ -181,6 +181,18 @@ def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
     assert (sent["points"], sent["A"]) == ([[1.0] * 30], np.eye(30).tolist())
 
 
+@pytest.mark.parametrize("A", [np.random.default_rng(0).normal(size=(44, 44)), np.eye(93)])
+def test_client_sends_a_cloud_that_is_long_for_json_as_npy_with_a_long_matrix(A: Any) -> None:
+    server = Server(then=lambda request: httpx.Response(413))
+    points = np.ones((600_000 // len(A) + 1, len(A)))
+    with client(server) as hardmax, pytest.raises(RemoteError):
+        hardmax.dynamics(points, A=A)
+    (request,) = server.seen
+    assert np.load(io.BytesIO(request.content)).shape == points.shape
+    assert json.loads(request.url.params["A"]) == A.tolist()
+    assert len(request.url.raw_path) < 62_500  # a server reads 65,536 bytes of a head
+
+
 @pytest.mark.parametrize(
     ("call", "given", "place"),
     [
@@ -204,7 +216,7 @@ def test_client_refuses_a_matrix_that_is_not_finite_and_numbers_that_are_none() 
     with client() as hardmax:
         with pytest.raises(InvalidInput, match=r"^A\[0\]\[1\] is not a finite number"):
             hardmax.dynamics([[1.0, 2.0]], A=[[1.0, np.nan], [0.0, 1.0]])
-        with pytest.raises(InvalidInput, match="^points: rows of numbers.*too large"):
+        with pytest.raises(InvalidInput, match=r"^points: rows of numbers.*too large"):
             hardmax.dynamics([[10**400]])
 
 
