@@ -114,7 +114,7 @@ class Record:
         self.tables: list[Table] = []
         self.notes: list[str] = []
         self.versions = {"hardmax": __version__, **{package: _version(package) for package in packages}}
-        self.models = {model: _digest(model) for model in models}
+        self.models = {model: digest(MODELS / model / "card.json") for model in models}
         self._began = datetime.now(UTC)
 
     def table(
@@ -204,9 +204,9 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _digest(model: str) -> str:
+def digest(card: Path) -> str:
     """Which weights: the beginning of their digest, as the card has it."""
-    return str(json.loads((MODELS / model / "card.json").read_text())["model_sha256"][:12])
+    return str(json.loads(card.read_text())["model_sha256"][:12])
 
 
 def _version(package: str) -> str:

@@ -1,8 +1,8 @@
 """`python -m benchmarks.report`: docs/benchmarks.md and the README's table, from results/*.json alone.
 
-It measures nothing. Where a peer is better, a section of its own says so, first of all. What was measured
-with another version, other weights or on another machine than the newest results is told apart, and is
-compared with nothing.
+It measures nothing. Where a peer is better or a target is missed, a section of its own says so, first of all.
+What was measured with other weights than those in service/models, or with another version or on another
+machine than the newest results, is told apart, and is compared with nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import RESULTS, ROOT, Case, Row, Table, read_results
+from benchmarks.record import MODELS, RESULTS, ROOT, Case, Row, Table, digest, read_results
 
 # The chapters in their order: the make target that measures each, and how many of its tables the page shows.
 CHAPTERS = {
@@ -36,16 +36,22 @@ CaseKey = tuple[tuple[str, Any], ...]
 
 
 def write(results: Path = RESULTS, root: Path = ROOT) -> list[Path]:
-    records = read_results(results)
+    records, served = read_results(results), digests()
     paths = root / "docs/benchmarks.md", root / "README.md"
-    paths[0].write_text(page(records))
-    paths[1].write_text(with_figures(paths[1].read_text(), records))
+    paths[0].write_text(page(records, served))
+    paths[1].write_text(with_figures(paths[1].read_text(), records, served))
     return list(paths)
 
 
-def page(records: dict[str, Content]) -> str:
+def digests(models: Path = MODELS) -> dict[str, str]:
+    """Which weights are served now."""
+    return {card.parent.name: digest(card) for card in models.glob("*/card.json")}
+
+
+def page(records: dict[str, Content], served: dict[str, str]) -> str:
     names = [name for name in CHAPTERS if name in records] + sorted(records.keys() - CHAPTERS.keys())
     newest = newest_of(records)
+    compared = [records[name] for name in names if is_alike(records[name], newest, served)]
     lines = [
         "# Benchmarks",
         "",
@@ -58,19 +64,23 @@ def page(records: dict[str, Content]) -> str:
         "",
         "## Where we lose",
         "",
-        *_losses([records[name] for name in names if is_alike(records[name], newest)]),
+        *_losses(compared),
+        *_missed(compared),
     ]
+    if apart := [records[name]["title"] for name in names if records[name] not in compared]:
+        lines += [f"Left out, as they were measured apart: {'; '.join(apart)}.", ""]
     for name in names:
-        lines += _chapter(records[name], newest)
+        lines += _chapter(records[name], newest, served)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def with_figures(text: str, records: dict[str, Content]) -> str:
+def with_figures(text: str, records: dict[str, Content], served: dict[str, str]) -> str:
     """The README with our figures between its two marks."""
     lines = []
     for name, which, title in README:
         found = [table for table in records[name]["tables"] if table.name == which] if name in records else []
         for table in found:
+            lines += _apart(records[name], newest_of(records), served)
             lines += [*_rows(table, title, spread=False), ""]
     return BLOCK.sub(lambda marks: marks[1] + "\n".join(lines) + marks[2], text)
 
@@ -82,13 +92,12 @@ def newest_of(records: dict[str, Content]) -> Content:
     return max(records.values(), key=lambda record: str(record["date"]))
 
 
-def is_alike(record: Content, newest: Content) -> bool:
-    """Whether both are of one version, one machine, and the same weights where both have such."""
-    shared = record["models"].keys() & newest["models"].keys()
+def is_alike(record: Content, newest: Content, served: dict[str, str]) -> bool:
+    """Whether both are of one version and one machine, and the record's weights are those served now."""
     return bool(
         record["versions"]["hardmax"] == newest["versions"]["hardmax"]
         and record["machine"] == newest["machine"]
-        and all(record["models"][name] == newest["models"][name] for name in shared)
+        and record["models"].items() <= served.items()
     )
 
 
@@ -132,37 +141,59 @@ def gain(table: Table, one: Row, other: Row) -> tuple[float, str]:
     return times / CLOSE, f"{times:.2f} x"
 
 
+def _apart(record: Content, newest: Content, served: dict[str, str]) -> list[str]:
+    if is_alike(record, newest, served):
+        return []
+    return [f"**Measured apart from the rest**: {record['date'][:10]}, {told_of(record)}.", ""]
+
+
 def _losses(records: Sequence[Content]) -> Iterator[str]:
-    """Every case in which a peer does better than we do, in the order of the chapters."""
+    """Every case and peer that does better than we do, in the order of the chapters."""
     rows = [
-        f"| {record['title']}: {table.title.lower()} ({table.unit}) | {line} |"
+        f"| {record['title']}: {table.title.lower()}{_unit(table)} | {line} |"
         for record in records
         for table in record["tables"]
         for line in losses(table)
     ]
     if not rows:
-        yield "In no case of the tables below was a peer better by more than the noise (5 %, or a point)."
+        yield "In no case that is compared was a peer better by more than the noise (5 %, or a point)."
     else:
         yield from ("| measure | case | ours | better | by |", "|---|---|---|---|---|", *rows)
     yield ""
 
 
 def losses(table: Table) -> Iterator[str]:
+    """The peers in the order of the table, and of each the largest loss first."""
+    order = list(dict.fromkeys(row.subject for row in table.rows))
     rows = []
     for case, found in by_case(table).items():
-        ours, theirs = split(table, found)
-        if ours and theirs:
-            counts, told = gain(table, theirs, ours)
-            if counts > 1:
-                line = f"{say_case(case)} | {say(ours)} | {theirs.subject}: {say(theirs)} | {told}"
-                rows.append((counts, line))
-    yield from (line for _, line in sorted(rows, key=lambda row: -row[0]))
+        ours, _ = split(table, found)
+        for peer in found.values():
+            if ours and peer.median is not None and peer.subject not in (*table.ours, *table.floors):
+                counts, told = gain(table, peer, ours)
+                line = f"{say_case(case)} | {say(ours)} | {peer.subject}: {say(peer)} | {told}"
+                rows.append((order.index(peer.subject), -counts, line))
+    yield from (line for _, counts, line in sorted(rows) if counts < -1)
+
+
+def _missed(records: Sequence[Content]) -> Iterator[str]:
+    """Our figures that are worse than the target that their case names."""
+    rows = [
+        f"| {record['title']}: {table.title.lower()}{_unit(table)} | {row.case['target']} | {say(row)} |"
+        for record in records
+        for table in record["tables"]
+        for row in table.rows
+        if "target" in row.case and row.median is not None
+        if (row.median > row.case["target"] if table.better == "lower" else row.median < row.case["target"])
+    ]
+    if rows:
+        yield from ("| missed target | target | ours |", "|---|---|---|", *rows, "")
 
 
 # ---- how it looks
 
 
-def _chapter(record: Content, newest: Content) -> list[str]:
+def _chapter(record: Content, newest: Content, served: dict[str, str]) -> list[str]:
     target, shown = CHAPTERS.get(record["name"], ("", 9))
     versions = ", ".join(
         f"{name} {version}" for name, version in record["versions"].items() if name != "hardmax"
@@ -174,8 +205,7 @@ def _chapter(record: Content, newest: Content) -> list[str]:
         versions,
         "",
     ]
-    if not is_alike(record, newest):
-        lines += [f"**Measured apart from the rest**: {record['date'][:10]}, {told_of(record)}.", ""]
+    lines += _apart(record, newest, served)
     lines += [*(f"* {note}" for note in record["notes"]), *([""] if record["notes"] else [])]
     for table in record["tables"][:shown]:
         lines += [f"### {table.title}", "", *_rows(table), ""]
@@ -188,13 +218,13 @@ def _rows(table: Table, title: str = "", *, spread: bool = True) -> list[str]:
     """A row a case and a column a subject; few cases of many subjects are turned."""
     subjects = list(dict.fromkeys(row.subject for row in table.rows))
     cases = by_case(table)
-    unit = f" ({table.unit})" if table.unit else ""
+    unit = _unit(table)
 
     def cell(row: Row | None) -> str:
         return say(row, spread=spread) if row else ""
 
     if len(subjects) > max(4, len(cases)):
-        lines = [["", *(say_case(case) + unit for case in cases)]]
+        lines = [[title, *(say_case(case) + unit for case in cases)]]
         lines += [[name, *(cell(found.get(name)) for found in cases.values())] for name in subjects]
     else:
         ratios = {
@@ -214,6 +244,10 @@ def _rows(table: Table, title: str = "", *, spread: bool = True) -> list[str]:
         ]
     head, *rest = [f"| {' | '.join(line)} |" for line in lines]
     return [head, "|---" * len(lines[0]) + "|", *rest]
+
+
+def _unit(table: Table) -> str:
+    return f" ({table.unit})" if table.unit else ""
 
 
 def say_case(case: CaseKey | Case) -> str:
