@@ -106,6 +106,10 @@ def test_page_asks_for_the_key_and_says_so_when_nobody_gives_it(visit: Visit, ke
     page.get_by_role("button", name="Not now").click()
     expect(page.locator("#review-problem")).to_contain_text(re.compile("key", re.I))
     page.reload()
+    for key in ("s\u20acsame", "\u201csesame\u201d"):  # no request can carry them
+        dialog.get_by_label("API key").fill(key)
+        dialog.get_by_role("button", name="Use it").click()
+        expect(page.locator("#key-reason")).to_contain_text("In this one there is another character")
     for key in ("wrong", "sesame"):
         dialog.get_by_label("API key").fill(key)
         dialog.get_by_role("button", name="Use it").click()

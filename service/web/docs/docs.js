@@ -1,7 +1,7 @@
 /* The API documents: this server's openapi.json with a form for every route, whose example is sent to the models served here.
    Knows OpenAPI 3.1. */
 
-import { Api, KEY, inWords } from "../shared/api.js";
+import { Api, KEY, NO_KEY, inWords, isKey } from "../shared/api.js";
 import { byId, el, showProblem } from "../shared/element.js";
 import { curlOf, copyButton } from "../shared/curl.js";
 
@@ -296,10 +296,11 @@ function listenForKey() {
     (byId("docs-key-state").textContent = sessionStorage.getItem(KEY) ? "A key is in use in this tab." : "");
   byId("docs-key").addEventListener("submit", (event) => {
     event.preventDefault();
-    const key = byId("docs-key-value").value;
+    const key = byId("docs-key-value").value.trim();
+    byId("docs-key-value").value = "";
+    if (key && !isKey(key)) return void (byId("docs-key-state").textContent = NO_KEY);
     if (key) sessionStorage.setItem(KEY, key);
     else sessionStorage.removeItem(KEY);
-    byId("docs-key-value").value = "";
     say();
     open();
   });

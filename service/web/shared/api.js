@@ -11,6 +11,10 @@ export function meant(cards, name) {
 /** Where the key is kept, in the tab, until it is closed. */
 export const KEY = "hardmax-key";
 
+/** Whether a request can carry the key; `NO_KEY` says to a person why not. */
+export const isKey = (text) => /^[\x20-\x7e]+$/.test(text);
+export const NO_KEY = "A key has plain letters, digits and signs alone. In this one there is another character.";
+
 /** A failure of the service, or of the way to it, in words for people. */
 export class ApiError extends Error {
   constructor(status, message, { param = null, retryAfter = null } = {}) {
@@ -48,10 +52,15 @@ export class Api {
   /** True when there is a key worth another try. Calls that fail together share one question. */
   async obtainKey(used, reason) {
     if (sessionStorage.getItem(KEY) !== used) return true;
-    this.asking ??= this.askForKey(reason).finally(() => (this.asking = null));
+    this.asking ??= this.askUntilKey(reason).finally(() => (this.asking = null));
     const key = await this.asking;
     if (key) sessionStorage.setItem(KEY, key);
     return Boolean(key);
+  }
+
+  async askUntilKey(reason) {
+    const key = (await this.askForKey(reason))?.trim();
+    return !key || isKey(key) ? key : this.askUntilKey(NO_KEY);
   }
 }
 

@@ -82,7 +82,10 @@ def test_no_raw_markup_is_shown(visit: Visit) -> None:
 
 def test_key_is_used_and_stays_out_of_the_curl(visit: Visit, keyed: str) -> None:
     page = settle(visit("docs", url=keyed))
-    page.get_by_label("API key").fill("sesame")
+    page.get_by_label("API key").fill("\u201csesame\u201d")
+    page.get_by_role("button", name="Use it").click()
+    expect(page.locator("#docs-key-state")).to_contain_text("In this one there is another character")
+    page.get_by_label("API key").fill(" sesame ")
     page.get_by_role("button", name="Use it").click()
     expect(page.locator("#docs-key-state")).to_have_text("A key is in use in this tab.")
     page.wait_for_load_state("networkidle")
