@@ -178,13 +178,14 @@ def losses(table: Table) -> Iterator[str]:
 
 def _missed(records: Sequence[Content]) -> Iterator[str]:
     """Our figures that are worse than the target that their case names."""
+    sign = {"higher": 1, "lower": -1, "neither": 0}
     rows = [
         f"| {record['title']}: {table.title.lower()}{_unit(table)} | {row.case['target']} | {say(row)} |"
         for record in records
         for table in record["tables"]
         for row in table.rows
         if "target" in row.case and row.median is not None
-        if (row.median > row.case["target"] if table.better == "lower" else row.median < row.case["target"])
+        if sign[table.better] * (row.median - row.case["target"]) < 0
     ]
     if rows:
         yield from ("| missed target | target | ours |", "|---|---|---|", *rows, "")
