@@ -51,6 +51,7 @@ from model_export.recipe import Recipe, long_lessons, short_lessons, wanted
 from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fitted
+from model_export.writing import replacing
 from service.engine.runtime import Runtime
 from service.errors import NotFound
 from service.report.figures import FOLDS
@@ -62,6 +63,13 @@ NEARLY = 0.01  # balanced accuracy this close to the best is nearly as good
 HELD = 100_000  # pieces of a data set that choices and figures are made on
 OWN = 250  # texts of a data set that other languages are told from
 TAKEN = 0.005  # the share of these texts that may be taken for another language
+
+
+def keep(learnt: dict[str, Any], file: Path) -> None:
+    """subtle: what a stopped run goes on from is deleted last."""
+    with replacing(file) as out:
+        torch.save(learnt, out)
+    file.with_suffix(".checkpoint").unlink(missing_ok=True)
 
 
 class Kept:
@@ -79,7 +87,7 @@ class Kept:
         if file.exists():
             self._say(f"{name}: taken from {file.name}")
         else:
-            torch.save(dict(make(file.with_suffix(".checkpoint"))), file)
+            keep(dict(make(file.with_suffix(".checkpoint"))), file)
         kept: Mapping[str, Any] = torch.load(file)
         return kept
 
@@ -143,13 +151,13 @@ def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out:
     if folder is None:
         raise NotFound("sentences were never asked, and there is no teacher: make teacher", param="teacher")
     digest = _digest(asdict(recipe.teacher))[:12]
-    whole = out / f"teacher-{digest}.pt"
-    if whole.exists():
+    file = out / f"teacher-{digest}.pt"
+    if file.exists():
         teacher = Teacher(folder)
-        teacher.load_state_dict(torch.load(whole))
+        teacher.load_state_dict(torch.load(file))
         return teacher.eval()
-    teacher = fitted(folder, sets, recipe.teacher, out / f"teacher-{digest}.checkpoint", say)
-    torch.save(teacher.state_dict(), whole)
+    teacher = fitted(folder, sets, recipe.teacher, file.with_suffix(".checkpoint"), say)
+    keep(teacher.state_dict(), file)
     return teacher
 
 

@@ -26,6 +26,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similar
 from model_export.data.lessons import Ints, Lessons
 from model_export.heads.plane import Plane
 from model_export.reader.model import PAD, Reader
+from model_export.writing import replacing
 
 Say = Callable[[str], None]
 EVERY = 50  # steps between two lines
@@ -268,7 +269,10 @@ def descend(
     say: Say,
     checkpoint: Path,
 ) -> None:
-    """`groups`: parameters, and how many times the rate they learn with. Goes on from `checkpoint`."""
+    """`groups`: parameters, and how many times the rate they learn with.
+
+    Goes on from `checkpoint`, which stays: it is needed until what was learnt is kept.
+    """
     optimiser = torch.optim.AdamW(
         [{"params": parameters} for parameters, _ in groups], lr=rate, weight_decay=0.01, fused=True
     )
@@ -293,8 +297,9 @@ def descend(
             say(f"{name} {step + 1}/{len(plan)}, {left:.0f} s left, loss {total / part:.4f}")
             total = 0.0
         if (step + 1) % CHECKPOINT == 0:
-            torch.save({"step": step + 1, "learnt": learnt, "optimiser": optimiser.state_dict()}, checkpoint)
-    checkpoint.unlink(missing_ok=True)
+            kept = {"step": step + 1, "learnt": learnt, "optimiser": optimiser.state_dict()}
+            with replacing(checkpoint) as out:
+                torch.save(kept, out)
 
 
 def looks(lessons: Lessons, how: Step, rng: np.random.Generator) -> list[Ints]:

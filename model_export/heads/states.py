@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.data.lessons import Batch, Ints, words_of
+from model_export.writing import replacing
 from service.texts.pieces import Reading
 from service.texts.reader import Reader, Seen
 
@@ -103,7 +103,8 @@ def see(
 
             whole = np.concatenate(_states(reader, some, seen))
             if file is not None:
-                _write(file, whole)
+                with replacing(file) as out:
+                    np.save(out, whole)
         if file is not None:
             whole = np.load(file, mmap_mode="r")
         found += np.split(whole, np.cumsum([len(each.pieces) for each in some])[:-1])
@@ -135,15 +136,6 @@ def _states(reader: Reader, readings: Sequence[Reading], progress: Callable[[flo
     for k, (i, _) in enumerate(passages):
         parts[i].append(seen[k])
     return [np.concatenate(each) for each in parts]
-
-
-def _write(file: Path, whole: Array) -> None:
-    """subtle: under another name until it is whole, or a stopped run would go on with half of it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partly = file.with_suffix(".part")
-    with partly.open("wb") as out:
-        np.save(out, whole)
-    os.replace(partly, file)
 
 
 def _digest(readings: Sequence[Reading]) -> str:

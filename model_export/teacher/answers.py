@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from model_export.data.lessons import padded
 from model_export.teacher.encoder import PADDING, Teacher, in_whole_numbers
+from model_export.writing import replacing
 
 SAID = Path(__file__).with_name("said.npy")  # what comes with the project
 RECORD = np.dtype([("text", "S8"), ("logits", np.float16, (3,))])
@@ -46,7 +47,8 @@ class Answers:
             part = new[at : at + PART]
             logits = _asked(teacher, part)
             self._said |= {_key(text): row for text, row in zip(part, logits, strict=True)}
-            np.save(self._files[-1], np.array(list(self._said.items()), RECORD))
+            with replacing(self._files[-1]) as out:
+                np.save(out, np.array(list(self._said.items()), RECORD))
             done = at + len(part)
             left = (time.monotonic() - began) / done * (len(new) - done)
             say(f"asked {done} of {len(new)} sentences, {left:.0f} s left")
