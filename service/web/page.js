@@ -11,19 +11,24 @@ import { ROOMS, readLink, writeLink } from "./shared/state.js";
 const THEME = "hardmax-theme";
 
 const api = new Api(askForKey);
-let cards = null;
+const loadCards = once(() => api.get("/models").then(({ models }) => models));
+const loadInfo = once(() => api.get("/info"));
 const rooms = {
   review: new Review(api, loadCards, () => writeState("review")),
-  cloud: new Cloud(api, () => writeState("cloud")),
+  cloud: new Cloud(api, loadInfo, () => writeState("cloud")),
 };
-rooms.model = new Model(api, loadCards, rooms);
+rooms.model = new Model(loadCards, loadInfo, rooms);
 const opened = new Set();
 let present = null;
 
-function loadCards() {
-  cards ??= api.get("/models").then(({ models }) => models);
-  cards.catch(() => (cards = null)); // asked again next time
-  return cards;
+/** What is asked once; where that fails, it is asked again next time. */
+function once(ask) {
+  let answer = null;
+  return () => {
+    answer ??= ask();
+    answer.catch(() => (answer = null));
+    return answer;
+  };
 }
 
 /** Unless somebody left: their link is the address already, and `enter` is still to come. */

@@ -24,10 +24,11 @@ const REACH = 1.2; // of the cube around a cloud in space: its far corners may b
 const FAR = 400; // layers; a certificate comes long before, ties of the limit would go on
 
 export class Cloud {
-  /** `onChange()` hears that the link has changed. */
-  constructor(api, onChange) {
+  /** `info()` resolves to what the server says of itself; `onChange()` hears that the link has changed. */
+  constructor(api, info, onChange) {
     Object.assign(this, {
       api,
+      info,
       onChange,
       latest: new Latest(EDIT_MS),
       points: [],
@@ -117,6 +118,7 @@ export class Cloud {
       return null;
     }
     this.remember(kind);
+    this.wish.forget();
     this.points = [...this.points]; // films and undo hold the array they were made of
     const result = change(this.points);
     this.preset = null;
@@ -258,9 +260,15 @@ export class Cloud {
       points: this.points,
       alpha: this.alpha,
       A: plane ? matrixOf(this.ellipse) : null,
-      max_layers: FAR,
       include,
     };
+  }
+
+  /** Runs the cloud for no more layers than the server allows. */
+  async ask(signal) {
+    const { limits } = await this.info();
+    const max_layers = Math.min(FAR, limits.max_layers);
+    return this.api.post("/dynamics", { ...this.request(), max_layers }, signal);
   }
 
   /** Something is different: ask what becomes of it now. */
@@ -268,10 +276,13 @@ export class Cloud {
     this.showPoints();
     this.onChange();
     showProblem(byId("cloud-problem"), null);
-    if (!this.points.length) return this.show(new Film([], null, this.camera), 0);
+    if (!this.points.length) {
+      this.latest.stop();
+      return this.show(new Film([], null, this.camera), 0);
+    }
     const points = this.points;
     try {
-      const answer = await this.latest.run((signal) => this.api.post("/dynamics", this.request(), signal));
+      const answer = await this.latest.run((signal) => this.ask(signal));
       return answer && this.answered(points, answer, rewind);
     } catch (error) {
       return this.fail(error);
@@ -343,12 +354,19 @@ export class Cloud {
     showProblem(byId("cloud-problem"), inWords(error));
   }
 
-  /** The state as a link says it. A large cloud of one's own is too long for a link. */
+  /** What a copied link leaves out, in words. */
+  get missing() {
+    const fits = this.preset || this.points.length <= LINKED_UP_TO;
+    return fits ? null : "without the points, which are too many for a link";
+  }
+
+  /** The state as a link says it. A large cloud of one's own is too long for a link; of an empty plane the points are
+      ";", as a link leaves out what is empty. */
   values() {
     const { stretch, turn } = this.ellipse;
     const named = this.preset && { preset: this.preset, seed: PRESETS[this.preset].again ? this.seed : null };
-    const listed =
-      this.points.length <= LINKED_UP_TO ? { points: this.points.map((row) => row.join(",")).join(";") } : {};
+    const points = this.points.map((row) => row.join(",")).join(";") || ";";
+    const listed = this.points.length <= LINKED_UP_TO ? { points } : {};
     const A = stretch === 1 ? {} : { stretch: stretch.toFixed(3), turn: Math.round(turn) };
     const look = [this.camera.yaw, this.camera.pitch].map((x) => x.toFixed(2)).join(",");
     return { ...(named || listed), alpha: this.alpha, ...A, look: this.inSpace ? look : null };

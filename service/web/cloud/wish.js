@@ -13,14 +13,21 @@ export class Wish {
 
   mark(i) {
     if (!this.marked.delete(i)) this.marked.add(i);
+    this.forget();
     announce(`Point ${i} ${this.marked.has(i) ? "wished for" : "no longer wished for"}`);
     this.show();
   }
 
   clear() {
     this.marked.clear();
-    byId("wish-answer").textContent = "";
+    this.forget();
     this.show();
+  }
+
+  /** The points or the marks are others now: what was asked about the ones before no longer counts. */
+  forget() {
+    this.latest.stop();
+    byId("wish-answer").textContent = "";
   }
 
   show() {
@@ -47,9 +54,11 @@ export class Wish {
   }
 }
 
-function sentenceOf({ feasible, margin }, count) {
-  if (feasible)
-    return `Found${margin === null ? "" : `, with margin ${margin.toPrecision(3)}`}. The picture now uses it.`;
+function sentenceOf({ feasible, margin, A }, count) {
+  if (feasible) {
+    const used = A.length === 2 ? " The picture now uses it." : "";
+    return `Found${margin === null ? "" : `, with margin ${margin.toPrecision(3)}`}.${used}`;
+  }
   if (feasible === null) return "It could be proved neither that there is such an A nor that there is none.";
   const who = count === 1 ? "this point cannot lead" : "these points cannot all lead";
   return `No A does it: ${who} from the start.`;

@@ -25,8 +25,8 @@ const SAID_AS = {
 
 export class Model {
   /** `rooms` holds the review and the cloud whose last requests are shown as programs. */
-  constructor(api, cards, rooms) {
-    Object.assign(this, { api, cards, rooms });
+  constructor(cards, info, rooms) {
+    Object.assign(this, { cards, info, rooms });
   }
 
   values() {
@@ -36,7 +36,7 @@ export class Model {
   async open() {
     this.showPrograms();
     try {
-      const [cards, info] = await Promise.all([this.cards(), this.api.get("/info")]);
+      const [cards, info] = await Promise.all([this.cards(), this.info()]);
       this.showServer(info);
       byId("cards").replaceChildren(...[...cards].sort(byUse).map((card) => cardNode(card, cards)));
       showProblem(byId("model-problem"), null);

@@ -2,8 +2,8 @@
 
 import re
 
-from looking import at, place, saved_svg
-from playwright.sync_api import expect
+from looking import at, expect_count, place, saved_svg
+from playwright.sync_api import Page, Route, expect
 from visiting import Visit, drawn
 
 EMERGING = "preset=emerging"
@@ -80,6 +80,90 @@ def test_wish_that_nobody_could_decide_says_so(cloud: Visit) -> None:
     answer = page.locator("#wish-answer")
     expect(answer).to_contain_text("neither that there is such an A nor that there is none")
     expect(answer).to_contain_text("The search ended")
+
+
+def wished(page: Page) -> list[Route]:
+    """A point is wished for; what is asked is not answered before a test does."""
+    held: list[Route] = []
+    page.route("**/control", lambda route: held.append(route))
+    page.get_by_role("button", name="Clear").click()
+    page.locator("#cloud").focus()
+    page.keyboard.press(".")
+    page.keyboard.press("w")
+    with page.expect_request("**/control"):
+        page.get_by_role("button", name="Find A").click()
+    return held
+
+
+FOUND = {"feasible": True, "A": [[2, 0], [0, 1]], "margin": 0.5, "note": None}
+
+
+def test_answer_to_a_wish_about_other_points_is_dropped(cloud: Visit) -> None:
+    page = cloud("preset=triangle")
+    changes = (
+        lambda: page.get_by_role("button", name="Circle").click(),
+        lambda: page.locator("#cloud").press("n"),
+        lambda: page.get_by_role("button", name="Clear").click(),
+    )
+    for change in changes:
+        held = wished(page)
+        change()
+        expect(page.locator("#wish-answer")).to_be_empty()
+        held.pop().fulfill(json=FOUND)
+        page.wait_for_load_state("networkidle")
+        expect(page.locator("#wish-answer")).to_be_empty()
+        expect(page.locator("#stretch-value")).to_have_text("none (A = I)")
+
+
+def test_late_answer_does_not_fill_a_plane_that_was_emptied(cloud: Visit) -> None:
+    page = cloud("preset=triangle")
+    held: list[Route] = []
+    page.route("**/dynamics", lambda route: held.append(route))
+    with page.expect_request("**/dynamics"):
+        page.get_by_role("button", name="Circle").click()
+    page.get_by_role("button", name="Empty the plane").click()
+    expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+    held.pop().continue_()
+    page.wait_for_load_state("networkidle")
+    expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+    assert saved_svg(page).count("<circle") == 0
+
+
+def test_cloud_is_run_for_no_more_layers_than_the_server_allows(visit: Visit) -> None:
+    def allow(route: Route) -> None:
+        info = route.fetch().json()
+        route.fulfill(json={**info, "limits": {**info["limits"], "max_layers": 50}})
+
+    asked: list[int] = []
+    page = visit("#review", before=lambda page: page.route("**/info", allow))
+    page.on(
+        "request",
+        lambda request: (
+            asked.append(request.post_data_json["max_layers"]) if "/dynamics" in request.url else None
+        ),
+    )
+    page.get_by_role("link", name="A cloud").click()
+    expect_count(page, 9)
+    assert asked == [50]
+
+
+def test_link_of_an_empty_plane_opens_one_and_that_of_a_large_cloud_says_what_it_lacks(cloud: Visit) -> None:
+    page = cloud()
+    page.get_by_role("button", name="Empty the plane").click()
+    expect(page.locator("#outcome")).to_have_text("Place a point, and see.")
+    page.wait_for_function("() => !location.hash.includes('preset')")
+    share = page.locator("#share")
+    share.click()
+    expect(share).to_have_text("Copied")
+    again = page.context.new_page()
+    again.goto(page.evaluate("navigator.clipboard.readText()"))
+    expect(again.locator("#outcome")).to_have_text("Place a point, and see.")
+    again.close()
+    page.locator("#points").fill("\n".join(f"{k},{k % 7}" for k in range(1, 302)))
+    page.get_by_role("button", name="Use these").click()
+    expect_count(page, 301)
+    page.locator("#share").click()
+    expect(share).to_have_text("Copied, without the points, which are too many for a link")
 
 
 def test_ten_thousand_points_are_drawn_with_few_paths(visit: Visit) -> None:
