@@ -100,16 +100,19 @@ class Runtime:
         timer = threading.Timer(seconds, setattr, (options, "terminate", True))
         timer.daemon = True
         timer.start()
+        late = BundleError(f"it took more than {seconds:g} s to load and run once; SIGHUP tries again")
         try:
             yield
         except InferenceError as failure:
             if not options.terminate:
                 raise
-            told = f"it took more than {seconds:g} s to load and run once; SIGHUP tries again"
-            raise BundleError(told) from failure
+            raise late from failure
         finally:
             timer.cancel()
+            timer.join()
             self._options = None
+        if options.terminate:  # no run would ever come to an end
+            raise late
 
     def open(self, model: bytes) -> Session:
         options = ort.SessionOptions()

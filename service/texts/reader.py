@@ -69,7 +69,9 @@ class Reader:
     def load(cls, bundle: Bundle, runtime: Runtime) -> Self:
         session = runtime.open(bundle.model)
         check_graph(bundle.name, session, INPUTS, OUTPUTS)
-        return cls(session, _lists(bundle))
+        reader, one = cls(session, _lists(bundle)), np.zeros(1, np.int64)
+        reader.see([(one, one)], reasons=True)  # within the time that a bundle has: a graph may never end
+        return reader
 
     def read(self, text: str) -> Reading:
         return self._pieces.read(text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx
 import pytest
-from bundles import change_graph, never_end, write_head, write_models
+from bundles import change_graph, never_end, write_head, write_models, write_reader
 from onnx import TensorProto, helper
 
 from service import lifecycle
@@ -55,9 +55,11 @@ def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
     """Row 12: it held up every reload, for good."""
     monkeypatch.setattr(lifecycle, "LOAD_S", 0.5)
     shutil.copytree(BUNDLED_MODELS / "dynamics", tmp_path / "dynamics")
-    change_graph(tmp_path / "dynamics", never_end)
+    write_reader(tmp_path)
+    for name in ("dynamics", "reader"):
+        change_graph(tmp_path / name, never_end)
     told = "it took more than 0.5 s to load and run once; SIGHUP tries again"
-    assert run(tmp_path, refused) == {"dynamics": told}
+    assert run(tmp_path, refused) == {"dynamics": told, "reader": told}
 
 
 async def until(holds: Callable[[], bool]) -> None:

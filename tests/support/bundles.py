@@ -121,7 +121,8 @@ def never_end(model: onnx.ModelProto) -> None:
     name, before = model.graph.output[0].name, "before"
     (node,) = [node for node in model.graph.node if name in node.output]
     node.output[list(node.output).index(name)] = before
-    info, flag, number = helper.make_tensor_value_info, TensorProto.BOOL, TensorProto.FLOAT
+    info, flag = helper.make_tensor_value_info, TensorProto.BOOL
+    number = model.graph.output[0].type.tensor_type.elem_type
     going = [info("going", flag, []), info("goes_on", flag, [])]
     value = [info("value", number, None), info("next", number, None)]
     turn = info("turn", TensorProto.INT64, [])

@@ -1,5 +1,7 @@
 """The runtime: arrays in, arrays out, and every failure of ONNX Runtime as one of ours."""
 
+import time
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -7,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from service.engine import runtime
-from service.engine.runtime import _IDENTITY, CUDA, SLOW_PRODUCTS, Runtime, TensorSpec
+from service.engine.runtime import _IDENTITY, CUDA, SLOW_PRODUCTS, Runtime, Session, TensorSpec
 from service.errors import BundleError, ConfigurationError, InferenceError
 
 HAS_CUDA = CUDA in ort.get_available_providers()
@@ -34,6 +36,21 @@ def test_runtime_refuses_a_damaged_graph() -> None:
     with pytest.raises(BundleError) as refused:
         Runtime("cpu").open(_IDENTITY[:-9])
     assert refused.value.param == "model.onnx"
+
+
+def test_load_that_takes_too_long_is_refused_even_if_no_graph_ran() -> None:
+    """It was served, and every run of it was ended at once."""
+    own = Runtime("cpu")
+
+    def load(for_s: float) -> Session:
+        session = own.open(_IDENTITY)
+        time.sleep(for_s)
+        return session
+
+    with pytest.raises(BundleError, match=r"it took more than 0.01 s"):
+        own.limit(0.01)(load)(0.2)
+    session = own.limit(60)(load)(0)
+    assert session.run({"x": np.float32([3])}, ["y"])[0].tolist() == [3]
 
 
 def test_every_exception_of_onnxruntime_has_a_counterpart() -> None:
