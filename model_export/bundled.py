@@ -13,14 +13,16 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model_export.bundle import write_bundle
 from model_export.data import corpora, names
@@ -97,7 +99,7 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     sets = corpora.read_all(data)
     reader, pieces, lists = begun(sets, encoder)
     asked = wanted(sets, recipe)
-    answers = Answers(SAID, out / "said.npy")
+    answers = Answers(SAID, out / f"said-{_digest(recipe.teacher)[:12]}.npy")
     if new := [row.text for rows in asked.values() for row in rows if row.text not in answers]:
         answers.ask(_teacher(recipe, sets, teacher, out, say), new, say)
     short, long = short_lessons(asked, answers, pieces, recipe), long_lessons(sets, pieces, recipe)
@@ -122,7 +124,9 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
         calibrate(reader, short, recipe.place)
         place(reader, plane, every, recipe.place, context, checkpoint)
 
-    step("soft", [short, recipe.soft], lambda at: soft(reader, pooled, short, recipe.soft, context, at))
+    step(
+        "soft", [reader, short, recipe.soft], lambda at: soft(reader, pooled, short, recipe.soft, context, at)
+    )
     step("hard", [short, recipe.hard], lambda at: hard(reader, pooled, short, recipe.hard, context, at))
     step("placed", [every, recipe.place, recipe.plane], begin)
     step(
@@ -132,7 +136,7 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     about = {
         "data": corpora.sizes(sets),
         "licences": {"encoder": "all-MiniLM-L6-v2, Apache 2.0", "teacher": "all-mpnet-base-v2, Apache 2.0"},
-        "recipe": _digest(asdict(recipe)),
+        "recipe": _digest(recipe),
     }
     own = [row.text for rows in sets.values() for row in _labelled(rows, "choose")[:OWN]]
     write(reader, plane, lists, out / "models", own=own, even=even, about=about, figures=figures)
@@ -150,8 +154,7 @@ def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Reader, Pieces, List
 def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out: Path, say: Say) -> Teacher:
     if folder is None:
         raise NotFound("sentences were never asked, and there is no teacher: make teacher", param="teacher")
-    digest = _digest(asdict(recipe.teacher))[:12]
-    file = out / f"teacher-{digest}.pt"
+    file = out / f"teacher-{_digest(recipe.teacher)[:12]}.pt"
     if file.exists():
         teacher = Teacher(folder)
         teacher.load_state_dict(torch.load(file))
@@ -177,10 +180,16 @@ def _digest(content: Any) -> str:
     return sha256(json.dumps(content, sort_keys=True, default=_told).encode()).hexdigest()
 
 
+def _bytes_digest(arrays: Iterable[NDArray[Any]]) -> str:
+    return sha256(b"/".join(each.tobytes() for each in arrays)).hexdigest()
+
+
 def _told(content: Any) -> Any:
     if isinstance(content, Lessons):
-        spelt = b"".join(reading.pieces.tobytes() for reading in content.readings)
-        return [sha256(spelt).hexdigest(), content.targets.tolist()]
+        parts = [(x.pieces, x.places, x.passages, x.bounds) for x in content.readings]
+        return [_bytes_digest(chain.from_iterable(parts)), content.targets.tolist()]
+    if isinstance(content, torch.nn.Module):
+        return _bytes_digest(value.numpy() for value in content.state_dict().values())
     return asdict(content)
 
 

@@ -27,14 +27,14 @@ CENTRE, SLOPE = -0.4, 1.6  # of its odds: what it did not learn from labels it t
 
 
 class Answers:
-    """By sentence; `keep` is where new ones are added."""
+    """By sentence, from the first of `files` that has it; new ones are added to the last."""
 
     def __init__(self, *files: Path) -> None:
         self._files = files
         self._said: dict[bytes, NDArray[np.float16]] = {}
         for file in files:
             if file.exists():
-                self._said |= {bytes(text): logits for text, logits in np.load(file)}
+                self._said = {bytes(text): logits for text, logits in np.load(file)} | self._said
 
     def __contains__(self, text: str) -> bool:
         return _key(text) in self._said

@@ -1,9 +1,16 @@
-"""How the bundled models are made: what is kept when a run stops."""
+"""How the bundled models are made: what a step is made of, and what is kept when a run stops."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
+from readers import random_reader
 
 from model_export.bundled import Kept
+from model_export.data.lessons import Lessons
+from model_export.teacher.answers import RECORD, Answers, _key
 from model_export.writing import replacing
+from service.texts.pieces import Reading
 
 
 class Stopped(Exception):
@@ -48,3 +55,40 @@ def test_step_that_was_stopped_while_it_was_written_goes_on_from_its_checkpoint(
     (file,) = tmp_path.glob("*.pt")
     assert told == [False, True, f"soft: taken from {file.name}"]
     assert not list(tmp_path.glob("*.checkpoint"))
+
+
+READING = Reading(
+    "a b", *np.array([[0, 2], [1, 3]]), *map(np.array, ([0, 1, 2], [7, 8], [0, 1], [0, 0])), False
+)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"targets": [0.5]},
+        {"pieces": [7, 9]},
+        {"bounds": [0, 2]},
+        {"places": [0, 0]},
+        {"passages": [0, 1]},
+        {"seed": 1},
+    ],
+)
+def test_step_is_taken_from_the_disk_only_if_nothing_that_it_is_made_of_changed(tmp_path, changed):
+    """Words, passages and the weights to begin with were no part of the digest."""
+
+    def step(value, seed=0, targets=(1.0,), **reading):
+        read = replace(READING, **{name: np.array(each) for name, each in reading.items()})
+        made_of = [random_reader(seed=seed), Lessons([read], np.array(targets, np.float32))]
+        kept = Kept(tmp_path, lambda line: None).step("soft", made_of, lambda at: {"value": value})
+        return kept["value"]
+
+    assert step("before") == "before"
+    assert step("after", **changed) == ("after" if changed else "before")
+
+
+def test_answers_that_come_with_the_project_count_before_those_of_an_old_run(tmp_path):
+    for name, logits in (("shipped", (0.0, 0.0, 4.0)), ("old", (4.0, 0.0, 0.0))):
+        np.save(tmp_path / f"{name}.npy", np.array([(_key("good"), logits)], RECORD))
+    answers = Answers(tmp_path / "shipped.npy", tmp_path / "old.npy")
+    assert answers.positive(["good"])[0] > 0.9
