@@ -13,16 +13,13 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from model_export.bundle import write_bundle
 from model_export.data import corpora, names
@@ -33,6 +30,7 @@ from model_export.heads import stored as head_stored
 from model_export.heads import unlike
 from model_export.heads.plane import Plane
 from model_export.heads.states import see
+from model_export.kept import Kept, digest, keep
 from model_export.learn import (
     Memory,
     Pooled,
@@ -53,7 +51,6 @@ from model_export.recipe import Recipe, long_lessons, short_lessons, wanted
 from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fitted
-from model_export.writing import replacing
 from service.engine.runtime import Runtime
 from service.errors import NotFound
 from service.report.figures import FOLDS
@@ -67,39 +64,12 @@ OWN = 250  # texts of a data set that other languages are told from
 TAKEN = 0.005  # the share of these texts that may be taken for another language
 
 
-def keep(learnt: dict[str, Any], file: Path) -> None:
-    """subtle: what a stopped run goes on from is deleted last."""
-    with replacing(file) as out:
-        torch.save(learnt, out)
-    file.with_suffix(".checkpoint").unlink(missing_ok=True)
-
-
-class Kept:
-    """What steps made, in files whose names hold a digest of all that they were made of."""
-
-    def __init__(self, folder: Path, say: Say) -> None:
-        self._folder, self._say, self._digest = folder, say, ""
-
-    def step(
-        self, name: str, made_of: Sequence[Any], make: Callable[[Path], Mapping[str, Any]]
-    ) -> Mapping[str, Any]:
-        """`made_of`: beside the step before. `make` is given a file to go on from, if it was stopped."""
-        self._digest = _digest([self._digest, name, *made_of])
-        file = self._folder / f"{name}-{self._digest[:12]}.pt"
-        if file.exists():
-            self._say(f"{name}: taken from {file.name}")
-        else:
-            keep(dict(make(file.with_suffix(".checkpoint"))), file)
-        kept: Mapping[str, Any] = torch.load(file)
-        return kept
-
-
 def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: Path, say: Say) -> None:
     out.mkdir(parents=True, exist_ok=True)
     sets = corpora.read_all(data)
     reader, pieces, lists = begun(sets, encoder)
     asked = wanted(sets, recipe)
-    answers = Answers(SAID, out / f"said-{_digest(recipe.teacher)[:12]}.npy")
+    answers = Answers(SAID, out / f"said-{digest(recipe.teacher)[:12]}.npy")
     if new := [row.text for rows in asked.values() for row in rows if row.text not in answers]:
         answers.ask(_teacher(recipe, sets, teacher, out, say), new, say)
     short, long = short_lessons(asked, answers, pieces, recipe), long_lessons(sets, pieces, recipe)
@@ -136,7 +106,7 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     about = {
         "data": corpora.sizes(sets),
         "licences": {"encoder": "all-MiniLM-L6-v2, Apache 2.0", "teacher": "all-mpnet-base-v2, Apache 2.0"},
-        "recipe": _digest(recipe),
+        "recipe": digest(recipe),
     }
     own = [row.text for rows in sets.values() for row in _labelled(rows, "choose")[:OWN]]
     write(reader, plane, lists, out / "models", own=own, even=even, about=about, figures=figures)
@@ -154,7 +124,7 @@ def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Reader, Pieces, List
 def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out: Path, say: Say) -> Teacher:
     if folder is None:
         raise NotFound("sentences were never asked, and there is no teacher: make teacher", param="teacher")
-    file = out / f"teacher-{_digest(recipe.teacher)[:12]}.pt"
+    file = out / f"teacher-{digest(recipe.teacher)[:12]}.pt"
     if file.exists():
         teacher = Teacher(folder)
         teacher.load_state_dict(torch.load(file))
@@ -174,23 +144,6 @@ def _begin_special(reader: Reader, lists: Lists) -> None:
     }.items():  # fmt: skip
         rows = [number[word] for word in words if word in number]
         reader.words.weight[special] = reader.words.weight[rows].mean(0)
-
-
-def _digest(content: Any) -> str:
-    return sha256(json.dumps(content, sort_keys=True, default=_told).encode()).hexdigest()
-
-
-def _bytes_digest(arrays: Iterable[NDArray[Any]]) -> str:
-    return sha256(b"/".join(each.tobytes() for each in arrays)).hexdigest()
-
-
-def _told(content: Any) -> Any:
-    if isinstance(content, Lessons):
-        parts = [(x.pieces, x.places, x.passages, x.bounds) for x in content.readings]
-        return [_bytes_digest(chain.from_iterable(parts)), content.targets.tolist()]
-    if isinstance(content, torch.nn.Module):
-        return _bytes_digest(value.numpy() for value in content.state_dict().values())
-    return asdict(content)
 
 
 # ---- what is chosen, what is measured, what is written

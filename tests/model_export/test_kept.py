@@ -1,4 +1,4 @@
-"""How the bundled models are made: what a step is made of, and what is kept when a run stops."""
+"""What is kept of a run, and when it is taken from the disk again."""
 
 from dataclasses import replace
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from readers import random_reader
 
-from model_export.bundled import Kept
 from model_export.data.lessons import Lessons
+from model_export.kept import Kept
 from model_export.teacher.answers import RECORD, Answers, _key
 from model_export.writing import replacing
 from service.texts.pieces import Reading
