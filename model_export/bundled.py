@@ -76,7 +76,7 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     for name, lessons in (("short", short), ("long", long)):
         say(f"{len(lessons)} {name} lessons, {lessons.sizes.sum()} pieces, mean {lessons.targets.mean():.2f}")
 
-    pooled, plane = Pooled(reader.shape.width), Plane(recipe.plane)
+    pooled, plane = drawn(recipe, reader.shape.width)
     context = StepContext(Memory(reader), recipe.seed, say)
     learnt = {"reader": reader, "pooled": pooled, "plane": plane, "memory": context.memory}
     kept, every = Kept(out, say), short + long
@@ -132,6 +132,12 @@ def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out:
     teacher = fitted(folder, sets, recipe.teacher, file.with_suffix(".checkpoint"), say)
     keep(teacher.state_dict(), file)
     return teacher
+
+
+def drawn(recipe: Recipe, width: int) -> tuple[Pooled, Plane]:
+    """What begins at random: always the same of one recipe."""
+    torch.manual_seed(recipe.seed)
+    return Pooled(width), Plane(recipe.plane)
 
 
 @torch.no_grad()
