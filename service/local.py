@@ -4,6 +4,7 @@ For the command line and for notebooks. It runs one thing at a time; the service
 """
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
@@ -15,17 +16,19 @@ from service.answers.clouds import MODEL, dynamics_answer, find_control, paramet
 from service.answers.texts import Results, classification, names_of, raise_first, tell_flips, texts_asked
 from service.answers.writing import write_document
 from service.clouds.dynamics import Dynamics
-from service.engine.bundle import find_bundles, read_bundle
+from service.engine.bundle import find_bundles, newest, read_bundle
 from service.engine.cloud_queue import result_of
 from service.engine.registry import Registry, settle_default
 from service.engine.runtime import Runtime
-from service.errors import NotFound
+from service.errors import BundleError, NotFound
 from service.lifecycle import domain_loaders
 from service.schemas.reading import validate
 from service.schemas.requests import ClassifyRequest
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
 from service.texts.work import Text, run_all
+
+log = logging.getLogger(__name__)
 
 
 class Local(Calls):
@@ -92,10 +95,15 @@ class Local(Calls):
         return {"id": uuid4().hex, "model": asked["model"], "data": data}
 
     def _cards(self, question: Question) -> dict[str, Any]:
-        default = self._settings.default_model
         bundles = find_bundles(self._settings.model_folders)
-        cards = (read_bundle(folder).card for folder in bundles.values())
-        return {"models": [{**card, "default": card["name"] == default} for card in cards]}
+        default = newest(self._settings.default_model, bundles)
+        cards = []
+        for name, folder in bundles.items():
+            try:
+                cards.append({**read_bundle(folder).card, "default": name == default})
+            except BundleError as broken:
+                log.warning("bundle %s refused: %s", name, broken.message)
+        return {"models": cards}
 
     def _info(self, question: Question) -> Any:
         raise NotFound("info is of a server; there is none in this process")

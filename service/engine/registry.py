@@ -93,15 +93,23 @@ class Registry:
         return not kept.keys() <= found.keys() or any(kept.get(name) != told[name] for name in told)
 
     def load(self, name: str) -> None:
-        """Load this model alone, and for a head the readers: for callers who need no other model."""
+        """Load this model alone, and for a head the readers: for callers who need no other model. A head on
+        another reader does without a broken one.
+        """
         bundles = self._bundles()
         name = newest(name, bundles)
         if name not in bundles:
             raise NotFound(f"no model {name!r} here; there are {', '.join(bundles) or 'none'}", param="model")
         entries = dict(self.entries)
         readers = [each for each in bundles if kind_of(bundles[each]) == READER]
-        for each in (*(readers if kind_of(bundles[name]) == HEAD else ()), name):
-            entries[each] = self._keep_or_load(each, bundles[each], entries)
+        for each in readers if kind_of(bundles[name]) == HEAD else ():
+            try:
+                entries[each] = self._keep_or_load(each, bundles[each], entries)
+            except BundleError as broken:
+                if each not in self.refused:
+                    log.warning("bundle %s refused: %s", each, broken.message)
+                self.refused = {**self.refused, each: broken.message}
+        entries[name] = self._keep_or_load(name, bundles[name], entries)
         self.entries = entries
 
     def _bundles(self) -> dict[str, Path]:

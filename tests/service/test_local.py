@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bundles import write_head
+from bundles import write_folder, write_head
 
 from hardmax import Local
 from service.errors import InvalidInput
@@ -25,6 +25,19 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
     assert {"mine", "reader", "dynamics"} <= {card.name for card in hardmax.models()}
     assert [card.name for card in hardmax.models() if card.default] == ["mine"]
     assert hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], alpha=0.5, include=[]).status == "certified"
+
+
+def test_local_goes_on_beside_broken_bundles(tmp_path: Path) -> None:
+    for name in ("mine@1", "mine@2"):
+        write_head(tmp_path, name=name)
+    write_folder(tmp_path / "broken", name="broken", licence=None)
+    write_folder(tmp_path / "reading", name="reading", kind="reader")  # without its pieces
+    hardmax = Local(Settings(models_dir=tmp_path, default_model="mine"))
+    assert hardmax.classify("superb film").label == "positive"
+    cards = hardmax.models()
+    assert {"mine@1", "mine@2", "reader"} <= {card.name for card in cards}
+    assert not {"broken", "reading"} & {card.name for card in cards}
+    assert [card.name for card in cards if card.default] == ["mine@2"]
 
 
 def test_local_answers_what_a_reader_can_be_asked(hardmax: Local, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from bundles import write_folder
 
 from service.engine.bundle import Bundle
 from service.engine.registry import Registry
-from service.errors import NotFound
+from service.errors import BundleError, NotFound
 
 
 def load(bundle: Bundle) -> str:
@@ -168,3 +168,23 @@ def test_head_finds_its_reader_by_digest_behind_another_of_that_name(tmp_path: P
     shutil.rmtree(own / "other")
     registry.refresh()
     assert list(registry.entries) == ["mine", "reader"]
+
+
+def test_broken_reader_keeps_heads_on_another_from_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where models are loaded one by one, too."""
+    put_reader(tmp_path / "broken", b"two")
+    (tmp_path / "broken" / "pieces.json").unlink()
+    put_reader(tmp_path / "reader", b"one")
+    stand(tmp_path, "mine", b"one")
+    stand(tmp_path, "other", b"two")
+    registry = Registry([tmp_path], {"reader": load, "sentiment": load})
+    for _ in range(2):
+        registry.load("mine")
+    assert registry.find("mine", "sentiment") == "mine of 8"
+    why = "broken/pieces.json cannot be read: No such file or directory"
+    assert caplog.messages == [f"bundle broken refused: {why}"]  # once
+    with pytest.raises(BundleError, match=r"other stands on the reader reader .*, which is not here"):
+        registry.load("other")
+    assert dict(registry.refused) == {"broken": why}
