@@ -34,7 +34,6 @@ export class Model {
   }
 
   async open() {
-    this.showPrograms();
     try {
       const [cards, info] = await Promise.all([this.cards(), this.info()]);
       this.showServer(info);
@@ -43,6 +42,7 @@ export class Model {
     } catch (error) {
       showProblem(byId("model-problem"), inWords(error));
     }
+    this.showPrograms(); // which say whether a key is needed: it is known by now
   }
 
   showServer({ version, provider, providers, threads, limits }) {

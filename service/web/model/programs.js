@@ -42,15 +42,16 @@ export function cloudPrograms({ points, alpha, A }) {
   ];
   return {
     curl: large
-      ? `${file}\n${npyCurl(alpha)}`
+      ? `${file}\n${npyCurl(alpha, A)}`
       : curlOf("post", "/dynamics", JSON.stringify({ points, alpha, ...(A && { A }) })),
     python: programOf(large ? ["import numpy as np\n"] : [], lines),
   };
 }
 
-function npyCurl(alpha) {
+function npyCurl(alpha, A) {
+  const query = new URLSearchParams({ alpha, ...(A && { A: JSON.stringify(A) }) });
   const key = keyed() ? ' -H "Authorization: Bearer $HARDMAX_KEY"' : "";
-  return `curl '${location.origin}/dynamics?alpha=${alpha}'${key} \\\n  -H 'content-type: application/x-npy' --data-binary @cloud.npy`;
+  return `curl '${location.origin}/dynamics?${query}'${key} \\\n  -H 'content-type: application/x-npy' --data-binary @cloud.npy`;
 }
 
 /** Both languages, each with a button that copies it. */

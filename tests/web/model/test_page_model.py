@@ -1,10 +1,13 @@
 """Room 3: the cards are those of the service, and the programs it offers run."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 from playwright.sync_api import Page, Route, expect
 from visiting import Visit, settle
@@ -128,6 +131,35 @@ def test_name_of_a_model_means_its_newest_version(visit: Visit) -> None:
     expect(newest).to_contain_text("mine@2 again: Mine.")
     expect(page.locator('[data-model="mine@2"] small')).to_have_text("texts")
     expect(visit("#review?model=mine", before=versions).locator("#review-model")).to_have_value("mine@10")
+
+
+def test_program_with_many_points_runs_with_the_matrix_of_the_cloud(visit: Visit, tmp_path: Path) -> None:
+    page = settle(visit("#cloud?preset=random&stretch=4&turn=30"))
+    points = [
+        [float(x) for x in line.split(",")] for line in page.locator("#points").input_value().splitlines()
+    ]
+    said = page.locator("#outcome-exact").inner_text()
+    page.get_by_role("link", name="The model").click()
+    page.locator("#snippet-cloud pre").first.wait_for()
+    np.save(tmp_path / "cloud.npy", points)
+    answer = json.loads(run("bash", "-c", f"cd {tmp_path}; {code(page, 'cloud', 'curl')} -sS"))
+    printed = run(
+        sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r})\n{code(page, 'cloud', 'Python')}"
+    )
+    margin = re.search(r"margin (\S+)", said)
+    assert margin is not None
+    assert float(margin[1]) == pytest.approx(answer["margin"], rel=0.01)
+    assert printed.startswith(f"certified {answer['certified_layer']}\n")
+    assert len(printed.splitlines()) == 1 + len(answer["leaders"])
+
+
+def test_programs_name_the_key_that_was_given_meanwhile(visit: Visit, keyed: str) -> None:
+    page = visit("#model", url=keyed)
+    page.get_by_role("dialog").get_by_label("API key").fill("sesame")
+    page.get_by_role("button", name="Use it").click()
+    page.locator("#cards article").first.wait_for()
+    for snippet in ("review", "cloud"):
+        assert "$HARDMAX_KEY" in code(page, snippet, "curl")
 
 
 def test_program_is_copied(visit: Visit) -> None:
