@@ -3,7 +3,7 @@
 import { Api } from "./shared/api.js";
 import { Cloud } from "./cloud/cloud.js";
 import { forgetColours } from "./shared/colour.js";
-import { announce, byId } from "./shared/element.js";
+import { announce, byId, copyText } from "./shared/element.js";
 import { Model } from "./model/model.js";
 import { Review } from "./review/review.js";
 import { ROOMS, readLink, writeLink } from "./shared/state.js";
@@ -86,10 +86,10 @@ function switchTheme() {
 }
 
 async function copyLink() {
-  await navigator.clipboard.writeText(location.href);
-  const missing = rooms[present].missing;
-  byId("share").textContent = missing ? `Copied, ${missing}` : "Copied";
-  announce(`The link is copied${missing ? `, ${missing}` : ""}`);
+  const done = await copyText(location.href);
+  const missing = done && rooms[present].missing ? `, ${rooms[present].missing}` : "";
+  byId("share").textContent = done ? `Copied${missing}` : "Not copied: the link stands in the address bar";
+  announce(done ? `The link is copied${missing}` : byId("share").textContent);
   setTimeout(() => (byId("share").textContent = "Copy a link to this view"), 4000);
 }
 

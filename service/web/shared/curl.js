@@ -1,7 +1,7 @@
 /* Requests as curl commands, and a button that copies code. */
 
 import { KEY } from "./api.js";
-import { announce, el } from "./element.js";
+import { announce, copyText, el } from "./element.js";
 
 const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
@@ -19,13 +19,15 @@ export function curlOf(method, path, body, origin = location.origin) {
 
 /** A button that copies what `text()` gives. */
 export function copyButton(name, text) {
-  const copy = async () => {
-    await navigator.clipboard.writeText(text());
-    announce(`${name} copied`);
+  const title = name === "curl" ? "Copy curl" : "Copy";
+  const copy = async ({ target }) => {
+    const done = await copyText(text());
+    target.textContent = done ? title : "Not copied";
+    announce(done ? `${name} copied` : "The browser lets this page copy nothing");
   };
   return el(
     "button",
     { type: "button", class: "quiet small", "aria-label": `Copy the ${name} lines`, onclick: copy },
-    name === "curl" ? "Copy curl" : "Copy",
+    title,
   );
 }

@@ -34,6 +34,24 @@ export function announce(text) {
   byId("live").textContent = text;
 }
 
+/** Resolves to whether the text was copied. Over plain http from another machine browsers know the older way alone. */
+export async function copyText(text) {
+  if (navigator.clipboard)
+    return navigator.clipboard.writeText(text).then(
+      () => true,
+      () => false,
+    );
+  const before = document.activeElement;
+  const area = el("textarea", { class: "unseen" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  before?.focus({ preventScroll: true });
+  return done;
+}
+
 export function showProblem(node, text) {
   node.hidden = !text;
   node.textContent = text ?? "";

@@ -162,6 +162,29 @@ def test_programs_name_the_key_that_was_given_meanwhile(visit: Visit, keyed: str
         assert "$HARDMAX_KEY" in code(page, snippet, "curl")
 
 
+def test_programs_and_links_are_copied_over_plain_http(visit: Visit) -> None:
+    def plain(page: Page) -> None:
+        page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+
+    page = settle(visit("#model", before=plain))
+    other = visit("#model")
+    page.bring_to_front()
+    for name in ("Copy the curl lines", "Copy a link to this view"):
+        button = page.get_by_role("button", name=name).first
+        copied = "navigator.clipboard.readText()"
+        shown = page.evaluate("location.href") if "link" in name else code(page, "review", "curl")
+        button.click()
+        expect(page.locator("#live")).to_have_text(re.compile("copied"))
+        expect(button).to_be_focused()
+        other.bring_to_front()
+        assert other.evaluate(copied) == shown
+        page.bring_to_front()
+    page.evaluate("document.execCommand = () => false")
+    page.get_by_role("button", name="Copy the curl lines").first.click()
+    expect(page.get_by_role("button", name="Copy the curl lines").first).to_have_text("Not copied")
+    expect(page.locator("#live")).to_have_text("The browser lets this page copy nothing")
+
+
 def test_program_is_copied(visit: Visit) -> None:
     page = visit("#model")
     page.locator("#snippet-cloud").get_by_role("button", name="Copy the curl lines").click()
