@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 RUN_S = 0.1  # about how long a run takes
 LEAST = 256  # size that may always run together, however slow that is; an item's most in one run
+TELLING = LEAST // 2  # size from which a run may lower the measured pace: runs of a queue are larger
 FIRST_COME_EVERY = 3  # one run in so many serves calls in the order in which they came
 PACE = 10_000.0  # size that runs in a second, as long as nothing was measured
 SHORT = 64  # lengths up to this are alike: the fixed cost of a run outweighs their padding
@@ -228,7 +229,8 @@ class Batcher(Generic[Item, Result]):
             self._failed()
             return
         results, ran_s = run.result()
-        self._pace += (batch.size / max(ran_s, 1e-9) - self._pace) / PATIENCE
+        if any(not isinstance(result, Exception) for result in results):
+            self._measure(batch.size / max(ran_s, 1e-9), batch.size)
         oldest = min([call.queued_at for call, _ in batch.places])
         waited_s = max(0.0, time.perf_counter() - ran_s - oldest)
         self._wait_again(batch, results)
@@ -236,6 +238,11 @@ class Batcher(Generic[Item, Result]):
             self._next()  # first, so that the runner works while the answers are written
         self._answer(batch, results)
         self._report(len(batch.items), batch.size, waited_s, ran_s)
+
+    def _measure(self, pace: float, size: int) -> None:
+        """Learn from a run. A small one takes its fixed cost above all, which tells little of larger ones."""
+        if size >= TELLING or pace > self._pace:
+            self._pace += (pace - self._pace) / PATIENCE
 
     def _wait_again(self, batch: Batch[Item, Result], results: Sequence[Any]) -> None:
         """Items that are not finished are the next of their calls: what was begun takes memory."""

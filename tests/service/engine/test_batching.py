@@ -138,6 +138,24 @@ async def test_batcher_runs_together_what_takes_a_tenth_of_a_second() -> None:
     batcher.stop()
 
 
+@pytest.mark.parametrize("few", [Work("small and slow"), Work(InvalidInput("no"), 200)])
+async def test_pace_is_not_that_of_small_runs_or_of_refusals(few: Work) -> None:
+    """Lone words made ten times as many callers wait too long, and refusals let ten times as many in."""
+
+    def run(key: Any, items: Sequence[Work]) -> list[Any]:
+        time.sleep(0.01 if len(items) == 1 and items[0].size == 1 else 0)
+        return [item.value for item in items]
+
+    sizes: list[int] = []
+    batcher: Batcher[Any, Any] = Batcher(run, budget=10**6, report=lambda *run: sizes.append(run[1]))
+    for _ in range(10):
+        await batcher.submit("k", [few])
+    sizes.clear()
+    await batcher.submit("k", [Work(n, 10) for n in range(300)])
+    assert sizes[0] == 1000  # still by the pace of a new runner
+    batcher.stop()
+
+
 async def test_batcher_stays_within_its_budget_and_runs_an_item_over_it_alone() -> None:
     reports: list[tuple[int, int, float, float]] = []
     async with held(budget=100, report=lambda *run: reports.append(run)) as (doubler, batcher):
