@@ -40,10 +40,10 @@ def evaluate(arguments: argparse.Namespace) -> int:
     truth = list(map(frozenset, found.truth))
     models = {}
     with Progress() as progress, open_where(arguments, progress) as hardmax:
+        cards = hardmax.models()  # first: it may fail, and the rows are long work
         for name in dict.fromkeys([arguments.model, *([arguments.against] if arguments.against else [])]):
             said = _asked(hardmax, name, found.texts, truth, progress)
             models[said.pop("name")] = said
-        cards = hardmax.models()
     labels = [each["label"] for each in next(iter(models.values()))["labels"]]
     beside = linear(found.texts, truth, labels) if len(truth) >= 2 * FOLDS else None
     report: dict[str, Any] = {
