@@ -121,6 +121,10 @@ class Worker(Process):
         patience_s = timeout if self.started else start_s
         return self.process.is_alive() and time.monotonic() - (self._asked or 0) < patience_s
 
+    def wait_until_ready(self, timeout: float, should_exit: threading.Event | None = None) -> bool:
+        """subtle: uvicorn gives as long as for a sign of life, which is too short for a start."""
+        return super().wait_until_ready(START_S, should_exit)
+
     def terminate(self) -> None:
         self._must_end = time.monotonic() + self.config.settings.shutdown_grace_s + KILL_AFTER_S
         super().terminate()
@@ -161,8 +165,23 @@ class Worker(Process):
             self.child_conn.send(self.server.started)
 
 
+class Stop(threading.Event):
+    """Also set by a signal that was not handled yet: no signals are while a new worker starts."""
+
+    def __init__(self, signals: list[int]) -> None:
+        super().__init__()
+        self._signals = signals
+
+    def is_set(self) -> bool:
+        return super().is_set() or not {signal.SIGTERM, signal.SIGINT}.isdisjoint(self._signals)
+
+
 class Workers(Multiprocess):
     processes: list[Worker]  # type: ignore[assignment]
+
+    def __init__(self, config: Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self.should_exit = Stop(self.signal_queue)
 
     def terminate_all(self) -> None:
         for listener in self.sockets:

@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from server import Server, eventually, serving
+from uvicorn.supervisors.multiprocess import SIGNALS
 
 from service.app import create_app
 from service.serving.server import Config, descriptors
-from service.serving.start import Worker, listen
+from service.serving.start import Worker, Workers, listen
 from service.settings import Settings
 
 
@@ -66,6 +67,26 @@ def test_worker_that_still_starts_has_more_time_for_its_first_sign_of_life(worke
     time.sleep(0.1)
     assert worker.is_alive(timeout=0.1)
     assert not worker.is_alive(timeout=0.1, start_s=0.1)
+
+
+def test_new_worker_has_as_long_to_serve_as_one_at_the_start(worker: Worker) -> None:
+    """In a rolling restart it had half a minute, and a slow machine could not replace its workers."""
+    worker.child_conn.send(True)
+    assert worker.wait_until_ready(timeout=0)
+
+
+def test_stop_is_obeyed_while_a_new_worker_starts(worker: Worker) -> None:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        workers = Workers(worker.config, [])
+        assert not workers.should_exit.is_set()
+        os.kill(os.getpid(), signal.SIGTERM)
+        began = time.monotonic()
+        assert not worker.wait_until_ready(60, workers.should_exit)
+        assert time.monotonic() - began < 5
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_worker_that_begins_does_not_make_the_shared_listener_block() -> None:
