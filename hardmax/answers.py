@@ -57,7 +57,13 @@ class Answer(Classification):
             return f"no answer: {self.row['hardmax_error']}"
         if self.undecided:
             return f"undecided: {self.undecided}"
-        return f"{', '.join(self.labels) or self.label} {self.score:.1%}"
+        return "none of its labels" if self._holding is None else f"{self._holding} {self.score:.1%}"
+
+    @property
+    def _holding(self) -> str | None:
+        """The label, or all that hold; None where labels do not exclude each other and none does."""
+        first = next(iter(self.answers.values()), self)  # which has the document of one model
+        return None if first.document.get("labels") == [] else ", ".join(self.labels) or self.label
 
     @property
     def reason(self) -> str:
@@ -68,14 +74,16 @@ class Answer(Classification):
 
     @property
     def row(self) -> dict[str, Any]:
-        """Its columns in a table. A verdict that should not be acted upon leaves label and score empty."""
+        """Its columns in a table. Label and score are empty where the verdict should not be acted upon, and
+        where none of its labels holds.
+        """
         if self.error:
             message = self.error.message.removeprefix(f"{self.error.param}: ")
             return dict.fromkeys(COLUMNS) | {"hardmax_error": message}
-        decided = self.undecided is None
+        label = None if self.undecided else self._holding
         return {
-            "label": (", ".join(self.labels) or self.label) if decided else None,
-            "score": self.score if decided else None,
+            "label": label,
+            "score": None if label is None else self.score,
             "undecided": self.undecided,
             "truncated": self.truncated,
             "leaders": [leader.word for leader in self.leaders],

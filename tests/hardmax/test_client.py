@@ -45,7 +45,10 @@ def classified(request: httpx.Request) -> httpx.Response:
     texts = [texts] if isinstance(texts, str) else texts
     if "" in texts:
         return refusal(422, "invalid_input", "the text is empty", param=f"input[{texts.index('')}]")
-    data = [{**ENTRY, "index": i, "logit": float(len(text))} for i, text in enumerate(texts)]
+    return answered(*({**ENTRY, "index": i, "logit": float(len(text))} for i, text in enumerate(texts)))
+
+
+def answered(*data: dict[str, Any]) -> httpx.Response:
     body = {"id": "r", "model": "m", "usage": {"texts": len(data), "tokens": 1}, "data": data}
     return httpx.Response(200, json=body)
 
@@ -380,6 +383,19 @@ def test_client_passes_what_a_reader_can_be_asked_and_types_what_it_answers() ->
     assert {name: answer.label for name, answer in two.answers.items()} == {"moods": "joy", "mine@2": "other"}
     assert (two.label, two.answers["mine@2"].model) == ("joy", "mine@2")
     assert set(two.document) == {"index", "answers"}
+
+
+def test_answer_names_no_label_where_none_of_several_holds() -> None:
+    none, one = ({**ENTRY, "labels": labels} for labels in ([], ["negative", "positive"]))
+    several = {"index": 0, "answers": {"m": none, "n": ENTRY}}
+    with client(Server(then=lambda request: answered(none, one, several, ENTRY))) as hardmax:
+        answers = hardmax.classify(["a"] * 4)
+    told = ["none of its labels", "negative, positive 90.0%", "none of its labels", "positive 90.0%"]
+    assert [answer.verdict for answer in answers] == told
+    told_rows = [(None, None), ("negative, positive", 0.9), (None, None), ("positive", 0.9)]
+    assert [(answer.row["label"], answer.row["score"]) for answer in answers] == told_rows
+    counts = "2 none of its labels, 1 negative, positive, 1 positive"
+    assert repr(answers) == f"<4 answers by m: {counts}>"
 
 
 def test_answer_always_has_leaders_a_verdict_and_a_line() -> None:
