@@ -85,10 +85,10 @@ def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
 
 def find_served(folders: Iterable[Path]) -> dict[str, Path]:
     """The same, and readers that a later folder's bundle hides by name: heads ask for them by digest."""
-    folders = list(folders)
-    found = find_bundles(folders)
-    for folder in folders:
-        for name, bundle in find_bundles([folder]).items():
+    looks = [find_bundles([folder]) for folder in folders]  # one each: a bundle may come between two
+    found = dict(sorted({name: look[name] for look in looks for name in look}.items()))
+    for look in looks:
+        for name, bundle in look.items():
             digest = _digest_of_reader(bundle)
             if digest not in (None, _digest_of_reader(found[name])):
                 found[f"{name} ({str(digest)[:12]})"] = bundle

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bundles import write_folder
 
-from service.engine.bundle import find_bundles, newest, read_bundle, roll_back
+from service.engine.bundle import find_bundles, find_served, newest, read_bundle, roll_back
 from service.engine.registry import settle_default
 from service.errors import BundleError, NotFound
 from service.settings import Settings
@@ -149,3 +150,20 @@ def test_single_version_cannot_go_back(tmp_path: Path) -> None:
     write_versions(tmp_path, b"one")
     with pytest.raises(NotFound, match=r"there is mine@1"):
         roll_back(tmp_path, "mine")
+
+
+def test_bundle_that_comes_while_others_are_looked_for_is_seen_once_or_not_at_all(tmp_path: Path) -> None:
+    """The second look of one search met it, and the first one had not: KeyError."""
+
+    class Folder:
+        looks = 0
+
+        def iterdir(self) -> Iterator[Path]:
+            self.looks += 1
+            if self.looks == 2:
+                write_folder(tmp_path / "late")
+            return tmp_path.iterdir()
+
+    write_folder(tmp_path / "early")
+    folder: Any = Folder()
+    assert list(find_served([folder])) == ["early"]
