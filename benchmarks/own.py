@@ -1,13 +1,14 @@
-"""Models of one's own, learnt from a few rows: ours beside TF-IDF and a soft encoder's head.
+"""Models of one's own, learnt from a few rows: ours beside TF-IDF, a soft encoder's head, and SetFit.
 
     python -m benchmarks.own --data ../shared/data --encoder ENCODER [--quick] [--split choose]
     python -m benchmarks.own --data ../shared/data --encoder ENCODER --only costs
+    python -m benchmarks.own --data ../shared/data --encoder ENCODER --only setfit
 
 Figures are of the split `report`, which nobody has learnt from; models learn from other rows that the
 bundled reader has not learnt from. (Whoever tries something looks at `choose`, and learns from `train`.)
 Subjects are told by which corpus a text comes from and, on a Debian system, by the section of the package
-that it describes. Every seed draws other rows. What is right and what it costs are two results files: the
-first may be measured beside anything, the second needs the machine for itself.
+that it describes. Every seed draws other rows. What is right, what it costs and SetFit, which is slow, are
+three results files: what it costs needs the machine for itself, the others may be measured beside anything.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
+from benchmarks.environments import fetched
+from benchmarks.peers.set_fit import PAIRS, STEPS, TOGETHER, said, set_fit
 from benchmarks.record import ROOT, Record, Table, arguments
 from benchmarks.twins import Floats, Twin
 from model_export.bundle import write_bundle
@@ -55,7 +58,8 @@ from service.texts.work import RunOptions, run_all, texts_of
 SIZES = (8, 32, 128)  # rows a label
 TESTED = 100  # texts a label
 LETTERS = range(15, 301)  # of a text
-TF_IDF, SOFT = "TF-IDF + logistic regression", "soft encoder + logistic regression"
+SET_FIT = "SetFit"
+TF_IDF, SOFT = "TF-IDF + logistic regression", "published encoder, soft + logistic regression"
 CORPORA = {"restaurants": "yelp", "films": "sst", "news": "mpqa", "electronics": "electronics",
            "tweets": "tweets"}  # fmt: skip
 VERDICTS = {"negative": 0.0, "neutral": 0.5, "positive": 1.0}
@@ -65,6 +69,7 @@ SUBJECTS, PACKAGES, SEVERAL = (
     "packages, 10 labels",
     "several subjects at once, 5 labels",
 )
+TUNED, TUNED_SEEDS = (SUBJECTS, "verdicts on electronics, 2 labels"), 2  # what SetFit learns from 32 rows too
 LANGUAGES = Path(__file__).with_name("languages.txt")
 TIMED, HEADS = (3_000, 100_000), 10
 PROGRAMS = ("onnxruntime", "numpy", "scikit-learn", "torch")
@@ -192,7 +197,9 @@ def question(parts: Parts, reader: Reader, twin: Twin) -> Question:
 # ---- what is right
 
 
-def accuracy(asked: Question, table: Table, case: str, sizes: Sequence[int], seeds: int) -> None:
+def accuracy(
+    asked: Question, table: Table, case: str, sizes: Sequence[int], seeds: int, encoder: Path | None = None
+) -> None:
     """Shares of texts that are right; F1 over all labels where a text may have several."""
     measured = np.flatnonzero(asked.measured)
     true = asked.rows.targets[measured] > 0
@@ -200,8 +207,11 @@ def accuracy(asked: Question, table: Table, case: str, sizes: Sequence[int], see
         right: dict[str, list[float]] = {}
         for seed in range(seeds):
             some = asked.few(size, seed)
-            for subject, said in answers(asked, some, measured, seed).items():
-                hits = 2 * (said & true).sum() / (said.sum() + true.sum())
+            found = answers(asked, some, measured, seed)
+            if encoder:
+                found[SET_FIT] = by_set_fit(asked, some, measured, seed, encoder)
+            for subject, told in found.items():
+                hits = 2 * (told & true).sum() / (told.sum() + true.sum())
                 right.setdefault(subject, []).append(100 * float(hits))
         for subject, samples in right.items():
             table.add(subject, {"data": case, "rows a label": size}, samples)
@@ -224,7 +234,14 @@ def answers(asked: Question, some: Ints, measured: Ints, seed: int) -> dict[str,
         return {"ours": score > 0, TF_IDF: peer > 0, SOFT: soft > 0}
     ours = (score[:, 0] > 0).astype(int) if score.shape[1] == 1 else score.argmax(1)
     every = np.arange(len(rows.labels))
-    return {name: said[:, None] == every for name, said in (("ours", ours), (TF_IDF, peer), (SOFT, soft))}
+    return {name: found[:, None] == every for name, found in (("ours", ours), (TF_IDF, peer), (SOFT, soft))}
+
+
+def by_set_fit(asked: Question, some: Ints, measured: Ints, seed: int, encoder: Path) -> NDArray[np.bool_]:
+    rows, several = asked.taken(some), asked.rows.several
+    truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
+    found = said(set_fit(encoder, rows.texts, truth, seed), [asked.rows.texts[i] for i in measured])
+    return found > 0 if several else found[:, None] == np.arange(len(rows.labels))
 
 
 def apart(
@@ -324,20 +341,24 @@ def resident_mb() -> float:
 def main() -> None:
     parser = arguments(__doc__, learns=True, seeds=(5, "draws of rows"))
     parser.add_argument("--split", choices=["choose", "report"], default="report", help="what is measured on")
-    parser.add_argument("--only", choices=["right", "costs"], help="what is right, or what it costs")
+    parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
     asked = parser.parse_args()
+    refused = fetched("setfit") if asked.only in (None, "setfit") else ""
     bundle, reader = open_reader(BUNDLED_MODELS / "reader")
     twin = Twin(reader.read, published(asked.encoder))
-    parts = tasks(asked.data, asked.split, max(SIZES[:1] if asked.quick else SIZES))
+    most = SIZES[0] if asked.quick else TESTED if asked.only == "setfit" else max(SIZES)
+    parts = tasks(asked.data, asked.split, most)
     if asked.quick:
         parts = {name: parts[name] for name in (SUBJECTS, SEVERAL)}
     if asked.only == "costs":
         parts = {SUBJECTS: parts[SUBJECTS]}
     questions = {name: question(each, reader, twin) for name, each in parts.items()}
-    if asked.only != "costs":
+    if asked.only in (None, "right"):
         what_is_right(questions, reader, asked)
-    if asked.only != "right":
+    if asked.only in (None, "costs"):
         what_it_costs(questions[SUBJECTS], bundle, asked)
+    if asked.only in (None, "setfit"):
+        beside_set_fit(questions, refused, asked)
 
 
 def what_is_right(questions: dict[str, Question], reader: Reader, asked: argparse.Namespace) -> None:
@@ -363,6 +384,23 @@ def what_is_right(questions: dict[str, Question], reader: Reader, asked: argpars
         accuracy(each, right, name, sizes, seeds)
     strange = record.table("unlike", "Called unlike the rows", unit="%", better="neither")
     apart(questions, reader, strange, sizes[:2], seeds)
+    record.keep(quick=asked.quick)
+
+
+def beside_set_fit(questions: dict[str, Question], refused: str, asked: argparse.Namespace) -> None:
+    sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES[:2], TUNED_SEEDS)
+    record = Record("own-setfit", "Models of one's own, beside SetFit", (*PROGRAMS, "setfit"), ["reader"])
+    record.note(
+        f"Data sets as in the chapter before; {seeds} draws of rows, the same for all. SetFit tunes the "
+        f"published encoder (all-MiniLM-L6-v2, soft) on {PAIRS} pairs a row, {TOGETHER} a step, for {STEPS} steps at "
+        "most; then it fits a logistic regression."
+    )
+    table = record.table("accuracy", "Right", unit="%", better="higher")
+    try:
+        for name, each in questions.items():
+            accuracy(each, table, name, sizes if name in TUNED else sizes[:1], seeds, asked.encoder)
+    except ImportError as missing:
+        record.note(f"SetFit was left out: {refused or missing}")
     record.keep(quick=asked.quick)
 
 

@@ -17,8 +17,8 @@ from benchmarks.record import MODELS, RESULTS, ROOT, Case, Row, Table, digest, r
 
 # The chapters in their order: the make target that measures each, and how many of its tables the page shows.
 CHAPTERS = {
-    **dict.fromkeys(("texts", "http", "faithfulness", "own", "own-costs", "equality"), ("bench", 9)),
-    **dict.fromkeys(("clouds", "exact", "startup", "sizing"), ("bench", 9)),
+    **dict.fromkeys(("texts", "http", "faithfulness", "own", "own-setfit", "own-costs"), ("bench", 9)),
+    **dict.fromkeys(("equality", "clouds", "exact", "startup", "sizing"), ("bench", 9)),
     **{"soak": ("soak", 1), "faults": ("soak", 1), "attacks": ("soak", 1)},
     **{"fuzz": ("fuzz", 1), "fuzz-clouds": ("fuzz", 1)},
 }  # fmt: skip
