@@ -62,10 +62,13 @@ MISCONFIGURED = 2
 
 
 def begin(settings: Settings) -> None:
-    """Logs go where they should; SIGTERM ends the process until the server listens to signals itself."""
+    """Logs go where they should. Until the server listens to signals itself, SIGTERM ends the process and
+    SIGHUP does nothing.
+    """
     process.prepare()
     configure(settings.log_format, settings.log_level)
     signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # keys and models are just being read
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

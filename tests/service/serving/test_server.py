@@ -361,3 +361,14 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
     )
     output = python(code)
     assert output.stdout.strip() == "[]", output.stderr
+
+
+def test_reload_that_is_asked_for_while_starting_ends_nothing() -> None:
+    """SIGHUP before the server listened to it ended the process."""
+    code = (
+        "import os, signal\n"
+        "from service.serving.server import begin\n"
+        "from service.settings import Settings\n"
+        "begin(Settings()); os.kill(os.getpid(), signal.SIGHUP); print('lives')"
+    )
+    assert python(code).stdout == "lives\n"
