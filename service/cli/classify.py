@@ -3,21 +3,32 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from hardmax import Answer
+from hardmax.calls import Calls
 from service.cli.described import describe_answer
-from service.cli.options import Commands, add_where, answered, open_where, say, say_json, tell
+from service.cli.options import (
+    Commands,
+    add_where,
+    answered,
+    client_of,
+    open_where,
+    say,
+    say_json,
+    settings_of,
+    tell,
+)
 from service.engine.registry import settle_default
 from service.errors import ConfigurationError, InvalidInput, needs
 from service.observe.progress import Progress
-from service.settings import load_settings
 from service.tables.reading import READ, STDIN, TEXT, Row, Table, find_column, read_table
 from service.tables.writing import WRITTEN, check_writable, write_rows
 
+EXPLAIN = "leaders"
 HELP = f"""\
   hardmax classify "A superb film."                                    one text or several
   hardmax classify --file reviews.csv --column review --out out.csv    every row with its answer beside it
@@ -43,7 +54,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--explain",
         choices=["none", "leaders", "full"],
-        default="leaders",
+        default=EXPLAIN,
         help="none: the label alone; leaders (default): its reason too; full: every word too",
     )
     parser.add_argument(
@@ -140,21 +151,30 @@ def _entry(answer: Answer, index: int) -> dict[str, Any]:
 
 
 def _classify_on_ray(arguments: argparse.Namespace) -> int:
+    given = {
+        "texts": arguments.texts, "--file": arguments.file, "--out": arguments.out, "--json": arguments.json,
+        "--explain": arguments.explain != EXPLAIN,
+    }  # fmt: skip
+    if extra := [name for name, value in given.items() if value]:
+        raise InvalidInput(f"--ray takes its rows from IN alone and writes OUT: leave out {', '.join(extra)}")
     try:
         from hardmax.ray_data import classify_parquet
     except ImportError as missing:
         raise ConfigurationError(needs("--ray", "Ray", "ray")) from missing
-    from service.local import Local
-
-    settings = settle_default(load_settings(intra_op_threads=1))  # actors, not threads, fill the cluster
     source, destination = arguments.ray
-    done = classify_parquet(
-        source,
-        destination,
-        partial(Local, settings),
-        column=arguments.column or TEXT,
-        model=arguments.model,
-        gpus=0.25 if settings.provider == "cuda" else 0,
-    )
+    open_client, gpus = actors_of(arguments)
+    column = arguments.column or TEXT
+    done = classify_parquet(source, destination, open_client, column=column, model=arguments.model, gpus=gpus)
     say([f"{done.texts} texts answered, {done.refused} refused (see the column hardmax_error)"])
     return 0
+
+
+def actors_of(arguments: argparse.Namespace) -> tuple[Callable[[], Calls], float]:
+    """How each actor opens its client, and the part of a GPU that it takes."""
+    if arguments.server:
+        return client_of(arguments), 0
+    from service.local import Local
+
+    # Actors, not threads, fill the cluster.
+    settings = settle_default(settings_of(arguments, intra_op_threads=1))
+    return partial(Local, settings), 0.25 if settings.provider == "cuda" else 0

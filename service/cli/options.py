@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from hardmax.answers import Answer
@@ -12,7 +13,7 @@ from hardmax.calls import BATCH, Calls
 from hardmax.display import UNPRINTABLE, printable
 from hardmax.documents import Explain
 from service.observe.progress import Progress
-from service.settings import PREFIX, load_settings
+from service.settings import PREFIX, Settings, load_settings
 
 Commands = Any  # what argparse's add_subparsers returns; it has no public name
 
@@ -31,14 +32,23 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Calls:
     """Where the work is done: on a server, or in this process. Both have the same methods."""
     if arguments.server:
-        from hardmax import Client
-
-        keys = os.environ.get(f"{PREFIX}API_KEYS", "").split(",")
-        return Client(arguments.server, api_key=arguments.api_key or keys[0].strip() or None)
+        return client_of(arguments)()
     from service.local import Local
 
+    return Local(settings_of(arguments), on_progress=progress or Progress())
+
+
+def client_of(arguments: argparse.Namespace) -> Callable[[], Calls]:
+    """What opens a client of the server."""
+    from hardmax import Client
+
+    keys = os.environ.get(f"{PREFIX}API_KEYS", "").split(",")
+    return partial(Client, arguments.server, api_key=arguments.api_key or keys[0].strip() or None)
+
+
+def settings_of(arguments: argparse.Namespace, **flags: Any) -> Settings:
     own = {"models_dir": arguments.models_dir} if arguments.models_dir else {}
-    return Local(load_settings(**own), on_progress=progress or Progress())
+    return load_settings(**own, **flags)
 
 
 def answered(

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import pickle
 import shlex
 import sys
 from collections.abc import Callable
@@ -11,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from server import Server
 
 from hardmax import Answer
 from hardmax.display import HUES
+from service.cli.classify import actors_of
 from service.cli.described import describe_answer, describe_control, describe_models
-from service.cli.main import main
+from service.cli.main import build_parser, main
 
 Run = Callable[..., str]
 TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"
@@ -220,6 +223,20 @@ def test_cli_out_says_what_is_undecided_and_what_was_cut(tmp_path: Path) -> None
     assert out[3]["hardmax_error"] == "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
 
 
+def test_cli_ray_asks_where_it_is_told(heads: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its actors: here with the models of a folder, or on a server with a key."""
+    parse = build_parser().parse_args
+    ray = ["classify", "--ray", "in.parquet", "out"]
+    monkeypatch.setenv("HARDMAX_API_KEYS", "first, second")
+    for where in (["--models-dir", str(heads)], ["--server", server.url, "--api-key", "mine"]):
+        open_client, _ = actors_of(parse([*ray, *where]))
+        with pickle.loads(pickle.dumps(open_client))() as actor:
+            assert {card.name for card in actor.models()} >= {"one", "other"}
+    assert open_client.keywords == {"api_key": "mine"}  # type: ignore[attr-defined]
+    open_client, gpus = actors_of(parse([*ray, "--server", server.url]))
+    assert (open_client.keywords, gpus) == ({"api_key": "first"}, 0)  # type: ignore[attr-defined]
+
+
 def test_cli_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--version"], ["classify", "--help"], ["serve", "--help"]):
         with pytest.raises(SystemExit) as ended:
@@ -251,6 +268,14 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
         ("classify good --out a.xlsx", "hardmax: a.xlsx: --out writes .csv, .tsv, "),
         ("classify good --out none/a.csv", "hardmax: none/a.csv cannot be written: "),
         ("classify ''", "hardmax: the text is empty"),
+        (
+            "classify --ray in out good --json --explain full",
+            "hardmax: --ray takes its rows from IN alone and writes OUT: leave out texts, --json, --explain",
+        ),
+        (
+            "classify --ray in out --file a.csv --out b.csv",
+            "hardmax: --ray takes its rows from IN alone and writes OUT: leave out --file, --out",
+        ),
         (
             "classify --model nobody good",
             "hardmax: no model 'nobody' here; there are dynamics, reader, scenes, tiny",
