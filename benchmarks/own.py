@@ -392,8 +392,8 @@ def beside_set_fit(questions: dict[str, Question], refused: str, asked: argparse
     record = Record("own-setfit", "Models of one's own, beside SetFit", (*PROGRAMS, "setfit"), ["reader"])
     record.note(
         f"Data sets as in the chapter before; {seeds} draws of rows, the same for all. SetFit tunes the "
-        f"published encoder (all-MiniLM-L6-v2, soft) on {PAIRS} pairs a row, {TOGETHER} a step, for {STEPS} steps at "
-        "most; then it fits a logistic regression."
+        f"published encoder (all-MiniLM-L6-v2, soft) on {PAIRS} pairs a row, {TOGETHER} a step, for {STEPS} "
+        "steps at most; then it fits a logistic regression."
     )
     table = record.table("accuracy", "Right", unit="%", better="higher")
     try:
