@@ -93,12 +93,17 @@ class Norm(nn.Module):
         return functional.layer_norm(x, (x.shape[-1],), self.gain, self.shift, EPS)
 
     def codes(self, x: Tensor) -> Tensor:
-        """The same of `FINE` x; the statistics are those of states on a grid, so their sums are exact."""
+        """The same of `FINE` x; the statistics are those of states on a grid, so their sums are exact.
+
+        subtle: torch's float32 square root is off by a bit here and there; that of a double is not, once it
+        is rounded.
+        """
         n = x.shape[-1]
         u = whole(x, -COARSEST, COARSEST)
         mean = u.sum(-1, keepdim=True) / n
         variance = (u * u).sum(-1, keepdim=True) / n - mean * mean
-        return (x - mean) / torch.sqrt(variance + 1e-3) * self.gain + self.shift
+        deviation = torch.sqrt((variance + 1e-3).double()).float()
+        return (x - mean) / deviation * self.gain + self.shift
 
 
 class Layer(nn.Module):
