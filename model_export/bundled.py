@@ -24,7 +24,7 @@ import torch
 from model_export.bundle import write_bundle
 from model_export.data import corpora, names
 from model_export.data.corpora import Rows
-from model_export.data.lessons import Lessons
+from model_export.data.lessons import WORDS, Lessons
 from model_export.heads import graph as head_graph
 from model_export.heads import stored as head_stored
 from model_export.heads import unlike
@@ -43,6 +43,7 @@ from model_export.learn import (
     soft,
     verdicts,
 )
+from model_export.measure.meaning import served_logits
 from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
 from model_export.reader import graph as reader_graph
 from model_export.reader import stored as reader_stored
@@ -52,8 +53,9 @@ from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fitted
 from service.engine.runtime import Runtime
-from service.errors import NotFound
+from service.errors import BundleError, NotFound
 from service.report.figures import FOLDS
+from service.texts.heads import Head
 from service.texts.pieces import GROUP, HANDLE, LINK, NAME, NUMBER, Lists, Pieces
 from service.texts.reader import Reader as ServedReader
 
@@ -62,6 +64,8 @@ NEARLY = 0.01  # balanced accuracy this close to the best is nearly as good
 HELD = 100_000  # pieces of a data set that choices and figures are made on
 OWN = 250  # texts of a data set that other languages are told from
 TAKEN = 0.005  # the share of these texts that may be taken for another language
+CHECKED = 200  # of these texts whose logits torch and the graphs must agree on
+ROUNDING = 1e-4  # of a logit: contributions are rounded one by one
 
 
 def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: Path, say: Say) -> None:
@@ -185,7 +189,10 @@ def write(
     about: Mapping[str, Any],
     figures: Mapping[str, Any],
 ) -> None:
-    """Two bundles: the reader, and the head that stands on it. `own`: texts in its language."""
+    """Two bundles: the reader, and the head that stands on it. `own`: texts in its language.
+
+    The head is refused if the graphs do not say what torch does.
+    """
     shape = reader.shape
     card = {
         "name": "reader",
@@ -198,7 +205,9 @@ def write(
     }
     graph = reader_graph.to_onnx(reader_stored.stored(reader))
     base = write_bundle(models, "reader", card, graph, json.dumps(listed, ensure_ascii=False))
-    near, caught = _foreign(ServedReader.load(base, Runtime("cpu", torch.get_num_threads())), own)
+    runtime = Runtime("cpu", torch.get_num_threads())
+    served = ServedReader.load(base, runtime)
+    near, caught = _foreign(served, own)
     card = {
         "name": "sentiment",
         "description": "Positive, negative or neither, for reviews, sentences and tweets.",
@@ -209,7 +218,19 @@ def write(
         "unlike": {"held_out": TAKEN, "others": caught},
         "figures": figures, **about,
     }  # fmt: skip
-    write_bundle(models, "sentiment", card, head_graph.to_onnx(head_stored.stored(plane, reader) | near))
+    graph = head_graph.to_onnx(head_stored.stored(plane, reader) | near)
+    head = Head("sentiment", runtime.open(graph.SerializeToString()), served, card)
+    short = [text for text in own if 0 < len(served.read(text)) <= WORDS][:: 1 + len(own) // CHECKED]
+    learnt = verdicts(reader, plane, Lessons.of(Pieces(lists), short, [0.0] * len(short)))[:, 0]
+    _check_same(learnt, served_logits(served, head, short))
+    write_bundle(models, "sentiment", card, graph)
+
+
+def _check_same(learnt: Any, served: Any) -> None:
+    same = np.isclose(learnt, served, rtol=0, atol=ROUNDING)
+    if not len(same) or not same.all():
+        problem = f"torch and the graphs agree on the logits of {same.sum()} of {len(same)} texts"
+        raise BundleError(f"sentiment is not written: {problem}", param="model.onnx")
 
 
 def _foreign(reader: ServedReader, own: Sequence[str]) -> tuple[dict[str, Any], float]:

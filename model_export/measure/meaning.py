@@ -51,14 +51,21 @@ class Served:
         self.even = float(bundle.card["even"])
 
     def logits(self, texts: Sequence[str], cut: Cut = Reading.split) -> NDArray[np.float64]:
-        read = []
-        for text in texts:
-            reading = self.reader.read(text)
-            read.append(Read(reading, see_passages(self.reader, cut(reading), reasons=False)))
-        found = np.full(len(texts), self.head.bias[0, 0] / UNITS)
-        for _, places, outputs in outputs_of([self.head], read, reasons=False):
-            found[places] = outputs.logit[0] / UNITS
-        return found
+        return served_logits(self.reader, self.head, texts, cut)
+
+
+def served_logits(
+    reader: Reader, head: Head, texts: Sequence[str], cut: Cut = Reading.split
+) -> NDArray[np.float64]:
+    """Of a head of two labels."""
+    read = []
+    for text in texts:
+        reading = reader.read(text)
+        read.append(Read(reading, see_passages(reader, cut(reading), reasons=False)))
+    found = np.full(len(texts), head.bias[0, 0] / UNITS)
+    for _, places, outputs in outputs_of([head], read, reasons=False):
+        found[places] = outputs.logit[0] / UNITS
+    return found
 
 
 def pieces_alone(reading: Reading) -> list[tuple[Ints, Ints]]:

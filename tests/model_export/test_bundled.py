@@ -1,9 +1,19 @@
 """How the bundled models begin, and how they are written."""
 
-import torch
+import json
 
-from model_export.bundled import drawn
+import numpy as np
+import pytest
+import torch
+from bundles import LISTS, TAUGHT
+from readers import random_plane, random_reader
+
+from model_export.bundled import drawn, write
+from model_export.heads.plane import Plane
+from model_export.measure.meaning import Served
 from model_export.recipe import Recipe
+from service.errors import BundleError
+from service.texts.pieces import Lists
 
 
 def test_two_runs_of_one_recipe_begin_with_the_same_weights():
@@ -13,3 +23,25 @@ def test_two_runs_of_one_recipe_begin_with_the_same_weights():
 
     assert torch.equal(weights(Recipe()), weights(Recipe()))
     assert not torch.equal(weights(Recipe()), weights(Recipe(seed=4)))
+
+
+class Louder(Plane):
+    """In torch it says a thousandth more than its weights, which the graph has."""
+
+    def forward(self, *of):
+        logits, reach = super().forward(*of)
+        return logits + 1e-3, reach
+
+
+def test_head_is_written_only_if_its_graph_says_what_torch_does(tmp_path):
+    lists, about = Lists(LISTS["pieces"], *(frozenset(LISTS[name]) for name in Lists.__slots__[1:])), {}
+    reader, plane = random_reader(), random_plane()
+    louder = Louder(plane.shape)
+    louder.load_state_dict(plane.state_dict())
+    own = [f"{text}, {other}." for text in TAUGHT for other in TAUGHT]
+    with pytest.raises(BundleError, match="the logits of 0 of 196 texts"):
+        write(reader, louder, lists, tmp_path, own=own, even=0.1, about=about, figures={})
+    assert not (tmp_path / "sentiment").exists()
+    write(reader, plane, lists, tmp_path, own=own, even=0.1, about=about, figures={})
+    assert np.ptp(Served(tmp_path, "sentiment").logits(own)) > 0.1
+    assert json.loads((tmp_path / "sentiment" / "card.json").read_text())["even"] == 0.1
