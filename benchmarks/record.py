@@ -163,15 +163,6 @@ def machine() -> str:
     return f"{_cpu_model()}, {cpus} CPUs, {gigabytes:.0f} GB, {system}, Python {platform.python_version()}"
 
 
-def peak_mb() -> float:
-    """The most memory this process ever held.
-
-    subtle: not ru_maxrss, which a child takes over from the process that started it.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
-
-
 def command() -> str:
     """The command as a reader would type it from the root; a file from elsewhere goes by its name alone."""
     _, *arguments = sys.orig_argv

@@ -72,12 +72,12 @@ def _memory_mb(pid: int) -> float:
 
 def imported(program: str) -> tuple[float, float]:
     """Seconds and peak megabytes of a Python that runs only this."""
-    tell = "from benchmarks.record import peak_mb; print(peak_mb())"
     began = time.perf_counter()
-    told = subprocess.run(
-        [sys.executable, "-c", f"{program}\n{tell}"], check=True, capture_output=True
-    ).stdout
-    return time.perf_counter() - began, float(told)
+    subprocess.run([sys.executable, "-c", program], check=True)
+    seconds = time.perf_counter() - began
+    tell = "print(open('/proc/self/status').read())"
+    told = subprocess.check_output([sys.executable, "-c", f"{program}\n{tell}"], text=True)
+    return seconds, int(told.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
 def main() -> None:
