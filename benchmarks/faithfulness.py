@@ -4,8 +4,8 @@
 
 Of each sentence a method names as many words as our answer has leaders that speak for its label. They are
 left out in place: no other word moves. Counted is how often the label changes. Every method is asked about
-the model that it explains: the leaders are ours, LIME explains both models, integrated gradients the soft
-twin.
+the model that it explains: the leaders are ours, LIME explains both models, integrated gradients the
+published encoder, soft.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Ours:
 
 
 class Soft:
-    name = "soft twin"
+    name = "published encoder, soft"
 
     def __init__(self, model: Classifier, weights: Reader, rows: Sequence[Any]) -> None:
         twin = Twin(model.reader.read, weights)
@@ -250,9 +250,8 @@ def main() -> None:
             record.note(f"LIME was left out: {refused}")
         else:
             measure(each, sentences[: asked.lime], changed, took, lime=True)
-    whole = [
-        row.text for row in drawn(read_reviews(asked.data / "aclImdb_train.tar.gz"), 2 if asked.quick else 30)
-    ]
+    reviews = [row for row in read_reviews(asked.data / "aclImdb_train.tar.gz") if row.split == "report"]
+    whole = [row.text for row in drawn(reviews, 2 if asked.quick else 30)]
     measure_answers(record, model, {"sentences": [each.reading.text for each in sentences], "reviews": whole})
     record.note(
         f"{np.mean([len(each.leaders) for each in sentences]):.1f} words are named on average, of sentences "
