@@ -29,10 +29,6 @@ class Load:
     statuses: Counter[int] = field(default_factory=Counter)
     broken: int = 0
 
-    @property
-    def per_second(self) -> float:
-        return len(self.latencies_s) / self.seconds
-
     def quantile_ms(self, share: float) -> float:
         """Latency that `share` of the requests stayed under; infinite when nothing came back."""
         ranked = sorted(self.latencies_s)

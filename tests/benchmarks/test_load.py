@@ -66,7 +66,6 @@ def test_drive_counts_what_the_server_answered_by_status(echo: EchoServer) -> No
     assert answered == load.statuses[200] + load.statuses[429] > 50
     assert abs(load.statuses[200] - load.statuses[429]) <= 8
     assert answered <= len(echo.seen)
-    assert load.per_second == pytest.approx(answered / 0.3)
     assert 0 < load.quantile_ms(0.5) <= load.quantile_ms(0.99) < 1000
 
 
