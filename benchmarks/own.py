@@ -294,7 +294,7 @@ def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
             table.add("ours", {"rows": size}, [trained_s(Path(file.name))])
 
 
-def heads(asked: Question, reader: Bundle, pace: Table, memory: Table, rounds: int) -> None:
+def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
     """Ten heads beside one on the same reader."""
     some = asked.few(SIZES[0], 0)
     parts = [np.arange(len(some))[i::5] for i in range(5)]
@@ -316,7 +316,6 @@ def heads(asked: Question, reader: Bundle, pace: Table, memory: Table, rounds: i
         while len(loaded) < count:
             loaded.append(Head.load(bundle_of(model, asked.rows, reader), runtime, served))
         round_ms(count)
-        memory.add("ours", {"heads": count}, [resident_mb()])
     for _ in range(rounds):  # in turn: what slows one down slows down the other
         for count, found in samples.items():
             found.append(round_ms(count))
@@ -331,11 +330,6 @@ def bundle_of(model: onnx.ModelProto, rows: Rows, reader: Bundle) -> Bundle:
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         return write_bundle(Path(folder), HEAD, card, model)
-
-
-def resident_mb() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024 / 1e6
 
 
 def main() -> None:
@@ -407,8 +401,7 @@ def beside_set_fit(questions: dict[str, Question], refused: str, asked: argparse
 def what_it_costs(some: Question, reader: Bundle, asked: argparse.Namespace) -> None:
     record = Record("own-costs", "What models of one's own cost", PROGRAMS, ["reader"])
     pace = record.table("heads", "A text, alone, on one core", unit="ms", better="lower")
-    memory = record.table("memory", "Resident memory of that process", unit="MB", better="lower")
-    heads(some, reader, pace, memory, 1 if asked.quick else 5)
+    heads(some, reader, pace, 1 if asked.quick else 5)
     table = record.table("training", "From rows to a served model", unit="s", better="lower")
     training(asked.data, table, () if asked.quick else TIMED)
     record.keep(quick=asked.quick)
