@@ -1,1 +1,1 @@
-"""What a model is worth, and whether a bundle is what was trained."""
+"""What a model is worth, and whether a bundle computes what the definition says of its weights."""

@@ -138,10 +138,15 @@ def run(arguments: argparse.Namespace) -> int:
             param="readers",
         )
     holds = True
-    for name, texts in _texts(arguments).items():
+    compared = _texts(arguments)
+    for name, texts in compared.items():
         parity = verify(head, reader, texts)
+        if not parity.texts:
+            raise InvalidInput(f"{name}: nothing was compared: of {len(texts)} texts none has a word")
         holds = holds and parity.holds
         print(name, asdict(parity), flush=True)
+    if not compared:
+        raise InvalidInput("nothing was compared: there is no text")
     return 0 if holds else 1
 
 

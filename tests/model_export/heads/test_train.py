@@ -111,6 +111,21 @@ def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(tmp_path
     assert "'texts': 2" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("content", "flags", "says"),
+    [
+        ("text\n<p>\n</p>\n", (), "nothing was compared: of 2 texts none has a word"),
+        ("text\na superb film\n", ("--texts", "0"), "nothing was compared: of 0 texts none has a word"),
+        ("text\n\n", (), "nothing was compared: there is no text"),
+    ],
+)
+def test_verify_that_compares_nothing_is_an_error(tmp_path, capsys, content, flags, says):
+    write_head(tmp_path, name="mine")
+    (tmp_path / "rows.csv").write_text(content)
+    assert main(["verify", str(tmp_path / "mine"), "--file", str(tmp_path / "rows.csv"), *flags]) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_long_cells_are_cut_and_their_labels_learnt(folder, capsys):
     said = {"bad": "awful", "good": "superb"}
     lines = [f"film {i} was {word} {'z' * 3_000},{label}" for i in range(4) for label, word in said.items()]
