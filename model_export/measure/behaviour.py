@@ -3,7 +3,7 @@
     same      small changes that mean nothing: the label may not change within a group
     not above, not below, between   where the probability of "positive" has to be
 
-No training text comes from here: training's own rules work on sentences of the data (augment.py).
+No training text comes from here: the bundled model learns from sentences of the data sets alone.
 """
 
 from __future__ import annotations
