@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from hardmax import display
 from hardmax.columns import COLUMNS
-from hardmax.documents import Classification, DynamicsResult, Usage, number_of
+from hardmax.documents import Classification, DynamicsResult, Spans, Usage, number_of
 from hardmax.errors import HardmaxError, UnexpectedAnswer
 from hardmax.reading import read
 
@@ -33,14 +33,17 @@ class Answer(Classification):
     """Why there is none: with `errors="keep"` alone. Then there is no label, and every number is nan."""
     answers: dict[str, Answer] = field(default_factory=dict)
     """What each model answered, by its name; empty where one was asked."""
+    spans: Spans = "codepoints"
+    """What its offsets count, as it was asked."""
 
     @classmethod
-    def of(cls, document: Any, text: str, index: int, model: str) -> Answer:
+    def of(cls, document: Any, text: str, index: int, model: str, spans: Spans = "codepoints") -> Answer:
         """The answer as it came, at its place in the whole list."""
         several = document.get("answers") if isinstance(document, dict) else None
         if not isinstance(several, dict) or not several:
-            return read(cls, document, text=text, index=index, model=model, error=None, answers={})
-        answers = {name: cls.of(each, text, index, name) for name, each in several.items()}
+            known = {"text": text, "index": index, "model": model, "spans": spans}
+            return read(cls, document, **known, error=None, answers={})
+        answers = {name: cls.of(each, text, index, name, spans) for name, each in several.items()}
         first = next(iter(answers.values()))
         made = replace(first, answers=answers)
         made.__dict__["document"] = document
@@ -96,7 +99,7 @@ class Answer(Classification):
         return display.printable(f"<{type(self).__name__} {self.verdict}{reason}: {text!r}>")
 
     def _repr_html_(self) -> str:
-        return display.answer(self.text, self.verdict, self)
+        return display.answer(self.text, self.verdict, self, self.spans)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -115,8 +118,9 @@ class CloudRun(DynamicsResult):
 class Answers(list[Answer]):
     """One answer a text, in the order of the texts, by one model."""
 
-    def __init__(self, model: str = "") -> None:
+    def __init__(self, model: str = "", spans: Spans = "codepoints") -> None:
         super().__init__()
+        self._spans = spans
         self.id = uuid4().hex
         self.model = model
 
@@ -129,7 +133,7 @@ class Answers(list[Answer]):
         self.id = str(document.get("id", self.id))
         self.model = ", ".join(map(str, model)) if isinstance(model, list) else str(model)
         for text, entry in zip(texts, data, strict=True):
-            self.append(Answer.of(entry, text, len(self), self.model))
+            self.append(Answer.of(entry, text, len(self), self.model, self._spans))
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row for each text. What is undecided has no label there."""

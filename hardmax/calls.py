@@ -108,14 +108,14 @@ async def classify(
     options = {name: value for name, value in given.items() if value is not None}
     if isinstance(texts, str):
         return await _one(ask, texts, options, errors == "keep")
-    answers = Answers()
+    answers = Answers(spans=spans)
     for batch in _batches(_listed(texts), batch_size):
         await _add(ask, batch, answers, options, errors == "keep")
     return answers
 
 
 async def _one(ask: Ask, text: str, options: dict[str, Any], keep: bool) -> Answer:
-    answers = Answers()
+    answers = Answers(spans=options.get("spans", "codepoints"))
     try:
         _check(text, "input")
         answers.add(await ask(Question("classify", {"input": text, **options})), [text])

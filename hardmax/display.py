@@ -13,7 +13,7 @@ from html import escape as escape_markup
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.documents import Classification, DynamicsResult, Leader, Word, number_of
+from hardmax.documents import Classification, DynamicsResult, Leader, Spans, Word, number_of
 
 Floats = NDArray[np.float64]
 
@@ -37,10 +37,10 @@ def printable(text: str) -> str:
     return UNPRINTABLE.sub("\ufffd", text)
 
 
-def answer(text: str, verdict: str, shown: Classification) -> str:
+def answer(text: str, verdict: str, shown: Classification, spans: Spans = "codepoints") -> str:
     """One text: the verdict, its words in colour, the sum, and the plane where there is one."""
     headline = _tag("div", _tag("b", escape(verdict)))
-    parts = [headline, _coloured(text, shown), _sum(shown), _plane_of_words(shown)]
+    parts = [headline, _coloured(text, shown, spans), _sum(shown), _plane_of_words(shown)]
     return _tag("div", "".join(parts), style=FRAME)
 
 
@@ -66,19 +66,20 @@ def summary(run: DynamicsResult) -> str:
     return f"{size}: {state}, {counted(len(run.leaders), 'leader')}"
 
 
-def _coloured(text: str, shown: Classification) -> str:
+def _coloured(text: str, shown: Classification, spans: Spans) -> str:
     """The text with a tint behind each word, as strong as what it contributes."""
     marked: Sequence[Word | Leader] = shown.words or shown.leaders
     values = [number_of(each.contribution, shown.label) for each in marked]
     largest = max(map(abs, values), default=0) or 1
-    spans = sorted(
-        (start, end, value)
+    places = _places(text[:LONGEST], spans)
+    found = sorted(
+        (places[start], places[end], value)
         for each, value in zip(marked, values, strict=True)
         for start, end in each.spans
-        if end <= LONGEST
+        if 0 <= start <= end < len(places)
     )
     parts, at = [], 0
-    for start, end, value in spans:
+    for start, end, value in found:
         if start < at:
             continue
         word = _tag("span", escape(text[start:end]), style=_tint(value / largest), title=f"{value:+.4g}")
@@ -86,6 +87,12 @@ def _coloured(text: str, shown: Classification) -> str:
         at = end
     parts.append(escape(shortened(text, LONGEST)[at:]))
     return _tag("p", "".join(parts), style="white-space:pre-wrap;margin:.6em 0")
+
+
+def _places(text: str, spans: Spans) -> list[int]:
+    """For each offset that a span of the text may have, the place of its character."""
+    widths = (1 + (spans == "utf16" and character > "\uffff") for character in text)
+    return [place for place, width in enumerate(widths) for _ in range(width)] + [len(text)]
 
 
 def _sum(shown: Classification) -> str:

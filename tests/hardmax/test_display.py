@@ -66,6 +66,22 @@ def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute(
     assert html.find(".//script") is None
 
 
+def test_answer_tints_the_same_letters_in_either_unit_of_its_spans(local: Local) -> None:
+    text = "😀 a superb film 😀😀 and an awful end"
+    wide = local.classify(text, spans="utf16")
+    assert wide.leaders[0].spans == [(5, 11)]
+    assert wide._repr_html_() == local.classify(text)._repr_html_()
+    assert local.classify([text], spans="utf16")[0]._repr_html_() == wide._repr_html_()
+    assert ">superb</span>" in wide._repr_html_()
+
+
+def test_answer_tints_nothing_where_spans_are_not_of_its_text() -> None:
+    strange = [(-3, 2), (9, 4), (0, 999)]
+    words = [word("superb", 2.0) | {"spans": [span]} for span in strange]
+    paragraph = parsed(answer(words=words)).find("p")
+    assert (paragraph.text, paragraph.findall("span")) == (TEXT, [])
+
+
 def test_answer_folds_small_clusters_into_one_term_of_the_sum() -> None:
     many = [cluster(f"word{i}", 2.0**-i, i) for i in range(20)]
     rows = rows_of(answer(clusters=many))
