@@ -1,9 +1,10 @@
 """Texts in process, on one core: ours beside soft transformers, TF-IDF and fastText.
 
-    python -m benchmarks.texts --data ../shared/data --encoder ENCODER [--quick]
+    python -m benchmarks.texts --data ../shared/data --encoder ENCODER [--runs RUNS] [--quick]
 
 Every subject reads the same texts, one core and one thread each, in turn. What learns is fitted to labelled
-rows of the split `train`; accuracy is measured on `report`, which nobody has learnt from. Peers are
+rows of the split `train`; the fitted encoder, which is ours before it was made hard, is there where RUNS has
+what `make models` kept of it. Accuracy is measured on `report`, which nobody has learnt from. Peers are
 installed on first use (environments.py).
 """
 
@@ -17,14 +18,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import Record, arguments
+from benchmarks.record import ROOT, Record, arguments
 from benchmarks.servers import pinned
 from benchmarks.twins import DISTILBERT, Twin, logistic
 from model_export.data.corpora import Row, Rows, read_all
+from model_export.learn import Pooled
 from model_export.measure.scores import balanced
 from model_export.reader.model import Reader, published
 
@@ -35,6 +38,7 @@ TWIN, INT8, LARGE = (
     "published encoder, soft, int8",
     "transformer of DistilBERT's size",
 )
+FITTED = "fitted encoder, soft, float32"
 LEAST, MOST = 16, 24  # words of a sentence
 SHORT_PIECES = 600  # letters of a text that the twin's verdict is fitted to
 NAMES = {"sst": "SST-2 (dev)", "yelp": "Yelp sentences", "tweets": "tweets", "amazon": "Amazon reviews",
@@ -84,6 +88,17 @@ def soft(twin: Twin, rows: Rows) -> Judge:
     return lambda texts: fitted.predict(twin(texts))
 
 
+def fitted(encoder: Path, kept: Path, model: Classifier) -> Judge:
+    """Ours after its soft step, with the verdict that it then had."""
+    found = torch.load(kept)
+    reader = published(encoder)
+    pooled = Pooled(reader.shape.width)
+    reader.load_state_dict(found["reader"])
+    pooled.load_state_dict(found["pooled"])
+    twin, vector = Twin(model.reader.read, reader), pooled.linear.weight.detach().numpy()[0]
+    return lambda texts: twin(texts) @ vector + pooled.linear.bias.item() > 0
+
+
 def rate(judge: Judge, texts: Sequence[str], together: int, seconds: float) -> float:
     """Texts a second."""
     done, began = 0, time.perf_counter()
@@ -93,7 +108,7 @@ def rate(judge: Judge, texts: Sequence[str], together: int, seconds: float) -> f
     return done / (time.perf_counter() - began)
 
 
-def drawn(rows: Rows, most: int) -> list[Row]:
+def drawn(rows: Rows, most: int | None) -> list[Row]:
     """Some of the rows that have a side, the same every time."""
     some = [row for row in rows if row.target in (0.0, 1.0) and any(map(str.isalpha, row.text))]
     random.Random(0).shuffle(some)
@@ -101,13 +116,13 @@ def drawn(rows: Rows, most: int) -> list[Row]:
 
 
 def judges_of(
-    sets: dict[str, Rows], encoder: Path, record: Record, refused: str, quick: bool
+    sets: dict[str, Rows], encoder: Path, runs: Path, record: Record, refused: str, quick: bool
 ) -> dict[str, Judge]:
     model, weights = Classifier(), published(encoder)
     train = [
         row
         for name in NAMES
-        for row in drawn([row for row in sets[name] if row.split == "train"], 400 if quick else 12_000)
+        for row in drawn([row for row in sets[name] if row.split == "train"], 400 if quick else None)
     ]
     random.Random(0).shuffle(train)
     few = train[: 200 if quick else 5_000]
@@ -121,8 +136,15 @@ def judges_of(
         judges["fastText, pairs"] = fast_text(train)
     except ImportError as missing:
         record.note(f"fastText was left out: {refused or missing}")
+    if kept := max(runs.glob("soft-*.pt"), key=lambda file: file.stat().st_mtime, default=None):
+        judges[FITTED] = fitted(encoder, kept, model)
+        record.note(
+            f"The fitted encoder is ours before it was made hard, soft: {kept.name} of `make models`."
+        )
+    else:
+        record.note("The fitted encoder was left out: no weights of the soft step are kept here.")
     record.note(
-        f"TF-IDF and fastText learnt from {len(train):,} labelled rows of all data sets. "
+        f"TF-IDF and fastText learnt from all {len(train):,} labelled rows of the split train. "
         "The published encoder is all-MiniLM-L6-v2, with a logistic regression of "
         f"{len(few):,} of these rows on its frozen states. The transformer of DistilBERT's size has random "
         "weights: a speed and no accuracy. All three read our pieces and passages."
@@ -131,9 +153,11 @@ def judges_of(
 
 
 def main() -> None:
-    asked = arguments(
+    parser = arguments(
         __doc__, learns=True, rounds=(5, "of every subject"), seconds=(1.2, "of each measurement")
-    ).parse_args()
+    )
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="where `make models` kept its steps")
+    asked = parser.parse_args()
     if asked.quick:
         asked.rounds, asked.seconds = 1, 0.1
     refused = fetched("texts")  # first, so that the record finds their versions
@@ -141,7 +165,7 @@ def main() -> None:
     record = Record("texts", "Texts in process", packages, ["reader", "sentiment"])
     sets = read_all(asked.data)
     held = {name: [row for row in sets[name] if row.split == "report"] for name in NAMES}
-    judges = judges_of(sets, asked.encoder, record, refused, asked.quick)
+    judges = judges_of(sets, asked.encoder, asked.runs, record, refused, asked.quick)
     sentences = [
         row.text
         for name in ("sst", "yelp", "tweets", "electronics")
@@ -158,6 +182,8 @@ def main() -> None:
         for turn in range(asked.rounds + 1):  # the first one warms up
             for case, (texts, together) in cases.items():
                 for name, judge in judges.items():
+                    if name == FITTED:
+                        continue  # as fast as the published one
                     found = rate(judge, texts, together, asked.seconds if turn else asked.seconds / 3)
                     if turn:
                         samples.setdefault((case, name), []).append(found)
