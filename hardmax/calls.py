@@ -128,27 +128,26 @@ async def _one(ask: Ask, text: str, options: dict[str, Any], keep: bool) -> Answ
 
 async def _add(ask: Ask, texts: list[Any], answers: Answers, options: dict[str, Any], keep: bool) -> None:
     """Ask for these texts. Where one is at fault the others are asked again without it."""
-    if not texts:
-        return
-    at: int | None = None
-    try:
-        for at, text in enumerate(texts):
-            _check(text, f"input[{at}]")
-        document = await ask(Question("classify", {"input": texts, **options}))
-        answers.add(document, texts)
-    except InputError as refused:
-        at = refused.index
-        if at is not None and at < len(texts) and keep:
-            await _add(ask, texts[:at], answers, options, keep)
-            answers.append(Answer.refused(refused, texts[at], len(answers)))
-            await _add(ask, texts[at + 1 :], answers, options, keep)
-        elif at is None and len(texts) > 1 and isinstance(refused, TooLarge):
-            half = len(texts) // 2
-            await _add(ask, texts[:half], answers, options, keep)
-            await _add(ask, texts[half:], answers, options, keep)
-        else:
-            refused.count_from(len(answers))
-            raise
+    while texts:
+        try:
+            for place, text in enumerate(texts):
+                _check(text, f"input[{place}]")
+            answers.add(await ask(Question("classify", {"input": texts, **options})), texts)
+            return
+        except InputError as refused:
+            at = refused.index if str(refused.param).startswith("input[") else None
+            if at is not None and at < len(texts) and keep:
+                await _add(ask, texts[:at], answers, options, keep)
+                answers.append(Answer.refused(refused, texts[at], len(answers)))
+                texts = texts[at + 1 :]
+            elif at is None and len(texts) > 1 and isinstance(refused, TooLarge):
+                half = len(texts) // 2
+                await _add(ask, texts[:half], answers, options, keep)
+                texts = texts[half:]
+            else:
+                if at is not None:
+                    refused.count_from(len(answers))
+                raise
 
 
 def _check(text: Any, place: str) -> None:

@@ -333,6 +333,27 @@ def test_client_keeps_every_answer_where_one_has_none() -> None:
     assert [answer.logit for answer in answers if not answer.error] == [1.0] * 300 + [2.0] * 10 + [3.0] * 300
 
 
+def test_client_keeps_an_answer_for_each_of_many_texts_that_have_none() -> None:
+    server = Server()
+    with client(server) as hardmax:
+        answers = hardmax.classify([None] * 1023 + ["a"], errors="keep", batch_size=1024)
+    assert [answer.index for answer in answers] == list(range(1024))
+    assert [answer.verdict for answer in answers[-2:]] == ["no answer: there is no text", "positive 90.0%"]
+    assert [document["input"] for document in server.asked] == [["a"]]
+
+
+@pytest.mark.parametrize("errors", ["keep", "raise"])
+def test_client_blames_no_text_for_what_is_wrong_with_an_option(errors: Any) -> None:
+    def strict(request: httpx.Request) -> httpx.Response:
+        if "wrong" not in json.loads(request.content)["input"]:
+            return classified(request)
+        return refusal(422, "invalid_input", "model[0]: should be a name", param="model[0]")
+
+    with client(strict) as hardmax, pytest.raises(InvalidInput) as refused:
+        hardmax.classify(["a", "b", "wrong"], errors=errors, batch_size=2)
+    assert (refused.value.param, refused.value.message) == ("model[0]", "model[0]: should be a name")
+
+
 def test_client_halves_a_batch_that_a_server_finds_too_large() -> None:
     def small(request: httpx.Request) -> httpx.Response:
         if len(json.loads(request.content)["input"]) <= 3:
