@@ -7,12 +7,13 @@ placed, settled the verdict read off the leaders, in whole numbers
 alone           the soft step again with the same lessons, but every piece read by itself: no head can follow
                 anybody else. It is learnt here, once, and kept in RUNS
 
-RUNS is where `make models` kept its steps.
+RUNS is where `make models` kept its steps, and those of one recipe alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model_export.bundled import begun, held
+from model_export.bundled import begun, drawn, held
 from model_export.data import corpora
 from model_export.data.lessons import Ints, Lessons
-from model_export.heads.plane import Plane
+from model_export.kept import Kept, digest
 from model_export.learn import Memory, Pooled, StepContext, soft, verdicts
 from model_export.measure.scores import balanced
 from model_export.reader.model import PAD, Reader
@@ -59,15 +60,19 @@ def pooled_verdicts(states: Callable[[Tensor], Tensor], pooled: Pooled, lessons:
     return found
 
 
-def learn_alone(reader: Reader, pooled: Pooled, lessons: Lessons, recipe: Recipe, runs: Path) -> None:
-    kept = runs / "alone.pt"
-    if not kept.exists():
-        context = StepContext(Memory(reader), recipe.seed, lambda line: print(line, flush=True))
-        soft(reader, pooled, lessons, recipe.soft, context, runs / "alone.checkpoint")
-        torch.save({"reader": reader.state_dict(), "pooled": pooled.state_dict()}, kept)
-    found = torch.load(kept)
+def learn_alone(begin: Reader, pooled: Pooled, lessons: Lessons, recipe: Recipe, runs: Path) -> Reader:
+    reader = Alone(begin.shape)
+    reader.load_state_dict(begin.state_dict())
+    context = StepContext(Memory(reader), recipe.seed, print)
+
+    def learn(checkpoint: Path) -> dict[str, Any]:
+        soft(reader, pooled, lessons, recipe.soft, context, checkpoint)
+        return {"reader": reader.state_dict(), "pooled": pooled.state_dict()}
+
+    found = Kept(runs, print).step("alone", [reader, pooled, lessons, recipe.soft, recipe.seed], learn)
     reader.load_state_dict(found["reader"])
     pooled.load_state_dict(found["pooled"])
+    return reader
 
 
 def main() -> None:
@@ -79,7 +84,8 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe, sets = Recipe(), corpora.read_all(arguments.data)
     reader, pieces, _ = begun(sets, arguments.encoder)
-    pooled, plane = Pooled(reader.shape.width), Plane(recipe.plane)
+    pooled, plane = drawn(recipe, reader.shape.width)
+    begin = copy.deepcopy(reader)
     texts = held(pieces, sets, "report")
 
     def tell(name: str, judge: Judge) -> None:
@@ -93,6 +99,7 @@ def main() -> None:
 
     def load(name: str) -> None:
         (file,) = arguments.runs.glob(f"{name}-*.pt")
+        print(file.name)
         found = torch.load(file)
         for of, part in (("reader", reader), ("pooled", pooled), ("plane", plane)):
             part.load_state_dict(found[of])
@@ -105,11 +112,10 @@ def main() -> None:
         load(name)
         tell(name, lambda some: verdicts(reader, plane, some)[:, 0])
     if not arguments.without_alone:
-        begin, pieces, _ = begun(sets, arguments.encoder)
-        alone = Alone(begin.shape)
-        alone.load_state_dict(begin.state_dict())
-        lessons = short_lessons(wanted(sets, recipe), Answers(SAID), pieces, recipe)
-        learn_alone(alone, pooled, lessons, recipe, arguments.runs)
+        pooled, _ = drawn(recipe, begin.shape.width)
+        answers = Answers(SAID, arguments.runs / f"said-{digest(recipe.teacher)[:12]}.npy")
+        lessons = short_lessons(wanted(sets, recipe), answers, pieces, recipe)
+        alone = learn_alone(begin, pooled, lessons, recipe, arguments.runs)
         tell("alone", lambda some: pooled_verdicts(lambda x: alone.soft(x)[-1], pooled, some))
 
 
