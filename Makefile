@@ -117,7 +117,7 @@ bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything beside 
 	    $(BIN)/python -m benchmarks.$$program $(QUICK) || failed=1; done; \
 	$(BIN)/python -m benchmarks.report; exit $$failed
 
-soak: $(VENV)/.test  ## twice the capacity for MINUTES (10), then faults on purpose
+soak: $(VENV)/.test  ## every attack at once, then twice the capacity, MINUTES (10) each; between them faults on purpose
 	MINUTES=$(MINUTES) $(BIN)/python -m pytest -s -m soak tests/soak
 	$(BIN)/python -m benchmarks.report
 
