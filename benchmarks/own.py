@@ -20,10 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
@@ -35,17 +33,16 @@ from sklearn.multiclass import OneVsRestClassifier
 from benchmarks.environments import fetched
 from benchmarks.peers.set_fit import PAIRS, STEPS, TOGETHER, said, set_fit
 from benchmarks.record import ROOT, Record, Table, arguments
+from benchmarks.rows import LETTERS, PACKAGES, SEVERAL, SUBJECTS, TESTED, Parts, tasks
 from benchmarks.twins import Floats, Twin
 from model_export.bundle import write_bundle
-from model_export.data import corpora
-from model_export.data.corpora import Row, read_table
+from model_export.data.corpora import read_table
 from model_export.heads import graph, stored, unlike
 from model_export.heads.fit import Frozen, Ints, logits
 from model_export.heads.folds import HELD_OUT, fitted
 from model_export.heads.states import States, see
 from model_export.heads.train import open_reader
 from model_export.reader.model import published
-from model_export.recipe import Recipe, wanted
 from service.engine.bundle import HEAD, Bundle
 from service.engine.runtime import Runtime
 from service.report.figures import folds, tf_idf
@@ -56,26 +53,12 @@ from service.texts.reader import Reader
 from service.texts.work import RunOptions, run_all, texts_of
 
 SIZES = (8, 32, 128)  # rows a label
-TESTED = 100  # texts a label
-LETTERS = range(15, 301)  # of a text
 SET_FIT = "SetFit"
 TF_IDF, SOFT = "TF-IDF + logistic regression", "published encoder, soft + logistic regression"
-CORPORA = {"restaurants": "yelp", "films": "sst", "news": "mpqa", "electronics": "electronics",
-           "tweets": "tweets"}  # fmt: skip
-VERDICTS = {"negative": 0.0, "neutral": 0.5, "positive": 1.0}
-SECTIONS = ("games", "science", "sound", "graphics", "fonts", "mail", "database", "editors", "video", "web")
-SUBJECTS, PACKAGES, SEVERAL = (
-    "subjects, 5 labels",
-    "packages, 10 labels",
-    "several subjects at once, 5 labels",
-)
 TUNED, TUNED_SEEDS = (SUBJECTS, "verdicts on electronics, 2 labels"), 2  # what SetFit learns from 32 rows too
 LANGUAGES = Path(__file__).with_name("languages.txt")
 TIMED, HEADS = (3_000, 100_000), 10
 PROGRAMS = ("onnxruntime", "numpy", "scikit-learn", "torch")
-
-Halves = tuple[list[str], list[str]]  # texts to learn from, texts to measure on
-Parts = dict[tuple[str, ...], Halves]  # by the labels that a text has
 
 
 @dataclass(frozen=True)
@@ -98,84 +81,6 @@ class Question:
     def taken(self, some: Ints) -> Rows:
         texts, truth = [self.rows.texts[i] for i in some], [self.rows.truth[i] for i in some]
         return Rows(texts, truth, self.rows.labels, self.rows.several, [])
-
-
-# ---- the rows
-
-
-def unread(sets: Mapping[str, corpora.Rows]) -> dict[str, corpora.Rows]:
-    """Of five corpora the split `report`, and as `train` all others that our reader has not learnt from."""
-    read = {row.text for rows in wanted(sets, Recipe()).values() for row in rows}
-    others = {row.text for rows in sets.values() for row in rows if row.split != "report"}
-    return {
-        name: [row for row in sets[corpus] if row.split == "report" and row.text not in others]
-        + [
-            Row(row.text, row.target)
-            for row in sets[corpus]
-            if row.split != "report" and row.text not in read
-        ]
-        for name, corpus in CORPORA.items()
-    }
-
-
-def halves(rows: Iterable[Row], split: str, most: int) -> Halves:
-    some = [row for row in rows if len(row.text) in LETTERS]
-    random.Random(0).shuffle(some)
-    learnt_from, measured = ([row.text for row in some if row.split == part] for part in ("train", split))
-    return learnt_from[: 2 * most], measured[: min(most, TESTED)]
-
-
-def packages() -> dict[str, list[Row]]:
-    """What packages of Debian say of themselves, by section; nothing where there is no list of them."""
-    try:
-        listed = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    found: dict[str, list[Row]] = {}
-    for block in listed.split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
-        text = fields.get("Description-en") or fields.get("Description", "")
-        if fields.get("Section") in SECTIONS and len(text.split()) >= 3:
-            part = {0: "choose", 1: "report"}.get(zlib.crc32(text.encode()) % 4, "train")
-            found.setdefault(fields["Section"], []).append(Row(text, None, part))
-    return found
-
-
-def tasks(data: Path, split: str, most: int) -> dict[str, Parts]:
-    """Of each question the halves of each label, or set of labels; `most` rows a label are learnt from."""
-    every = corpora.read_all(data)
-    sets = unread(every) if split == "report" else {name: every[of] for name, of in CORPORA.items()}
-    alone: Parts = {(name,): halves(rows, split, most) for name, rows in sets.items()}
-    found = {SUBJECTS: alone}
-    for name, labels in (
-        ("restaurants", ("negative", "positive")),
-        ("electronics", ("negative", "positive")),
-        ("tweets", tuple(VERDICTS)),
-    ):
-        found[f"verdicts on {name}, {len(labels)} labels"] = {
-            (label,): halves([row for row in sets[name] if row.target == VERDICTS[label]], split, most)
-            for label in labels
-        }
-    if sections := packages():
-        found[PACKAGES] = {(name,): halves(rows, split, most) for name, rows in sections.items()}
-    found[SEVERAL] = several(alone)
-    return found
-
-
-def several(alone: Parts) -> Parts:
-    """Texts of one label and of each two: of two sentences. No sentence is in two texts: rows that are held
-    out would not be new.
-    """
-    found: Parts = {}
-    count = len(alone)
-    for (i, one), (j, other) in combinations_with_replacement(enumerate(alone), 2):
-        mine = slice((i + j) % count, None, count)  # another part of a label's sentences for each j
-        learnt_from, measured = (
-            [a if i == j else f"{a} {b}" for a, b in zip(x[mine], y[mine], strict=False)]
-            for x, y in zip(alone[one], alone[other], strict=True)
-        )
-        found[one if i == j else (*one, *other)] = learnt_from, measured
-    return found
 
 
 def question(parts: Parts, reader: Reader, twin: Twin) -> Question:

@@ -1,6 +1,6 @@
 """Models of one's own are measured on texts that nobody has learnt from."""
 
-from benchmarks.own import CORPORA, unread
+from benchmarks.rows import CORPORA, unread
 from model_export.data.corpora import SPLITS, Row
 from model_export.recipe import Recipe, wanted
 
