@@ -242,7 +242,6 @@ def main() -> None:
     parser.add_argument("--split", choices=["choose", "report"], default="report", help="what is measured on")
     parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
     asked = parser.parse_args()
-    refused = fetched("setfit") if asked.only in (None, "setfit") else ""
     bundle, reader = open_reader(BUNDLED_MODELS / "reader")
     twin = Twin(reader.read, published(asked.encoder))
     most = SIZES[0] if asked.quick else TESTED if asked.only == "setfit" else max(SIZES)
@@ -257,7 +256,7 @@ def main() -> None:
     if asked.only in (None, "costs"):
         what_it_costs(questions[SUBJECTS], bundle, asked)
     if asked.only in (None, "setfit"):
-        beside_set_fit(questions, refused, asked)
+        beside_set_fit(questions, asked)
 
 
 def what_is_right(questions: dict[str, Question], reader: Reader, asked: argparse.Namespace) -> None:
@@ -286,7 +285,8 @@ def what_is_right(questions: dict[str, Question], reader: Reader, asked: argpars
     record.keep(quick=asked.quick)
 
 
-def beside_set_fit(questions: dict[str, Question], refused: str, asked: argparse.Namespace) -> None:
+def beside_set_fit(questions: dict[str, Question], asked: argparse.Namespace) -> None:
+    refused = fetched("setfit")  # first, so that the record finds its version
     sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES[:2], TUNED_SEEDS)
     record = Record("own-setfit", "Models of one's own, beside SetFit", (*PROGRAMS, "setfit"), ["reader"])
     record.note(
