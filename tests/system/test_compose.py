@@ -64,7 +64,7 @@ def test_compose_hands_every_setting_to_the_service(name: str) -> None:
 def test_compose_keeps_the_names_that_prometheus_and_the_edge_use(name: str) -> None:
     """Whatever names an operator adds: with its own name refused, a healthy service would count as down."""
     allowed = COMPOSE["services"][name]["environment"]["HARDMAX_ALLOWED_HOSTS"]
-    assert allowed == "hardmax,hardmax-gpu${HARDMAX_ALLOWED_HOSTS:+,${HARDMAX_ALLOWED_HOSTS}}"
+    assert allowed == "hardmax,hardmax-gpu${HARDMAX_ALLOWED_HOSTS:+,${HARDMAX_ALLOWED_HOSTS:-}}"
     asked = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yaml").read_text())["scrape_configs"]
     targets = {target for job in asked for each in job["static_configs"] for target in each["targets"]}
     assert {target.partition(":")[0] for target in targets} <= {*SERVERS, "localhost"}
