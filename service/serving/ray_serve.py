@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastapi import FastAPI
+
 from service.app import create_app
 from service.errors import ConfigurationError, needs
-from service.settings import load_settings
+from service.observe.logs import configure
+from service.settings import Settings, load_settings
 
 try:
     import ray
@@ -26,11 +29,10 @@ def application(flags: dict[str, Any]) -> serve.Application:
     # Ray's proxies listen, under names of the cluster: ALLOWED_HOSTS says which are ours, if only some are.
     flags = {"host": "0.0.0.0", **flags}
     load_settings(**flags)  # a mistake is told now, not by a replica
-    apps: list[Any] = []
+    apps: list[FastAPI] = []
 
-    def build() -> Any:
-        apps.append(create_app(load_settings(**{"intra_op_threads": assigned_cpus(), **flags})))
-        apps[0].state.service.owns_process = True
+    def build() -> FastAPI:
+        apps.append(replica(load_settings(**{"intra_op_threads": assigned_cpus(), **flags})))
         return apps[0]
 
     class Replica:
@@ -41,6 +43,14 @@ def application(flags: dict[str, Any]) -> serve.Application:
                 apps[0].state.service.check_health()
 
     return serve.deployment(serve.ingress(build)(Replica), name="Hardmax").bind()
+
+
+def replica(settings: Settings) -> FastAPI:
+    """The service in a process of its own, of which Ray keeps what it writes to standard error."""
+    configure(settings.log_format, settings.log_level)
+    app = create_app(settings)
+    app.state.service.owns_process = True
+    return app
 
 
 def assigned_cpus() -> int:

@@ -3,6 +3,7 @@
 Run by `make test-ray`; skipped where Ray is not installed.
 """
 
+import json
 import threading
 import time
 import warnings
@@ -17,7 +18,7 @@ import httpx
 import pytest
 import yaml
 from paths import ROOT
-from server import eventually
+from server import eventually, python
 from starlette.testclient import TestClient
 
 from benchmarks.servers import free_port
@@ -133,6 +134,20 @@ def test_names_of_the_cluster_are_answered(proxy: httpx.Client, host: str) -> No
     """Row 15 of the third attack: 400, as on a machine of its own that listens on loopback."""
     answer = proxy.post("/classify", json={"input": TEXTS[0]}, headers={"host": host})
     assert answer.status_code == 200, answer.text
+
+
+def test_replica_logs_as_its_settings_say() -> None:
+    """Under Ray no request had a line, and `log_format` was obeyed by nobody."""
+    done = python(
+        "import logging; from service.settings import Settings\n"
+        "from service.serving.ray_serve import replica\n"
+        "from starlette.testclient import TestClient\n"
+        "with TestClient(replica(Settings(host='0.0.0.0', log_format='json'))) as client:\n"
+        "    client.get('/health', headers={'x-request-id': 'mine'})\n"
+        "logging.shutdown()"
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["request_id"] for line in lines if line["logger"] == "access"] == ["mine"], done.stderr
 
 
 def test_replica_uses_the_threads_that_ray_set_aside(proxy: httpx.Client) -> None:
