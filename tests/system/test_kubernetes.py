@@ -44,7 +44,7 @@ def test_schema_refuses_a_field_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kserve_containers_fit_a_pod(version: str) -> None:
-    spec = {"containers": KSERVE["ServingRuntime"]["spec"]["containers"]}
+    spec = {name: KSERVE["ServingRuntime"]["spec"][name] for name in ("containers", "volumes")}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hardmax"}, "spec": spec}
     assert kubernetes_validate.validate(pod, version, strict=True) == version
 
@@ -67,7 +67,8 @@ CUSTOM = {
     "ServingRuntime": (
         "serving.kserve.io/v1alpha1",
         "supportedModelFormats.name supportedModelFormats.version supportedModelFormats.autoSelect "
-        "protocolVersions annotations containers",
+        "protocolVersions annotations containers volumes.name volumes.emptyDir.medium "
+        "volumes.emptyDir.sizeLimit",
     ),
     "InferenceService": (
         "serving.kserve.io/v1beta1",
@@ -140,6 +141,7 @@ def test_container_is_hardened(container: dict[str, Any]) -> None:
     assert security["readOnlyRootFilesystem"] is True
     assert security["allowPrivilegeEscalation"] is False
     assert security["capabilities"] == {"drop": ["ALL"]}
+    assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]  # all that can be written
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
