@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -84,8 +85,10 @@ def stub() -> Iterator[int]:
 
 
 @contextmanager
-def edge(folder: Path, upstream: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """nginx with the project's configuration: only addresses and folders are this test's."""
+def edge(folder: Path, upstream: int, most: int = 128) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """nginx with the project's configuration: only addresses and folders are this test's, and how many
+    requests an address may have at once.
+    """
     port, health = free_port(), free_port()
     text = CONFIGURATION.read_text()
     for theirs, ours in [
@@ -96,6 +99,7 @@ def edge(folder: Path, upstream: int) -> Iterator[tuple[subprocess.Popen[bytes],
         ("hardmax:8000", f"127.0.0.1:{upstream}"),
         ("127.0.0.1:8081", f"127.0.0.1:{health}"),
         ("listen 8443", f"listen 127.0.0.1:{port}"),
+        ("clients 128;", f"clients {most};"),
     ]:
         assert theirs in text, theirs
         text = text.replace(theirs, ours)
@@ -222,9 +226,26 @@ def test_edge_says_that_the_service_is_away(folder: Path, trust: ssl.SSLContext)
     assert answer.json()["error"]["type"] == "not_ready"
 
 
+def test_edge_bounds_what_an_address_asks_at_once_and_not_how_often(
+    folder: Path, trust: ssl.SSLContext
+) -> None:
+    with stub() as upstream, edge(folder, upstream, most=1) as (_, port):
+        base = f"https://127.0.0.1:{port}"
+        with httpx.Client(base_url=base, verify=trust, timeout=60) as client, ThreadPoolExecutor(1) as pool:
+            Stub.slow.clear()
+            slow = pool.submit(client.get, "/slow")
+            assert Stub.slow.wait(60)
+            refused = client.get("/models")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert refused.json()["error"]["type"] == "overloaded"
+            assert slow.result().status_code == 200
+            assert {client.get("/models").status_code for _ in range(20)} == {200}
+
+
 def test_edge_finishes_what_it_took_before_it_stops(folder: Path, trust: ssl.SSLContext) -> None:
     with stub() as upstream, edge(folder, upstream) as (process, port):
         connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=60)
+        Stub.slow.clear()
         connection.request("GET", "/slow")
         assert Stub.slow.wait(60)
         process.send_signal(signal.SIGQUIT)
