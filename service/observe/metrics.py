@@ -66,7 +66,8 @@ class Metrics:
         known = "Share of a text's words that the model knows."
         self._known = histogram("hardmax_text_known_share", known, ["model"], buckets=SHARES)
         self._in_flight = gauge("hardmax_requests_in_flight", "Requests being worked on.")
-        self._bodies = gauge("hardmax_request_body_bytes", "Of all bodies that are here or announced.")
+        held = "Of all bodies and answers that are here: what PAYLOAD_TOTAL_MB bounds."
+        self._bodies = gauge("hardmax_request_body_bytes", held)
         self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["queue"])
         self._ready = gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
         served = ["model", "kind", "version"]
