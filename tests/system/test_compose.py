@@ -61,7 +61,7 @@ def test_compose_hands_every_setting_to_the_service(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_compose_keeps_the_names_that_prometheus_and_the_edge_use(name: str) -> None:
+def test_compose_keeps_the_names_that_other_containers_use(name: str) -> None:
     """Whatever names an operator adds: with its own name refused, a healthy service would count as down."""
     allowed = COMPOSE["services"][name]["environment"]["HARDMAX_ALLOWED_HOSTS"]
     assert allowed == "hardmax,hardmax-gpu${HARDMAX_ALLOWED_HOSTS:+,${HARDMAX_ALLOWED_HOSTS:-}}"
@@ -119,6 +119,12 @@ def test_compose_mounts_files_that_exist() -> None:
             source = volume.split(":")[0]
             if source.startswith("./"):
                 assert (ROOT / source).exists(), (name, source)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_compose_lets_the_service_only_read_models_and_keys(name: str) -> None:
+    mounts = [volume.rpartition("}:")[2] for volume in COMPOSE["services"][name]["volumes"]]
+    assert mounts == ["/models:ro", "/keys:ro"]
 
 
 def test_edge_leaves_the_last_word_to_the_service() -> None:
