@@ -92,6 +92,21 @@ def test_alerts_and_dashboard_ask_for_metrics_that_the_service_has(server: Serve
     assert names <= exposed
 
 
+def test_alerts_and_dashboard_ask_for_labels_that_metrics_have(server: Server) -> None:
+    with server.client() as client:
+        exposed = client.get("/metrics").text
+    labels = {name for each in re.findall(r"{(.+?)} ", exposed) for name in re.findall(r'(\w+)="', each)}
+    labels |= {"instance", "job"}  # Prometheus' own
+    shown = [target.get("legendFormat", "") for panel in panels() for target in panel["targets"]]
+    told = [text for rule in RULES for text in rule.get("annotations", {}).values()]
+    asked = " ".join([*queries(), *(rule["expr"] for rule in RULES)])
+    names = {name for within in re.findall(r"{(.*?)}", asked) for name in re.findall(r"(\w+)[=!]", within)}
+    names |= {name for by in re.findall(r"by \((.*?)\)", asked) for name in re.findall(r"\w+", by)}
+    names |= set(re.findall(r"{{(?: \$labels\.)?(\w+)", " ".join([*shown, *told])))
+    assert {"queue", "stage", "reason", "undecided"} <= names
+    assert names <= labels
+
+
 @contextmanager
 def prometheus(folder: Path, scraped: Server) -> Iterator[httpx.Client]:
     """A real Prometheus with the project's files: only the target and the pace are this test's."""
