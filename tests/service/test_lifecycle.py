@@ -10,12 +10,14 @@ from typing import Any
 
 import onnx
 import pytest
-from bundles import change_graph, never_end, write_head, write_models, write_reader
+from bundles import LABELS, change_graph, never_end, write_head, write_models, write_reader
 from onnx import TensorProto, helper
 
 from service import lifecycle
+from service.engine.bundle import HEAD
 from service.lifecycle import Service
 from service.settings import BUNDLED_MODELS, Settings
+from service.texts.work import RunOptions, run_all, texts_of
 
 
 def add_an_input(model: onnx.ModelProto) -> None:
@@ -66,6 +68,19 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not holds():
             await asyncio.sleep(0.05)
+
+
+def test_text_ends_with_the_model_that_it_began_with(tmp_path: Path) -> None:
+    write_head(tmp_path)
+
+    async def replace(service: Service) -> list[str]:
+        began = texts_of(["superb"], RunOptions((service.registry.find("tiny", HEAD),)))
+        write_head(tmp_path, labels=LABELS[::-1])
+        await service.reload()
+        later = texts_of(["superb"], RunOptions((service.registry.find("tiny", HEAD),)))
+        return [answer["label"] for each in (began, later) for (answer,) in run_all(each)]
+
+    assert run(tmp_path, replace) == ["positive", "negative"]
 
 
 @pytest.mark.parametrize("way", ["moved", "link"])

@@ -143,6 +143,7 @@ WHOLE = npy(np.ones((3, 2)))
         *((npy_said_to_be(shape), MALFORMED) for shape in IMPOSSIBLE),
         (npy(np.ones(3)), (422, "invalid_input", "points")),
         (npy(np.array([["a", "b"]])), (415, "unsupported_media_type", "points")),
+        (npy(np.array([[1.0, None]])), (415, "unsupported_media_type", "points")),  # a pickle
         (npy(np.array([[1.0, np.nan]])), (422, "invalid_input", "points[0][1]")),
         (npy(np.ones((2, 33))), (413, "too_large", "points")),
     ],

@@ -145,9 +145,20 @@ def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) ->
         sender.sendall(announce(9))
         eventually(lambda: "stuck" in server.output)
         time.sleep(0.1)
-        assert server.stop() == 0
+        assert server.stop(timeout_s=1 + KILL_AFTER_S + 5) == 0
         for each in (caller, sender):
             assert each.recv(65536).startswith(b"HTTP/1.1 503 ")
+
+
+def test_second_interrupt_waits_for_nobody(models: Path) -> None:
+    long = {"default_model": "tiny", "shutdown_grace_s": 600, "request_timeout_s": 600}
+    with serving(models, **long) as server, connect(server.port) as caller:
+        caller.sendall(whole(long_cloud(), "/dynamics?stop=never&max_layers=100000", NPY))
+        with server.client() as client:
+            eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
+        server.process.send_signal(signal.SIGINT)
+        eventually(lambda: "stopping on SIGINT, within 600 s" in server.output)
+        assert server.stop(signal.SIGINT) == 0
 
 
 @pytest.mark.system

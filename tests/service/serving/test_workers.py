@@ -121,6 +121,16 @@ def test_rolling_restart_replaces_every_worker_and_refuses_nobody(pair: Server) 
 
 
 @pytest.mark.system
+def test_workers_are_added_and_removed_by_signals(pair: Server) -> None:
+    pair.process.send_signal(signal.SIGTTIN)
+    eventually(lambda: len(pair.workers) == 3)
+    with pair.client() as client:
+        eventually(lambda: "hardmax_ready 3.0" in client.get("/metrics").text)
+    pair.process.send_signal(signal.SIGTTOU)
+    eventually(lambda: len(pair.workers) == 2)
+
+
+@pytest.mark.system
 def test_killed_worker_comes_back_and_the_others_go_on(pair: Server) -> None:
     victim = pair.workers[0]
     victim.kill()
