@@ -157,5 +157,5 @@ format: $(VENV)/.dev  ## put the code in the house's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:  ## remove what the targets above made
+clean:  ## remove what the targets above installed: .venv and the caches of tools
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
