@@ -419,6 +419,11 @@ def test_answer_names_no_label_where_none_of_several_holds() -> None:
     assert repr(answers) == f"<4 answers by m: {counts}>"
 
 
+def test_client_ignores_fields_that_it_does_not_know() -> None:
+    with always(answered({**ENTRY, "later": {"than": "this client"}})) as hardmax:
+        assert hardmax.classify("good").label == "positive"
+
+
 def test_answer_always_has_leaders_a_verdict_and_a_line() -> None:
     with client() as hardmax:
         answers = hardmax.classify(["http://x.y/z", "A\x1b[31m film " * 100])
