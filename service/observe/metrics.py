@@ -148,7 +148,7 @@ class _Served(Collector):
 @contextmanager
 def shared_metrics() -> Iterator[None]:
     """A folder for the numbers of several processes, removed at the end with what they wrote there."""
-    home = Path(os.environ.get(MULTIPROCESS_DIR) or tempfile.gettempdir())
+    home = _home()
     try:
         home.mkdir(parents=True, exist_ok=True)
         for left_behind in home.glob(f"{OURS}*"):
@@ -165,6 +165,14 @@ def shared_metrics() -> Iterator[None]:
             yield
         finally:
             _remove(folder)
+
+
+def _home() -> Path:
+    try:
+        return Path(os.environ.get(MULTIPROCESS_DIR) or tempfile.gettempdir())
+    except FileNotFoundError:
+        problem = f"{MULTIPROCESS_DIR}: several workers need a folder for metrics; /tmp cannot be written"
+        raise ConfigurationError(problem, param=MULTIPROCESS_DIR) from None
 
 
 def _remove_unless_in_use(folder: Path) -> None:

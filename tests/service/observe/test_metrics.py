@@ -1,6 +1,7 @@
 """The numbers of several workers: in a folder of their own, complete after one has ended, gone at the end."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,16 @@ def test_shared_metrics_make_a_missing_folder_and_name_one_that_cannot_be_made(h
     home.write_text("a file")
     os.environ[MULTIPROCESS_DIR] = str(home)
     refusal = pytest.raises(ConfigurationError, match=f"{MULTIPROCESS_DIR}: .* cannot be written")
+    with refusal, shared_metrics():
+        pass
+
+
+def test_shared_metrics_need_a_folder_that_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container whose disk is read-only and that has no /tmp: the start ended in a traceback."""
+    monkeypatch.delenv(MULTIPROCESS_DIR, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    refusal = pytest.raises(ConfigurationError, match=f"{MULTIPROCESS_DIR}: several workers need a folder")
     with refusal, shared_metrics():
         pass
 
