@@ -1,4 +1,4 @@
-"""Texts of 22 words with leaders over HTTP, ours and our peers': one worker on one core.
+"""Sentences and whole reviews with leaders over HTTP, ours and our peers': one worker on one core.
 
     python -m benchmarks.http [--quick] [--rounds 5] [--seconds 4]
 
@@ -13,8 +13,9 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from benchmarks.environments import CannotInstall, environment
 from benchmarks.load import Clients, Load, ask, drive
@@ -23,30 +24,36 @@ from benchmarks.record import Record, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, PEERS, Server, pinned, running, versions
 
-TEXTS = reviews(22, 512)
+SENTENCES, REVIEWS = "sentences", "whole reviews"
+TEXTS = {SENTENCES: reviews(22, 512), REVIEWS: reviews(230, 128)}
 LONG = reviews(2560, 4)
 TOGETHER = 32
 CHECKED = 32
 CALLERS = 4  # of short texts beside the long ones
 MODEL_LIBRARIES = ("onnxruntime", "numpy")
-IN_PROCESS = "in process, 32 at a time"
+IN_PROCESS = f"in process, {TOGETHER} at a time"
 
 
-def in_process(model: Classifier, seconds: float, cpus: set[int]) -> float:
+def in_process(model: Classifier, texts: Sequence[str], seconds: float, cpus: set[int]) -> float:
     """Texts a second without HTTP."""
     done, at = 0, 0
     with pinned(cpus):
-        model.classify(TEXTS[:TOGETHER])
+        model.classify(texts[:TOGETHER])
         began = time.perf_counter()
         while time.perf_counter() - began < seconds:
-            done += len(model.classify(TEXTS[at : at + TOGETHER]))
-            at = (at + TOGETHER) % len(TEXTS)
+            done += len(model.classify(texts[at : at + TOGETHER]))
+            at = (at + TOGETHER) % len(texts)
         return done / (time.perf_counter() - began)
+
+
+def rate_of(load: Load) -> float:
+    return load.statuses[200] / load.seconds
 
 
 def check(server: Server, port: int, model: Classifier) -> None:
     """Stops the benchmark unless the server gives the labels and logits the model gives in this process."""
-    for text, right in zip(TEXTS[:CHECKED], model.classify(TEXTS[:CHECKED]), strict=True):
+    texts = TEXTS[SENTENCES][:CHECKED]
+    for text, right in zip(texts, model.classify(texts), strict=True):
         status, answer = ask(port, server.request(text))
         item = server.item(json.loads(answer)) if status == 200 else {}
         if [item.get(name) for name in ("label", "logit")] != [right["label"], right["logit"]] or not item[
@@ -89,6 +96,68 @@ def is_present(subject: Server, record: Record) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Samples of all rounds."""
+
+    loads: dict[str, dict[str, list[Load]]]  # by kind of text, then by server
+    alone: dict[str, list[float]]  # texts a second in this process, by kind
+    quiet: list[Load] = field(default_factory=list)  # ours, short texts and nobody else
+    busy: list[Load] = field(default_factory=list)  # beside long ones
+
+
+def measure(subjects: Sequence[Server], rounds: int, seconds: float) -> Measured:
+    cpus = sorted(os.sched_getaffinity(0))
+    model = Classifier()
+    found = Measured({kind: {} for kind in TEXTS}, {kind: [] for kind in TEXTS})
+    with pinned({cpus[-1]}):
+        for turn in range(rounds):
+            for server in subjects if turn % 2 == 0 else subjects[::-1]:
+                with running(server, TEXTS[SENTENCES][0], {cpus[0]}) as port:
+                    check(server, port, model)
+                    for kind, texts in TEXTS.items():
+                        requests = [server.request(text) for text in texts]
+                        load = drive(port, requests, TOGETHER, seconds, warm_s=seconds / 3)
+                        found.loads[kind].setdefault(server.name, []).append(load)
+                    if server is OURS:
+                        for kind, texts in TEXTS.items():
+                            found.alone[kind].append(in_process(model, texts, seconds, {cpus[0]}))
+                        short = [OURS.request(text) for text in TEXTS[SENTENCES]], CALLERS, 2 * seconds
+                        found.quiet.append(drive(port, *short, warm_s=0.5))
+                        with long_caller(port):
+                            found.busy.append(drive(port, *short, warm_s=0.5))
+    return found
+
+
+def tell_rates(record: Record, found: Measured) -> None:
+    rate = record.table("throughput", "Texts a second", unit="1/s", better="higher", floors=(IN_PROCESS,))
+    share = record.table(
+        "share", "Ours over HTTP, as a share of the same in process", unit="", better="higher"
+    )
+    for kind, alone in found.alone.items():
+        rate.add(IN_PROCESS, {"texts": kind}, alone)
+        for name, loads in found.loads[kind].items():
+            failed = sum(load.broken + len(load.latencies_s) - load.statuses[200] for load in loads)
+            note = f"{failed} requests not answered 200" if failed else ""
+            rate.add(name, {"texts": kind}, list(map(rate_of, loads)), note)
+        ours = zip(map(rate_of, found.loads[kind][OURS.name]), alone, strict=True)
+        share.add("ours", {"texts": kind, "target": 0.85}, [over / floor for over, floor in ours])
+
+
+def tell_latencies(record: Record, found: Measured) -> None:
+    for quantile, title in ((0.5, "Median latency"), (0.99, "99th percentile of latency")):
+        table = record.table(f"p{quantile * 100:.0f}", title, unit="ms", better="lower")
+        for kind, by_server in found.loads.items():
+            for name, loads in by_server.items():
+                table.add(name, {"texts": kind}, [load.quantile_ms(quantile) for load in loads])
+    quiet, busy = ([load.quantile_ms(0.99) for load in loads] for loads in (found.quiet, found.busy))
+    late = record.table("beside", "99th percentile of short texts, ours", unit="ms", better="neither")
+    late.add("ours", {"beside": "nobody else"}, quiet)
+    late.add("ours", {"beside": "reviews of 2,560 words"}, busy)
+    times = record.table("times", "How many times later that is", unit="", better="lower")
+    times.add("ours", {"target": 3}, [b / q for b, q in zip(busy, quiet, strict=True)])
+
+
 def main() -> None:
     asked = arguments(
         __doc__, rounds=(5, "of every subject"), seconds=(4.0, "of each measurement")
@@ -97,52 +166,16 @@ def main() -> None:
         asked.rounds, asked.seconds = 1, 1.0
     packages = ("fastapi", "uvicorn", *MODEL_LIBRARIES)
     record = Record("http", "The service over HTTP", packages, ["reader", "sentiment"])
-    subjects = [subject for subject in (OURS, *PEERS) if is_present(subject, record)]
-    cpus = sorted(os.sched_getaffinity(0))
-    model = Classifier()
-    loads: dict[str, list[Load]] = {}
-    alone: list[float] = []
-    quiet: list[Load] = []
-    busy: list[Load] = []
-    with pinned({cpus[-1]}):
-        for turn in range(asked.rounds):
-            for server in subjects if turn % 2 == 0 else subjects[::-1]:
-                with running(server, TEXTS[0], {cpus[0]}) as port:
-                    check(server, port, model)
-                    requests = [server.request(text) for text in TEXTS]
-                    load = drive(port, requests, TOGETHER, asked.seconds, warm_s=asked.seconds / 3)
-                    loads.setdefault(server.name, []).append(load)
-                    if server is OURS:
-                        alone.append(in_process(model, asked.seconds, {cpus[0]}))
-                        quiet.append(drive(port, requests, CALLERS, 2 * asked.seconds, warm_s=0.5))
-                        with long_caller(port):
-                            busy.append(drive(port, requests, CALLERS, 2 * asked.seconds, warm_s=0.5))
-    rate = record.table("throughput", "Texts a second", unit="1/s", better="higher", floors=(IN_PROCESS,))
-    rate.add(IN_PROCESS, {"connections": TOGETHER}, alone)
-    ours = [load.statuses[200] / load.seconds for load in loads[OURS.name]]
-    for name, found in loads.items():
-        failed = sum(load.broken + len(load.latencies_s) - load.statuses[200] for load in found)
-        note = f"{failed} requests not answered 200" if failed else ""
-        rate.add(name, {"connections": TOGETHER}, [load.statuses[200] / load.seconds for load in found], note)
-    share = record.table(
-        "share", "Ours over HTTP, as a share of the same in process", unit="", better="higher"
+    found = measure(
+        [subject for subject in (OURS, *PEERS) if is_present(subject, record)], asked.rounds, asked.seconds
     )
-    share.add("ours", {"target": 0.85}, [a / b for a, b in zip(ours, alone, strict=True)])
-    for quantile, title in ((0.5, "Median latency"), (0.99, "99th percentile of latency")):
-        table = record.table(f"p{quantile * 100:.0f}", title, unit="ms", better="lower")
-        for name, found in loads.items():
-            table.add(name, {"connections": TOGETHER}, [load.quantile_ms(quantile) for load in found])
-    late = record.table("beside", "99th percentile of short texts, ours", unit="ms", better="neither")
-    late.add("ours", {"beside": "nobody else"}, [load.quantile_ms(0.99) for load in quiet])
-    late.add("ours", {"beside": "reviews of 2,560 words"}, [load.quantile_ms(0.99) for load in busy])
-    times = record.table("times", "How many times later that is", unit="", better="lower")
-    pairs = zip(busy, quiet, strict=True)
-    times.add("ours", {"target": 3}, [b.quantile_ms(0.99) / q.quantile_ms(0.99) for b, q in pairs])
+    tell_rates(record, found)
+    tell_latencies(record, found)
     record.note(
-        f"Texts of 22 words, one a request, with leaders; keep-alive, a closed loop of {TOGETHER} "
-        f"connections ({CALLERS} for the last tables); {asked.seconds:g} s a sample. The load has the other "
-        "core. All serve the bundled graphs through "
-        "the same code, so only the way of serving differs. TEI's way is its queue, written in Python."
+        f"Sentences have 22 words, reviews 230: one a request, with leaders; keep-alive, a closed loop of "
+        f"{TOGETHER} connections ({CALLERS} for the last tables); {asked.seconds:g} s a sample. The load has "
+        "the other core. All serve the bundled graphs through the same code, so only the way of serving "
+        "differs. TEI's way is its queue, written in Python."
     )
     record.keep(quick=asked.quick)
 
