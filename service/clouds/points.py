@@ -92,7 +92,10 @@ def check_form(form: Floats, d: int) -> Floats:
         raise InvalidInput("A has entries that are not finite numbers", param="A")
     if not A.any():
         raise InvalidInput("A is not positive definite: it is zero", param="A")
-    A = to_one(A)
+    given, A = A, to_one(A)
+    if (np.ldexp(A, int(np.frexp(np.abs(given).max())[1])) != given).any():
+        problem = "A has entries too small beside others: double precision cannot hold both"
+        raise InvalidInput(problem, param="A")
     skew = np.abs(A - A.T)
     if skew.max() > 1e-12:
         i, j = sorted(map(int, np.unravel_index(int(skew.argmax()), skew.shape)))

@@ -41,6 +41,8 @@ def at(row: int, column: int, value: float) -> Floats:
         (SQUARE, [[1.0, 1.0], [1.0, 1.0]], "A", "A is not positive definite"),
         (SQUARE, [[0.0, 0.0], [0.0, 0.0]], "A", "A is not positive definite: it is zero"),
         (SQUARE, [[-1.0, 0.0], [0.0, -1.0]], "A", "A is not positive definite"),
+        # The small entries were lost, and an exact tie was seen where there is none.
+        (SQUARE, [[1e300, 1e-30], [1e-30, 1e300]], "A", "A has entries too small beside others"),
     ],
 )
 def test_cloud_refuses_points_and_forms_by_place(points: Floats, form: Any, place: str, words: str) -> None:
