@@ -67,9 +67,11 @@ def control(
         return _infeasible(found.pairs, found.refuted)
     try:
         # The identity for clouds of such unlike coordinates that no doubles hold the form that was found.
-        for A in (wish.original(found.A), np.eye(points.shape[1])) if found.least > 0 else ():
+        one = np.eye(points.shape[1])
+        forms = (wish.original(found.A), wish, found.A), (one, wish.as_sent(), one)
+        for A, seen, form in forms if found.least > 0 else ():
             if (yield from grants(points, wish.kind, wish.token, wish.leader, A, account)):
-                return (yield from _feasible(wish, found, A, run))
+                return (yield from _feasible(seen, form, A, found.bound, run))
     except Exhausted:
         return _undecided(found, account)
     alone = yield from _search(wish.only(found.pairs.token[found.weights.argmax()]))
@@ -94,9 +96,12 @@ def _infeasible(pairs: Conditions, weights: list[int]) -> Control:
     return Control(False, bound=0.0, worst_pair=_pair(pairs, heaviest), certificate=proof)
 
 
-def _feasible(wish: _Wish, found: _Found, A: Floats, run: Callable[[Floats, Floats], Run]) -> Steps[Control]:
-    margin = yield from wish.margin(found.A)
-    proved = Control(True, A, margin, found.bound if math.isfinite(found.bound) else None)
+def _feasible(
+    wish: _Wish, form: Floats, A: Floats, bound: float, run: Callable[[Floats, Floats], Run]
+) -> Steps[Control]:
+    """A does what was asked. `form` is A in the coordinates of the wish."""
+    margin = yield from wish.margin(form)
+    proved = Control(True, A, margin, bound if math.isfinite(bound) else None)
     try:
         running = run(wish.points, A)
     except InvalidInput:  # the cloud under this A is beyond what runs accept
@@ -153,6 +158,10 @@ class _Wish:
         rows = self.token == token
         return replace(self, token=self.token[rows], leader=self.leader[rows])
 
+    def as_sent(self) -> _Wish:
+        """The same in the coordinates that were sent, times a power of two."""
+        return replace(self, y=to_one(self.points))
+
     def original(self, A: Floats) -> Floats:
         """The same form for the points, of trace d; in directions that the cloud lacks the identity."""
         W, d = to_one(self.W), len(self.W)
@@ -207,7 +216,7 @@ class _Wish:
             gap[:, self.kind == self.kind[leader]] = np.inf
             least = min(least, float(gap.min()))
             yield
-        return least / longest if math.isfinite(least) else None
+        return max(0.0, least) / longest if math.isfinite(least) else None
 
 
 def _prepare(points: Floats, wanted: Mapping[int, int], deadline: float, account: Account) -> Steps[_Wish]:

@@ -105,6 +105,17 @@ def test_control_margin_agrees_with_the_certificate():
     assert agreed >= 5
 
 
+def test_control_tells_the_margin_of_the_form_that_it_answers():
+    """Where the identity is answered, it was that of the form which no doubles hold: 1.34 and 1.73."""
+    for points, leaders, margin in (
+        ([[1.0, 1e-170], [0.5, -1e-170]], [0], 0.5),
+        ([[1.0, 0.0], [0.0, 1e-170]], [0, 1], 1e-170),
+    ):
+        found = solve(points, leaders=leaders)
+        assert np.array_equal(found.A, np.eye(2))
+        assert found.margin == pytest.approx(margin, rel=1e-9, abs=0)
+
+
 def test_control_makes_chosen_tokens_lead():
     points = np.array([[1.0, 0.0], [0.0, 1.0], [1.1, 0.6], [0.6, 1.1], [-0.3, -0.4]])
     assert not any(np.isin([0, 1], np.flatnonzero((points @ points.T).argmax(axis=1) == np.arange(5))))
