@@ -169,9 +169,10 @@ def _code_labels(values: list[Any], names: Sequence[str]) -> tuple[tuple[Label, 
     for value, name in zip(values, names, strict=True):
         if not isinstance(value, str | int | float) or value != value:
             raise ImpossibleData(f"{name}: a label is a string or a number, not {json.dumps(value)}")
-    labels = tuple(sorted(set(values), key=lambda value: (isinstance(value, str), value)))
-    codes = {label: code for code, label in enumerate(labels)}
-    return labels, [np.array([[0.0, codes[value]]]) for value in values]
+    # subtle: true and 1 are one value in Python, and two in JSON
+    keys = [(isinstance(value, str), isinstance(value, bool), value) for value in values]
+    codes = {key: code for code, key in enumerate(sorted(set(keys)))}
+    return tuple(value for *_, value in codes), [np.array([[0.0, codes[key]]]) for key in keys]
 
 
 def _parse(line: str, name: str) -> dict[str, Any]:

@@ -118,6 +118,13 @@ def rounded(block, dtype):
     return replace(block, **{name: dtype(np.float32(getattr(block, name))) for name in PARAMETERS})
 
 
+def test_exact_tells_true_from_1(build):
+    """Both are one value in Python: they were one label."""
+    sequences = [np.array([[float(i)]]) for i in range(3)]
+    _, _, model = build(wished(sequences, "label", [1, True, "1"]))
+    assert list(map(repr, labels_of(model.classify(sequences)))) == ["1", "True", "'1'"]
+
+
 def test_exact_needs_no_more_blocks_for_longer_sequences():
     rng = np.random.default_rng(3)
     tokens = rng.normal(size=(6, 2))
@@ -197,6 +204,19 @@ def test_exact_graph_is_the_transformer_it_says(build):
             X = made.model.states(row["sequence"])[-1]
             assert np.array_equal(X, np.tile([*output[0], 0.0], (len(X), 1)))
             assert labels_of(model.classify([row["sequence"]])) == [row["label"]]
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float64", 0.0), ("float32", 1e-5)])
+def test_exact_graph_gives_whole_numbers_for_labels(dtype, most):
+    """In float64 exactly; in float32 the read-out of frequency splits rounds."""
+    for family in FAMILIES:
+        rng = np.random.default_rng([3, 40])
+        made = make(make_examples(labelled(family(rng, 40, 3), rng, dtype), dtype=dtype), dtype=dtype)
+        session = Runtime("cpu").open(to_onnx(made.model, dtype, 3, positions=False).SerializeToString())
+        for points, ((zero, code),) in zip(made.examples.points, made.examples.outputs, strict=True):
+            feeds = {"tokens": points[None].astype(dtype), "mask": np.ones((1, len(points)), bool)}
+            (output,) = session.run(feeds, ("output",))
+            assert np.abs(output[0] - [zero, code, 0]).max() <= most
 
 
 def test_exact_graph_does_not_grow_and_shows_its_functions():
