@@ -25,7 +25,7 @@ def trajectory(Z: Floats, layers: int = 12, **options: Any) -> Floats:
     return kept.points
 
 
-# --- the facts of section 1
+# --- the facts of section 2
 
 
 @given(Z=clouds(), alpha=alphas, seed=seeds)
@@ -64,6 +64,23 @@ def test_dynamics_of_equal_norms_fixes_everybody(seed: int, n: int, d: int) -> N
     assert (result.status, result.certified_layer) == ("certified", 0)
     assert since(result).tolist() == [0] * n
     np.testing.assert_array_equal(result.limits, Z)
+
+
+@given(Z=clouds(), alpha=alphas, seed=seeds)
+def test_dynamics_of_one_longest_token_lets_it_lead(Z: Floats, alpha: float, seed: int) -> None:
+    A = random_form(np.random.default_rng(seed), Z.shape[1])
+    lengths = reference.norms(Z, A)
+    longest = int(lengths.argmax())
+    if (np.delete(lengths, longest) < lengths[longest] * (1 - 1e-12)).all():
+        assert since(run(Z, A=A, alpha=alpha))[longest] == 0
+
+
+@given(values=st.lists(st.integers(-300, 300).filter(bool), min_size=1, unique=True), alpha=alphas)
+def test_dynamics_on_a_line_is_led_by_its_ends(values: list[int], alpha: float) -> None:
+    result = run(np.array(values)[:, None] / 100, alpha=alpha)
+    high, low = max(values), min(values)
+    ends = [high] * (high > 0) + [low] * (low < 0)
+    assert {values[i] for i in result.leaders.index.tolist()} == set(ends)
 
 
 @given(seed=seeds, n=st.integers(1, 60), d=st.integers(1, 5), alpha=alphas)
@@ -149,7 +166,7 @@ def test_dynamics_chunks_equal_one_run_to_the_bit(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_dynamics_certified_limits_survive_running_on(seed: int) -> None:
-    """Random clouds of section 2: what is certified is what plain numpy reaches hundreds of layers later."""
+    """Random clouds: what is certified is what plain numpy reaches hundreds of layers later."""
     rng = np.random.default_rng(seed)
     d, n = 1 + seed % 8, int(np.exp(rng.uniform(0, np.log(300))))
     A, alpha = random_form(rng, d), float(np.exp(rng.uniform(np.log(0.03), np.log(30))))
