@@ -60,7 +60,7 @@ class Leader(Document):
     """Its places. Several where words have the very same place."""
     read: list[ReadWord] = field(default_factory=list)
     """The other words of which its state was made, first read first: eight at most, all with "full".
-    Any others may be left out in place, and the leader stays where it is, to the bit."""
+    Any others may be left out in place, and it keeps its place (`start`), to the bit."""
     read_as: str | None = None
     """What was read in place of the word, if anything: "<name>", "<number>", "<unknown>"."""
 
@@ -272,8 +272,8 @@ class DynamicsResult(Document):
     alpha: float
     """The step size it was run with."""
     status: Literal["certified", "converged", "max_layers"]
-    """certified: the limits are proved. converged: every point is near where it is drawn.
-    max_layers: neither, yet."""
+    """certified: the limits are proved (with a tie_tolerance: as docs/theory.md says). converged: every
+    point is near where it is drawn. max_layers: neither, yet."""
     layers: int
     """Layers from the start to the state reported."""
     certified_layer: int | None

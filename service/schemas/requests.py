@@ -45,7 +45,7 @@ class ClassifyRequest(Request):
     without: Given[Annotated[Given[Offset], Field(min_length=2, max_length=2)]] = Field(
         [],
         description="Of one text: spans whose words are left out in place. All other words keep their "
-        "places, and a leader that has not read them stays where it is, to the bit.",
+        "positions, and a word that has not read them keeps its place in the plane (`start`), to the bit.",
     )
     flip: bool = Field(
         False, description="Search for the words whose leaving out changes the label; 16 texts at most."
