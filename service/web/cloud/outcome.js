@@ -8,7 +8,7 @@ const ROWS = 40;
 
 /** What became of a cloud: {short, sure, plain, exact}; `plain` for everybody, `exact` for who wants to know it precisely. */
 export function verdictOf(answer) {
-  const { status, certified_layer: layer, margin, layers } = answer;
+  const { status, certified_layer: layer, margin, layers, note } = answer;
   if (status === "certified") {
     const when = layer ? `From layer ${layer} on` : "From the start";
     const safe =
@@ -21,13 +21,14 @@ export function verdictOf(answer) {
     };
   }
   if (status === "converged") {
-    const plain =
-      "Nothing moves any more. Some point stays between leaders, which only the limit decides, so there is no certificate.";
+    const plain = note
+      ? "Nothing moves any more. That this is the end is not proved."
+      : "Nothing moves any more. Some point stays between leaders, which only the limit decides, so there is no certificate.";
     return {
       short: `At rest after ${plural(layers, "layer")}`,
       sure: false,
       plain,
-      exact: `Converged after ${plural(layers, "layer")}.`,
+      exact: `Converged after ${plural(layers, "layer")}${note ? `, ${note}` : ""}.`,
     };
   }
   const plain = "It was stopped before everybody had settled.";
@@ -35,7 +36,7 @@ export function verdictOf(answer) {
     short: `Stopped after ${plural(layers, "layer")}`,
     sure: false,
     plain,
-    exact: `${plural(layers, "layer")}, no certificate.`,
+    exact: `${plural(layers, "layer")}, ${note ?? "no certificate"}.`,
   };
 }
 

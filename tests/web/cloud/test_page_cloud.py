@@ -82,6 +82,18 @@ def test_wish_that_nobody_could_decide_says_so(cloud: Visit) -> None:
     expect(answer).to_contain_text("The search ended")
 
 
+def test_run_whose_proof_would_cost_too_much_says_so(cloud: Visit) -> None:
+    """It was said that a point stays between leaders."""
+    page = cloud("preset=triangle")
+    note = "not certified: the exact decision would need more than 9 products of digits"
+    unproved = {"status": "converged", "certified_layer": None, "margin": None, "note": note}
+    page.route("**/dynamics", lambda route: route.fulfill(json=route.fetch().json() | unproved))
+    page.get_by_role("button", name="Circle").click()
+    expect(page.locator("#outcome-exact")).to_contain_text(note)
+    expect(page.locator("#outcome")).to_contain_text("not proved")
+    expect(page.locator("#outcome")).not_to_contain_text("between leaders")
+
+
 def wished(page: Page) -> list[Route]:
     """A point is wished for; what is asked is not answered before a test does."""
     held: list[Route] = []
