@@ -1,1 +1,1 @@
-"""The graph that runs clouds of points to their certified limits."""
+"""The graph that finds, for clouds of points, the scores near the best."""

@@ -1,1 +1,1 @@
-"""The classifier that is constructed, not trained (arXiv 2502.02270)."""
+"""The classifier that is constructed, not trained (docs/exact.md)."""

@@ -145,6 +145,7 @@ def _card(
     arguments: argparse.Namespace, rows: Rows, trained: Trained, name: str, reader: Mapping[str, str]
 ) -> dict[str, Any]:
     (found,) = trained.report["models"].values()
+    gamma = float(trained.weights["gamma"])
     figures = {
         "rows": found["rows"],
         "accuracy": found["accuracy"],
@@ -159,6 +160,9 @@ def _card(
         "licence": arguments.licence or "not stated",
         "labels": list(rows.labels),
         "reader": dict(reader),
+        "alpha": gamma / (1 - gamma),
+        "layers": int(trained.weights["layers"]),
+        "dimension": trained.weights["read"].shape[1] - 1,
         "even": EVEN,
         **({"multi": {"thresholds": list(trained.thresholds)}} if trained.thresholds else {}),
         "unlike": trained.unlike,

@@ -81,7 +81,6 @@ function cardNode(card, cards) {
     ["Dimension", card.dimension],
     ["Layers", card.layers],
     ["\u03b1", card.alpha],
-    ["Vocabulary", card.vocabulary?.toLocaleString("en")],
     ["Version", /^\d+$/.test(card.version) ? card.version : null],
     ["Reader", card.reader?.name],
     ["Labels", listed(card.labels)],

@@ -74,6 +74,7 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert reported(capsys)["mine@1"]["accuracy"] >= 0.95
     card = json.loads((folder / "models" / "mine@1" / "card.json").read_text())
     assert (card["labels"], card["licence"], card["data"]["rows"]) == (["bad", "good"], "MIT", 100)
+    assert (card["alpha"], card["layers"], card["dimension"]) == (1.0, 8, 2)
     assert (folder / "r.html").read_text().count("<script") == 0
     assert not list((folder / "models").glob(".states*"))
     assert main(["verify", str(folder / "models" / "mine@1"), "--file", str(file), "--texts", "20"]) == 0
