@@ -106,7 +106,7 @@ class Answer(Classification):
 class CloudRun(DynamicsResult):
     """What became of a cloud, which it keeps. In a notebook it shows leaders, limits and the way there."""
 
-    points: Any = None
+    points: Any = field(default=None, compare=False)  # arrays have no single yes or no
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {display.summary(self)}>"

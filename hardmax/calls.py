@@ -93,9 +93,11 @@ async def classify(
 
     Many may be a list, a column of a table or a generator. They travel in batches. One that has no answer
     raises its error, which says which it is; with errors="keep" its Answer has the error, and the others have
-    their labels. `without` leaves out these spans of one text; `flip` asks for the words without which the
-    label would change.
+    their labels. What is wrong with an option is raised all the same. `without` leaves out these spans of one
+    text; `flip` asks for the words without which the label would change.
     """
+    if errors not in ("raise", "keep"):
+        raise InvalidInput(f'errors should be "raise" or "keep", not {errors!r}', param="errors")
     given: dict[str, Any] = {
         "model": model if model is None or isinstance(model, str) else list(model),
         "explain": explain,
@@ -120,7 +122,7 @@ async def _one(ask: Ask, text: str, options: dict[str, Any], keep: bool) -> Answ
         _check(text, "input")
         answers.add(await ask(Question("classify", {"input": text, **options})), [text])
     except InputError as refused:
-        if not keep:
+        if not keep or _text_at_fault(refused, 1) is None:
             raise
         return Answer.refused(refused, text, 0)
     return answers[0]
@@ -135,9 +137,10 @@ async def _add(ask: Ask, texts: list[Any], answers: Answers, options: dict[str, 
             answers.add(await ask(Question("classify", {"input": texts, **options})), texts)
             return
         except InputError as refused:
-            at = refused.index if str(refused.param).startswith("input[") else None
+            at = _text_at_fault(refused, len(texts))
             if at is not None and at < len(texts) and keep:
                 await _add(ask, texts[:at], answers, options, keep)
+                refused.count_from(len(answers) - at)
                 answers.append(Answer.refused(refused, texts[at], len(answers)))
                 texts = texts[at + 1 :]
             elif at is None and len(texts) > 1 and isinstance(refused, TooLarge):
@@ -148,6 +151,14 @@ async def _add(ask: Ask, texts: list[Any], answers: Answers, options: dict[str, 
                 if at is not None:
                     refused.count_from(len(answers))
                 raise
+
+
+def _text_at_fault(refused: InputError, number: int) -> int | None:
+    """Which of so many texts it is; None where an option is at fault, or no text alone."""
+    if str(refused.param).startswith("input["):
+        return refused.index
+    too_long = isinstance(refused, TooLarge) and refused.param is None  # its body is over a limit
+    return 0 if number == 1 and (refused.param == "input" or too_long) else None
 
 
 def _check(text: Any, place: str) -> None:
@@ -263,6 +274,8 @@ def _numbers(values: Any, name: str) -> NDArray[Any]:
     """As an array of the numbers' own kind: 32 bits stay 32. All are finite: JSON has no others."""
     try:
         numbers = np.asarray(values)
+        if np.iscomplexobj(numbers):
+            raise TypeError("these are complex")
         numbers = numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as refused:
         raise InvalidInput(f"{name}: rows of numbers, as many in each: {refused}", param=name) from None

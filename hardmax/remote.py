@@ -20,7 +20,14 @@ import numpy as np
 from hardmax import calls, errors
 from hardmax.calls import Ask, Calls, Question, as_method
 from hardmax.display import printable
-from hardmax.errors import ConnectionFailed, HardmaxError, Overloaded, RemoteError, UnexpectedAnswer
+from hardmax.errors import (
+    ConnectionFailed,
+    HardmaxError,
+    InvalidInput,
+    Overloaded,
+    RemoteError,
+    UnexpectedAnswer,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,8 +54,8 @@ class Protocol:
     """What both clients know: how questions become requests, and responses documents."""
 
     def __init__(self, url: str, api_key: str | None, retries: int) -> None:
-        self._base = httpx.URL(url.rstrip("/") + "/")
-        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._base = address_of(url)
+        self._headers = {"authorization": f"Bearer {key}"} if (key := key_of(api_key)) else {}
         self._retries = retries
 
     def request(self, question: Question, accept: str = "application/json") -> httpx.Request:
@@ -79,6 +86,34 @@ class Protocol:
         asked = retry_after_s(response)
         pause_s = 0.1 * 2**attempt if asked is None else asked
         return min(pause_s, LONGEST_PAUSE_S) * random.uniform(1.0, 1.25)
+
+    @contextmanager
+    def failures_translated(self) -> Iterator[None]:
+        """What httpx raises where it cannot connect, or where an answer breaks off, as our own error."""
+        try:
+            yield
+        except (httpx.HTTPError, httpx.StreamError) as failure:
+            server = f"{self._base.scheme}://{self._base.netloc.decode()}"  # without a password
+            why = printable(str(failure)) or type(failure).__name__
+            raise ConnectionFailed(f"no answer from {server}: {why}") from failure
+
+
+def address_of(url: str) -> httpx.URL:
+    try:
+        address = httpx.URL(url.rstrip("/") + "/")
+    except httpx.InvalidURL:
+        address = httpx.URL()
+    if address.scheme not in ("http", "https") or not address.host or (address.port or 0) > 65_535:
+        raise InvalidInput(f"{url!r} is no address of a server: it should look like {HERE}", param="url")
+    return address
+
+
+def key_of(api_key: str | None) -> str:
+    """A key as a header can carry it; one that was read from a file may end with its line."""
+    key = (api_key or "").strip()
+    if key.isascii() and key.isprintable():
+        return key
+    raise InvalidInput("an API key has plain letters, digits and signs alone", param="api_key")
 
 
 def retry_after_s(response: httpx.Response) -> float | None:
@@ -129,7 +164,9 @@ def error_of(document: Any, response: httpx.Response) -> HardmaxError:
     if not isinstance(error, dict):
         error = {"message": error} if isinstance(error, str) else {}
     said = {name: printable(str(value)) for name, value in error.items() if value is not None}
-    strange = f"{response.url.host} answered {response.status_code}, and not as hardmax does"
+    elsewhere = response.headers.get("location")
+    points = f": it points to {printable(elsewhere)}" if elsewhere else ""
+    strange = f"{response.url.host} answered {response.status_code}, and not as hardmax does{points}"
     unknown = RemoteError if response.is_error or said else UnexpectedAnswer
     kind = KINDS.get(said.get("type", ""), unknown)
     failure = kind(said.get("message") or strange, param=said.get("param"))
@@ -140,15 +177,6 @@ def error_of(document: Any, response: httpx.Response) -> HardmaxError:
     if isinstance(failure, Overloaded):
         failure.retry_after_s = retry_after_s(response) or failure.retry_after_s
     return failure
-
-
-@contextmanager
-def failures_translated() -> Iterator[None]:
-    """What httpx raises where it cannot connect, or where an answer breaks off, as our own error."""
-    try:
-        yield
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as failure:
-        raise ConnectionFailed(f"no answer: {printable(str(failure)) or type(failure).__name__}") from failure
 
 
 def _streaming(ask: Callable[P, Question]) -> Callable[Concatenate[Client, P], Iterator[dict[str, Any]]]:
@@ -181,7 +209,7 @@ class Client(Calls):
     def answer(self, question: Question) -> Any:
         request = self._protocol.request(question)
         for attempt in itertools.count():
-            with failures_translated():
+            with self._protocol.failures_translated():
                 response = self._http.send(request, stream=True)
                 content = self._whole(response)
             pause_s = self._protocol.pause_s(response, attempt)
@@ -191,7 +219,7 @@ class Client(Calls):
         return document_of(response, content)
 
     def _stream(self, question: Question) -> Iterator[dict[str, Any]]:
-        with failures_translated():
+        with self._protocol.failures_translated():
             response = self._http.send(self._protocol.request(question, NDJSON), stream=True)
             if response.is_error:
                 document_of(response, self._whole(response))
@@ -257,7 +285,7 @@ class AsyncClient:
     async def answer(self, question: Question) -> Any:
         request = self._protocol.request(question)
         for attempt in itertools.count():
-            with failures_translated():
+            with self._protocol.failures_translated():
                 response = await self._http.send(request, stream=True)
                 content = await self._whole(response)
             pause_s = self._protocol.pause_s(response, attempt)
@@ -267,7 +295,7 @@ class AsyncClient:
         return document_of(response, content)
 
     async def _stream(self, question: Question) -> AsyncGenerator[dict[str, Any], None]:
-        with failures_translated():
+        with self._protocol.failures_translated():
             response = await self._http.send(self._protocol.request(question, NDJSON), stream=True)
             if response.is_error:
                 document_of(response, await self._whole(response))

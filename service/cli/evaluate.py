@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hardmax.answers import Answer
 from service.cli.options import Commands, add_where, answered, open_where, show, tell
-from service.errors import HardmaxError, InvalidInput
+from service.errors import InvalidInput
 from service.observe.progress import Progress
 from service.report.figures import FOLDS, Judged, Truth, described, linear, measure
 from service.report.page import page
@@ -69,12 +70,12 @@ def _asked(
 ) -> dict[str, Any]:
     """What one model says of the rows, measured."""
     judged: list[Judged] = []
-    refused: list[HardmaxError] = []
+    refused: list[Answer] = []
     several, called = False, ""
     answers = answered(hardmax, texts, progress, name)
     for text, true, answer in zip(texts, truth, answers, strict=True):
         if answer.error is not None:
-            refused.append(answer.error)
+            refused.append(answer)
             continue
         called = answer.model
         unknown = true - answer.probs.keys()
@@ -87,9 +88,10 @@ def _asked(
         leaders = tuple(leader.word for leader in answer.leaders)
         judged.append(Judged(text, true, said, dict(answer.probs), answer.undecided, leaders))
     progress.clear()
+    why = refused[0].row["hardmax_error"] if refused else ""
     if not judged:
-        raise refused[0]
+        raise InvalidInput(f"no row was answered: {why}")
     if refused:
-        tell(f"left out: {len(refused):,} that {called} did not answer: {refused[0].message}")
+        tell(f"left out: {len(refused):,} that {called} did not answer: {why}")
     found = measure(judged, list(judged[0].probs), several=several)
     return {"name": called, **found}

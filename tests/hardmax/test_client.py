@@ -1,9 +1,11 @@
 """The client's protocol, over httpx's in-memory transport: what is sent, retried, and read."""
 
 import asyncio
+import copy
 import inspect
 import io
 import json
+import pickle
 import pydoc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -158,17 +160,48 @@ def test_client_reads_errors_that_are_not_ours(body: bytes) -> None:
     assert refused.value.message
 
 
-def test_client_failure_to_connect_is_one_line() -> None:
-    with Client("http://127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed, match="no answer"):
+def test_client_failure_to_connect_is_one_line_that_names_the_server() -> None:
+    with Client("http://me:secret@127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed) as failed:
         hardmax.classify("good")
+    assert str(failed.value).startswith("no answer from http://127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    "url",
+    ["", "localhost:8000", "ftp://localhost", "http://", "http://localhost:99999", "http://localhost:port",
+     "http://[::1"],
+)  # fmt: skip
+def test_client_says_which_address_is_none(kind: Any, url: str) -> None:
+    with pytest.raises(InvalidInput, match="is no address of a server: it should look like http://") as bad:
+        kind(url)
+    assert bad.value.param == "url"
+
+
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "two\nlines", "bell\a"])
+def test_client_refuses_a_key_that_no_request_can_carry_without_saying_it(key: str) -> None:
+    with pytest.raises(InvalidInput, match="plain letters, digits and signs") as refused:
+        Client(api_key=key)
+    assert key not in str(refused.value)
+
+
+RUN = {
+    "id": "r", "n": 2, "d": 1, "alpha": 0.5, "status": "certified", "layers": 0, "certified_layer": 0,
+    "margin": None, "leaders": [], "clusters": [],
+}  # fmt: skip
+
+
+def test_answers_can_be_pickled_copied_and_compared() -> None:
+    server = Server(httpx.Response(200, json=RUN))
+    with client(server) as hardmax:
+        found: list[Any] = [hardmax.dynamics([[1.0], [2.0]]), hardmax.classify("a"), hardmax.classify(["a"])]
+    for answer in found:
+        for other in (pickle.loads(pickle.dumps(answer)), copy.deepcopy(answer)):
+            assert (other, type(other), repr(other)) == (answer, type(answer), repr(answer))
 
 
 def test_client_sends_clouds_as_npy_unless_a_long_matrix_comes_along() -> None:
-    result = {
-        "id": "r", "n": 2, "d": 1, "alpha": 0.5, "status": "certified", "layers": 0, "certified_layer": 0,
-        "margin": None, "leaders": [], "clusters": [],
-    }  # fmt: skip
-    server = Server(then=lambda request: httpx.Response(200, json=result))
+    server = Server(then=lambda request: httpx.Response(200, json=RUN))
     with client(server) as hardmax:
         hardmax.dynamics([[1.0], [-2.0]], alpha=0.5, include=["limits", "polytope"])
         hardmax.dynamics(np.ones((2, 1), np.float32), A=np.eye(1))
@@ -221,6 +254,8 @@ def test_client_refuses_a_matrix_that_is_not_finite_and_numbers_that_are_none() 
             hardmax.dynamics([[1.0, 2.0]], A=[[1.0, np.nan], [0.0, 1.0]])
         with pytest.raises(InvalidInput, match=r"^points: rows of numbers.*too large"):
             hardmax.dynamics([[10**400]])
+        with pytest.raises(InvalidInput, match=r"^points: rows of numbers.*complex"):
+            hardmax.dynamics([[1.0 + 2j]])
 
 
 def lines_of(*documents: dict[str, object]) -> httpx.Response:
@@ -257,7 +292,7 @@ def test_client_stream_that_is_refused_or_left_is_closed() -> None:
 
 def test_client_carries_its_key() -> None:
     server = Server(httpx.Response(200, json={"models": []}))
-    with client(server, api_key="k") as hardmax:
+    with client(server, api_key="k\n") as hardmax:  # as a file has it
         assert hardmax.models() == []
     assert server.seen[0].headers["authorization"] == "Bearer k"
 
@@ -328,8 +363,9 @@ def test_client_keeps_every_answer_where_one_has_none() -> None:
         assert hardmax.classify("bad", errors="keep").verdict == "no answer: the text has too many words"
     assert [answer.index for answer in answers] == list(range(612))
     assert [answer.text for answer in answers] == texts
-    kinds = {answer.index: type(answer.error) for answer in answers if answer.error}
-    assert kinds == {300: InvalidInput, 311: TooLarge}
+    errors = {answer.index: answer.error for answer in answers if answer.error}
+    assert {index: type(error) for index, error in errors.items()} == {300: InvalidInput, 311: TooLarge}
+    assert [error.index for error in errors.values()] == [300, 311]  # in the whole list, not in its batch
     assert [answer.logit for answer in answers if not answer.error] == [1.0] * 300 + [2.0] * 10 + [3.0] * 300
 
 
@@ -343,15 +379,38 @@ def test_client_keeps_an_answer_for_each_of_many_texts_that_have_none() -> None:
 
 
 @pytest.mark.parametrize("errors", ["keep", "raise"])
-def test_client_blames_no_text_for_what_is_wrong_with_an_option(errors: Any) -> None:
+@pytest.mark.parametrize("texts", ["wrong", ["wrong"], ["a", "b", "wrong"]])
+def test_client_blames_no_text_for_what_is_wrong_with_an_option(texts: Any, errors: Any) -> None:
     def strict(request: httpx.Request) -> httpx.Response:
         if "wrong" not in json.loads(request.content)["input"]:
             return classified(request)
         return refusal(422, "invalid_input", "model[0]: should be a name", param="model[0]")
 
     with client(strict) as hardmax, pytest.raises(InvalidInput) as refused:
-        hardmax.classify(["a", "b", "wrong"], errors=errors, batch_size=2)
+        hardmax.classify(texts, errors=errors, batch_size=2)
     assert (refused.value.param, refused.value.message) == ("model[0]", "model[0]: should be a name")
+
+
+def test_client_keeps_the_other_answers_where_one_text_is_over_the_limit_of_a_body() -> None:
+    def small(request: httpx.Request) -> httpx.Response:
+        if len(request.content) < 1000:
+            return classified(request)
+        return refusal(413, "too_large", "the body has more than 1000 bytes (PAYLOAD_LIMIT_MB)")
+
+    texts = ["a", "b" * 2000, "c"]
+    with client(small) as hardmax:
+        answers = hardmax.classify(texts, errors="keep")
+        assert type(hardmax.classify(texts[1], errors="keep").error) is TooLarge
+        with pytest.raises(TooLarge):
+            hardmax.classify(texts)
+    assert [type(answer.error) for answer in answers] == [type(None), TooLarge, type(None)]
+    assert [answer.text for answer in answers] == texts
+
+
+def test_client_knows_two_ways_with_errors() -> None:
+    ignore: Any = "ignore"
+    with client() as hardmax, pytest.raises(InvalidInput, match='errors should be "raise" or "keep"'):
+        hardmax.classify(["a", ""], errors=ignore)
 
 
 def test_client_halves_a_batch_that_a_server_finds_too_large() -> None:
@@ -465,6 +524,12 @@ def test_client_says_when_an_answer_is_not_one_of_hardmax(body: bytes) -> None:
             hardmax.classify("good")
         with pytest.raises(UnexpectedAnswer):
             hardmax.dynamics([[1.0]])
+
+
+def test_client_says_where_a_server_points() -> None:
+    moved = httpx.Response(301, headers={"location": "https://test/api/classify"})
+    with always(moved) as hardmax, pytest.raises(RemoteError, match="points to https://test/api/classify"):
+        hardmax.classify("good")
 
 
 class Endless(httpx.SyncByteStream):

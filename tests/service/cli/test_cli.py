@@ -284,7 +284,7 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
         ("control none.csv --leaders x", "hardmax: none.csv cannot be read"),
         ("serve --port x", "hardmax: --port: "),
         ("models rolback tiny", "hardmax: say hardmax models, or hardmax models rollback NAME --models-dir"),
-        ("models --server http://127.0.0.1:1", "hardmax: no answer: "),
+        ("models --server http://127.0.0.1:1", "hardmax: no answer from http://127.0.0.1:1: "),
     ],
 )
 def test_cli_refusal_is_one_line_and_exit_code_2(arguments: str, line: str, hardmax: Run) -> None:
