@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from hardmax import Answer
 from hardmax.calls import Calls
+from hardmax.display import counted
 from service.cli.described import describe_answer
 from service.cli.options import (
     Commands,
@@ -46,7 +47,7 @@ def add_commands(commands: Commands) -> None:
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("texts", nargs="*", metavar="TEXT")
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="what to label; - reads lines of a pipe")
     parser.add_argument("--file", help="a file with a text in every row; - is standard input")
     parser.add_argument("--column", help="the column that holds the texts")
     parser.add_argument("--out", help="write every row with its answer to this file")
@@ -107,7 +108,7 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
             _show(answers, arguments)
     if arguments.out:
         without = f", {refused} without an answer (see hardmax_error)" if refused else ""
-        tell(f"{arguments.out}: {len(table)} rows{without}")
+        tell(f"{arguments.out}: {counted(len(table), 'row')}{without}")
     return 0
 
 
@@ -171,7 +172,7 @@ def _classify_on_ray(arguments: argparse.Namespace) -> int:
 
 def actors_of(arguments: argparse.Namespace) -> tuple[Callable[[], Calls], float]:
     """How each actor opens its client, and the part of a GPU that it takes."""
-    if arguments.server:
+    if arguments.server is not None:
         return client_of(arguments), 0
     from service.local import Local
 

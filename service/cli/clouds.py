@@ -5,9 +5,13 @@ the labels of sequences of points.
 import argparse
 from uuid import uuid4
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hardmax.documents import Include
 from service.cli.described import describe_control, describe_dynamics, describe_sequences
 from service.cli.options import Commands, add_where, open_where, show
+from service.cli.plot import check_plot, plot_control, plot_dynamics
 from service.cli.readers import read_cloud, read_sequences
 from service.errors import InvalidInput
 from service.observe.progress import Progress
@@ -57,8 +61,15 @@ def _add_cloud(parser: argparse.ArgumentParser) -> None:
     add_where(parser)
 
 
-def run_dynamics(arguments: argparse.Namespace) -> int:
+def _points(arguments: argparse.Namespace) -> NDArray[np.float64]:
     points = read_cloud(arguments.file)
+    if arguments.plot and points.ndim == 2:
+        check_plot(arguments.plot, points.shape[1])
+    return points
+
+
+def run_dynamics(arguments: argparse.Namespace) -> int:
+    points = _points(arguments)
     options = ("alpha", "max_layers", "stop", "tolerance", "tie_tolerance")
     given = {name: value for name in options if (value := getattr(arguments, name)) is not None}
     if arguments.A:
@@ -66,21 +77,17 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
     with Progress() as progress, open_where(arguments, progress) as hardmax:
         result = hardmax.dynamics(points, include=DRAWN if arguments.plot else ["assignment"], **given)
     if arguments.plot:
-        from service.cli.plot import plot_dynamics
-
         plot_dynamics(result, arguments.plot)
     show(result.document, arguments.json, describe_dynamics)
     return 0
 
 
 def run_control(arguments: argparse.Namespace) -> int:
-    points = read_cloud(arguments.file)
+    points = _points(arguments)
     leaders = _indices(arguments.leaders)
     with Progress() as progress, open_where(arguments, progress) as hardmax:
         result = hardmax.control(points, leaders=leaders)
         if arguments.plot and result.feasible:
-            from service.cli.plot import plot_control
-
             before = hardmax.dynamics(points, alpha=arguments.alpha, include=DRAWN)
             after = hardmax.dynamics(points, alpha=arguments.alpha, A=result.A, include=DRAWN)
             plot_control(before, after, leaders, arguments.plot)

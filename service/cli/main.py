@@ -6,6 +6,7 @@ API's own answer. An error is one line and exit code 2.
 """
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -29,6 +30,8 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 1 the answer is no, 2 an error of one line, 130 stopped."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does with letters that it cannot show
     arguments = build_parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
@@ -42,9 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as failure:
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # what is left cannot be written either
+        os.dup2(nowhere, sys.stdout.fileno())
+        if isinstance(failure, BrokenPipeError):  # the reader (head, less) has seen enough
+            return 0
+        tell(str(failure))
+        return BAD_INPUT
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -31,7 +31,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Calls:
     """Where the work is done: on a server, or in this process. Both have the same methods."""
-    if arguments.server:
+    if arguments.server is not None:  # "", of an empty variable, is no wish to compute here
         return client_of(arguments)()
     from service.local import Local
 
@@ -77,8 +77,10 @@ def say(lines: Iterable[str]) -> None:
 
 
 def say_json(answer: Any) -> None:
-    """A value for programs. JSON escapes most of what would steer a terminal; this does the rest."""
-    text = json.dumps(answer, ensure_ascii=False)
+    """A value for programs. JSON escapes most of what would steer a terminal; this does the rest. An output
+    that has not all letters has them escaped too.
+    """
+    text = json.dumps(answer, ensure_ascii=not str(sys.stdout.encoding).lower().startswith("utf"))
     print(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 

@@ -7,6 +7,7 @@ It draws answers shaped like the API's, with assignment, trajectory, limits and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from hardmax.display import HUES, counted
 from hardmax.documents import DynamicsResult
 from service.errors import InvalidInput, NotFound, needs
+from service.tables.writing import check_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +24,15 @@ if TYPE_CHECKING:
 GREY = "#888888"  # of all clusters but the largest, which have hues
 MOST_WAYS = 2000  # more lines than that are a surface
 MOST_NAMES = 24  # leaders that are named
+
+
+def check_plot(path: str, d: int) -> None:
+    """Refuse a picture that cannot be drawn before the work is done."""
+    check_folder(path)
+    if d not in (2, 3):
+        raise InvalidInput(f"--plot draws points of two or three numbers; these have {d}", param="--plot")
+    if find_spec("matplotlib") is None:
+        raise NotFound(needs("--plot", "matplotlib", "plot"), param="--plot")
 
 
 def plot_dynamics(result: DynamicsResult, path: str) -> None:
@@ -86,12 +97,8 @@ def _title(result: DynamicsResult) -> str:
 
 
 def _figure(columns: int, d: int) -> Figure:
-    if d not in (2, 3):
-        raise InvalidInput(f"--plot draws points of two or three numbers; these have {d}", param="--plot")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise NotFound(needs("--plot", "matplotlib", "plot"), param="--plot") from None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6.4 * columns, 5.6), layout="constrained")
     figure.subplots(1, columns, subplot_kw={"projection": "3d" if d == 3 else "rectilinear"})
     return figure

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import InvalidInput, MalformedInput
-from service.tables.reading import STDIN, parse_json, read_text, source_of, unreadable
+from service.tables.reading import (
+    STDIN,
+    delimiter_of,
+    is_number,
+    parse_json,
+    read_text,
+    source_of,
+    unreadable,
+)
 
 
 def read_cloud(path: str) -> NDArray[np.float64]:
@@ -48,7 +56,9 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
     except OSError as failure:
         raise unreadable(path, failure, "FILE") from None
     except (ValueError, EOFError, MemoryError, SyntaxError, TokenError, BadZipFile) as invalid:
-        raise MalformedInput(f"{path} is not an npy file: {invalid}", param="FILE") from None
+        # numpy would have objects, and files of no known form, read by pickle
+        why = "it holds no array of numbers" if "pickle" in str(invalid) else invalid
+        raise MalformedInput(f"{path} is not an npy file: {why}", param="FILE") from None
     if not isinstance(array, np.ndarray):
         raise MalformedInput(f"{path} is not an npy file but an npz file: save one array", param="FILE")
     if array.dtype.kind not in "fiu":
@@ -73,15 +83,18 @@ def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
 
 
 def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
+    """A first row without any number is a heading."""
     points: list[list[float]] = []
-    for number, row in enumerate(csv.reader(text.splitlines()), 1):
-        if not row:
-            continue
-        try:
-            points.append([float(cell) for cell in row])
-        except ValueError:
-            if number > 1:
-                raise InvalidInput(f"{source}, row {number}: not numbers: {row}", param="FILE") from None
+    for number, row in enumerate(csv.reader(text.splitlines(), delimiter=delimiter_of(text)), 1):
+        numbers = [float(cell) for cell in row if is_number(cell)]
+        if number == 1 and row and not numbers:
+            if row[0] == "" and len(row) > 1:
+                problem = "the first column has no name, as an index has none: leave it out (index=False)"
+                raise InvalidInput(f"{source}: {problem}", param="FILE")
+        elif len(numbers) < len(row):
+            raise InvalidInput(f"{source}, row {number}: not numbers: {row}", param="FILE")
+        elif row:
+            points.append(numbers)
     return _cloud(points, source)
 
 

@@ -173,10 +173,9 @@ def described(report: dict[str, Any]) -> Iterator[str]:
         undecided = sum(found["undecided"].values())
         if undecided:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in found["undecided"].items())
-            yield (
-                f"  undecided: {undecided / found['rows']:.1%} ({reasons}); "
-                f"{found['decided_accuracy']:.1%} of the others are right"
-            )
+            right = found["decided_accuracy"]
+            others = "" if right is None else f"; {right:.1%} of the others are right"
+            yield f"  undecided: {undecided / found['rows']:.1%} ({reasons}){others}"
         yield f"  calibration: probabilities are off by {found['calibration']['error']:.1%} on average"
     first = next(iter(report["models"].values()))
     beside = [f"{first['most_frequent_label']:.1%} by always saying the most frequent label"]

@@ -70,6 +70,9 @@ def read_rows(
     whole = [(text, value) for text, value in pairs if is_text(text) and value]
     source = f"texts from column {text_column!r}, labels from column {label_column!r}"
     told = [f"{path}: {len(table):,} rows, {source}"]
+    written = "hardmax_error" in table.columns and "hardmax_label" not in table.columns
+    if written and label_column == "label":
+        told.append("careful: this column is what a model answered, unless somebody has corrected it")
     if len(whole) < len(pairs):
         told.append(f"left out: {len(pairs) - len(whole):,} without a text or a label")
     if not as_is and (several or any(BETWEEN in value for _, value in whole)):

@@ -118,9 +118,13 @@ def _lines(text: str, source: str) -> Table:
 
 
 def _csv(text: str, source: str) -> Table:
+    return _separated(text, source, delimiter_of(text))
+
+
+def delimiter_of(text: str) -> str:
+    """The mark that the first line has most of."""
     first = text.lstrip("\r\n").partition("\n")[0]
-    delimiter = max(",;\t|", key=lambda mark: (first.count(mark), mark == ","))
-    return _separated(text, source, delimiter)
+    return max(",;\t|", key=lambda mark: (first.count(mark), mark == ","))
 
 
 def _tsv(text: str, source: str) -> Table:
@@ -168,14 +172,14 @@ def _is_header(first: Sequence[str], below: Sequence[Sequence[Any]]) -> bool:
     several may be empty: tables with an index are written so.
     """
     named = first[1:] if len(first) > 1 and first[0] == "" else first
-    if any(not name.strip() or len(name) > 64 or _is_number(name) for name in named):
+    if any(not name.strip() or len(name) > 64 or is_number(name) for name in named):
         return False
     if any(name in {row[i] for row in below if i < len(row)} for i, name in enumerate(first)):
         return False
     return len(first) > 1 or " " not in first[0].strip()
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:

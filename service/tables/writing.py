@@ -28,8 +28,11 @@ def check_writable(path: str) -> None:
 
 
 def check_folder(path: str | Path) -> None:
-    if not Path(path).absolute().parent.is_dir():
+    place = Path(path).absolute()
+    if not place.parent.is_dir():
         raise NotFound(f"{path} cannot be written: there is no such folder")
+    if place.is_dir():
+        raise InvalidInput(f"{path} cannot be written: it is a folder")
 
 
 def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:

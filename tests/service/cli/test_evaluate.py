@@ -45,6 +45,8 @@ def test_label_that_the_model_does_not_have_is_named(heads: Path, rows: Path, ha
 def test_page_that_cannot_be_written_is_refused_before_the_work(rows: Path, hardmax: Run) -> None:
     told = hardmax("evaluate", "--file", rows, "--html", "nowhere/r.html", code=2)
     assert told == "hardmax: nowhere/r.html cannot be written: there is no such folder\n"
+    told = hardmax("evaluate", "--file", rows, "--html", rows.parent, code=2)
+    assert told == f"hardmax: {rows.parent} cannot be written: it is a folder\n"
 
 
 def test_rows_without_an_answer_are_left_out_and_counted(

@@ -88,6 +88,28 @@ def test_shell_text_is_whole_in_a_pipe_and_cut_on_a_terminal(folder: Path, heads
     assert shown.rstrip().endswith("…")
 
 
+def test_shell_output_that_is_full_is_told_in_one_line(folder: Path, heads: Path) -> None:
+    done = shell("hardmax classify good --json > /dev/full", folder, heads)
+    assert done.returncode == 2
+    assert done.stderr == "hardmax: [Errno 28] No space left on device\n"
+
+
+def test_shell_output_without_all_letters_has_them_escaped(folder: Path, heads: Path) -> None:
+    text = "good caf\u00e9 \U0001f600"
+    command = f"export PYTHONIOENCODING=ascii; hardmax classify '{text}' --explain "
+    shown = shell(f"{command} none", folder, heads)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "good caf\\xe9 \\U0001f600" in shown.stdout
+    words = json.loads(shell(f"{command} full --json", folder, heads).stdout)["data"][0]["words"]
+    assert "caf\u00e9" in [word["text"] for word in words]
+
+
+def test_shell_server_of_an_empty_variable_is_not_this_process(folder: Path, heads: Path) -> None:
+    done = shell('hardmax classify good --server ""', folder, heads)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hardmax: '' is no address of a server")
+
+
 def test_shell_reader_that_has_seen_enough_ends_it_quietly(folder: Path, heads: Path) -> None:
     (folder / "many.txt").write_text("good film\n" * 3000)
     done = shell("hardmax classify --file many.txt | head -1", folder, heads)

@@ -122,3 +122,9 @@ def test_page_escapes_what_rows_hold_and_lines_tell_the_same():
     lines = "\n".join(described(report))
     assert "60.0% of 5 rows right" in lines
     assert "warning: <few> rows" in lines
+
+
+def test_report_of_a_model_that_decides_nothing_has_a_line():
+    rows = [judged("good", 0.5, undecided="nothing known"), judged("bad", 0.5, undecided="even")]
+    report = {"models": {"m": measure(rows, LABELS)}, "source": "2 rows"}
+    assert "  undecided: 100.0% (1 nothing known, 1 even)" in described(report)

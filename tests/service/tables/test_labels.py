@@ -24,6 +24,13 @@ def test_labels_have_a_column_each(read):
     assert rows.targets.tolist() == [[1, 0], [1, 1], [0, 0], [0, 1]]
 
 
+def test_labels_that_a_model_gave_are_called_so(read):
+    answers = "text,label,score,hardmax_error\nx y,a,0.9,\nx z,a,0.9,\nz w,b,0.9,\nz v,b,0.9,\n"
+    assert sum("what a model answered" in line for line in read(answers).told) == 1
+    own = answers.replace("label,score", "label,hardmax_label")
+    assert not any("what a model answered" in line for line in read(own).told)
+
+
 @pytest.mark.parametrize(
     ("content", "label", "message"),
     [
