@@ -59,8 +59,8 @@ class Registry:
             raise NotFound(str(self.why_missing(name)), param="model")
         if entry is None or entry.kind != kind:
             have = ", ".join(each.name for each in self.entries.values() if each.kind == kind)
-            problem = f"no model {name!r} {DOES[kind]}; there {'are: ' + have if have else 'is none'}"
-            raise NotFound(problem, param="model")
+            others = f"; there are: {have}" if have else ""  # of those that are loaded
+            raise NotFound(f"no model {name!r} {DOES[kind]}{others}", param="model")
         return entry.model
 
     def why_missing(self, name: str) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 from bundles import write_folder, write_head
 
 from hardmax import Local
-from service.errors import InvalidInput
+from service.errors import InvalidInput, NotFound
 from service.settings import Settings
 
 
@@ -51,6 +51,12 @@ def test_local_answers_what_a_reader_can_be_asked(hardmax: Local, tmp_path: Path
     several = hardmax.classify(["superb film"], model=["mine", "yours"])
     assert (several.model, several[0].label) == ("mine, yours", one.label)
     assert several[0].answers["mine"].logit == one.logit
+
+
+def test_local_does_not_say_that_there_is_no_model_where_it_has_loaded_none(hardmax: Local) -> None:
+    with pytest.raises(NotFound) as refused:
+        hardmax.classify("good", model="reader")
+    assert refused.value.message == "no model 'reader' labels texts"
 
 
 def test_local_refuses_long_texts_as_a_server_does(hardmax: Local) -> None:

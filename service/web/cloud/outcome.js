@@ -64,7 +64,9 @@ export function showOutcome(answer, film) {
     : film.n
       ? "\u2026"
       : "Place a point, and see.";
-  byId("outcome-exact").textContent = verdict?.exact ?? "";
+  const d = film.points[0]?.length ?? 0;
+  const drawn = d > 3 ? ` Drawn are the first three of ${d} numbers of each point.` : "";
+  byId("outcome-exact").textContent = verdict ? verdict.exact + drawn : "";
   const born = answer ? film.emerging.slice(0, 6) : [];
   byId("emerging").replaceChildren(
     ...born.map(({ index, layer }) =>
@@ -97,7 +99,7 @@ function clusterRows(answer) {
         cluster.limit
           .slice(0, 3)
           .map((x) => x.toFixed(2).replace("-", "\u2212"))
-          .join(", "),
+          .join(", ") + (cluster.limit.length > 3 ? " \u2026" : ""),
       ),
     );
   });

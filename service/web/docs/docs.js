@@ -260,6 +260,7 @@ function kindOf(schema, reader) {
   if (found.const !== undefined) return JSON.stringify(found.const);
   const options = found.anyOf ?? found.oneOf ?? found.allOf;
   if (options) return [...new Set(options.map((part) => kindOf(part, reader)))].join(" or ");
+  if (found.prefixItems) return `[${found.prefixItems.map((part) => kindOf(part, reader)).join(", ")}]`;
   if (found.type === "array") return `list of ${kindOf(found.items, reader)}`;
   const bounds = [
     ["minimum", "at least"],

@@ -101,7 +101,12 @@ export class Review {
   fillModels(cards) {
     const models = cards.filter(({ kind }) => kind === "sentiment");
     this.models = models;
-    this.card = meant(models, this.wanted) ?? models.find((card) => card.default) ?? models[0] ?? null;
+    const wanted = meant(models, this.wanted);
+    this.card = wanted ?? models.find((card) => card.default) ?? models[0] ?? null;
+    const instead = this.wanted && !wanted && this.card;
+    this.missed = instead
+      ? `No model \u201c${this.wanted}\u201d labels texts on this server: ${this.card.name} answers.`
+      : null;
     byId("review-model").replaceChildren(
       ...models.map(({ name, labels }) => el("option", { value: name, title: labels?.join(", ") }, name)),
     );
@@ -111,6 +116,7 @@ export class Review {
 
   useModel(name) {
     this.card = this.models.find((card) => card.name === name);
+    this.missed = null;
     return this.ask();
   }
 
@@ -160,7 +166,7 @@ export class Review {
       if (!answer) return undefined;
       this.request = { input, model: this.card.name };
       this.item = answer.data[0];
-      showProblem(byId("review-problem"), null);
+      showProblem(byId("review-problem"), this.missed);
       return this.showAnswer(readAnswer(input, this.item, this.card.readout, this.label));
     } catch (error) {
       return this.fail(error);

@@ -119,3 +119,9 @@ def test_edges_are_those_of_the_hull(visit: Visit) -> None:
     # The others are diagonals of its sides, none through its middle.
     assert max(apart[1]) == pytest.approx(8**0.5)
     assert apart[2] == []
+
+
+def test_cloud_of_more_numbers_says_that_three_are_drawn(cloud: Visit) -> None:
+    page = cloud("points=1,2,3,4,5;-1,2,0,0,1")
+    expect(page.locator("#outcome-exact")).to_contain_text("Drawn are the first three of 5 numbers")
+    expect(page.locator("#clusters td").last).to_have_text("1.00, 2.00, 3.00 \u2026")

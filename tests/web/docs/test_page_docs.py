@@ -66,6 +66,7 @@ def test_nested_fields_are_unfolded(visit: Visit) -> None:
 
     leaders = field(field(route.locator(".fields > li"), "data").locator("li"), "leaders")
     assert {"word", "contribution", "spans"} <= set(leaders.locator("li > code").all_inner_texts())
+    expect(field(leaders.locator("li"), "spans")).to_contain_text("list of [integer, integer]")
 
 
 def test_shape_of_errors_has_all_that_an_error_has(visit: Visit) -> None:

@@ -28,6 +28,15 @@ def test_marks_are_not_named_where_a_leader_has_read_words(review: Visit) -> Non
     expect(names).to_have_text(read)
 
 
+def test_row_is_whole_on_a_narrow_screen(review: Visit) -> None:
+    text = "Extraordinarily slow and lengthy"
+    words = [word("Extraordinarily", -0.4), word("slow", -1.2, leader=True, read=["Extraordinarily", "and"])]
+    words += [word("and", -0.1), word("lengthy", -0.3)]
+    page = review(text, explained(text, words, 0), width=390)
+    cut = "[...document.querySelectorAll('#ledger .name > *')].filter((n) => n.scrollWidth > n.clientWidth)"
+    assert page.evaluate(f"{cut}.map((n) => n.textContent)") == []
+
+
 def test_row_of_a_service_that_does_not_say_what_was_read_counts_its_words(review: Visit) -> None:
     names = review(TEXT, CLUSTERED).locator("#ledger .name")
     expect(names.locator(".who")).to_have_text(["at", "lovely"])

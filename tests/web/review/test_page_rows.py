@@ -56,6 +56,15 @@ def test_rows_get_the_labels_of_the_service(review: Visit, server: str) -> None:
     expect_fit_for_everybody(page)
 
 
+def test_row_is_read_on_a_narrow_screen(review: Visit) -> None:
+    page = review(width=390)
+    give(page, "reviews.csv", separated([["text"], ["A superb film. " * 9], ["x" * 300]]))
+    expect(page.locator("#rows-state")).to_contain_text("2 of 2 rows: ")
+    box = page.locator("#rows-body td").first.bounding_box()
+    assert box is not None
+    assert box["width"] > 120  # four words a line
+
+
 def test_texts_are_found_in_any_file(visit: Visit) -> None:
     files = [
         ("reviews.csv", separated([["text"], *([text] for text in ROWS)])),

@@ -42,7 +42,7 @@ def test_fast_writing_ends_with_the_verdict_of_the_last_text(review: Visit, serv
 def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
     def nothing(request: Answer) -> Answer:
         text = str(request["input"])
-        words = [word(w, 0.0, k, leader=True, read=[]) for k, w in enumerate(text.split())]
+        words = [word(w, 0.4, k, leader=True, read=[]) for k, w in enumerate(text.split())]
         return explained(text, words, 0.09, undecided="nothing known")
 
     page = visit("#review?text=qwertz", before=lambda page: answering(page, nothing))
@@ -56,6 +56,7 @@ def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
     expect(page.locator("#without")).to_be_hidden()
     expect(page.locator("#ledger-caption")).to_contain_text("nothing to add up")
     expect(page.locator("#ink .star")).to_have_count(0)
+    expect(page.locator("#ink .word")).to_have_css("background-color", "rgba(0, 0, 0, 0)")
     for text, sentence in (
         ("asdf qwertz", "None of these words tells this model anything."),
         ("\U0001f389 \U0001f389", "There is no word here, only signs and pictures."),
@@ -237,9 +238,10 @@ def test_another_model_is_chosen_and_kept_in_the_link(visit: Visit) -> None:
     expect(again.locator("#ledger-logit")).to_have_text("+0.48")
 
 
-def test_model_that_is_gone_gives_way_to_the_default(review: Visit) -> None:
+def test_model_that_is_gone_gives_way_to_the_default_and_the_page_says_so(review: Visit) -> None:
     page = review(f"{TEXT}&model=gone")
-    expect(page.locator("#review-problem")).to_be_hidden()
+    told = "No model \u201cgone\u201d labels texts on this server: sentiment answers."
+    expect(page.locator("#review-problem")).to_have_text(told)
     expect(page.locator("#verdict-title")).to_have_text("Verdict")
 
 
