@@ -74,7 +74,10 @@ def raise_first(results: Results) -> list[list[Answer]]:
     """The results, unless one is an error."""
     for result in results:
         if isinstance(result, Exception):
-            raise result
+            try:
+                raise result
+            finally:  # subtle: it holds this function, which would hold it, and with it the whole request
+                del result, results
     return cast("list[list[Answer]]", results)
 
 

@@ -9,7 +9,6 @@ A passage has 64 pieces at most: such a set is a number of 64 bits, and a union 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import accumulate
 from typing import Any, Self
 
@@ -44,6 +43,12 @@ class Seen:
         if explain == "full" or self.follows is None:
             return self
         return Seen(self.states, self.words, None, None if explain == "none" else self.read)
+
+    def alone(self) -> "Seen":
+        """The same without the arrays of its run, of which it is a part: they hold every text of the run."""
+        follows = None if self.follows is None else self.follows.copy()
+        read = None if self.read is None else self.read.copy()
+        return Seen(self.states.copy(), self.words.copy(), follows, read)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,10 +171,16 @@ class Ancestry:
         self._starts = list(accumulate(lengths, initial=0))  # the first piece of each passage; the end
         self._word = _owners(np.diff(self._bounds))  # of each piece
         self._passage = _owners(lengths)
-        self.of = cache(self._of)  # several heads ask for the same words
+        # subtle: a `cache` of a method would be a cycle, which holds the states until the collector comes
+        self._known: dict[int, list[tuple[int, int]]] = {}
+
+    def of(self, word: int) -> list[tuple[int, int]]:
+        """The other words that a word has read, each with the layer at which it entered, in that order."""
+        if word not in self._known:  # several heads ask for the same words
+            self._known[word] = self._of(word)
+        return self._known[word]
 
     def _of(self, word: int) -> list[tuple[int, int]]:
-        """The other words that a word has read, each with the layer at which it entered, in that order."""
         first, end = self._bounds[word : word + 2].tolist()
         k = self._passage[first]
         begin, read = self._starts[k], self._seen[k].read

@@ -108,6 +108,10 @@ class Text:
         self.waiting = reading.split()[::-1]
         self.reading = reading
 
+    def forget(self) -> None:
+        """Let go of what was read: it is answered, and its request still waits for others."""
+        self.reading, self.seen, self.waiting = None, [], []
+
     def next_passages(self, most: int) -> list[tuple[Ints, Ints]]:
         """What this run sees: about so many pieces, in whole passages, and one passage at least."""
         found, pieces = 0, 0
@@ -168,6 +172,8 @@ def run(
     going = [text for text in texts if text not in refused]
     see(reader, going, sizes)
     answers = answer([text for text in going if not text.waiting])
+    for text in answers:
+        text.forget()
     return [refused.get(text) or answers.get(text) for text in texts]
 
 
@@ -189,7 +195,7 @@ def read_new(texts: Sequence[Text], was_read: Callable[[float], None]) -> dict[T
         try:
             text.read()
         except (InvalidInput, TooLarge) as reason:
-            refused[text] = reason
+            refused[text] = reason.with_traceback(None)  # which holds this function, and so the whole batch
     if new:
         was_read(time.perf_counter() - began)
     return refused
@@ -204,8 +210,9 @@ def see(reader: Reader, texts: Sequence[Text], sizes: Mapping[Text, int]) -> Non
     reasons = any(text.how.explain != "none" for text in texts)
     seen = iter(reader.see(flat, reasons=reasons))
     for text, mine in zip(texts, passages, strict=True):
-        text.seen += [next(seen).kept(text.how.explain) for _ in mine]
         del text.waiting[len(text.waiting) - len(mine) :]
+        kept = [next(seen).kept(text.how.explain) for _ in mine]
+        text.seen += [each.alone() for each in kept] if text.waiting else kept
 
 
 def answer(texts: Sequence[Text]) -> dict[Text, list[Answer]]:

@@ -1,16 +1,20 @@
 """The way of texts through a reader and a head: what no batch, no step and no reload may change."""
 
+import gc
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 import pytest
 from bundles import open_head, open_reader
 from numpy.typing import NDArray
 
+from service.answers.texts import raise_first
 from service.answers.writing import write_document
 from service.engine.runtime import Session
 from service.errors import InvalidInput, TooLarge
@@ -38,11 +42,13 @@ def answers(head: Head, sources: Sequence[str], **how: Any) -> list[Answer]:
 
 
 class Watched(Reader):
-    """Remembers how many pieces each run saw."""
+    """Remembers how many pieces each run saw, and whether the arrays of a run are still here."""
 
     def see(self, passages: Any, *, reasons: bool) -> Any:
         self.runs.append(sum(len(pieces) for pieces, _ in passages))
-        return super().see(passages, reasons=reasons)
+        seen = super().see(passages, reasons=reasons)
+        self.arrays += [ref(each.states.base) for each in seen]
+        return seen
 
 
 class Counted(Session):
@@ -60,8 +66,16 @@ def watched(folder: Path) -> Head:
     reader = open_reader(folder)
     head = open_head(folder, reader=reader)
     reader.__class__ = Watched
-    reader.runs = []
+    reader.runs, reader.arrays = [], []
     return head
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """The garbage collector does not come."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_answers_are_equal_to_the_bit_alone_in_any_batch_and_after_a_reload(
@@ -198,9 +212,10 @@ def test_run_reads_no_more_pieces_than_its_batch_was_planned_with(watched: Head)
     """A text of marks alone has four times the pieces that its characters let expect."""
     texts = texts_of(["?!" * 1280] * 4, RunOptions((watched,), "none"))
     reader = watched.reader
-    while left := [text for text in texts if text.reading is None or text.waiting]:
-        planned = sum(min(text.size, STRIDE) + PASSAGE for text in left)
-        run(reader, left)
+    ends: list[Any] = [None]
+    while None in ends:
+        planned = sum(min(text.size, STRIDE) + PASSAGE for text in texts)
+        ends = run(reader, texts)
         assert reader.runs[-1] <= planned
     assert sum(reader.runs) == 4 * 2560
     assert max(reader.runs) <= 4 * (STRIDE + PASSAGE)
@@ -217,6 +232,38 @@ def test_long_text_is_read_in_steps_beside_a_short_one(watched: Head) -> None:
         steps += 1
     assert (end[0]["tokens"], steps) == (1500, len(reader.runs) - 1)
     assert steps >= 1500 // (STRIDE + PASSAGE)
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("explain", ["none", "leaders", "full"])
+def test_states_of_a_run_are_gone_after_it_and_those_of_a_text_with_its_answer(
+    watched: Head, explain: Any
+) -> None:
+    """Of a request of a thousand long texts they would be two gigabytes."""
+    texts = texts_of(["?!" * 500, "superb", "<br>"], RunOptions((watched, watched), explain))
+    reader: Any = watched.reader
+    ends: list[Any] = [None] * len(texts)
+    while None in ends:
+        left = [i for i, end in enumerate(ends) if end is None]
+        for i, end in zip(left, run(reader, [texts[i] for i in left]), strict=True):
+            ends[i] = end
+        assert [array() for array in reader.arrays if array() is not None] == []
+    assert len(reader.runs) > 2
+    assert [(text.reading, text.seen) for text in texts] == [(None, [])] * 3
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_request_that_is_refused_leaves_nothing_to_the_garbage_collector(head: Head) -> None:
+    held: list[ReferenceType[Any]] = []
+
+    def request() -> None:
+        body = np.zeros(1)
+        held.append(ref(body))
+        raise_first(run_all(texts_of(["superb", "film " * 3000], RunOptions((head,), truncate=False))))
+
+    with suppress(TooLarge):
+        request()
+    assert held[0]() is None
 
 
 def test_text_that_is_refused_does_not_fail_its_neighbours(head: Head) -> None:
