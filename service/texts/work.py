@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, product
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -50,13 +51,13 @@ class RunOptions:
         return self.heads[0].reader
 
     def bytes_of(self, texts: Sequence[str]) -> int:
-        """About what the answers take."""
+        """About what the texts and their answers take, beside the body."""
         letters = sum([len(text.encode()) for text in texts])
         size = TEXT_BYTES[self.explain] * len(texts) + LETTERS[self.explain] * letters
         if self.explain == "full":
             word = WORD_BYTES + (8 * PLACE_BYTES if self.trajectory else 0)
             size += word * sum(map(most_words, texts))
-        return size * len(self.heads)
+        return size * len(self.heads) + sum(map(getsizeof, texts))  # of an emoji, four bytes a letter
 
 
 def most_words(text: str) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from sys import getsizeof
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -324,5 +325,12 @@ def test_price_of_an_answer_covers_it_as_json(head: Head, text: str, explain: An
 def test_price_of_an_answer_grows_with_heads_and_words_that_are_read(head: Head) -> None:
     full, whole = RunOptions((head,), "full"), RunOptions((head,), "full", trajectory=True)
     assert whole.bytes_of(["?!"]) > full.bytes_of(["?!"]) > full.bytes_of(["a"]) + WORD_BYTES
-    assert full.bytes_of(["! " * MOST * 2]) < full.bytes_of(["! " * MOST]) + 2 * MOST * LETTERS["full"] + 1
-    assert RunOptions((head, head)).bytes_of(["x"]) == 2 * RunOptions((head,)).bytes_of(["x"])
+    most = 2 * MOST * (LETTERS["full"] + 1) + 1
+    assert full.bytes_of(["! " * MOST * 2]) < full.bytes_of(["! " * MOST]) + most
+    text = getsizeof("x")  # is here once
+    assert RunOptions((head, head)).bytes_of(["x"]) - text == 2 * (RunOptions((head,)).bytes_of(["x"]) - text)
+
+
+def test_price_covers_the_text_itself_which_one_emoji_makes_four_times_as_long(head: Head) -> None:
+    wide = "x" * 199_999 + "🙂"
+    assert RunOptions((head,), "none").bytes_of([wide]) > 4 * len(wide)
