@@ -87,9 +87,8 @@ async def tell_flips(text: Text, answers: Sequence[Answer], read: Read) -> None:
         search = find_flip(Text(text.source, replace(text.how, heads=(head,)), text.without))
         asked = next(search)
         while "flip" not in answer:
-            found = raise_first(await read(asked))
             try:
-                asked = search.send([each[0] for each in found])
+                asked = search.send([each for (each,) in raise_first(await read(asked))])
             except StopIteration as end:
                 answer["flip"] = end.value
 

@@ -25,14 +25,13 @@ def find_flip(text: Text) -> Search:
     plain = replace(text.how, heads=text.how.heads[:1], explain="none", trajectory=False, spans="codepoints")
     full = replace(plain, explain="full")
     (first,) = yield [Text(text.source, full, text.without)]
-    label = first["label"]
+    label, most = first["label"], min(MOST_WORDS, first["tokens"] - 1)  # a word at least stays
     chosen: list[dict[str, Any]] = []
     candidates = _candidates(first)
-    while candidates and len(chosen) < MOST_WORDS:
-        sets = [[*chosen, word] for word in candidates if len(chosen) + 1 < first["tokens"]]
+    del first  # of a long text it takes megabytes
+    while candidates and len(chosen) < most:
+        sets = [[*chosen, word] for word in candidates]
         answers = yield [Text(text.source, plain, [*text.without, *map(_span, words)]) for words in sets]
-        if not answers:
-            return None
         flipped = [i for i, answer in enumerate(answers) if answer["label"] != label]
         best = min(flipped or range(len(sets)), key=lambda i: float(answers[i]["probs"][label]))
         chosen = sets[best]

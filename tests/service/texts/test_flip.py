@@ -1,12 +1,16 @@
 """What would change a verdict: what is found is true, and the model is run a bounded number of times."""
 
+from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 import pytest
 
+from hardmax.calls import ended
+from service.answers.texts import Results, raise_first, tell_flips
 from service.texts.flip import CANDIDATES, MOST_WORDS, find_flip
 from service.texts.heads import Head
-from service.texts.work import RunOptions, Text, run_all
+from service.texts.work import Answer, RunOptions, Text, run_all
 
 
 def flip(text: Text) -> tuple[Any, int]:
@@ -50,3 +54,25 @@ def test_flip_begins_with_what_is_left_out_already(head: Head) -> None:
 @pytest.mark.parametrize("source", ["superb", "<br>"])
 def test_text_of_one_word_or_none_has_no_flip(head: Head, source: str) -> None:
     assert flip(Text(source, RunOptions((head,))))[0] is None
+
+
+class Held(dict[str, Any]):
+    """A whole explanation."""
+
+
+def test_search_does_not_keep_the_whole_explanation_that_it_begins_with(head: Head) -> None:
+    """Of a long text it is megabytes, and the search has many more runs to wait for."""
+    kept: list[ref[Held]] = []
+
+    async def read(texts: Sequence[Text]) -> Results:
+        if kept:
+            assert kept[0]() is None
+        found = run_all(texts)
+        if texts[0].how.explain == "full":
+            found = [[Held(answer)] for (answer,) in raise_first(found)]
+            kept.append(ref(found[0][0]))
+        return found
+
+    answer: Answer = {}
+    ended(tell_flips(Text("the film was a superb film", RunOptions((head,), "none")), [answer], read))
+    assert (len(kept), "flip" in answer) == (1, True)
