@@ -13,7 +13,7 @@ and one run answers for all that are asked. What one head says of a text stands 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -143,7 +143,7 @@ def _run(
     reasons: bool,
 ) -> HeadOutputs:
     outputs = (*JUDGED, *(EXPLAINED if reasons else ()), *([KNOWS_ROWS] if heads[0].knows_rows else []))
-    found = heads[0].session.run({**feeds, **stacked(tuple(heads))}, outputs)
+    found = heads[0].session.run({**feeds, **stacked(heads)}, outputs)
     values = dict(zip(outputs, found, strict=True))
     C, N = values["contribution"].shape[-2:]
     B, lengths = len(heads) * len(texts), np.tile(np.diff(bounds), len(heads))
@@ -167,9 +167,10 @@ def _run(
     )
 
 
-@lru_cache(maxsize=4)
-def stacked(heads: tuple[Head, ...]) -> dict[str, Array]:
+def stacked(heads: Sequence[Head]) -> dict[str, Array]:
     """The weights of all heads for one run: those of a smaller head have zeros in front."""
+    if len(heads) == 1:
+        return heads[0].weights
     found: dict[str, Array] = {}
     for name in heads[0].weights:
         each = [head.weights[name][0] for head in heads]

@@ -124,6 +124,17 @@ def test_heads_answer_together_as_each_does_alone_in_one_run(folder: Path, sente
     assert session.runs == 1
 
 
+def test_model_that_is_replaced_is_let_go(tmp_path: Path) -> None:
+    head = open_head(tmp_path)
+    heads = (head, open_head(tmp_path, "second", reader=head.reader))
+    for asked in (heads[:1], heads):
+        run_all(texts_of(["a superb film"], RunOptions(asked)))
+    reader = ref(head.reader)
+    del head, heads, asked
+    gc.collect()
+    assert reader() is None
+
+
 def test_printed_contributions_add_up_to_the_printed_logit(
     folder: Path, head: Head, sentences: list[str]
 ) -> None:
