@@ -314,7 +314,7 @@ def with_neutral(answer: dict[str, Any]) -> dict[str, Any]:
     probs = answer["probs"]
     rest = _lead(probs) if answer["undecided"] == EVEN else 0.0
     shared = {label: round(rest * p, 7) for label, p in probs.items()}
-    shared[NEUTRAL] = round(shared.get(NEUTRAL, 0.0) + 1 - rest, 7)
+    shared[NEUTRAL] = round(shared.get(NEUTRAL, 0.0) + 1 - sum(shared.values()), 7)  # they sum to one
     return {**answer, "label": NEUTRAL, "score": shared[NEUTRAL], "probs": shared}
 
 

@@ -1,5 +1,6 @@
 """Labels and probabilities, what is undecided, and what protocols hear that know only labels."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,15 @@ def test_undecided_verdict_becomes_neutral_with_what_it_lacks_of_a_lead() -> Non
     assert (nothing["score"], nothing["probs"]["positive"]) == (1.0, 0.0)
     sure = {"label": "positive", "score": 0.6, "probs": probs, "undecided": None}
     assert with_neutral(sure) is sure
+
+
+def test_neutral_and_the_other_labels_sum_to_one_as_printed() -> None:
+    for probs in (
+        {"a": 0.3461746, "b": 0.3623123, "c": 0.2915131},
+        {"a": 0.3461746, "neutral": 0.3623123, "c": 0.2915131},
+    ):
+        found = with_neutral({"label": "a", "score": 0.3461746, "probs": probs, "undecided": EVEN})
+        assert sum(Decimal(repr(p)) for p in found["probs"].values()) == 1
 
 
 def test_several_labels_may_hold(folder: Path, head: Head) -> None:
