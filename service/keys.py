@@ -21,7 +21,7 @@ class Keys:
         keys = list(self._inline)
         if self._file is not None:
             try:
-                lines = self._file.read_text("utf-8").splitlines()
+                lines = self._file.read_text("utf-8-sig").splitlines()
             except (OSError, UnicodeDecodeError) as failure:
                 raise ConfigurationError(f"{self._file} cannot be read", param="API_KEYS_FILE") from failure
             keys += [key for line in lines if (key := line.strip()) and not key.startswith("#")]
@@ -32,12 +32,12 @@ class Keys:
     def __len__(self) -> int:
         return len(self._digests)
 
-    def check(self, given: bytes) -> None:
-        """Raise unless this is a key of ours. Takes the same time for every wrong key."""
+    def check(self, *given: bytes) -> None:
+        """Raise unless one of these is a key of ours. Takes the same time for every wrong key."""
         if not given:
             header = "send the header Authorization: Bearer KEY, or X-API-Key: KEY"
             raise Unauthorized(f"an API key is needed: {header}")
-        digest = hashlib.sha256(given).digest()
-        matches = [hmac.compare_digest(digest, ours) for ours in self._digests]
+        digests = [hashlib.sha256(key).digest() for key in given]
+        matches = [hmac.compare_digest(digest, ours) for digest in digests for ours in self._digests]
         if not any(matches):
             raise Unauthorized("this API key is not one of those that may call")

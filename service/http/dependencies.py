@@ -59,8 +59,8 @@ async def check_key(
     # The page is public where "/" is, its files always; what is posted to the same address is not.
     public = route in service.settings.public_routes and (route != "/" or request.method != "POST")
     if service.keys and not public:
-        given = bearer.credentials if bearer else header or ""
-        service.keys.check(given.strip().encode("latin-1"))
+        given = (bearer.credentials if bearer else "", header or "")  # a proxy may want the other for itself
+        service.keys.check(*(key.encode("latin-1") for each in given if (key := each.strip())))
 
 
 KEY_NEEDED = [Depends(check_key)]

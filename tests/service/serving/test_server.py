@@ -183,7 +183,7 @@ def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
 
 def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    file.write_text("# ours\nfrom-file\n\n")
+    file.write_text("\ufefffrom-file\n\n# ours\n")  # some editors begin every file with a mark
     settings = {"api_keys": "one, two", "api_keys_file": file, "public_paths": "/health,/ready"}
     with serving(models, default_model="tiny", **settings) as server, server.client() as client:
 
@@ -198,6 +198,7 @@ def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
             assert refusal(refused) == (401, "unauthorized", None)
             assert refused.headers["www-authenticate"] == "Bearer"
         assert ask({"authorization": "Bearer one"}).status_code == 200
+        assert ask({"authorization": "Bearer of-a-proxy", "x-api-key": "two"}).status_code == 200
         assert [status(key) for key in ("two", "from-file")] == [200, 200]
         assert (client.get("/health").status_code, client.get("/metrics").status_code) == (200, 401)
         file.write_text("newer\n")
