@@ -21,7 +21,7 @@ from service.errors import HardmaxError
 from service.http import problems
 from service.http.bodies import body_reader
 from service.http.dependencies import KEY_NEEDED
-from service.http.middleware import Admission, Deadline, RequestContext
+from service.http.middleware import Admission, Deadline, Refusals, RequestContext
 from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
 from service.lifecycle import Loaders, Service
 from service.schemas.protocols import InferRequest
@@ -101,6 +101,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         middleware=[
             Middleware(RequestContext, service),
             *_cors(settings),
+            Middleware(Refusals, service),
             Middleware(Deadline, service),
             Middleware(Admission, service),
         ],

@@ -1,7 +1,9 @@
 """What every request passes, from the outside in: plain ASGI.
 
-    RequestContext  gives the request an id, the caller's if it is a safe one; refuses what pages of other
-                    sites send; turns errors into answers; adds headers to all answers; counts and logs them
+    RequestContext  gives the request an id, the caller's if it is a safe one; adds headers to all answers;
+                    counts and logs them
+    (CORS)          only where other origins may call; pages of theirs can read refusals too
+    Refusals        turns errors into answers; refuses what pages of other sites send
     Deadline        ends what takes too long, and what nobody waits for any more
     Admission       a place for the request, bytes for its body and its answer (engine/account.py)
 
@@ -37,12 +39,11 @@ PROBES = ("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready"
 
 
 class RequestContext:
-    """The edge of a request. Nothing that an exception says about our inside reaches a caller."""
+    """The edge of a request."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app = app
         self._service = service
-        self._guard = Guard(service.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,14 +66,7 @@ class RequestContext:
             await send(message)
 
         try:
-            self._guard.check(scope)
             await self.app(scope, receive, send_marked)
-        except Exception as failure:  # the edge of the request
-            response = answer(failure, scope)
-            if not status:
-                await response(scope, receive, send_marked)
-            elif not isinstance(failure, Cancelled):
-                raise  # the answer has begun: all that is left is to break the connection
         finally:
             if "refused" not in scope["state"]:  # or its connection has answered and counted it
                 self._record(scope, status, began, time.perf_counter())
@@ -85,6 +79,35 @@ class RequestContext:
         level = logging.DEBUG if quiet else logging.INFO
         request_id, error = scope["state"]["request_id"], scope["state"].get("error")
         log_request(request_id, method, route, status, ended - began, error=error, level=level)
+
+
+class Refusals:
+    """Nothing that an exception says about our inside reaches a caller."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app = app
+        self._guard = Guard(service.settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            self._guard.check(scope)
+            await self.app(scope, receive, send_noted)
+        except Exception as failure:  # the edge of the request
+            response = answer(failure, scope)
+            if not begun:
+                await response(scope, receive, send)
+            elif not isinstance(failure, Cancelled):
+                raise  # the answer has begun: all that is left is to break the connection
 
 
 class Guard:
