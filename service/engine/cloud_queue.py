@@ -78,7 +78,7 @@ def _end_of(steps: Steps[Any]) -> StopIteration | None:
         while time.perf_counter() < late:
             next(steps)
     except StopIteration as end:
-        return end
+        return end.with_traceback(None)  # which holds this work, and that its end: a cycle
     return None
 
 

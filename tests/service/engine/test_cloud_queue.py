@@ -1,13 +1,17 @@
 """The queue of clouds: who may work, who waits, who is sent away, and what becomes of those who leave."""
 
 import asyncio
+import gc
 import os
 import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
+from weakref import ref
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from service.engine.cloud_queue import BRIEF_TURNS, NICE, STEP_S, CloudQueue
 from service.errors import Overloaded
@@ -45,6 +49,26 @@ async def test_queue_lets_one_work_some_wait_and_sends_the_others_away(queue: Cl
     may_end.set()
     await asyncio.gather(*visits)
     assert (order, queue.waiting) == ([0, 1, 2], 0)
+
+
+async def test_what_steps_return_is_let_go_with_their_caller(queue: CloudQueue) -> None:
+    """Not only when the garbage collector comes: it may be the layers of a million points."""
+
+    def steps() -> Generator[None, None, NDArray[np.float64]]:
+        yield
+        return np.zeros(3)
+
+    gc.disable()
+    try:
+        async with queue.slot() as slot:
+            found = await slot.follow(steps())
+        kept = ref(found)
+        del found
+        await slot.step(int)  # the one before is over for its thread too
+        await asyncio.sleep(0)
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 async def test_queue_gives_a_slot_on_only_when_the_step_of_who_left_has_ended(queue: CloudQueue) -> None:
