@@ -114,6 +114,13 @@ class Settings(BaseModel):
             raise ValueError(f"{path} is itself a bundle: give the folder that holds it, {path.parent}")
         return path
 
+    @field_validator("api_keys")
+    @classmethod
+    def _must_hold_a_key(cls, keys: str) -> str:
+        if keys and not _listed(keys):
+            raise ValueError("holds no key: leave it empty if none is needed")
+        return keys
+
     @field_validator("payload_total_mb")
     @classmethod
     def _must_hold_one(cls, total: float, given: ValidationInfo) -> float:

@@ -35,6 +35,7 @@ def test_settings_flag_wins_over_environment_and_an_empty_variable_counts_as_uns
     ("environ", "flags", "line"),
     [
         ({"HARDMAX_PROT": "1"}, {}, "HARDMAX_PROT is not a setting of hardmax"),
+        ({"HARDMAX_API_KEYS": " , "}, {}, "HARDMAX_API_KEYS: holds no key: leave it empty if none is needed"),
         ({"HARDMAX_PORT": "70000"}, {}, "HARDMAX_PORT: Input should be less than or equal to 65535"),
         ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, {},
          "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
