@@ -33,12 +33,14 @@ class Ready(Wire):
 
 
 @router.get("/health", **PROBE, summary="Whether the process lives and its inference thread answers")
+@router.head("/health", include_in_schema=False)  # what some monitors ask
 async def health(service: ServiceOf) -> Health:
     service.check_health()
     return Health(status="ok")
 
 
 @router.get("/ready", **PROBE, summary="Whether models are loaded and warm, and the service is not draining")
+@router.head("/ready", include_in_schema=False)
 async def ready(service: ServiceOf) -> Ready:
     service.check_ready()
     return Ready(status="ready")

@@ -37,6 +37,12 @@ def test_answers_carry_the_callers_request_id_if_it_is_sane(client: httpx.Client
     assert answer.json()["id"] == "me"
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_probes_answer_monitors_that_ask_for_heads_alone(client: httpx.Client, path: str) -> None:
+    answer = client.head(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
 def test_answers_carry_security_headers(client: httpx.Client) -> None:
     for path in ("/health", "/nowhere", "/"):
         headers = client.get(path).headers
