@@ -22,11 +22,8 @@ from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, p
 from wire import NPY, announce, connect, npy, read_status, status_of, whole
 
 from service import __version__, lifecycle
-from service.answers.texts import texts_asked
-from service.schemas.requests import ClassifyRequest
 from service.serving.server import KILL_AFTER_S
-from service.settings import BUNDLED_MODELS, Settings
-from service.texts.work import run_all
+from service.settings import BUNDLED_MODELS
 
 CLOSING = whole(b'{"input": "superb"}').replace(b"content-length", b"connection: close\r\ncontent-length", 1)
 
@@ -237,17 +234,6 @@ def test_models_are_added_replaced_and_removed_while_serving(folder: Path, soon:
         eventually(lambda: names() == ["reader", "tiny"])
         assert client.post("/classify", json={"input": "superb", "model": "second"}).status_code == 404
         assert client.get("/info").json()["refused"] == []
-
-
-def test_request_ends_on_the_model_that_it_began_with(folder: Path) -> None:
-    with in_process(folder) as client:
-        service = client.app.state.service
-        began = texts_asked(ClassifyRequest(input="superb", model="tiny"), service.registry.find, Settings())
-        write_head(folder, labels=LABELS[::-1])
-        service.registry.refresh()
-        assert label(client) == "negative"
-        ((answer,),) = run_all(began)
-        assert answer["label"] == "positive"
 
 
 def test_broken_default_model_stops_the_start_and_says_why(folder: Path) -> None:
