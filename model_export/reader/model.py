@@ -51,8 +51,11 @@ class Shape:
 
 
 def through(value: Tensor, gradient: Tensor) -> Tensor:
-    """`value` forward, the gradient of `gradient` backward."""
-    return gradient + (value - gradient).detach()
+    """`value` forward, the gradient of `gradient` backward.
+
+    subtle: the same to the bit. `gradient + (value - gradient)` is not, and a mean of .5 was rounded down.
+    """
+    return value.detach() + (gradient - gradient.detach())
 
 
 def whole(x: Tensor, low: float = -128.0, high: float = 127.0) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from readers import random_reader
 
 from model_export.reader.graph import to_onnx
-from model_export.reader.model import FINE
+from model_export.reader.model import FINE, through
 from model_export.reader.stored import _normed, run, stored
 from service.engine.runtime import Runtime
 
@@ -54,6 +54,16 @@ def session(reader):
 
 def equal(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_what_passes_a_gradient_is_its_value_to_the_bit():
+    """Else a head that follows two, whose values have a mean of .5, reads the wrong whole number."""
+    value, gradient = torch.arange(-255, 256) / 2, torch.linspace(0.1, 0.9, 511).requires_grad_()
+    passed = through(value, gradient)
+    assert torch.equal(passed, value)
+    passed.sum().backward()
+    assert gradient.grad is not None
+    assert torch.equal(gradient.grad, torch.ones(511))
 
 
 def test_graph_gives_the_numbers_of_the_definition(reader, session):
