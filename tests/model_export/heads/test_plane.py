@@ -103,6 +103,7 @@ def test_every_word_is_counted_where_its_leader_stands():
         assert len(set(sides.tolist())) == 1
 
 
+@pytest.mark.alone
 def test_time_for_a_text_that_repeats_grows_with_its_length():
     """All of its words may stand at corners, and were compared with each other: with ten times the words 160
     times the time.
