@@ -14,6 +14,6 @@ class Reviews:
     def __init__(self) -> None:
         self.classifier = Classifier()
 
-    @bentoml.api(batchable=True, max_batch_size=32, max_latency_ms=1000)
+    @bentoml.api(batchable=True, max_batch_size=32, max_latency_ms=10_000)
     def predict(self, input: list[str]) -> list[dict[str, Any]]:
         return self.classifier.classify(input)
