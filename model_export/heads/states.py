@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from model_export.data.lessons import Batch, Ints, words_of
 from model_export.writing import replacing
+from service.engine.batching import groups_by_length
 from service.texts.pieces import Reading
-from service.texts.reader import Reader, Seen
+from service.texts.reader import Reader
 
 Array = NDArray[Any]
 
 CHUNK = 1_024  # texts in one file
 TOGETHER = 320  # pieces that the reader sees at once
-FEW = 12  # passages of one text that it sees at once
 LEARNT = 2_000  # characters of a text that are learnt from
 SOME = 48  # words of it that one step looks at
 ZERO = 128
@@ -112,26 +112,17 @@ def see(
     return States(readings, found), np.array(kept, np.int64)
 
 
-def see_passages(reader: Reader, passages: Sequence[tuple[Ints, Ints]], *, reasons: bool) -> list[Seen]:
-    """What the reader makes of all passages of a text, a few at once."""
-    runs = (passages[at : at + FEW] for at in range(0, len(passages), FEW))
-    return [each for run in runs for each in reader.see(run, reasons=reasons)]
-
-
 def _states(reader: Reader, readings: Sequence[Reading], progress: Callable[[float], None]) -> list[Array]:
     """`progress` is told the share of the pieces that are seen."""
     passages = [(i, passage) for i, reading in enumerate(readings) for passage in reading.split()]
-    order = sorted(range(len(passages)), key=lambda k: len(passages[k][1][0]))
+    lengths = [len(pieces) for _, (pieces, _) in passages]
     seen: dict[int, Array] = {}
-    pieces, all_pieces = 0, sum(len(each.pieces) for each in readings)
-    while order:
-        run: list[int] = []
-        while order and (not run or (len(run) + 1) * len(passages[order[-1]][1][0]) <= TOGETHER):
-            run.append(order.pop())
+    pieces = 0
+    for run in groups_by_length(lengths, TOGETHER):
         for k, each in zip(run, reader.see([passages[k][1] for k in run], reasons=False), strict=True):
             seen[k] = np.stack([each.states, each.words], axis=1)
-            pieces += len(seen[k])
-        progress(pieces / all_pieces)
+            pieces += lengths[k]
+        progress(pieces / sum(lengths))
     parts: list[list[Array]] = [[] for _ in readings]
     for k, (i, _) in enumerate(passages):
         parts[i].append(seen[k])

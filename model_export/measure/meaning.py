@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_export.data import corpora
-from model_export.heads.states import see_passages
 from model_export.measure import behaviour
 from model_export.measure.scores import balanced, score, sigmoid, three_labels
 from service.engine.bundle import read_bundle
@@ -61,7 +60,7 @@ def served_logits(
     read = []
     for text in texts:
         reading = reader.read(text)
-        read.append(Read(reading, see_passages(reader, cut(reading), reasons=False)))
+        read.append(Read(reading, reader.see(cut(reading), reasons=False)))
     found = np.full(len(texts), head.bias[0, 0] / UNITS)
     for _, places, outputs in outputs_of([head], read, reasons=False):
         found[places] = outputs.logit[0] / UNITS
@@ -84,7 +83,7 @@ def read_and_led(served: Served, texts: Sequence[str]) -> tuple[list[float], lis
     cuts: list[str] = []
     for text in texts:
         reading = served.reader.read(text)
-        seen = see_passages(served.reader, reading.split(), reasons=True)
+        seen = served.reader.see(reading.split(), reasons=True)
         for each in seen:
             assert each.read is not None
             size = each.read.shape[1]

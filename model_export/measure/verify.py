@@ -21,7 +21,6 @@ from onnx import numpy_helper
 
 from model_export.data import corpora
 from model_export.heads.graph import weights_of
-from model_export.heads.states import see_passages
 from model_export.heads.verify import compared
 from model_export.reader import stored as reader_stored
 from model_export.reader.stored import ZERO, Array, Stored
@@ -76,7 +75,7 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
         passages = reading.split()
         if not passages:
             continue
-        seen = see_passages(served, passages, reasons=True)
+        seen = served.see(passages, reasons=True)
         for (pieces, places), each in zip(passages, seen, strict=True):
             states, words, follows = reader_stored.run(of_reader, pieces, places)
             parity.passages += 1

@@ -9,10 +9,33 @@ import pytest
 from bundles import LISTS, head_model, reader_model, write_head
 
 from model_export.bundle import write_bundle
-from service.engine.runtime import Runtime
+from service.engine.runtime import Runtime, Session
 from service.errors import BundleError
 from service.texts.heads import Head
 from service.texts.reader import Ancestry, Read, Reader, sets_read
+
+
+def test_many_passages_are_seen_few_at_once_and_no_one_differently(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, sizes = head.reader, []
+    passages = [
+        passage for n in (1, 90, 3, 40) for passage in reader.read("the film was superb. " * n).split()
+    ]
+    together = reader.see(passages, reasons=True)
+
+    def counted(feeds: Any, outputs: Any) -> Any:
+        sizes.append(feeds["rows"].size)
+        return Session.run(reader._session, feeds, outputs)
+
+    monkeypatch.setattr(reader._session, "run", counted)
+    monkeypatch.setattr(reader, "_most", 128)
+    apart = reader.see(passages, reasons=True)
+    assert len(sizes) > 4
+    assert max(sizes) <= 128
+    for one, other in zip(together, apart, strict=True):
+        for each in ("states", "words", "follows", "read"):
+            np.testing.assert_array_equal(getattr(one, each), getattr(other, each))
 
 
 def test_sets_read_are_those_of_the_definition() -> None:
