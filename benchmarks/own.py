@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from benchmarks.environments import fetched
 from benchmarks.peers.set_fit import PAIRS, STEPS, TOGETHER, said, set_fit
 from benchmarks.record import ROOT, Record, Table, arguments
 from benchmarks.rows import LETTERS, PACKAGES, SEVERAL, SUBJECTS, TESTED, Parts, tasks
-from benchmarks.twins import Floats, Twin
+from benchmarks.twins import Floats
 from model_export.bundle import write_bundle
 from model_export.data.corpora import read_table
 from model_export.heads import graph, stored, unlike
@@ -42,7 +42,6 @@ from model_export.heads.fit import Frozen, Ints, logits
 from model_export.heads.folds import HELD_OUT, fitted
 from model_export.heads.states import States, see
 from model_export.heads.train import open_reader
-from model_export.reader.model import published
 from service.engine.bundle import HEAD, Bundle
 from service.engine.runtime import Runtime
 from service.report.figures import folds, tf_idf
@@ -52,6 +51,7 @@ from service.texts.heads import Head
 from service.texts.reader import Reader
 from service.texts.work import RunOptions, run_all, texts_of
 
+Soft = Callable[[Sequence[str]], Floats]
 SIZES = (8, 32, 128)  # rows a label
 SET_FIT = "SetFit"
 TF_IDF, SOFT = "TF-IDF + logistic regression", "published encoder, soft + logistic regression"
@@ -64,12 +64,12 @@ PROGRAMS = ("onnxruntime", "numpy", "scikit-learn", "torch")
 
 @dataclass(frozen=True)
 class Question:
-    """Texts with labels, read once by our reader and by the soft one."""
+    """Texts with labels, read once by our reader and by the published encoder, where that can be had."""
 
     rows: Rows
     measured: NDArray[np.bool_]  # which are measured on
     states: States
-    soft: Floats
+    soft: Floats | None
 
     def few(self, size: int, seed: int) -> Ints:
         """`size` rows of each label, as many in all where a text may have several."""
@@ -84,7 +84,15 @@ class Question:
         return Rows(texts, truth, self.rows.labels, self.rows.several, [])
 
 
-def question(parts: Parts, reader: Reader, twin: Twin) -> Question:
+def as_published(encoder: Path) -> Soft:
+    """The encoder with the pieces that it was made for: ours take each name for one that it never saw."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(encoder), device="cpu")
+    return lambda texts: model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+
+
+def question(parts: Parts, reader: Reader, soft: Soft | None) -> Question:
     texts, truth, measured = [], [], []
     for labels, pair in parts.items():
         for half, some in enumerate(pair):
@@ -92,12 +100,9 @@ def question(parts: Parts, reader: Reader, twin: Twin) -> Question:
             truth += [labels] * len(some)
             measured += [half == 1] * len(some)
     states, kept = see(reader, texts)
-    soft = np.concatenate([twin([texts[i] for i in kept[at : at + 32]]) for at in range(0, len(kept), 32)])
     names = tuple(sorted({label for labels in parts for label in labels}))
     rows = Rows([texts[i] for i in kept], [truth[i] for i in kept], names, any(len(x) > 1 for x in parts), [])
-    return Question(
-        rows, np.array(measured)[kept], states, soft / np.linalg.norm(soft, axis=1, keepdims=True)
-    )
+    return Question(rows, np.array(measured)[kept], states, soft(rows.texts) if soft else None)
 
 
 # ---- what is right
@@ -132,15 +137,16 @@ def answers(asked: Question, some: Ints, measured: Ints, seed: int) -> dict[str,
     truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
     told = [asked.rows.texts[i] for i in measured]
     peer = tf_idf(several).fit(rows.texts, truth).predict(told)
-    judge = LogisticRegression(C=10, max_iter=500)
-    if several:
-        judge = OneVsRestClassifier(judge)
-    soft = judge.fit(asked.soft[some], truth).predict(asked.soft[measured])
-    if several:
-        return {"ours": score > 0, TF_IDF: peer > 0, SOFT: soft > 0}
-    ours = (score[:, 0] > 0).astype(int) if score.shape[1] == 1 else score.argmax(1)
+    ours = score > 0
+    if not several:
+        ours = ours[:, 0].astype(int) if score.shape[1] == 1 else score.argmax(1)
+    found = {"ours": ours, TF_IDF: peer}
+    if asked.soft is not None:
+        judge = LogisticRegression(C=10, max_iter=500)
+        judge = OneVsRestClassifier(judge) if several else judge
+        found[SOFT] = judge.fit(asked.soft[some], truth).predict(asked.soft[measured])
     every = np.arange(len(rows.labels))
-    return {name: found[:, None] == every for name, found in (("ours", ours), (TF_IDF, peer), (SOFT, soft))}
+    return {name: each > 0 if several else each[:, None] == every for name, each in found.items()}
 
 
 def by_set_fit(asked: Question, some: Ints, measured: Ints, seed: int, encoder: Path) -> NDArray[np.bool_]:
@@ -244,32 +250,38 @@ def main() -> None:
     parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
     asked = parser.parse_args()
     bundle, reader = open_reader(BUNDLED_MODELS / "reader")
-    twin = Twin(reader.read, published(asked.encoder))
+    missing = fetched("setfit")
+    soft = None if missing or asked.only == "costs" else as_published(asked.encoder)
     most = SIZES[0] if asked.quick else max(SIZES)
     parts = tasks(asked.data, asked.split, most)
     if asked.quick:
         parts = {name: parts[name] for name in (SUBJECTS, SEVERAL)}
     if asked.only == "costs":
         parts = {SUBJECTS: parts[SUBJECTS]}
-    questions = {name: question(each, reader, twin) for name, each in parts.items()}
+    questions = {name: question(each, reader, soft) for name, each in parts.items()}
     if asked.only in (None, "right"):
-        what_is_right(questions, reader, asked)
+        what_is_right(questions, reader, missing, asked)
     if asked.only in (None, "costs"):
         what_it_costs(questions[SUBJECTS], bundle, asked)
     if asked.only in (None, "setfit"):
-        beside_set_fit(questions, asked)
+        beside_set_fit(questions, missing, asked)
 
 
-def what_is_right(questions: dict[str, Question], reader: Reader, asked: argparse.Namespace) -> None:
+def what_is_right(
+    questions: dict[str, Question], reader: Reader, missing: str, asked: argparse.Namespace
+) -> None:
     sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, asked.seeds)
-    record = Record("own", "Models of one's own", PROGRAMS, ["reader"])
+    programs = PROGRAMS if missing else (*PROGRAMS, "sentence-transformers")
+    record = Record("own", "Models of one's own", programs, ["reader"])
     record.note(
         f"Texts have {LETTERS.start} to {LETTERS.stop - 1} letters; {TESTED} a label, of the split "
         f"{asked.split}, are measured on. Each sample is another draw of rows. Where a text may have several "
         "labels, the figure is F1 over all of them (said from a half on), and the rows are as many in all. "
-        "The soft encoder is all-MiniLM-L6-v2 as published, with a logistic regression on the mean of its "
-        "last states."
+        "The soft encoder is all-MiniLM-L6-v2 as published, its own pieces included, with a logistic "
+        "regression on the mean of its last states."
     )
+    if missing:
+        record.note(f"The soft encoder and SetFit were left out: {missing}")
     if asked.split == "report":
         record.note(
             "The bundled reader has learnt neither from the texts that are measured on nor from the rows. "
@@ -286,8 +298,9 @@ def what_is_right(questions: dict[str, Question], reader: Reader, asked: argpars
     record.keep(quick=asked.quick)
 
 
-def beside_set_fit(questions: dict[str, Question], asked: argparse.Namespace) -> None:
-    refused = fetched("setfit")  # first, so that the record finds its version
+def beside_set_fit(questions: dict[str, Question], missing: str, asked: argparse.Namespace) -> None:
+    if missing:
+        return
     sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, TUNED_SEEDS)
     record = Record("own-setfit", "Models of one's own, beside SetFit", (*PROGRAMS, "setfit"), ["reader"])
     record.note(
@@ -296,11 +309,8 @@ def beside_set_fit(questions: dict[str, Question], asked: argparse.Namespace) ->
         "steps at most; then it fits a logistic regression."
     )
     table = record.table("accuracy", "Right", unit="%", better="higher")
-    try:
-        for name, each in questions.items():
-            accuracy(each, table, name, sizes if name in TUNED else sizes[:1], seeds, asked.encoder)
-    except ImportError as missing:
-        record.note(f"SetFit was left out: {refused or missing}")
+    for name, each in questions.items():
+        accuracy(each, table, name, sizes if name in TUNED else sizes[:1], seeds, asked.encoder)
     record.keep(quick=asked.quick)
 
 
