@@ -209,17 +209,14 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
     with serving(log_level="error") as server:
         monkeypatch.delenv("LD_PRELOAD")
 
-        seen: list[float] = []
-
         def fault() -> None:
-            for jump in ("+1d", "-2d", "+0"):
+            for jump, hours in (("+1d", 24), ("-2d", -48), ("+0", 0)):
                 offset.write_text(f"{jump}\n")
-                time.sleep(2)
-                seen.append(_hours_off(server))
+                # a busy server looks at the date of its answers now and then
+                eventually(lambda hours=hours: abs(_hours_off(server) - hours) < 0.1)  # type: ignore[misc]
 
         tally = crowd_during(server.port, mix, fault, seconds=12)
         assert server.stop() == 0
-    assert seen == pytest.approx([24, -48, 0], abs=0.1), "the server's own clock did jump"
     happened = (
         "nothing: deadlines and pauses run on the monotonic clock; only dates in answers and log jumped "
         "(libfaketime opens a file at every look at the clock, which slows all)"
