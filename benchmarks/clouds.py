@@ -25,9 +25,9 @@ import numpy as np
 
 from benchmarks.environments import fetched
 from benchmarks.record import Case, Record, Table
-from service.clouds.dynamics import Dynamics, Parameters
-from service.clouds.layers import Layers
-from service.clouds.points import Cloud, Floats
+from service.cloud.dynamics import Dynamics, Parameters
+from service.cloud.layers import Layers
+from service.cloud.points import Cloud, Floats
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime, Session
 from service.settings import BUNDLED_MODELS

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks.record import Record, Table
-from service.clouds.dynamics import Dynamics, Parameters
+from service.cloud.dynamics import Dynamics, Parameters
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
 from service.settings import BUNDLED_MODELS

@@ -16,8 +16,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from service.clouds.candidates import by_length
-from service.clouds.dynamics import Dynamics, Limits
+from service.cloud.candidates import by_length
+from service.cloud.dynamics import Dynamics, Limits
 from service.engine import process
 from service.engine.account import ByteBudget, RequestLimit
 from service.engine.batching import Batcher

@@ -15,7 +15,7 @@ from hardmax.calls import Calls, Question, ended
 from service.answers.clouds import MODEL, dynamics_answer, find_control, parameters_of
 from service.answers.texts import Results, classification, names_of, raise_first, tell_flips, texts_asked
 from service.answers.writing import write_document
-from service.clouds.dynamics import Dynamics
+from service.cloud.dynamics import Dynamics
 from service.engine.bundle import find_bundles, newest, read_bundle
 from service.engine.cloud_queue import result_of
 from service.engine.registry import Registry, settle_default

@@ -3,7 +3,7 @@
     hardmax-export dynamics --out service/models
 
 The graph is generic in the number of queries and keys and in their dimension. The
-service feeds it (service/clouds/candidates.py), proves what it leaves out and decides the rest.
+service feeds it (service/cloud/candidates.py), proves what it leaves out and decides the rest.
 """
 
 import argparse

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from service.clouds.points import Floats, check_finite, check_size
+from service.cloud.points import Floats, check_finite, check_size
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
 from service.schemas.reading import Raw, parse_object
 

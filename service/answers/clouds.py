@@ -8,8 +8,8 @@ import numpy as np
 
 from service.answers.arrays import as_array, write_npz
 from service.answers.writing import Records, write
-from service.clouds.dynamics import Dynamics, Parameters, Result, Run
-from service.clouds.points import Floats
+from service.cloud.dynamics import Dynamics, Parameters, Result, Run
+from service.cloud.points import Floats
 from service.control.control import Control, control
 from service.engine.cloud_queue import Steps
 from service.errors import InvalidInput

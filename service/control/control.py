@@ -16,9 +16,9 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from service.clouds.dynamics import Result, Run
-from service.clouds.points import Floats, Ints, check_points, merge, to_one
-from service.clouds.rational import BOUND, Account, Exhausted
+from service.cloud.dynamics import Result, Run
+from service.cloud.points import Floats, Ints, check_points, merge, to_one
+from service.cloud.rational import BOUND, Account, Exhausted
 from service.control import semidefinite
 from service.control.proof import Conditions, grants, groups, refutes, units
 from service.control.semidefinite import Iterate

@@ -2,7 +2,7 @@
 
 Whether a form grants a wish, and whether weights prove that none does: docs/control.md has both arguments.
 Forms and weights are found elsewhere, in floating point, and answered only if they are proved here. What is
-exact is paid for (clouds/rational.py).
+exact is paid for (cloud/rational.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from service.clouds import rational
-from service.clouds.points import UNIT, Floats, Ints, to_one
-from service.clouds.rational import Account, dot, longest
+from service.cloud import rational
+from service.cloud.points import UNIT, Floats, Ints, to_one
+from service.cloud.rational import Account, dot, longest
 from service.engine.cloud_queue import Steps
 
 Row = list[int]

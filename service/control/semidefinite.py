@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.points import Floats
+from service.cloud.points import Floats
 from service.engine.cloud_queue import Steps
 
 SHORT = 0.95  # of the way to the boundary is gone

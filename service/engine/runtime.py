@@ -26,7 +26,7 @@ CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 SLOW_PRODUCTS = "session.x64quantprecision"  # of whole numbers: half as fast, and exact on every processor
 # The arena of a card grows by what is asked for, not by doubling.
-# No TF32: products of float32 keep 24 bits, which the bounds of service/clouds/candidates.py rest on.
+# No TF32: products of float32 keep 24 bits, which the bounds of service/cloud/candidates.py rest on.
 CUDA_OPTIONS = {
     "arena_extend_strategy": "kSameAsRequested",
     "cudnn_conv_algo_search": "HEURISTIC",

@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks.record import Record
 from model_export.attention import reference
-from service.clouds import candidates, cones
-from service.clouds.dynamics import Dynamics, Parameters, Result
+from service.cloud import candidates, cones
+from service.cloud.dynamics import Dynamics, Parameters, Result
 from service.errors import InvalidInput
 from tests.support.clouds import Floats, bundled, sets, since
 

@@ -24,7 +24,7 @@ from starlette.requests import Request
 
 from service.answers.arrays import read_npy, read_rows
 from service.answers.writing import write_document
-from service.clouds.points import Floats
+from service.cloud.points import Floats
 from service.engine.bundle import HEAD, read_bundle
 from service.engine.registry import Registry
 from service.engine.runtime import Runtime

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from service.clouds.dynamics import Dynamics, Parameters, Result
+from service.cloud.dynamics import Dynamics, Parameters, Result
 from service.engine.bundle import read_bundle
 from service.engine.runtime import Runtime
 from service.settings import BUNDLED_MODELS

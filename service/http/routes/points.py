@@ -19,8 +19,8 @@ from hardmax.documents import ControlResponse, DynamicsResult, SequencesResponse
 from service.answers.arrays import read_arrays, read_npy, read_rows
 from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, find_control, parameters_of
 from service.answers.writing import write, write_document
-from service.clouds.dynamics import Dynamics, Parameters, Progress, Result
-from service.clouds.points import Floats
+from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
+from service.cloud.points import Floats
 from service.engine.account import Reservation
 from service.engine.cloud_queue import LARGE, Steps
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput

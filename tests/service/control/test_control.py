@@ -9,7 +9,7 @@ from clouds import bundled
 from steps import timed
 
 from model_export.attention.reference import exactly
-from service.clouds.dynamics import Parameters
+from service.cloud.dynamics import Parameters
 from service.control.control import control
 from service.engine.cloud_queue import result_of
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge

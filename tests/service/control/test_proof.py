@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from steps import timed
 
-from service.clouds.rational import Account, Exhausted
+from service.cloud.rational import Account, Exhausted
 from service.control.proof import Conditions, grants, integers, is_semidefinite, refutes, solve
 from service.engine.cloud_queue import result_of
 

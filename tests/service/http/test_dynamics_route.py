@@ -18,7 +18,7 @@ from refusals import JSON, refusal
 from server import Server, eventually, in_process
 from wire import connect, npy, npy_said_to_be, whole
 
-from service.clouds.dynamics import Dynamics, Limits
+from service.cloud.dynamics import Dynamics, Limits
 from service.engine.registry import Loader
 from service.engine.runtime import Runtime
 from service.lifecycle import domain_loaders

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.coordinates import Vectors, lengths_of
-from service.clouds.points import Bools, Floats, Ints
-from service.clouds.sets import Sets, starts
+from service.cloud.coordinates import Vectors, lengths_of
+from service.cloud.points import Bools, Floats, Ints
+from service.cloud.sets import Sets, starts
 from service.engine.cloud_queue import Steps
 
 Exactly = Callable[[int, Ints], Steps[Ints | None]]  # (query, keys in doubt) -> the members; None: not known

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from service.clouds.points import Cloud, Floats, Ints
+from service.cloud.points import Cloud, Floats, Ints
 from service.engine.cloud_queue import Steps
 
 KEPT = 2**28  # bits of positions: past this, those of earlier layers are computed again if asked for

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.points import Bools, Cloud, Floats, Ints, to_one
-from service.clouds.sets import Ragged, Ties, starts
+from service.cloud.points import Bools, Cloud, Floats, Ints, to_one
+from service.cloud.sets import Ragged, Ties, starts
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from paths import ROOT
 from threadpoolctl import threadpool_limits
 
-from service.clouds import cones
-from service.clouds.candidates import at_once, by_length
-from service.clouds.cones import Piece, by_direction
-from service.clouds.coordinates import Frame, slack_of
-from service.clouds.layers import Layers
-from service.clouds.points import Cloud
+from service.cloud import cones
+from service.cloud.candidates import at_once, by_length
+from service.cloud.cones import Piece, by_direction
+from service.cloud.coordinates import Frame, slack_of
+from service.cloud.layers import Layers
+from service.cloud.points import Cloud
 
 
 @pytest.mark.parametrize("cloud", ["sphere", "clustered"])

@@ -5,7 +5,7 @@ import pytest
 from clouds import EDGE, EMERGING, SQUARE, TRIANGLE, Floats, random_form, run
 
 from model_export.attention import reference
-from service.clouds.margin import NEAR, Gap, apart, largest
+from service.cloud.margin import NEAR, Gap, apart, largest
 
 rng = np.random.default_rng(7)
 STILL = np.array([(1.0, 0.2), (-0.9, 0.5), (0.1, -1.0)])  # certified at layer 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.points import UNIT, Floats, Ints
+from service.cloud.points import UNIT, Floats, Ints
 
 SHORT = 8  # coordinates: up to so many, columns are looked at one by one
 FARTHEST = 1000  # 2^FARTHEST is a number, and brings the least of all to 2^-74

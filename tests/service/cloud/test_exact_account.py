@@ -8,11 +8,11 @@ import pytest
 from clouds import EDGE, Floats, bundled, run, sets
 from steps import timed
 
-from service.clouds import candidates, rational
-from service.clouds.dynamics import Parameters
-from service.clouds.layers import Layers
-from service.clouds.points import prepare
-from service.clouds.rational import Account, Exhausted
+from service.cloud import candidates, rational
+from service.cloud.dynamics import Parameters
+from service.cloud.layers import Layers
+from service.cloud.points import prepare
+from service.cloud.rational import Account, Exhausted
 from service.engine.cloud_queue import result_of
 from service.errors import TooLarge
 from tests.fuzz.clouds import Case, check
@@ -75,7 +75,7 @@ def test_positions_that_were_forgotten_are_computed_again(kept: int, monkeypatch
 
 def test_dynamics_refuses_sets_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """8,000 points of which nearly all tie with all took 9 GB: only a piece was bounded, not the layer."""
-    monkeypatch.setattr("service.clouds.sets.GATHERED", 50_000)
+    monkeypatch.setattr("service.cloud.sets.GATHERED", 50_000)
     points = np.random.default_rng(0).normal(size=(300, 8))
     assert run(points, max_layers=1).leaders
     with pytest.raises(TooLarge, match="too many points tie, or nearly"):

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from service.clouds.candidates import candidates
-from service.clouds.coordinates import Frame, Vectors, lengths_of, slack_of
-from service.clouds.decision import NUMBERS, Decision, Exactly
-from service.clouds.history import History
-from service.clouds.margin import NEAR, Gap, Gaps, Temperature, largest
-from service.clouds.points import UNIT, Bools, Cloud, Floats, Ints
-from service.clouds.sets import Found, Ragged, Sets, Ties, members_of, pieces, starts
+from service.cloud.candidates import candidates
+from service.cloud.coordinates import Frame, Vectors, lengths_of, slack_of
+from service.cloud.decision import NUMBERS, Decision, Exactly
+from service.cloud.history import History
+from service.cloud.margin import NEAR, Gap, Gaps, Temperature, largest
+from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
+from service.cloud.sets import ArgmaxSetBuilder, Ragged, Sets, Ties, members_of, pieces, starts
 from service.engine.cloud_queue import Steps
 from service.engine.runtime import Session
 
@@ -170,7 +170,7 @@ class Layers:
         tie = self._tie_tolerance * self._longest * lengths_of(queries.x)
         slack = slack_of(queries, keys)
         live = self._live()
-        found = Found(len(queries.x))
+        found = ArgmaxSetBuilder(len(queries.x))
         if live is not None or self._frame.middle.any():
             own = None
         seen = keys if live is None else keys.take(live)

@@ -9,7 +9,7 @@ from typing import overload
 
 import numpy as np
 
-from service.clouds.points import Bools, Floats, Ints
+from service.cloud.points import Bools, Floats, Ints
 from service.errors import TooLarge
 
 NOBODY: Ints = np.empty(0, np.int64)
@@ -104,7 +104,7 @@ def members_of(token: int, first: Ints, ties: Ties) -> Ints:
     return ties.sets[place] if tied else first[[token]]
 
 
-class Found:
+class ArgmaxSetBuilder:
     """Argmax sets that come in pieces."""
 
     def __init__(self, count: int) -> None:

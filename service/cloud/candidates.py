@@ -17,10 +17,10 @@ from collections.abc import Generator, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from service.clouds.cones import PIECE, Piece, by_direction, hand_over
-from service.clouds.coordinates import Vectors, largest, lengths_of
-from service.clouds.decision import Pairs
-from service.clouds.points import Floats, Ints
+from service.cloud.cones import PIECE, Piece, by_direction, hand_over
+from service.cloud.coordinates import Vectors, largest, lengths_of
+from service.cloud.decision import Pairs
+from service.cloud.points import Floats, Ints
 from service.engine.runtime import Session
 
 SMALL = 2**21  # up to so many pairs of a query and a key, all are scored

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from clouds import Floats, bundled, run, since
 
-from service.clouds.dynamics import Dynamics, Limits, Parameters
-from service.clouds.points import merge, prepare
+from service.cloud.dynamics import Dynamics, Limits, Parameters
+from service.cloud.points import merge, prepare
 from service.errors import InvalidInput, TooLarge
 
 SHORT = np.array([[1e-300, 0], [1e200, 0]])

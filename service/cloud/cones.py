@@ -8,10 +8,10 @@ from itertools import product
 
 import numpy as np
 
-from service.clouds.coordinates import largest, lengths_of
-from service.clouds.decision import Pairs
-from service.clouds.points import Floats, Ints
-from service.clouds.sets import pieces, spans, starts
+from service.cloud.coordinates import largest, lengths_of
+from service.cloud.decision import Pairs
+from service.cloud.points import Floats, Ints
+from service.cloud.sets import pieces, spans, starts
 
 CHUNK = 2**12  # keys that are seen from some cones together
 CROWD = 2**23  # keys in the lists of the cones that are cut together

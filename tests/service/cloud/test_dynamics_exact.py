@@ -17,7 +17,7 @@ def test_dynamics_equals_rational_arithmetic_on_hard_clouds(
 ) -> None:
     """The first of the clouds that `python -m tests.fuzz.clouds` draws by the hundred thousand."""
     for place, value in zip(("candidates.SMALL", "candidates.FEW", "cones.SHARE"), how, strict=True):
-        monkeypatch.setattr(f"service.clouds.{place}", value)
+        monkeypatch.setattr(f"service.cloud.{place}", value)
     cases = [draw(np.random.default_rng([0, number])) for number in range(500)]
     seen = Counter(check(bundled(), case) for case in cases)
     assert {case.kind for case in cases} == set(KINDS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
 from model_export.attention import reference
-from service.clouds.dynamics import Dynamics, Parameters, Progress
+from service.cloud.dynamics import Dynamics, Parameters, Progress
 
 alphas = st.sampled_from([0.03, 0.3, 1.0, 4.0, 30.0])
 seeds = st.integers(0, 2**32 - 1)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.candidates import candidates
-from service.clouds.coordinates import Vectors, slack_of
-from service.clouds.decision import scores
-from service.clouds.points import Bools, Floats, Ints
-from service.clouds.sets import Ties, members_of, spans, starts
+from service.cloud.candidates import candidates
+from service.cloud.coordinates import Vectors, slack_of
+from service.cloud.decision import scores
+from service.cloud.points import Bools, Floats, Ints
+from service.cloud.sets import Ties, members_of, spans, starts
 from service.engine.cloud_queue import Steps
 from service.engine.runtime import Session
 

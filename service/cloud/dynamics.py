@@ -19,10 +19,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hardmax.documents import Stop
-from service.clouds.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
-from service.clouds.layers import Layers
-from service.clouds.margin import Gap, Temperature
-from service.clouds.points import Cloud, Floats, Ints, check_size, prepare
+from service.cloud.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
+from service.cloud.layers import Layers
+from service.cloud.margin import Gap, Temperature
+from service.cloud.points import Cloud, Floats, Ints, check_size, prepare
 from service.engine.bundle import Bundle
 from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, TooLarge

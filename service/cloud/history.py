@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.clouds.points import Cloud, Ints
-from service.clouds.rational import Account, Exhausted, Rational
-from service.clouds.sets import Ties, starts
+from service.cloud.points import Cloud, Ints
+from service.cloud.rational import Account, Exhausted, Rational
+from service.cloud.sets import Ties, starts
 from service.engine.cloud_queue import Steps
 
 KEPT = 2**28  # bytes of sets of earlier layers
