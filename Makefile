@@ -148,9 +148,9 @@ models: $(VENV)/.test encoder  ## train the bundled models again, from the data 
 	    $(if $(wildcard $(TEACHER)/model.safetensors),--teacher $(TEACHER)) --out runs
 	$(BIN)/hardmax-export verify runs/models/sentiment --data $(DATA) --texts 200
 
-adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into service/models
-	rm -rf service/models/reader service/models/sentiment
-	cp -r runs/models/reader runs/models/sentiment service/models/
+adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into service/pretrained
+	rm -rf service/pretrained/reader service/pretrained/sentiment
+	cp -r runs/models/reader runs/models/sentiment service/pretrained/
 	$(BIN)/hardmax-export dynamics
 
 format: $(VENV)/.dev  ## put the code in the house's format

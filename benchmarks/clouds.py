@@ -28,8 +28,8 @@ from benchmarks.record import Case, Record, Table
 from service.cloud.dynamics import Dynamics, Parameters
 from service.cloud.layers import Layers
 from service.cloud.points import Cloud, Floats
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime, Session
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime, Session
 from service.settings import BUNDLED_MODELS
 
 THREADS = 2

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from benchmarks.record import Record, arguments
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime
 from service.sequences.classifier import Sequences
 
 Rng = np.random.Generator

@@ -27,9 +27,9 @@ from benchmarks.texts import drawn
 from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
 from model_export.reader.model import PAD, Reader, published
-from service.texts.flip import find_flip
-from service.texts.pieces import Reading
-from service.texts.work import RunOptions, Text, run_all
+from service.text.counterfactual import find_flip
+from service.text.pipeline import RunOptions, Text, run_all
+from service.text.tokenizer import Reading
 
 Positive = Callable[[Sequence[NDArray[np.bool_]]], NDArray[np.float64]]  # of a text, for words that are gone
 Scores = NDArray[np.float64]  # how much each word speaks for the label

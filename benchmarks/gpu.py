@@ -20,10 +20,10 @@ import torch
 
 from benchmarks.record import Record, Table
 from service.cloud.dynamics import Dynamics, Parameters
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.texts.pieces import PASSAGE
+from service.text.tokenizer import PASSAGE
 
 REPEATS = 5
 PATIENCE_S = 30.0  # a case slower than this is run once

@@ -42,14 +42,14 @@ from model_export.heads.fit import Frozen, Ints, logits
 from model_export.heads.folds import HELD_OUT, fitted
 from model_export.heads.states import States, see
 from model_export.heads.train import open_reader
-from service.engine.bundle import HEAD, Bundle
-from service.engine.runtime import Runtime
 from service.report.figures import folds, tf_idf
+from service.runtime.bundle import HEAD, Bundle
+from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
 from service.tables.labels import Rows
-from service.texts.heads import Head
-from service.texts.reader import Reader
-from service.texts.work import RunOptions, run_all, texts_of
+from service.text.encoder import Reader
+from service.text.head import Head
+from service.text.pipeline import RunOptions, run_all, texts_of
 
 Soft = Callable[[Sequence[str]], Floats]
 SIZES = (8, 32, 128)  # rows a label

@@ -32,7 +32,7 @@ from service import __version__
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 QUICK = Path(tempfile.gettempdir()) / "hardmax-quick"  # results of runs that only try the programs
-MODELS = ROOT / "service/models"
+MODELS = ROOT / "service/pretrained"
 FORMAT = 2
 
 Case = dict[str, Any]  # of words, numbers and truths

@@ -1,7 +1,7 @@
 """`python -m benchmarks.report`: docs/benchmarks.md and the README's table, from results/*.json alone.
 
 It measures nothing. Where a peer is better or a target is missed, a section of its own says so, first of all.
-What was measured with other weights than those in service/models, or with another version or on another
+What was measured with other weights than those in service/pretrained, or with another version or on another
 machine than the newest results, is told apart, and is compared with nothing.
 """
 

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.reader.model import PAD, Reader, Shape
-from service.texts.pieces import PASSAGE, Reading
+from service.text.tokenizer import PASSAGE, Reading
 
 DISTILBERT = Shape(width=768, heads=12, layers=6, wide=3072, pieces=30_522)
 Floats = NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""Writing model bundles, the only thing that the two sides share (service/engine/bundle.py reads them).
+"""Writing model bundles, the only thing that the two sides share (service/runtime/bundle.py reads them).
 
     NAME/model.onnx   NAME/pieces.json (kind "reader")   NAME/card.json
 
@@ -20,8 +20,8 @@ from typing import Any
 
 import onnx
 
-from service.engine.bundle import FORMAT, KINDS, Bundle, read_bundle
 from service.errors import InvalidInput
+from service.runtime.bundle import FORMAT, KINDS, Bundle, read_bundle
 
 LICENCE = "Apache-2.0"
 _TOOLS = ("hardmax", "onnx", "onnxscript", "torch", "numpy")

@@ -52,12 +52,12 @@ from model_export.recipe import Recipe, long_lessons, short_lessons, wanted
 from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fitted
-from service.engine.runtime import Runtime
 from service.errors import BundleError, NotFound
 from service.report.figures import FOLDS
-from service.texts.heads import Head
-from service.texts.pieces import GROUP, HANDLE, LINK, NAME, NUMBER, Lists, Pieces
-from service.texts.reader import Reader as ServedReader
+from service.runtime.session import Runtime
+from service.text.encoder import Reader as ServedReader
+from service.text.head import Head
+from service.text.tokenizer import GROUP, HANDLE, LINK, NAME, NUMBER, Lists, Pieces
 
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
 NEARLY = 0.01  # balanced accuracy this close to the best is nearly as good

@@ -19,7 +19,7 @@ from model_export.heads.plane import PlaneShape
 from model_export.learn import Step
 from model_export.teacher.answers import Answers
 from model_export.teacher.fit import Fitting
-from service.texts.pieces import Pieces
+from service.text.tokenizer import Pieces
 
 ALL = 10**9
 

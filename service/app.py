@@ -16,7 +16,6 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.engine.registry import settle_default
 from service.errors import HardmaxError
 from service.http import problems
 from service.http.bodies import body_reader
@@ -24,6 +23,7 @@ from service.http.dependencies import KEY_NEEDED
 from service.http.middleware import Admission, Deadline, Refusals, RequestContext
 from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
 from service.lifecycle import Loaders, Service
+from service.runtime.registry import settle_default
 from service.schemas.protocols import InferRequest
 from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 from service.settings import Settings

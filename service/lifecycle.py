@@ -20,21 +20,21 @@ from service.cloud.candidates import by_length
 from service.cloud.dynamics import Dynamics, Limits
 from service.engine import process
 from service.engine.account import ByteBudget, RequestLimit
-from service.engine.batching import Batcher
-from service.engine.bundle import HEAD, READER, Bundle
 from service.engine.cloud_queue import CloudQueue
-from service.engine.registry import Entry, Loader, Registry, fingerprints
-from service.engine.runtime import Runtime
 from service.errors import ConfigurationError, NotReady
 from service.keys import Keys
 from service.observe.logs import log_request
 from service.observe.metrics import Metrics
 from service.observe.traces import spans_to
+from service.runtime.batcher import Batcher
+from service.runtime.bundle import HEAD, READER, Bundle
+from service.runtime.registry import Entry, Loader, Registry, fingerprints
+from service.runtime.session import Runtime
 from service.sequences.classifier import Sequences
 from service.settings import Settings, available_memory
-from service.texts.heads import Head
-from service.texts.reader import Reader
-from service.texts.work import Answer, Text, run
+from service.text.encoder import Reader
+from service.text.head import Head
+from service.text.pipeline import Answer, Text, run
 
 log = logging.getLogger(__name__)
 Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]

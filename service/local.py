@@ -16,17 +16,17 @@ from service.answers.clouds import MODEL, dynamics_answer, find_control, paramet
 from service.answers.texts import Results, classification, names_of, raise_first, tell_flips, texts_asked
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics
-from service.engine.bundle import find_bundles, newest, read_bundle
 from service.engine.cloud_queue import result_of
-from service.engine.registry import Registry, settle_default
-from service.engine.runtime import Runtime
 from service.errors import BundleError, NotFound
 from service.lifecycle import domain_loaders
+from service.runtime.bundle import find_bundles, newest, read_bundle
+from service.runtime.registry import Registry, settle_default
+from service.runtime.session import Runtime
 from service.schemas.reading import validate
 from service.schemas.requests import ClassifyRequest
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
-from service.texts.work import Text, run_all
+from service.text.pipeline import Text, run_all
 
 log = logging.getLogger(__name__)
 

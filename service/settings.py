@@ -18,7 +18,7 @@ from service.errors import ConfigurationError
 PREFIX = "HARDMAX_"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 PAGE_FILES = "/web/{path:path}"  # a route that needs no key: what it gives is public anyway
-BUNDLED_MODELS = Path(__file__).parent / "models"
+BUNDLED_MODELS = Path(__file__).parent / "pretrained"
 
 
 def setting(default: Any, description: str, **bounds: Any) -> Any:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.documents import Explain
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
-from service.texts.heads import Head
-from service.texts.reader import Reader
-from service.texts.work import RunOptions, run_all, texts_of
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime
+from service.text.encoder import Reader
+from service.text.head import Head
+from service.text.pipeline import RunOptions, run_all, texts_of
 
-MODELS = Path(__file__).parents[2] / "service/models"
+MODELS = Path(__file__).parents[2] / "service/pretrained"
 
 
 class Classifier:

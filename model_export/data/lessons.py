@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from service.texts.pieces import Pieces, Reading
+from service.text.tokenizer import Pieces, Reading
 
 Ints = NDArray[np.int64]
 TOGETHER = 8_192  # texts that are sorted by length together

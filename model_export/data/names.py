@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from service.texts.pieces import Lists, plain, scan
+from service.text.tokenizer import Lists, plain, scan
 
 ALWAYS, SOMETIMES = 0.85, 0.3  # share of capitals inside sentences
 LEAST = 3  # times a name is seen

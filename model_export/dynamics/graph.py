@@ -1,6 +1,6 @@
 """Writes dynamics.onnx: the scores of many queries and keys, screened (model_export/attention/screen.py).
 
-    hardmax-export dynamics --out service/models
+    hardmax-export dynamics --out service/pretrained
 
 The graph is generic in the number of queries and keys and in their dimension. The
 service feeds it (service/cloud/candidates.py), proves what it leaves out and decides the rest.
@@ -47,7 +47,7 @@ def build_dynamics() -> ModelProto:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=Path("service/models"), help="folder of bundles")
+    parser.add_argument("--out", type=Path, default=Path("service/pretrained"), help="folder of bundles")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from model_export.bundle import write_bundle
 from model_export.exact.blocks import Transformer, construct
 from model_export.exact.data import Examples, ImpossibleData, measure, read_examples, with_positions
 from model_export.exact.graph import to_onnx
-from service.engine.runtime import Runtime
+from service.runtime.session import Runtime
 from service.sequences.classifier import Sequences
 
 TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of a target's error, relative to the largest target

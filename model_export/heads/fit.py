@@ -25,7 +25,7 @@ from torch.nn import functional
 from model_export.data.lessons import Batch, Ints
 from model_export.heads.plane import WEIGHT_GRID, Plane, PlaneShape
 from model_export.heads.states import States
-from service.engine.batching import groups_by_length
+from service.runtime.batcher import groups_by_length
 
 Floats = NDArray[np.float64]
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from model_export.data.lessons import Batch, Ints, words_of
 from model_export.writing import replacing
-from service.engine.batching import groups_by_length
-from service.texts.pieces import Reading
-from service.texts.reader import Reader
+from service.runtime.batcher import groups_by_length
+from service.text.encoder import Reader
+from service.text.tokenizer import Reading
 
 Array = NDArray[Any]
 

@@ -24,16 +24,16 @@ from model_export.heads.folds import Trained, train
 from model_export.heads.states import LEARNT, see
 from model_export.heads.unlike import languages, ordinary
 from model_export.heads.verify import differing
-from service.engine.bundle import HEAD, READER, Bundle, read_bundle, versions_of
-from service.engine.runtime import Runtime
 from service.errors import InvalidInput
 from service.observe.progress import Progress
 from service.report.figures import described
 from service.report.page import page
+from service.runtime.bundle import HEAD, READER, Bundle, read_bundle, versions_of
+from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
 from service.tables.labels import Rows, read_rows
 from service.tables.writing import check_folder
-from service.texts.reader import Reader
+from service.text.encoder import Reader
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CHECKED = 200  # texts that the exported graph is compared on

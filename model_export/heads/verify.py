@@ -12,10 +12,10 @@ import onnx
 from model_export.heads import stored
 from model_export.heads.states import States
 from model_export.reader.stored import Stored
-from service.engine.runtime import Runtime
-from service.texts.heads import assemble
-from service.texts.pieces import Reading
-from service.texts.reader import Read, Seen
+from service.runtime.session import Runtime
+from service.text.encoder import Read, Seen
+from service.text.head import assemble
+from service.text.tokenizer import Reading
 
 OUTPUTS = ("bias", "contribution", "target", "since", "plane")
 

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from model_export.data import corpora
 from model_export.measure import behaviour
 from model_export.measure.scores import balanced, score, sigmoid, three_labels
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
-from service.texts.heads import UNITS, Head, outputs_of
-from service.texts.pieces import Ints, Reading
-from service.texts.reader import Read, Reader
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime
+from service.text.encoder import Read, Reader
+from service.text.head import UNITS, Head, outputs_of
+from service.text.tokenizer import Ints, Reading
 
 EVERYDAY = Path(__file__).with_name("everyday.tsv")
 TEXTS = 400  # of each data set

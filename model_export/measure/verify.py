@@ -24,12 +24,12 @@ from model_export.heads.graph import weights_of
 from model_export.heads.verify import compared
 from model_export.reader import stored as reader_stored
 from model_export.reader.stored import ZERO, Array, Stored
-from service.engine.bundle import HEAD, READER, Bundle, find_served, kind_of, read_bundle
-from service.engine.runtime import Runtime
 from service.errors import InvalidInput, NotFound
+from service.runtime.bundle import HEAD, READER, Bundle, find_served, kind_of, read_bundle
+from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
 from service.tables.reading import find_column, read_table
-from service.texts.reader import Reader, Seen
+from service.text.encoder import Reader, Seen
 
 
 @dataclass

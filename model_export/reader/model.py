@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from service.errors import NotFound
-from service.texts.pieces import PASSAGE
+from service.text.tokenizer import PASSAGE
 
 FILES = ("config.json", "model.safetensors", "vocab.txt")
 PAD, CLS = 0, 101

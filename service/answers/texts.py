@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from service.engine.bundle import HEAD
 from service.errors import InvalidInput, TooLarge
+from service.runtime.bundle import HEAD
 from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
-from service.texts.flip import MOST_TEXTS, find_flip
-from service.texts.heads import Head
-from service.texts.work import Answer, RunOptions, Text, codepoints, texts_of
+from service.text.counterfactual import MOST_TEXTS, find_flip
+from service.text.head import Head
+from service.text.pipeline import Answer, RunOptions, Text, codepoints, texts_of
 
 Find = Callable[[str, str], Any]  # the model of a name and a kind
 Results = Sequence[list[Answer] | Exception]

@@ -23,9 +23,9 @@ from service.cli.options import (
     settings_of,
     tell,
 )
-from service.engine.registry import settle_default
 from service.errors import ConfigurationError, InvalidInput, needs
 from service.observe.progress import Progress
+from service.runtime.registry import settle_default
 from service.tables.reading import READ, STDIN, TEXT, Row, Table, find_column, read_table
 from service.tables.writing import WRITTEN, check_writable, write_rows
 

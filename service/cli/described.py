@@ -6,7 +6,7 @@ from typing import Any
 from hardmax.answers import Answer
 from hardmax.display import counted
 from hardmax.documents import Cluster, Leader, number_of
-from service.engine.bundle import newest
+from service.runtime.bundle import newest
 
 SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3

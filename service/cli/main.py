@@ -20,8 +20,8 @@ from service import __version__
 from service.cli import classify, clouds, evaluate
 from service.cli.described import describe_models
 from service.cli.options import Commands, add_where, open_where, show, tell
-from service.engine.bundle import roll_back
 from service.errors import HardmaxError, InvalidInput, needs
+from service.runtime.bundle import roll_back
 from service.settings import PREFIX, Settings, load_settings
 
 BAD_INPUT = 2

@@ -21,7 +21,7 @@ from service.cloud.cones import PIECE, Piece, by_direction, hand_over
 from service.cloud.coordinates import Vectors, largest, lengths_of
 from service.cloud.decision import Pairs
 from service.cloud.points import Floats, Ints
-from service.engine.runtime import Session
+from service.runtime.session import Session
 
 SMALL = 2**21  # up to so many pairs of a query and a key, all are scored
 CACHED = 2**18  # pairs that are scored at a time

@@ -23,9 +23,9 @@ from service.cloud.clusters import Clusters, Leaders, polytope_vertices, read_cl
 from service.cloud.layers import Layers
 from service.cloud.margin import Gap, Temperature
 from service.cloud.points import Cloud, Floats, Ints, check_size, prepare
-from service.engine.bundle import Bundle
-from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, TooLarge
+from service.runtime.bundle import Bundle
+from service.runtime.session import Runtime, Session
 
 CHUNK_S = 0.1  # a run stops so often to see whether it should go on
 OUTPUTS = {"best_out", "runs", "scores"}

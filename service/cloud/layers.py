@@ -18,7 +18,7 @@ from service.cloud.margin import NEAR, Gap, Gaps, Temperature, largest
 from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
 from service.cloud.sets import ArgmaxSetBuilder, Ragged, Sets, Ties, members_of, pieces, starts
 from service.engine.cloud_queue import Steps
-from service.engine.runtime import Session
+from service.runtime.session import Session
 
 
 class Layers:

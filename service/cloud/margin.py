@@ -14,7 +14,7 @@ from service.cloud.decision import scores
 from service.cloud.points import Bools, Floats, Ints
 from service.cloud.sets import Ties, members_of, spans, starts
 from service.engine.cloud_queue import Steps
-from service.engine.runtime import Session
+from service.runtime.session import Session
 
 SAMPLE, FEWEST = 64, 8  # queries that give a first bound: at most, at least
 SAMPLED = 2**23  # scores that are computed for this bound

@@ -1,1 +1,1 @@
-"""What all models share: bundles, ONNX Runtime, the registry, batches and the queue of clouds."""
+"""What all models share: bytes, processes and the queue of clouds."""

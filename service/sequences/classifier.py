@@ -11,11 +11,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.batching import groups_by_length
-from service.engine.bundle import Bundle
 from service.engine.cloud_queue import Steps, result_of
-from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput
+from service.runtime.batcher import groups_by_length
+from service.runtime.bundle import Bundle
+from service.runtime.session import Runtime, Session
 
 Points = NDArray[np.floating[Any]]
 Label = str | int | float | bool

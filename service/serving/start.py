@@ -20,10 +20,10 @@ from uvicorn.supervisors import multiprocess
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from service.app import create_app
-from service.engine.bundle import BUNDLED_DEFAULT
-from service.engine.registry import settle_default
 from service.errors import ConfigurationError
 from service.observe.metrics import MULTIPROCESS_DIR, forget_process, shared_metrics
+from service.runtime.bundle import BUNDLED_DEFAULT
+from service.runtime.registry import settle_default
 from service.serving.connection import check_uvicorn
 from service.serving.server import (
     FAILED,

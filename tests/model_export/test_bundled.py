@@ -13,7 +13,7 @@ from model_export.heads.plane import Plane
 from model_export.measure.meaning import Served
 from model_export.recipe import Recipe
 from service.errors import BundleError
-from service.texts.pieces import Lists
+from service.text.tokenizer import Lists
 
 
 def test_two_runs_of_one_recipe_begin_with_the_same_weights():

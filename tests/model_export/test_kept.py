@@ -10,7 +10,7 @@ from model_export.data.lessons import Lessons
 from model_export.kept import Kept
 from model_export.teacher.answers import RECORD, Answers, _key
 from model_export.writing import replacing
-from service.texts.pieces import Reading
+from service.text.tokenizer import Reading
 
 
 class Stopped(Exception):

@@ -13,7 +13,7 @@ from model_export.data.lessons import Lessons
 from model_export.learn import Memory, Pooled, Step, StepContext, hard, looks, soft
 from model_export.recipe import Asked, Recipe, short_lessons, wanted
 from model_export.teacher.answers import RECORD, Answers, _key
-from service.texts.pieces import Lists, Pieces
+from service.text.tokenizer import Lists, Pieces
 
 WORDS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] [CLS] [SEP] good bad film soup plot".split()]
 PIECES = Pieces(Lists((*WORDS, *(f"w{i}" for i in range(292))), frozenset(), frozenset(), frozenset()))

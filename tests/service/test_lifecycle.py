@@ -14,10 +14,10 @@ from bundles import LABELS, change_graph, never_end, write_head, write_models, w
 from onnx import TensorProto, helper
 
 from service import lifecycle
-from service.engine.bundle import HEAD
 from service.lifecycle import Service
+from service.runtime.bundle import HEAD
 from service.settings import BUNDLED_MODELS, Settings
-from service.texts.work import RunOptions, run_all, texts_of
+from service.text.pipeline import RunOptions, run_all, texts_of
 
 
 def add_an_input(model: onnx.ModelProto) -> None:

@@ -26,12 +26,12 @@ from model_export.heads import stored as head_stored
 from model_export.heads.plane import Plane
 from model_export.reader import graph as reader_graph
 from model_export.reader import stored as reader_stored
-from service.engine.bundle import Bundle
-from service.engine.runtime import Runtime
+from service.runtime.bundle import Bundle
+from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.texts.heads import Head
-from service.texts.pieces import SPECIAL, UNKNOWN, Lists
-from service.texts.reader import Reader
+from service.text.encoder import Reader
+from service.text.head import Head
+from service.text.tokenizer import SPECIAL, UNKNOWN, Lists
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 WORDS = """

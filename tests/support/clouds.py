@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from service.cloud.dynamics import Dynamics, Parameters, Result
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
 
 Floats = npt.NDArray[np.float64]

@@ -12,14 +12,14 @@ from typing import Any
 from fastapi import FastAPI
 
 from service.app import create_app
-from service.engine.bundle import Bundle
-from service.engine.registry import Loader
-from service.engine.runtime import Runtime
 from service.lifecycle import Loaders, domain_loaders
+from service.runtime.bundle import Bundle
+from service.runtime.registry import Loader
+from service.runtime.session import Runtime
 from service.serving.start import serve
 from service.settings import Settings, load_settings
-from service.texts.pieces import Reading
-from service.texts.reader import Reader
+from service.text.encoder import Reader
+from service.text.tokenizer import Reading
 
 
 class Fatal(Reader):

@@ -10,8 +10,8 @@ from bundles import write_head
 from refusals import refusal
 from server import PATIENCE_S, eventually, in_process, serving
 
-from service.texts.pieces import Reading
-from service.texts.reader import Reader
+from service.text.encoder import Reader
+from service.text.tokenizer import Reading
 
 FAULTY = (faulty.__file__,)
 NOT_READY = (503, "not_ready", None)

@@ -24,8 +24,8 @@ from service.http.bodies import json_body, reply_document
 from service.http.dependencies import ReservationOf, ServiceOf
 from service.lifecycle import Service
 from service.schemas.requests import ClassifyRequest
-from service.texts.heads import with_neutral
-from service.texts.work import Answer, RunOptions, Text
+from service.text.head import with_neutral
+from service.text.pipeline import Answer, RunOptions, Text
 
 router = APIRouter(tags=["inference"])
 

@@ -23,7 +23,7 @@ from service.http.routes.classify import label
 from service.lifecycle import Service
 from service.schemas.protocols import Foreign, Wire
 from service.schemas.requests import Given
-from service.texts.work import Answer, RunOptions
+from service.text.pipeline import Answer, RunOptions
 
 TopK = Annotated[
     int | None, Field(ge=1, description="How many labels of each text, the best first; all if absent.")

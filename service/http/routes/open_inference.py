@@ -20,13 +20,13 @@ from starlette.responses import Response
 from service import __version__
 from service.answers.writing import PIECE, write
 from service.engine.account import Reservation
-from service.engine.bundle import HEAD
-from service.engine.registry import Entry
 from service.errors import InvalidInput, MalformedInput, NotFound, TooLarge
 from service.http import examples
 from service.http.bodies import BINARY, LARGEST_JSON, NO_STORE, UntypedBodyOf, read_bytes, reply
 from service.http.dependencies import NeutralOf, ReservationOf, ServiceOf
 from service.http.routes.classify import label
+from service.runtime.bundle import HEAD
+from service.runtime.registry import Entry
 from service.schemas.protocols import (
     IndexEntry,
     InferRequest,
@@ -39,7 +39,7 @@ from service.schemas.protocols import (
     Version,
 )
 from service.schemas.reading import parse
-from service.texts.work import Answer, RunOptions
+from service.text.pipeline import Answer, RunOptions
 
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"

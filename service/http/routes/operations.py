@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from hardmax.documents import Info, Limits, ModelCard, ModelList, RefusedBundle
 from service import __version__
-from service.engine.bundle import HEAD
-from service.engine.registry import Entry
 from service.errors import NotFound
 from service.http import examples
 from service.http.bodies import reply, reply_json
 from service.http.dependencies import ServiceOf
 from service.lifecycle import Service
 from service.observe.metrics import CONTENT_TYPE
+from service.runtime.bundle import HEAD
+from service.runtime.registry import Entry
 from service.schemas.protocols import Wire
 
 router = APIRouter(tags=["operations"])

@@ -15,7 +15,7 @@ from service.http.dependencies import NeutralOf, RequestId, ReservationOf, Servi
 from service.http.routes.classify import label
 from service.schemas.protocols import Foreign, Wire
 from service.schemas.requests import Given, ModelName
-from service.texts.work import RunOptions
+from service.text.pipeline import RunOptions
 
 router = APIRouter(tags=["other clients"])
 

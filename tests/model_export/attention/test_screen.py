@@ -10,8 +10,8 @@ from model_export.attention.screen import RUN
 from model_export.cli import main
 from model_export.dynamics.graph import build_dynamics
 from service.cloud.candidates import RUN as RUN_SERVED
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
 
 

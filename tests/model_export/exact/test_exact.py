@@ -16,9 +16,9 @@ from model_export.exact.construct import describe, make, write
 from model_export.exact.data import ImpossibleData, make_examples, measure, read_examples
 from model_export.exact.graph import to_onnx
 from model_export.exact.layout import lay_out
-from service.engine.bundle import read_bundle
-from service.engine.runtime import Runtime
 from service.errors import InputError, NotFound
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime
 from service.sequences.classifier import Sequences
 
 EXAMPLES = ROOT / "examples"

@@ -5,7 +5,7 @@ import pytest
 
 from model_export.heads.fit import Task, fit, logits, temperature
 from model_export.heads.states import SOME, ZERO, States
-from service.texts.pieces import Reading
+from service.text.tokenizer import Reading
 
 
 def test_temperature_makes_said_what_is_right():

@@ -11,7 +11,7 @@ from readers import random_plane, random_reader
 from model_export.data.lessons import Batch
 from model_export.heads.graph import MANY, to_onnx, weights_of
 from model_export.heads.stored import run, stored
-from service.engine.runtime import Runtime
+from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
 
 LENGTHS = (9, 1, 30, 5 * MANY, 100, 3)

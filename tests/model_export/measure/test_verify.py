@@ -1,7 +1,7 @@
 """The bundled reader and head give the numbers of the definition, to the bit."""
 
 from model_export.measure.verify import verify
-from service.engine.bundle import read_bundle
+from service.runtime.bundle import read_bundle
 from service.settings import BUNDLED_MODELS
 
 TEXTS = [

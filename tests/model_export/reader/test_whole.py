@@ -8,7 +8,7 @@ from readers import random_reader
 from model_export.reader.graph import to_onnx
 from model_export.reader.model import FINE, through
 from model_export.reader.stored import _normed, run, stored
-from service.engine.runtime import Runtime
+from service.runtime.session import Runtime
 
 LENGTHS = (9, 1, 6, 64, 3, 9)
 OUTPUTS = ("states", "words", "follows")

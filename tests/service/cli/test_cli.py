@@ -250,7 +250,7 @@ def test_cli_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPatch, hardmax: Run) -> None:
     for name in list(sys.modules):
-        if name.startswith(("service.engine.runtime", "service.local")):
+        if name.startswith(("service.runtime.session", "service.local")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert hardmax("classify", "good", code=2) == (

@@ -16,7 +16,7 @@ from server import in_process
 from service.answers.texts import Results
 from service.errors import Overloaded
 from service.http.routes.classify import search_flips
-from service.texts.work import RunOptions, Text
+from service.text.pipeline import RunOptions, Text
 
 
 def test_classify_answers_one_text_with_its_exact_reason(client: httpx.Client) -> None:

@@ -19,9 +19,9 @@ from server import Server, eventually, in_process
 from wire import connect, npy, npy_said_to_be, whole
 
 from service.cloud.dynamics import Dynamics, Limits
-from service.engine.registry import Loader
-from service.engine.runtime import Runtime
 from service.lifecycle import domain_loaders
+from service.runtime.registry import Loader
+from service.runtime.session import Runtime
 from service.settings import Settings
 
 TRIANGLE = CLOUD.tolist()

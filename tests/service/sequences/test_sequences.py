@@ -9,9 +9,9 @@ import pytest
 
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
-from service.engine.bundle import Bundle, read_bundle
-from service.engine.runtime import Runtime, Session
 from service.errors import BundleError, InvalidInput
+from service.runtime.bundle import Bundle, read_bundle
+from service.runtime.session import Runtime, Session
 from service.sequences.classifier import Sequences
 from service.settings import BUNDLED_MODELS
 

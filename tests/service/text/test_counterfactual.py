@@ -8,9 +8,9 @@ import pytest
 
 from hardmax.calls import ended
 from service.answers.texts import Results, raise_first, tell_flips
-from service.texts.flip import CANDIDATES, MOST_WORDS, find_flip
-from service.texts.heads import Head
-from service.texts.work import Answer, RunOptions, Text, run_all
+from service.text.counterfactual import CANDIDATES, MOST_WORDS, find_flip
+from service.text.head import Head
+from service.text.pipeline import Answer, RunOptions, Text, run_all
 
 
 def flip(text: Text) -> tuple[Any, int]:

@@ -8,9 +8,9 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
-from service.engine import runtime
-from service.engine.runtime import _IDENTITY, CUDA, SLOW_PRODUCTS, Runtime, Session, TensorSpec
 from service.errors import BundleError, ConfigurationError, InferenceError
+from service.runtime import session
+from service.runtime.session import _IDENTITY, CUDA, SLOW_PRODUCTS, Runtime, Session, TensorSpec
 
 HAS_CUDA = CUDA in ort.get_available_providers()
 
@@ -57,14 +57,14 @@ def test_every_exception_of_onnxruntime_has_a_counterpart() -> None:
     state = ort.capi.onnxruntime_pybind11_state
     theirs = {e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)}
     assert theirs
-    assert theirs <= set(runtime.ort_errors())
+    assert theirs <= set(session.ort_errors())
 
 
 @pytest.mark.skipif(HAS_CUDA, reason="this onnxruntime has CUDA")
 def test_provider_cuda_without_cuda_is_an_error_and_auto_is_not() -> None:
     with pytest.raises(ConfigurationError, match="no CUDA provider"):
-        runtime.choose_provider("cuda")
-    assert runtime.choose_provider("auto") == "cpu"
+        session.choose_provider("cuda")
+    assert session.choose_provider("auto") == "cpu"
 
 
 @pytest.mark.gpu
@@ -96,7 +96,7 @@ def test_products_of_whole_numbers_are_exact_on_every_processor(sign: int) -> No
 def test_slow_products_are_asked_for_only_where_the_usual_ones_overflow(
     overflows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "products_overflow", lambda: overflows)
+    monkeypatch.setattr(session, "products_overflow", lambda: overflows)
     options = Runtime("cpu").open(_IDENTITY)._session.get_session_options()
     if overflows:
         assert options.get_session_config_entry(SLOW_PRODUCTS) == "1"

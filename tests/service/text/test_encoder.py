@@ -9,10 +9,10 @@ import pytest
 from bundles import LISTS, head_model, reader_model, write_head
 
 from model_export.bundle import write_bundle
-from service.engine.runtime import Runtime, Session
 from service.errors import BundleError
-from service.texts.heads import Head
-from service.texts.reader import Ancestry, Read, Reader, sets_read
+from service.runtime.session import Runtime, Session
+from service.text.encoder import Ancestry, Read, Reader, sets_read
+from service.text.head import Head
 
 
 def test_many_passages_are_seen_few_at_once_and_no_one_differently(

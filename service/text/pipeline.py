@@ -18,10 +18,10 @@ import numpy as np
 
 from hardmax.documents import Explain, Spans
 from service.errors import InvalidInput, TooLarge
-from service.texts.heads import Head, judge, outputs_of
-from service.texts.pieces import MOST, Ints, Reading
-from service.texts.reader import Read, Reader, Seen
-from service.texts.reasons import READ, Reasons, utf16
+from service.text.encoder import Read, Reader, Seen
+from service.text.explanation import READ, Reasons, utf16
+from service.text.head import Head, judge, outputs_of
+from service.text.tokenizer import MOST, Ints, Reading
 
 Answer = dict[str, Any]
 Span = tuple[int, int]

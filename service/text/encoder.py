@@ -17,11 +17,11 @@ import orjson
 from numpy.typing import NDArray
 
 from hardmax.documents import Explain
-from service.engine.batching import groups_by_length
-from service.engine.bundle import Bundle
-from service.engine.runtime import Runtime, Session
 from service.errors import BundleError
-from service.texts.pieces import LINK, UNKNOWN, Ints, Lists, Pieces, Reading
+from service.runtime.batcher import groups_by_length
+from service.runtime.bundle import Bundle
+from service.runtime.session import Runtime, Session
+from service.text.tokenizer import LINK, UNKNOWN, Ints, Lists, Pieces, Reading
 
 Sets = NDArray[np.uint64]
 

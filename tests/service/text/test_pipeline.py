@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from service.answers.texts import raise_first
 from service.answers.writing import write_document
-from service.engine.runtime import Session
 from service.errors import InvalidInput, TooLarge
-from service.texts.heads import Head
-from service.texts.pieces import MOST, PASSAGE, Reading
-from service.texts.reader import Ancestry, Read, Reader, Seen
-from service.texts.work import (
+from service.runtime.session import Session
+from service.text.encoder import Ancestry, Read, Reader, Seen
+from service.text.head import Head
+from service.text.pipeline import (
     LETTERS,
     STRIDE,
     WORD_BYTES,
@@ -35,6 +34,7 @@ from service.texts.work import (
     run_all,
     texts_of,
 )
+from service.text.tokenizer import MOST, PASSAGE, Reading
 
 
 def answers(head: Head, sources: Sequence[str], **how: Any) -> list[Answer]:

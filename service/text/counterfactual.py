@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from service.texts.work import Answer, Span, Text, in_unit
+from service.text.pipeline import Answer, Span, Text, in_unit
 
 MOST_WORDS = 5  # in a set
 CANDIDATES = 12  # in a round

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.texts.heads import HeadOutputs, values_of
-from service.texts.pieces import SPECIAL, UNKNOWN, Ints
-from service.texts.reader import Ancestry, Read
+from service.text.encoder import Ancestry, Read
+from service.text.head import HeadOutputs, values_of
+from service.text.tokenizer import SPECIAL, UNKNOWN, Ints
 
 WORDS = 5  # how many words of a cluster are named
 READ = 8  # how many of the words that a leader has read are named, unless everything is asked for

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from service.engine.batching import FIRST_COME_EVERY, Batcher, groups_by_length
 from service.errors import InvalidInput, NotReady, Overloaded
+from service.runtime.batcher import FIRST_COME_EVERY, Batcher, groups_by_length
 
 pytestmark = pytest.mark.anyio
 

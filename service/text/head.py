@@ -19,12 +19,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.batching import groups_by_length
-from service.engine.bundle import Bundle
-from service.engine.runtime import Runtime, Session
 from service.errors import BundleError
-from service.texts.pieces import Ints, Reading
-from service.texts.reader import Read, Reader, check_graph
+from service.runtime.batcher import groups_by_length
+from service.runtime.bundle import Bundle
+from service.runtime.session import Runtime, Session
+from service.text.encoder import Read, Reader, check_graph
+from service.text.tokenizer import Ints, Reading
 
 Array = NDArray[Any]
 

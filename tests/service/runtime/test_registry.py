@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from bundles import write_folder
 
-from service.engine.bundle import Bundle
-from service.engine.registry import Registry
 from service.errors import BundleError, NotFound
+from service.runtime.bundle import Bundle
+from service.runtime.registry import Registry
 
 
 def load(bundle: Bundle) -> str:

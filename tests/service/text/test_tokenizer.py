@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from service.texts.pieces import GROUP, HANDLE, LINK, MOST_PIECES, NAME, NUMBER, PASSAGE, Lists, Pieces
+from service.text.tokenizer import GROUP, HANDLE, LINK, MOST_PIECES, NAME, NUMBER, PASSAGE, Lists, Pieces
 
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 WORDS = "the film was not so dull good comfortable i loved it can t ' cost met but and face grinning".split()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from bundles import write_folder
 
-from service.engine.bundle import find_bundles, find_served, newest, read_bundle, roll_back
-from service.engine.registry import settle_default
 from service.errors import BundleError, NotFound
+from service.runtime.bundle import find_bundles, find_served, newest, read_bundle, roll_back
+from service.runtime.registry import settle_default
 from service.settings import Settings
 
 

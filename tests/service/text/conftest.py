@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bundles import WORDS, open_head
 
-from service.texts.heads import Head
+from service.text.head import Head
 
 
 @pytest.fixture(scope="package")

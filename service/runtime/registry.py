@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from service.engine.bundle import HEAD, READER, Bundle, default_of, find_served, kind_of, newest, read_bundle
 from service.errors import BundleError, NotFound
+from service.runtime.bundle import HEAD, READER, Bundle, default_of, find_served, kind_of, newest, read_bundle
 from service.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from bundles import open_head
 
-from service.texts.heads import EVEN, NOTHING_KNOWN, Head, Rules, probabilities, undecided, with_neutral
-from service.texts.work import RunOptions, run_all, texts_of
+from service.text.head import EVEN, NOTHING_KNOWN, Head, Rules, probabilities, undecided, with_neutral
+from service.text.pipeline import RunOptions, run_all, texts_of
 
 TWO = Rules(("negative", "positive"), 0.15, 0.5, None)
 THREE = Rules(("a", "b", "c"), 0.1, 0.5, None)

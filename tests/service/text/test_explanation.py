@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from model_export.attention.reference import argmax_sets
-from service.texts.heads import UNITS, Head, HeadOutputs
-from service.texts.reader import Read
-from service.texts.reasons import Reasons
+from service.text.encoder import Read
+from service.text.explanation import Reasons
+from service.text.head import UNITS, Head, HeadOutputs
 
 
 def told(head: Head, text: str, places: list[tuple[float, float]]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Bundles, ONNX Runtime sessions, the model registry and the batcher."""
