@@ -90,7 +90,8 @@ def test_image_and_manifests_bear_the_version_of_the_package() -> None:
     assert [each["image"] for each in runtime["spec"]["containers"]] == [f"hardmax:{version}"]
     operations = (ROOT / "docs/operations.md").read_text()
     assert set(re.findall(r"REGISTRY/hardmax:(\d[\d.]*\d)", operations)) == {version}
-    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
+    releases = re.findall(r"^## \[(\d[^]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert releases[0] == version
 
 
 def test_images_install_only_from_locks_with_digests() -> None:
