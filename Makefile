@@ -108,6 +108,7 @@ CASES ?= 100000
 fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right inputs
 	$(BIN)/python -m tests.fuzz --cases $(CASES)
 	$(BIN)/python -m tests.fuzz.clouds --cases $(CASES)
+	$(BIN)/python -m tests.fuzz.control --cases $$(( $(CASES) / 5 ))
 	$(BIN)/python -m benchmarks.report
 
 # The published weights that the reader starts from, as a package holds them. None of its code is used.

@@ -17,10 +17,10 @@ from itertools import chain, repeat
 import numpy as np
 
 from service.cloud.dynamics import Result, Run
-from service.cloud.points import Floats, Ints, check_points, merge, to_one
+from service.cloud.points import Floats, Ints, check_points, merge
 from service.cloud.rational import BOUND, Account, Exhausted
 from service.control import semidefinite
-from service.control.proof import Conditions, grants, groups, refutes, units
+from service.control.proof import Conditions, grants, groups, refutes, smallest_margin, units
 from service.control.semidefinite import Iterate
 from service.engine.cloud_queue import Steps
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
@@ -67,11 +67,9 @@ def control(
         return _infeasible(found.pairs, found.refuted)
     try:
         # The identity for clouds of such unlike coordinates that no doubles hold the form that was found.
-        one = np.eye(points.shape[1])
-        forms = (wish.original(found.A), wish, found.A), (one, wish.as_sent(), one)
-        for A, seen, form in forms if found.least > 0 else ():
+        for A in (wish.original(found.A), np.eye(points.shape[1])) if found.least > 0 else ():
             if (yield from grants(points, wish.kind, wish.token, wish.leader, A, account)):
-                return (yield from _feasible(seen, form, A, found.bound, run))
+                return (yield from _feasible(wish, A, found.bound, run))
     except Exhausted:
         return _undecided(found, account)
     alone = yield from _search(wish.only(found.pairs.token[found.weights.argmax()]))
@@ -96,11 +94,9 @@ def _infeasible(pairs: Conditions, weights: list[int]) -> Control:
     return Control(False, bound=0.0, worst_pair=_pair(pairs, heaviest), certificate=proof)
 
 
-def _feasible(
-    wish: _Wish, form: Floats, A: Floats, bound: float, run: Callable[[Floats, Floats], Run]
-) -> Steps[Control]:
-    """A does what was asked. `form` is A in the coordinates of the wish."""
-    margin = yield from wish.margin(form)
+def _feasible(wish: _Wish, A: Floats, bound: float, run: Callable[[Floats, Floats], Run]) -> Steps[Control]:
+    """A does what was asked."""
+    margin = yield from smallest_margin(wish.points, wish.kind, wish.token, wish.leader, A, wish.account)
     proved = Control(True, A, margin, bound if math.isfinite(bound) else None)
     try:
         running = run(wish.points, A)
@@ -149,6 +145,7 @@ class _Wish:
     token: Ints
     leader: Ints
     W: Floats  # [d, r] times a power of two: of the r directions that the cloud has
+    absent: Floats  # [d, d] positive semidefinite, 0 on the cloud alone, in the scale of W
     y: Floats
     deadline: float
     account: Account
@@ -158,19 +155,10 @@ class _Wish:
         rows = self.token == token
         return replace(self, token=self.token[rows], leader=self.leader[rows])
 
-    def as_sent(self) -> _Wish:
-        """The same in the coordinates that were sent, times a power of two."""
-        return replace(self, y=to_one(self.points))
-
     def original(self, A: Floats) -> Floats:
-        """The same form for the points, of trace d; in directions that the cloud lacks the identity."""
-        W, d = to_one(self.W), len(self.W)
-        form = W @ A @ W.T
-        if W.shape[1] < d:
-            span = np.linalg.qr(W)[0]
-            form += (np.eye(d) - span @ span.T) * (np.trace(form) / d)
-        form = form + form.T
-        scaled: Floats = form * (d / np.trace(form))
+        """The same form for the points, of trace d, and positive in the directions that the cloud lacks."""
+        form = self.W @ A @ self.W.T + self.absent
+        scaled: Floats = (form + form.T) * (len(form) / 2 / np.trace(form))
         return scaled
 
     def hardest(self, A: Floats) -> Steps[tuple[float, Conditions]]:
@@ -205,19 +193,6 @@ class _Wish:
         weighed: Floats = np.ldexp(weights / u / v, exponent.min(initial=0) - exponent)
         return weighed
 
-    def margin(self, A: Floats) -> Steps[float | None]:
-        """The certificate's margin, over the wanted tokens: gaps relative to |z_i|_A max |z|_A."""
-        longest = math.sqrt(((self.y @ A) * self.y).sum(axis=1).max())
-        least = math.inf
-        for leader, rows in groups(self.leader, len(self.y)):
-            own = units(self.y[self.token[rows]])[0]
-            lengths = np.sqrt(((own @ A) * own).sum(axis=1))
-            gap = (own @ A) @ (self.y[leader] - self.y).T / lengths[:, None]
-            gap[:, self.kind == self.kind[leader]] = np.inf
-            least = min(least, float(gap.min()))
-            yield
-        return max(0.0, least) / longest if math.isfinite(least) else None
-
 
 def _prepare(points: Floats, wanted: Mapping[int, int], deadline: float, account: Account) -> Steps[_Wish]:
     exponent = np.frexp(np.abs(points).max(axis=0))[1]
@@ -229,10 +204,13 @@ def _prepare(points: Floats, wanted: Mapping[int, int], deadline: float, account
     _, size, rotation = np.linalg.svd(R, full_matrices=False)
     seen = size > 1e-14 * size[0]
     map_ = rotation[seen].T * (math.sqrt(len(z)) / size[seen])
+    # subtle: orthogonal to z, whose coordinates are scaled; to the points only when it is scaled back with W.
+    absent = (np.eye(z.shape[1]) - rotation[seen].T @ rotation[seen]) * (map_**2).max()
     token = np.array(sorted(wanted))
     leader = np.array([wanted[i] for i in token.tolist()])
-    W = np.ldexp(map_, (exponent.min() - exponent)[:, None])
-    return _Wish(points, merge(points)[1], token, leader, W, z @ map_, deadline, account)
+    shift = exponent.min() - exponent
+    W, absent = np.ldexp(map_, shift[:, None]), np.ldexp(absent, shift[:, None] + shift)
+    return _Wish(points, merge(points)[1], token, leader, W, absent, z @ map_, deadline, account)
 
 
 @dataclass(frozen=True)

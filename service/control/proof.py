@@ -2,29 +2,31 @@
 
 Whether a form grants a wish, and whether weights prove that none does: docs/control.md has both arguments.
 Forms and weights are found elsewhere, in floating point, and answered only if they are proved here. What is
-exact is paid for (cloud/rational.py).
+exact is paid for (clouds/rational.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
-from math import gcd, lcm
+from math import gcd, isqrt, lcm
 from typing import Any
 
 import numpy as np
 
 from service.cloud import rational
 from service.cloud.points import UNIT, Floats, Ints, to_one
-from service.cloud.rational import Account, dot, longest
+from service.cloud.rational import Account, Exhausted, dot, longest
 from service.engine.cloud_queue import Steps
 
 Row = list[int]
 
 PIECE = 1 << 20  # gaps in memory at once
 DOUBTFUL = 10_000  # pairs that are decided one by one, at most
+EXACT = 256  # pairs whose margins are computed one by one, at most
 EQUATIONS = 256  # that weights of tokens which depend on each other may have to fulfil together
 
 
@@ -55,23 +57,106 @@ def grants(points: Floats, kind: Ints, token: Ints, leader: Ints, A: Floats, acc
     """
     if not np.isfinite(A).all() or not (yield from _is_definite(A, account)):
         return False
-    form, z, left, A = integers(A), to_one(points), DOUBTFUL, to_one(A)
+    form, left = integers(A), DOUBTFUL
     for each, rows in groups(leader, len(points)):
-        own = z[token[rows]]
-        gap = (own @ A) @ (z[each] - z).T
-        sizes = (np.abs(own) @ np.abs(A)) @ (np.abs(z[each]) + np.abs(z)).T
-        error = 4 * (z.shape[1] + 4) * UNIT * sizes + 1e-290
+        gap, error = _gaps(points, token[rows], each, A)
         row, rival = np.nonzero((gap <= error) & (kind != kind[each]))
         left -= len(row)
         if left < 0 or (gap[row, rival] < -error[row, rival]).any():
             return False
         yield
-        for pair in zip(token[rows][row], rival, strict=True):
-            own_, other, best = integers(points[[*pair, each]])
-            yield from account.pay(len(form) ** 2, longest((*own_, *other, *best)), longest(chain(*form)))
-            if dot([dot(line, own_) for line in form], _minus(best, other)) <= 0:
+        for pair in zip(token[rows][row].tolist(), rival.tolist(), strict=True):
+            if (yield from _exact_gap(integers(points[[pair[0], each, pair[1]]]), form, account))[0] <= 0:
                 return False
     return True
+
+
+def _gaps(points: Floats, tokens: Ints, leader: int, A: Floats) -> tuple[Floats, Floats]:
+    """<A z_i, z_leader - z_j> for some tokens i and all j, and bounds of their rounding errors.
+
+    Points and A are scaled by powers of two, their largest entries to about 1.
+    """
+    z, A = to_one(points), to_one(A)
+    own = z[tokens]
+    gap = (own @ A) @ (z[leader] - z).T
+    sizes = (np.abs(own) @ np.abs(A)) @ (np.abs(z[leader]) + np.abs(z)).T
+    return gap, 4 * (z.shape[1] + 4) * UNIT * sizes + 1e-290
+
+
+def _exact_gap(rows: list[Row], form: list[Row], account: Account) -> Steps[tuple[int, int]]:
+    """<A z, z_leader - z_rival> and <A z, z> of the rows z, z_leader, z_rival, in integers."""
+    own, best, other = rows
+    yield from account.pay(len(form) ** 2, longest((*own, *best, *other)), longest(chain(*form)))
+    image = [dot(line, own) for line in form]
+    return dot(image, _minus(best, other)), dot(image, own)
+
+
+def smallest_margin(
+    points: Floats, kind: Ints, token: Ints, leader: Ints, A: Floats, account: Account
+) -> Steps[float | None]:
+    """The smallest gap relative to |z_i|_A max |z|_A, rounded down; None where there are no rivals.
+
+    Floating point leaves few pairs that may have it. They are computed in integers, EXACT of them at most:
+    if more are left, the smallest bound of the others is the answer where it is less.
+    """
+    squares, errors = _squares(points, A)
+    bounds, pairs = yield from _smallest_bounds(points, kind, token, leader, A, squares + errors)
+    if not len(pairs):
+        return None
+    form, least = integers(A), math.inf
+    longest_ones = np.flatnonzero(squares + errors >= (squares - errors).max())
+    longest_ones = longest_ones[np.unique(kind[longest_ones], return_index=True)[1]]
+    used, place = np.unique(np.concatenate([longest_ones, *vars(pairs).values()]), return_inverse=True)
+    exact = integers(points[used])
+    tops, triples = place[: len(longest_ones)].tolist(), place[len(longest_ones) :].reshape(3, -1).T.tolist()
+    try:
+        top = 0
+        for i in tops:
+            top = max(top, (yield from _exact_gap([exact[i]] * 3, form, account))[1])
+        for bound, triple in zip(bounds.tolist(), triples[:EXACT], strict=False):
+            if bound >= least:
+                return least
+            gap, square = yield from _exact_gap([exact[i] for i in triple], form, account)
+            least = min(least, _root_below(gap * gap, square * top))
+    except Exhausted:
+        return max(0.0, float(bounds[0]))
+    return least if len(pairs) <= EXACT else max(0.0, min(least, float(bounds[EXACT])))
+
+
+def _squares(points: Floats, A: Floats) -> tuple[Floats, Floats]:
+    """<A z_i, z_i> of all points, scaled as in `_gaps`, and bounds of their rounding errors."""
+    z, A = to_one(points), to_one(A)
+    sizes = ((np.abs(z) @ np.abs(A)) * np.abs(z)).sum(axis=1)
+    return ((z @ A) * z).sum(axis=1), 4 * (z.shape[1] + 4) * UNIT * sizes + 1e-290
+
+
+def _smallest_bounds(
+    points: Floats, kind: Ints, token: Ints, leader: Ints, A: Floats, squares: Floats
+) -> Steps[tuple[Floats, Conditions]]:
+    """Lower bounds of margins: the EXACT + 1 smallest, ascending, and their pairs."""
+    lengths = np.sqrt(squares)
+    least, pairs = np.empty(0), Conditions(*(np.empty(0, np.int64),) * 3)
+    for each, rows in groups(leader, len(points)):
+        gap, error = _gaps(points, token[rows], each, A)
+        bound = (gap - error) / (lengths[token[rows], None] * lengths.max() * (1 + 16 * UNIT))
+        row, rival = np.nonzero((kind != kind[each]) & np.isfinite(bound))
+        some = Conditions(token[rows][row], np.full(len(row), each), rival)
+        least, pairs = np.concatenate([least, bound[row, rival]]), Conditions.joined([pairs, some])
+        order = np.argsort(least, kind="stable")[: EXACT + 1]
+        least, pairs = least[order], pairs[order]
+        yield
+    return least, pairs
+
+
+def _root_below(numerator: int, denominator: int) -> float:
+    """The square root of a positive fraction, rounded down to a double."""
+    shift = 64 + (denominator.bit_length() - numerator.bit_length()) // 2
+    quotient = (
+        (numerator << 2 * shift) // denominator if shift > 0 else numerator // (denominator << -2 * shift)
+    )
+    root = isqrt(quotient)
+    excess = root.bit_length() - 53
+    return math.ldexp(root >> excess, excess - shift)
 
 
 def refutes(points: Floats, pairs: Conditions, weights: Floats, account: Account) -> Steps[Row | None]:

@@ -1,53 +1,18 @@
 """The matrix that makes chosen tokens lead: found where there is one, refused with a reason otherwise."""
 
+from fractions import Fraction
 from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from clouds import bundled
+from clouds import run, since
+from control_checks import assert_feasible, assert_refuted, find, gaps, squared_margin, start
 from steps import timed
 
-from model_export.attention.reference import exactly
-from service.cloud.dynamics import Parameters
 from service.control.control import control
 from service.engine.cloud_queue import result_of
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
-
-
-def steps(points, assignment=None, leaders=None, deadline_s=60.0, **options):
-    """The work of a wish, not yet done."""
-
-    def run(points, A):
-        return bundled().start(points, Parameters(A=A, tie_tolerance=0))
-
-    return control(np.asarray(points, float), assignment, leaders, run, deadline_s, **options)
-
-
-def solve(*wish, **options):
-    return result_of(steps(*wish, **options))
-
-
-def gaps_under(points, A, token, leader):
-    """<A z_token, z_leader - z_j> for all j, in fractions."""
-    z = exactly(points)
-    score = z @ exactly(A) @ z[token]
-    return list(score[leader] - score)
-
-
-def assert_refuted(points, found):
-    """The certificate by its definition, in fractions: the weighted sum of matrices has no eigenvalue > 0."""
-    assert found.feasible is False
-    z, total = exactly(points), exactly(np.zeros(2 * points.shape[1:]))
-    for token, leader, rival, weight in found.certificate:
-        assert weight > 0
-        product = np.outer(z[token], z[leader] - z[rival])
-        total = total - weight * (product + product.T)
-    for k, pivot_row in enumerate(total):  # squares are completed one by one
-        pivot = pivot_row[k]
-        assert pivot > 0 or not pivot_row[k:].any()
-        if pivot:
-            total[k + 1 :] -= np.outer(total[k + 1 :, k] / pivot, pivot_row)
 
 
 def assignment_under(points, A):
@@ -70,7 +35,7 @@ def test_control_recovers_an_assignment_read_off_a_matrix(n, d, times):
     rng = np.random.default_rng(n)
     for _ in range(times):
         points, _, wanted = drawn(rng, n, d)
-        found = solve(points, wanted)
+        found = find(points, wanted)
         assert found.feasible
         assert found.margin > 0
         assert np.array_equal(found.A, found.A.T)
@@ -89,7 +54,7 @@ def test_control_margin_is_near_that_of_the_matrix_the_wish_came_from():
         lengths = np.sqrt(np.einsum("ij,jk,ik->i", points, A, points))
         score = points @ A @ points.T / lengths[:, None] / lengths.max()
         top = np.sort(score[list(wanted)], axis=1)
-        assert solve(points, wanted).margin >= 0.3 * (top[:, -1] - top[:, -2]).min()
+        assert find(points, wanted).margin >= 0.3 * (top[:, -1] - top[:, -2]).min()
 
 
 def test_control_margin_agrees_with_the_certificate():
@@ -97,7 +62,7 @@ def test_control_margin_agrees_with_the_certificate():
     agreed = 0
     for _ in range(20):
         points, _, wanted = drawn(rng, 15, 2)
-        found = solve(points, wanted)
+        found = find(points, wanted)
         if len(wanted) == len(points):
             assert found.dynamics.certified_layer == 0
             assert found.margin == pytest.approx(found.dynamics.margin, rel=1e-9)
@@ -111,15 +76,45 @@ def test_control_tells_the_margin_of_the_form_that_it_answers():
         ([[1.0, 1e-170], [0.5, -1e-170]], [0], 0.5),
         ([[1.0, 0.0], [0.0, 1e-170]], [0, 1], 1e-170),
     ):
-        found = solve(points, leaders=leaders)
+        found = find(points, leaders=leaders)
         assert np.array_equal(found.A, np.eye(2))
         assert found.margin == pytest.approx(margin, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("points", "assignment"),
+    [
+        ([(2, 0, -24), (0, -1, -24)], {0: 0}),  # the margin was 1,419 times that of the form in the answer
+        ([(0, -1, 3), (-2, 1, -1), (-1, 0, 1)], {1: 0, 2: 0}),  # was undecided
+        ([(3, 3 * 2**20, 0), (-1, -(2**20), 0), (2, 2**21, 0)], {2: 0}),
+    ],
+)
+def test_control_finds_a_form_for_a_flat_cloud_of_unequal_scales(points, assignment):
+    wanted = assignment | {leader: leader for leader in assignment.values()}
+    assert_feasible(points, wanted, find(points, assignment))
+
+
+def test_control_rounds_the_margin_down():
+    """One form up to a factor, so one margin: (2 - 1) 1 / (2 * 2), and 1 / 3, which no double holds."""
+    for points, margin in (([[2.0], [1.0]], Fraction(1, 2)), ([[3.0], [2.0]], Fraction(1, 3))):
+        found = find(points, leaders=[0])
+        assert Fraction(found.margin) <= margin < Fraction(np.nextafter(found.margin, 1))
+
+
+def test_control_margin_is_a_bound_where_too_many_pairs_tie():
+    """600 points on a circle: every margin is about the same, and not all of them are computed exactly."""
+    angle = np.arange(600) * np.pi / 300
+    points = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    found = find(points, leaders=range(600))
+    square = squared_margin(points[:30], found.A, {0: 0, 10: 10})
+    assert Fraction(found.margin) ** 2 <= square
+    assert found.margin == pytest.approx(1 - np.cos(np.pi / 300), rel=0.05)
 
 
 def test_control_makes_chosen_tokens_lead():
     points = np.array([[1.0, 0.0], [0.0, 1.0], [1.1, 0.6], [0.6, 1.1], [-0.3, -0.4]])
     assert not any(np.isin([0, 1], np.flatnonzero((points @ points.T).argmax(axis=1) == np.arange(5))))
-    found = solve(points, leaders=[0, 1])
+    found = find(points, leaders=[0, 1])
     assert found.feasible
     led = dict(zip(found.dynamics.leaders.index, found.dynamics.leaders.since_layer, strict=True))
     assert led[0] == led[1] == 0
@@ -136,9 +131,9 @@ def test_control_makes_chosen_tokens_lead():
 )
 def test_control_finds_a_matrix_at_every_scale_and_for_narrow_gaps(others, margin):
     points = np.array([[1.0, 0.0], *others])
-    found = solve(points, leaders=[0])
+    found = find(points, leaders=[0])
     assert found.feasible
-    assert all(gap > 0 for gap in gaps_under(points, found.A, 0, 0)[1:])
+    assert all(gap > 0 for gap in gaps(points, found.A, 0, 0)[1:])
     assert np.trace(found.A) == pytest.approx(2)
     assert found.A[0, 0] * found.A[1, 1] > found.A[0, 1] ** 2
     assert found.margin > margin
@@ -149,7 +144,7 @@ def test_control_finds_a_matrix_at_every_scale_and_for_narrow_gaps(others, margi
 def test_control_does_not_depend_on_the_scale_of_a_coordinate():
     rng = np.random.default_rng(2)
     points, _, wanted = drawn(rng, 20, 3)
-    before, after = solve(points, wanted), solve(points * [1, 2.0**-12, 2.0**9], wanted)
+    before, after = find(points, wanted), find(points * [1, 2.0**-12, 2.0**9], wanted)
     assert after.margin == pytest.approx(before.margin, rel=1e-6)
     assert after.bound == pytest.approx(before.bound, rel=1e-6)
 
@@ -166,10 +161,17 @@ def test_control_does_not_depend_on_the_scale_of_a_coordinate():
 )
 def test_control_refuses_what_no_matrix_can_do(points, leader):
     """A point of the hull of the others, or one that such a point lies beyond, never leads."""
-    found = solve(points, leaders=[leader])
+    found = find(points, leaders=[leader])
     assert (found.feasible, found.A, found.dynamics) == (False, None, None)
     assert found.worst_pair[:2] == (leader, leader)
     assert_refuted(np.array(points), found)
+
+
+def test_control_refuses_layer_0_for_a_token_that_leads_later():
+    """Inside the hull, token 1 leads at layer 0 under no form; under A = I it leads from layer 1."""
+    points = np.array([[0.0, 3.0], [1.0, 1.0], [-5.0, 3.0], [-2.0, 0.0], [2.0, 1.0]])
+    assert_refuted(points, find(points, leaders=[1]))
+    assert since(run(points, alpha=9.0))[1] == 1
 
 
 def innermost(points):
@@ -182,14 +184,14 @@ def test_control_refutes_an_inner_point_exactly(d):
     points = rng.normal(size=(30 * d, d))
     inner = innermost(points)
     for leaders in ([inner], [inner, 0, 1, 2]):
-        assert_refuted(points, solve(points, leaders=leaders))
+        assert_refuted(points, find(points, leaders=leaders))
 
 
 def test_control_refutes_an_assignment_at_random():
     """Its certificate needs several tokens."""
     rng = np.random.default_rng(5)
     points = rng.normal(size=(40, 4))
-    found = solve(points, {i: int(leader) for i, leader in enumerate(rng.integers(0, 2, 40)) if i > 1})
+    found = find(points, {i: int(leader) for i, leader in enumerate(rng.integers(0, 2, 40)) if i > 1})
     assert_refuted(points, found)
     assert len({token for token, *_ in found.certificate}) > 1
 
@@ -204,11 +206,11 @@ def test_control_never_calls_infeasible_what_a_known_matrix_does():
         B = rng.normal(size=(d, d)) / 10.0 ** rng.uniform(-6, 6, d)
         A = B @ B.T
         wanted = assignment_under(points, A)
-        wanted = {i: j for i, j in wanted.items() if sorted(gaps_under(points, A, i, j))[0] == 0}
+        wanted = {i: j for i, j in wanted.items() if sorted(gaps(points, A, i, j))[0] == 0}
         wanted = {i: j for i, j in wanted.items() if wanted.get(j) == j}
         if d > 1 and (np.linalg.eigvalsh(A)[0] <= 0 or not wanted):
             continue
-        found = solve(points, wanted)
+        found = find(points, wanted)
         assert found.feasible is not False
         undecided += found.feasible is None
     assert undecided <= 3
@@ -222,7 +224,7 @@ def test_control_says_undecided_and_why(monkeypatch):
         return None
 
     monkeypatch.setattr("service.control.control.refutes", no_proof)
-    found = solve([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [-1.0, -1.0]], leaders=[1])
+    found = find([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [-1.0, -1.0]], leaders=[1])
     assert found.feasible is None
     assert "neither" in found.note
     assert found.worst_pair[:2] == (1, 1)
@@ -232,11 +234,11 @@ def test_control_says_undecided_and_why(monkeypatch):
 def test_control_says_that_a_proof_would_cost_too_much():
     """What cannot be proved within the bound is undecided, and the note has the bound."""
     wish = [[1.0, 0.0], [0.3, 0.7], [0.0, 1.0], [-1.0, -1.0]]
-    found = solve(wish, leaders=[1], exact_work=1000)
+    found = find(wish, leaders=[1], exact_work=1000)
     assert found.feasible is None
     assert "more than 1,000 products of digits" in found.note
     assert found.worst_pair[:2] == (1, 1)
-    assert solve(wish, leaders=[1]).feasible is False
+    assert find(wish, leaders=[1]).feasible is False
 
 
 def test_control_refutes_leaders_whose_equations_are_apart():
@@ -245,7 +247,7 @@ def test_control_refutes_leaders_whose_equations_are_apart():
     points = rng.normal(size=(800, 32))
     leaders = np.argsort(np.linalg.norm(points, axis=1))[:2].tolist()
     points[leaders] *= 0.1
-    assert_refuted(points, solve(points, leaders=leaders, exact_work=2**31))
+    assert_refuted(points, find(points, leaders=leaders, exact_work=2**31))
 
 
 @pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-170, 1e-30])
@@ -259,7 +261,7 @@ def test_control_takes_numbers_of_every_size(tiny, huge):
         ([[tiny], [-huge]], [0, 1], True),
         ([[huge], [tiny]], [1], False),
     ):
-        found = solve(points, leaders=leaders)
+        found = find(points, leaders=leaders)
         alike = len({abs(x) for row in points for x in row if x and x not in (huge / 4, huge / 2)}) == 1
         assert found.feasible in ((feasible,) if alike else (feasible, None))
         if found.feasible is False:
@@ -268,13 +270,21 @@ def test_control_takes_numbers_of_every_size(tiny, huge):
 
 def test_control_lets_a_lone_token_lead():
     for points in ([[2.0, 1.0]], [[2.0, 1.0], [2.0, 1.0]]):
-        found = solve(points, leaders=[0])
+        found = find(points, leaders=[0])
         assert found.feasible
         assert found.margin is None
 
 
+def test_control_asks_for_no_gap_between_twins():
+    """The condition of docs/control.md exempts tokens at the leader's own point."""
+    points = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+    found = find(points, leaders=[0])
+    assert_feasible(points, {0: 0}, found)
+    assert found.dynamics.leaders.index.tolist() == [0, 1, 2]
+
+
 def test_control_takes_twins_for_one_token():
-    found = solve([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-0.2, -0.1]], assignment={0: 1, 2: 2})
+    found = find([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-0.2, -0.1]], assignment={0: 1, 2: 2})
     assert found.feasible
     assert found.dynamics.assignment[0] == found.dynamics.assignment[1]
 
@@ -291,18 +301,18 @@ def test_control_takes_twins_for_one_token():
 )
 def test_control_refuses_what_means_nothing_or_is_too_large(points, assignment, leaders, refusal, message):
     with pytest.raises(refusal, match=message):
-        solve(points, assignment, leaders)
+        find(points, assignment, leaders)
 
 
 def test_control_stops_at_its_deadline():
     points = np.random.default_rng(1).normal(size=(300, 12))
     with pytest.raises(DeadlineExceeded):
-        solve(points, leaders=[innermost(points)], deadline_s=0.0)
+        find(points, leaders=[innermost(points)], deadline_s=0.0)
 
 
 def test_control_gives_what_it_has_at_its_deadline():
     """The identity already does what is asked; there is no time to find a larger margin."""
-    found = solve([[1.0, 0.0], [0.0, 1.0], [0.5, 0.1]], leaders=[0, 1], deadline_s=0.0)
+    found = find([[1.0, 0.0], [0.0, 1.0], [0.5, 0.1]], leaders=[0, 1], deadline_s=0.0)
     assert found.feasible
     assert found.note is None
 
@@ -330,7 +340,7 @@ def test_control_works_in_short_steps():
     """300 points in 48 dimensions were one piece of work of half a minute."""
     rng = np.random.default_rng(4)
     points, _, wanted = drawn(rng, 300, 48)
-    work = steps(points, wanted)
+    work = start(points, wanted)
     took = list(timed(islice(work, 500)))
     work.close()
     assert len(took) == 500
