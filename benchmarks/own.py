@@ -37,11 +37,11 @@ from benchmarks.rows import LETTERS, PACKAGES, SEVERAL, SUBJECTS, TESTED, Parts,
 from benchmarks.twins import Floats
 from model_export.bundle import write_bundle
 from model_export.data.corpora import read_table
-from model_export.heads import graph, stored, unlike
-from model_export.heads.fit import Frozen, Ints, logits
-from model_export.heads.folds import HELD_OUT, fitted
-from model_export.heads.states import States, see
-from model_export.heads.train import open_reader
+from model_export.head import graph, ood, quantized
+from model_export.head.cross_validation import OOD_FALSE_POSITIVE_RATE, fitted
+from model_export.head.encoded import EncodedTexts, encode_texts
+from model_export.head.fitting import Ints, fixed_scales, logits
+from model_export.head.train import open_reader
 from service.report.figures import folds, tf_idf
 from service.runtime.bundle import HEAD, Bundle
 from service.runtime.session import Runtime
@@ -68,7 +68,7 @@ class Question:
 
     rows: Rows
     measured: NDArray[np.bool_]  # which are measured on
-    states: States
+    states: EncodedTexts
     soft: Floats | None
 
     def few(self, size: int, seed: int) -> Ints:
@@ -99,7 +99,7 @@ def question(parts: Parts, reader: Reader, soft: Soft | None) -> Question:
             texts += some
             truth += [labels] * len(some)
             measured += [half == 1] * len(some)
-    states, kept = see(reader, texts)
+    states, kept = encode_texts(reader, texts)
     names = tuple(sorted({label for labels in parts for label in labels}))
     rows = Rows([texts[i] for i in kept], [truth[i] for i in kept], names, any(len(x) > 1 for x in parts), [])
     return Question(rows, np.array(measured)[kept], states, soft(rows.texts) if soft else None)
@@ -160,8 +160,8 @@ def apart(
     questions: dict[str, Question], reader: Reader, table: Table, sizes: Sequence[int], seeds: int
 ) -> None:
     """What heads call unlike their rows: other rows, packages, languages that nobody taught."""
-    others = [see(reader, each)[0] for each in (unlike.ordinary(), unlike.languages())]
-    strange, _ = see(reader, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
+    others = [encode_texts(reader, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
+    strange, _ = encode_texts(reader, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
     for case, asked in questions.items():
         for size in sizes:
             shares: dict[str, list[float]] = {}
@@ -169,13 +169,13 @@ def apart(
                 some = asked.few(size, seed)
                 rows = asked.taken(some)
                 parts = [np.array(part) for part in folds([frozenset(have) for have in rows.truth])]
-                found, _, _ = unlike.calibrated(asked.states.take(some), others, parts, HELD_OUT)
+                found, _, _ = ood.calibrate(asked.states.take(some), others, parts, OOD_FALSE_POSITIVE_RATE)
                 subjects = {"rows of its own": asked.states.take(np.flatnonzero(asked.measured))}
                 if case != PACKAGES and PACKAGES in questions:
                     packed = questions[PACKAGES]
                     subjects["packages"] = packed.states.take(np.flatnonzero(packed.measured))
                 for name, states in {**subjects, "other languages": strange}.items():
-                    share = float((unlike.told(found, states) > 0).mean())
+                    share = float((ood.scores(found, states) > 0).mean())
                     shares.setdefault(name, []).append(100 * share)
             for name, samples in shares.items():
                 table.add(name, {"data": case, "rows a label": size}, samples)
@@ -211,7 +211,7 @@ def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
     some = asked.few(SIZES[0], 0)
     parts = [np.arange(len(some))[i::5] for i in range(5)]
     plane, _ = fitted(asked.taken(some), asked.states.take(some), parts)
-    model = graph.to_onnx(stored.stored(plane, Frozen(asked.states.found[0].shape[-1])))
+    model = graph.to_onnx(quantized.quantize(plane, fixed_scales(asked.states.width)))
     runtime = Runtime("cpu", 1)
     served = Reader.load(reader, runtime)
     texts = [asked.rows.texts[i] for i in np.flatnonzero(asked.measured)]

@@ -25,11 +25,11 @@ from model_export.bundle import write_bundle
 from model_export.data import corpora, names
 from model_export.data.corpora import Rows
 from model_export.data.lessons import WORDS, Lessons
-from model_export.heads import graph as head_graph
-from model_export.heads import stored as head_stored
-from model_export.heads import unlike
-from model_export.heads.plane import Plane
-from model_export.heads.states import see
+from model_export.head import graph as head_graph
+from model_export.head import ood
+from model_export.head import quantized as head_quantized
+from model_export.head.encoded import encode_texts
+from model_export.head.leader_head import LeaderHead
 from model_export.kept import Kept, digest, keep
 from model_export.learn import (
     Memory,
@@ -138,10 +138,10 @@ def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out:
     return teacher
 
 
-def drawn(recipe: Recipe, width: int) -> tuple[Pooled, Plane]:
+def drawn(recipe: Recipe, width: int) -> tuple[Pooled, LeaderHead]:
     """What begins at random: always the same of one recipe."""
     torch.manual_seed(recipe.seed)
-    return Pooled(width), Plane(recipe.plane)
+    return Pooled(width), LeaderHead(recipe.plane)
 
 
 @torch.no_grad()
@@ -160,7 +160,7 @@ def _begin_special(reader: Reader, lists: Lists) -> None:
 
 
 def judged(
-    reader: Reader, plane: Plane, pieces: Pieces, sets: Mapping[str, Rows], say: Say
+    reader: Reader, plane: LeaderHead, pieces: Pieces, sets: Mapping[str, Rows], say: Say
 ) -> tuple[float, dict[str, Any]]:
     """Sets the plane's temperature; the band called even, and figures."""
     texts = {split: held(pieces, sets, split) for split in ("choose", "report")}
@@ -180,7 +180,7 @@ def judged(
 
 def write(
     reader: Reader,
-    plane: Plane,
+    plane: LeaderHead,
     lists: Lists,
     models: Path,
     *,
@@ -213,12 +213,12 @@ def write(
         "description": "Positive, negative or neither, for reviews, sentences and tweets.",
         "labels": ["negative", "positive"], "even": even,
         "reader": {"name": "reader", "sha256": base.card["model_sha256"]},
-        "alpha": plane.shape.alpha, "layers": plane.shape.layers, "dimension": plane.shape.d,
+        "alpha": plane.config.alpha, "layers": plane.config.n_layers, "dimension": plane.config.dimension,
         "readout": {"vector": plane.v[0].tolist()},
         "unlike": {"held_out": TAKEN, "others": caught},
         "figures": figures, **about,
     }  # fmt: skip
-    graph = head_graph.to_onnx(head_stored.stored(plane, reader) | near)
+    graph = head_graph.to_onnx(head_quantized.quantize(plane, reader.output_scales) | near)
     head = Head("sentiment", runtime.open(graph.SerializeToString()), served, card)
     short = [text for text in own if 0 < len(served.read(text)) <= WORDS][:: 1 + len(own) // CHECKED]
     learnt = verdicts(reader, plane, Lessons.of(Pieces(lists), short, [0.0] * len(short)))[:, 0]
@@ -235,10 +235,10 @@ def _check_same(learnt: Any, served: Any) -> None:
 
 def _foreign(reader: ServedReader, own: Sequence[str]) -> tuple[dict[str, Any], float]:
     """What tells other languages, whose pieces are all in the vocabulary, from texts; the share it tells."""
-    states, _ = see(reader, own)
-    others, _ = see(reader, unlike.languages())
+    states, _ = encode_texts(reader, own)
+    others, _ = encode_texts(reader, ood.foreign_sentences())
     parts = np.array_split(np.random.default_rng(0).permutation(len(states)), FOLDS)
-    near, _, caught = unlike.calibrated(states, [others], parts, TAKEN)
+    near, _, caught = ood.calibrate(states, [others], parts, TAKEN)
     return near, caught
 
 

@@ -12,7 +12,7 @@ from service.errors import HardmaxError
 
 # command: (module, what it is for). Modules are imported when asked for: torch takes seconds to come.
 COMMANDS = {
-    "train": ("heads.train", "train, measure and export a model from your own rows"),
+    "train": ("head.train", "train, measure and export a model from your own rows"),
     "verify": ("measure.verify", "compare a served model with the definition, to the bit, on many texts"),
     "meaning": ("measure.meaning", "measure what a served model reads: order, context, everyday sentences"),
     "exact": ("exact.construct", "construct an exact classifier of sequences"),

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, mse_loss
 
 from model_export.data.lessons import Ints, Lessons
-from model_export.heads.plane import Plane
+from model_export.head.leader_head import LeaderHead
 from model_export.reader.model import PAD, Reader
 from model_export.writing import replacing
 
@@ -134,13 +134,13 @@ def hard(
 
 
 def place(
-    reader: Reader, plane: Plane, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+    reader: Reader, plane: LeaderHead, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
         with torch.no_grad():
             states, first, _, _ = reader.whole(batch.pieces)
-        logits, reach = plane(reader, states, first, batch)
+        logits, reach = plane(reader.output_scales, states, first, batch)
         told = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
         whole: Tensor = told + how.reach * reach.float()
         return whole
@@ -159,12 +159,12 @@ def place(
 
 
 def settle(
-    reader: Reader, plane: Plane, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+    reader: Reader, plane: LeaderHead, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
         states, first, followed, _ = reader.whole(batch.pieces)
-        logits, reach = plane(reader, states, first, batch)
+        logits, reach = plane(reader.output_scales, states, first, batch)
         value = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
         value = value + how.reach * reach.float() + price(followed, how)
         whole: Tensor = value + how.memory * context.memory(batch.pieces, states * reader.of_last)
@@ -181,14 +181,16 @@ def settle(
 
 
 @torch.no_grad()
-def verdicts(reader: Reader, plane: Plane, lessons: Lessons, pieces: int = 6_000) -> np.ndarray[Any, Any]:
+def verdicts(
+    reader: Reader, plane: LeaderHead, lessons: Lessons, pieces: int = 6_000
+) -> np.ndarray[Any, Any]:
     """[n, C] logits in whole numbers, in the order of the texts."""
     plane.eval()
-    found = np.zeros((len(lessons), plane.shape.labels))
+    found = np.zeros((len(lessons), plane.config.n_logits))
     for rows in lessons.batches(pieces):
         batch = lessons.batch(rows)
         states, first, _, _ = reader.whole(batch.pieces)
-        found[rows] = plane(reader, states, first, batch)[0].numpy()
+        found[rows] = plane(reader.output_scales, states, first, batch)[0].numpy()
     return found
 
 

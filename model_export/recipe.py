@@ -15,7 +15,7 @@ import numpy as np
 from model_export.data import corpora
 from model_export.data.corpora import Row, Rows
 from model_export.data.lessons import Lessons
-from model_export.heads.plane import PlaneShape
+from model_export.head.leader_head import LeaderHeadConfig
 from model_export.learn import Step
 from model_export.teacher.answers import Answers
 from model_export.teacher.fit import Fitting
@@ -54,7 +54,7 @@ class Recipe:
     hard: Step = field(default_factory=lambda: Step(looks=1.2, rate=1.2e-4, follow=0.3))
     place: Step = field(default_factory=lambda: Step(looks=0.2, pieces=4_000, plane_rate=3e-3))
     settle: Step = field(default_factory=lambda: Step(looks=0.8, rate=6e-5, plane_rate=1e-3, follow=0.12))
-    plane: PlaneShape = field(default_factory=PlaneShape)
+    plane: LeaderHeadConfig = field(default_factory=LeaderHeadConfig)
     teacher: Fitting = field(default_factory=Fitting)
     seed: int = 3
 

@@ -20,8 +20,8 @@ import onnx
 from onnx import numpy_helper
 
 from model_export.data import corpora
-from model_export.heads.graph import weights_of
-from model_export.heads.verify import compared
+from model_export.head.graph import weights_of
+from model_export.head.verification import mismatched_outputs
 from model_export.reader import stored as reader_stored
 from model_export.reader.stored import ZERO, Array, Stored
 from service.errors import InvalidInput, NotFound
@@ -86,7 +86,7 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
             assert each.follows is not None
             parity.different_choices += int((follows != each.follows).sum())
             _leave_out(served, pieces, places, each, draw, parity)
-        differ = compared(session, of_head, reading, seen)
+        differ = mismatched_outputs(session, of_head, reading, seen)
         parity.different_leaders += bool(differ & {"target", "since"})
         parity.different_contributions += bool(differ & {"bias", "contribution", "plane"})
         parity.different_unlike += "unlike" in differ

@@ -50,6 +50,14 @@ class Shape:
     pieces: int = 30_522
 
 
+@dataclass(frozen=True)
+class OutputScales:
+    """The value of one step of an encoder's quantized outputs, channel by channel [W]."""
+
+    hidden: Tensor
+    embedding: Tensor
+
+
 def through(value: Tensor, gradient: Tensor) -> Tensor:
     """`value` forward, the gradient of `gradient` backward.
 
@@ -153,6 +161,11 @@ class Reader(nn.Module):
         """A step of the last states."""
         step: Tensor = self.layers[-1].of_state
         return step
+
+    @property
+    def output_scales(self) -> OutputScales:
+        """What a head needs to know of the encoder's quantization."""
+        return OutputScales(self.of_last, self.of_word)
 
     def soft(self, x: Tensor) -> list[Tensor]:
         """x [B, N] ids, 0 = padding -> the states after each layer; the published way, keys from states."""

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from bundles import LISTS, TAUGHT
-from readers import random_plane, random_reader
+from readers import random_head, random_reader
 
 from model_export.bundled import drawn, write
-from model_export.heads.plane import Plane
+from model_export.head.leader_head import LeaderHead
 from model_export.measure.meaning import Served
 from model_export.recipe import Recipe
 from service.errors import BundleError
@@ -25,7 +25,7 @@ def test_two_runs_of_one_recipe_begin_with_the_same_weights():
     assert not torch.equal(weights(Recipe()), weights(Recipe(seed=4)))
 
 
-class Louder(Plane):
+class Louder(LeaderHead):
     """In torch it says a thousandth more than its weights, which the graph has."""
 
     def forward(self, *of):
@@ -35,8 +35,8 @@ class Louder(Plane):
 
 def test_head_is_written_only_if_its_graph_says_what_torch_does(tmp_path):
     lists, about = Lists(LISTS["pieces"], *(frozenset(LISTS[name]) for name in Lists.__slots__[1:])), {}
-    reader, plane = random_reader(), random_plane()
-    louder = Louder(plane.shape)
+    reader, plane = random_reader(), random_head()
+    louder = Louder(plane.config)
     louder.load_state_dict(plane.state_dict())
     own = [f"{text}, {other}." for text in TAUGHT for other in TAUGHT]
     with pytest.raises(BundleError, match="the logits of 0 of 196 texts"):

@@ -16,14 +16,14 @@ import numpy as np
 import onnx
 import torch
 from onnx import TensorProto, helper
-from readers import TINY, random_plane, random_reader
+from readers import TINY, random_head, random_reader
 
 from model_export.bundle import write_bundle
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
-from model_export.heads import graph as head_graph
-from model_export.heads import stored as head_stored
-from model_export.heads.plane import Plane
+from model_export.head import graph as head_graph
+from model_export.head import quantized as head_quantized
+from model_export.head.leader_head import LeaderHead
 from model_export.reader import graph as reader_graph
 from model_export.reader import stored as reader_stored
 from service.runtime.bundle import Bundle
@@ -59,14 +59,14 @@ def reader_model(seed: int = 0) -> onnx.ModelProto:
 
 @cache
 def head_model(logits: int = 1, d: int = 2, seed: int = 0) -> onnx.ModelProto:
-    plane = random_plane(d, logits, seed=seed)
+    plane = random_head(d, logits, seed=seed)
     if logits == 1:
         teach(plane)
-    return head_graph.to_onnx(head_stored.stored(plane, random_reader(TINY)))
+    return head_graph.to_onnx(head_quantized.quantize(plane, random_reader(TINY).output_scales))
 
 
 @torch.no_grad()
-def teach(plane: Plane) -> None:
+def teach(plane: LeaderHead) -> None:
     """Fit the first coordinate of the places, of which the logit is made, to the words of `TAUGHT`."""
     reader = Reader(Runtime("cpu", 1).open(reader_model().SerializeToString()), Lists(**LISTS))
     readings = [reader.read(text) for text in TAUGHT]
@@ -74,8 +74,8 @@ def teach(plane: Plane) -> None:
     states = (np.concatenate([each.states for each in seen]) - 128.0) / 16
     worth = np.array([CHARGE.get(PIECES[piece], 0.0) for text in readings for piece in text.pieces])
     fitted = np.linalg.lstsq(np.c_[states, np.ones(len(states))], worth, rcond=1e-3)[0]
-    plane.read.weight[0], plane.read.bias[0] = torch.tensor(fitted[:-1]), float(fitted[-1])
-    plane.v[0], plane.b[0] = torch.tensor([16.0] + [0.0] * (plane.shape.d - 1)), 0.5
+    plane.projection.weight[0], plane.projection.bias[0] = torch.tensor(fitted[:-1]), float(fitted[-1])
+    plane.v[0], plane.b[0] = torch.tensor([16.0] + [0.0] * (plane.config.dimension - 1)), 0.5
 
 
 def write_reader(models_dir: Path, name: str = "reader", seed: int = 0) -> Bundle:

@@ -2,7 +2,7 @@
 
 import torch
 
-from model_export.heads.plane import Plane, PlaneShape
+from model_export.head.leader_head import LeaderHead, LeaderHeadConfig
 from model_export.reader.model import Norm, Reader, Shape
 
 TINY = Shape(width=32, heads=4, layers=2, wide=64, pieces=400)
@@ -24,10 +24,12 @@ def random_reader(shape: Shape = TINY, seed: int = 0, follows: float = 0.3) -> R
 
 
 @torch.no_grad()
-def random_plane(d: int = 2, labels: int = 1, seed: int = 0, lexical: bool = False) -> Plane:
+def random_head(d: int = 2, labels: int = 1, seed: int = 0, use_embeddings: bool = False) -> LeaderHead:
     torch.manual_seed(seed)
-    plane = Plane(PlaneShape(TINY.width, d, labels, hidden=16, lexical=lexical))
-    for linear in (plane.first, plane.second, plane.read):
+    plane = LeaderHead(
+        LeaderHeadConfig(TINY.width, d, labels, reach_hidden=16, use_embeddings=use_embeddings)
+    )
+    for linear in (plane.reach_hidden, plane.reach_output, plane.projection):
         linear.weight.copy_(0.3 * torch.randn_like(linear.weight))
         linear.bias.copy_(0.3 * torch.randn_like(linear.bias))
     plane.b.copy_(torch.randn(labels))

@@ -17,17 +17,16 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.data.lessons import Ints
-from model_export.heads import stored
-from model_export.heads import unlike as measure_unlike
-from model_export.heads.fit import CHECKS, Floats, Frozen, Task, fit, logits, temperature, tempered
-from model_export.heads.plane import Plane
-from model_export.heads.states import States
+from model_export.head import ood, quantized
+from model_export.head.encoded import EncodedTexts
+from model_export.head.fitting import CHECKS, Floats, Task, fit, fixed_scales, logits, temperature, tempered
+from model_export.head.leader_head import LeaderHead
 from model_export.reader.stored import Stored
 from service.errors import InvalidInput
 from service.report.figures import FOLDS, Judged, folds, linear, measure, repeated
 from service.tables.labels import Rows
 
-HELD_OUT = 0.05  # share of the rows that may be called unlike the others
+OOD_FALSE_POSITIVE_RATE = 0.05  # share of the rows that may be called unlike the others
 MANY = 2_000  # from so many rows on, one fold is measured: a third of the time
 
 Thresholds = tuple[float, ...]  # of each label the probability from which on it is said
@@ -54,8 +53,8 @@ class Trained:
 
 def train(
     rows: Rows,
-    states: States,
-    others: Sequence[States],
+    states: EncodedTexts,
+    others: Sequence[EncodedTexts],
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -65,23 +64,23 @@ def train(
     parts = [np.array(part) for part in folds(truth, rows.texts)]
     if len(parts) < 2:
         raise InvalidInput("too few different texts to learn from some and measure others: add rows")
-    near, apart, foreign = measure_unlike.calibrated(states, others, parts, HELD_OUT)
+    near, apart, foreign = ood.calibrate(states, others, parts, OOD_FALSE_POSITIVE_RATE)
     plane, held = fitted(rows, states, parts, seed=seed, progress=progress)
     thresholds, chosen = _thresholds(held, rows) if rows.several else (None, [None] * len(held.rows))
-    weights = {**stored.stored(plane, Frozen(states.found[0].shape[-1])), **near}
+    weights = {**quantized.quantize(plane, fixed_scales(states.width)), **near}
     judged = _judged(rows, states, held, chosen, apart)
     report = _report(rows, judged, held)
-    return Trained(weights, report, thresholds, {"held_out": HELD_OUT, "others": foreign})
+    return Trained(weights, report, thresholds, {"held_out": OOD_FALSE_POSITIVE_RATE, "others": foreign})
 
 
 def fitted(
     rows: Rows,
-    states: States,
+    states: EncodedTexts,
     parts: Sequence[Ints],
     *,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[Plane, Held]:
+) -> tuple[LeaderHead, Held]:
     """The plane of all rows, as the folds `parts` would have it, and what theirs said."""
     torch.set_num_threads(1)  # small products gain nothing from a second thread
     task = Task(len(rows.labels), rows.several)
@@ -92,7 +91,7 @@ def fitted(
 
 
 def _held_out(
-    states: States,
+    states: EncodedTexts,
     rows: Rows,
     task: Task,
     parts: Sequence[Ints],
@@ -106,8 +105,8 @@ def _held_out(
         progress(number, len(parts))
         learnt, held = np.setdiff1d(np.arange(len(states)), part), states.take(part)
 
-        def look(steps: int, plane: Plane, held: States = held) -> None:
-            weights = stored.stored(plane, Frozen(states.found[0].shape[-1]))
+        def look(steps: int, plane: LeaderHead, held: EncodedTexts = held) -> None:
+            weights = quantized.quantize(plane, fixed_scales(states.width))
             seen.setdefault(steps, []).append((logits(plane, held), weights))
 
         fit(states.take(learnt), rows.targets[learnt], task, most, seed=seed, look=look)
@@ -152,7 +151,7 @@ def _best(probs: Floats, truth: NDArray[np.bool_]) -> Thresholds:
 
 
 def _judged(
-    rows: Rows, states: States, held: Held, chosen: Sequence[Thresholds | None], apart: Floats
+    rows: Rows, states: EncodedTexts, held: Held, chosen: Sequence[Thresholds | None], apart: Floats
 ) -> list[Judged]:
     """`chosen`: thresholds, row by row. subtle: leaders only of wrong rows; the report shows no others."""
     found = []
@@ -180,10 +179,10 @@ def _probabilities(said: Floats, several: bool) -> Floats:
     return np.asarray(power / power.sum())
 
 
-def _leaders(text: str, states: States, row: int, weights: Stored) -> tuple[str, ...]:
+def _leaders(text: str, states: EncodedTexts, row: int, weights: Stored) -> tuple[str, ...]:
     """The words that the others end with, those of the heaviest clusters first."""
-    reading, both = states.readings[row], states.found[row]
-    told = stored.run(weights, both[:, 0], both[:, 1], states.members(row))
+    reading, both = states.readings[row], states.states[row]
+    told = quantized.run(weights, both[:, 0], both[:, 1], states.members(row))
     worth = {
         int(leader): float(np.abs(told.contribution[:, told.target == leader].sum(1)).max())
         for leader in set(told.target.tolist()) - {-1}

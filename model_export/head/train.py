@@ -19,11 +19,11 @@ import numpy as np
 
 from model_export.bundle import write_bundle
 from model_export.data.lessons import Ints
-from model_export.heads import graph
-from model_export.heads.folds import Trained, train
-from model_export.heads.states import LEARNT, see
-from model_export.heads.unlike import languages, ordinary
-from model_export.heads.verify import differing
+from model_export.head import graph
+from model_export.head.cross_validation import Trained, train
+from model_export.head.encoded import MAX_CHARS, encode_texts
+from model_export.head.ood import english_sentences, foreign_sentences
+from model_export.head.verification import count_mismatches
 from service.errors import InvalidInput
 from service.observe.progress import Progress
 from service.report.figures import described
@@ -102,15 +102,15 @@ def run(arguments: argparse.Namespace) -> int:
         print(*lines, sep="\n", file=sys.stderr if arguments.json else None, flush=True)
 
     say(*rows.told)
-    if long := sum(len(text) > LEARNT for text in rows.texts):
-        say(f"cut: {long:,} to their first {LEARNT:,} characters")
+    if long := sum(len(text) > MAX_CHARS for text in rows.texts):
+        say(f"cut: {long:,} to their first {MAX_CHARS:,} characters")
     with Progress(sys.stderr) as shown:
-        states, kept = see(
+        states, kept = encode_texts(
             reader, rows.texts, cache=cache, progress=lambda n, total: shown.count(n, total, "texts read")
         )
     if len(kept) < len(rows.texts):
         say(f"left out: {len(rows.texts) - len(kept):,} without a word")
-    others = [see(reader, each)[0] for each in (ordinary(), languages())]
+    others = [encode_texts(reader, each)[0] for each in (english_sentences(), foreign_sentences())]
     rows = _learnt_from(rows, kept, arguments.file)
     with Progress(sys.stderr) as shown:
         trained = train(
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     trained.report["title"], trained.report["models"] = name, {name: trained.report["models"]["this model"]}
     model = graph.to_onnx(trained.weights)
     card = _card(arguments, rows, trained, name, {"name": bundle.name, "sha256": digest})
-    wrong = differing(model, trained.weights, states.take(np.arange(min(CHECKED, len(states)))))
+    wrong = count_mismatches(model, trained.weights, states.take(np.arange(min(CHECKED, len(states)))))
     if wrong:
         say(f"{name}: not written: the graph of {wrong} texts does not compute what was learnt")
         return 1
@@ -173,7 +173,7 @@ def _card(
 
 def _learnt_from(rows: Rows, kept: Ints, file: str) -> Rows:
     """Those that have words, and of each what is read of it."""
-    texts, truth = [rows.texts[i][:LEARNT] for i in kept], [rows.truth[i] for i in kept]
+    texts, truth = [rows.texts[i][:MAX_CHARS] for i in kept], [rows.truth[i] for i in kept]
     have = {label for labels in truth for label in labels}
     if lost := [label for label in rows.labels if label not in have]:
         raise InvalidInput(f"{file}: no text of the label {lost[0]!r} has a word in it; take the label out")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from hardmax import Local
-from model_export.heads import unlike
-from model_export.heads.folds import HELD_OUT
-from model_export.heads.states import see
-from model_export.heads.train import open_reader
+from model_export.head import ood
+from model_export.head.cross_validation import OOD_FALSE_POSITIVE_RATE
+from model_export.head.encoded import encode_texts
+from model_export.head.train import open_reader
 from service.settings import BUNDLED_MODELS
 
 STRANGE = """Gozdovi so pozimi tihi in sneg prekriva steze.
@@ -30,19 +30,19 @@ def reader():
 
 
 def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):
-    """None of them is in languages.txt. The threshold says of a twentieth of the rows that they are, too."""
-    states, _ = see(reader, [f"{food} {said}." for food in FOOD for said in SAID])
-    others = [see(reader, each)[0] for each in (unlike.ordinary(), unlike.languages())]
+    """None of them is in ood_languages.txt. The threshold flags a twentieth of the rows, too."""
+    states, _ = encode_texts(reader, [f"{food} {said}." for food in FOOD for said in SAID])
+    others = [encode_texts(reader, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
     parts = [np.arange(len(states))[i::5] for i in range(5)]
-    found, held, known = unlike.calibrated(states, others, parts, HELD_OUT)
+    found, held, known = ood.calibrate(states, others, parts, OOD_FALSE_POSITIVE_RATE)
     assert (held > 0).sum() <= 2  # of 40
     assert known >= 0.9
-    assert (unlike.told(found, see(reader, STRANGE)[0]) > 0).sum() >= 9
+    assert (ood.scores(found, encode_texts(reader, STRANGE)[0]) > 0).sum() >= 9
 
 
 def test_two_thresholds_together_let_a_twentieth_through():
     held = np.random.default_rng(0).normal(size=(1000, 2)) * (1, 50)
-    above = held > unlike._thresholds(held, HELD_OUT)
+    above = held > ood._thresholds(held, OOD_FALSE_POSITIVE_RATE)
     assert above.any(1).sum() in (49, 50)
     assert above.sum(0) == pytest.approx(25, abs=8)
 
@@ -51,7 +51,7 @@ def test_the_bundled_head_says_of_other_languages_that_it_does_not_know_them():
     """Pieces of the vocabulary spell them, so most of their words are known."""
     with Local() as model:
         strange = [answer.undecided for answer in model.classify(STRANGE)]
-        english = [answer.undecided for answer in model.classify(unlike.ordinary())]
+        english = [answer.undecided for answer in model.classify(ood.english_sentences())]
     assert set(strange) == {"unlike the rows", "nothing known"}
     assert strange.count("unlike the rows") >= 6
     assert english.count("unlike the rows") <= 0.03 * len(english)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from model_export.heads.fit import Task, fit, logits, temperature
-from model_export.heads.states import SOME, ZERO, States
+from model_export.head.encoded import WINDOW_WORDS, ZERO, EncodedTexts
+from model_export.head.fitting import Task, fit, logits, temperature
 from service.text.tokenizer import Reading
 
 
@@ -29,7 +29,7 @@ def seen(first, last):
     found = np.stack([last, first], 2).round().clip(-128, 127).astype(np.int16) + 128
     at = np.arange(5)
     reading = Reading("a b c d e", 2 * at, 2 * at + 1, np.arange(6), at, at, 0 * at, False)
-    return States([reading] * len(found), list(found.astype(np.uint8)))
+    return EncodedTexts([reading] * len(found), list(found.astype(np.uint8)))
 
 
 def test_rows_that_all_read_alike_teach_no_more_than_how_many_there_are():
@@ -49,7 +49,7 @@ def of_lengths(lengths):
             Reading("a " * n, 2 * at, 2 * at + 1, 2 * np.arange(n + 1), np.arange(2 * n), at, at, False)
         )
         found.append(rng.integers(0, 256, (2 * n, 2, 16)).astype(np.uint8))
-    return States(readings, found)
+    return EncodedTexts(readings, found)
 
 
 def test_step_looks_at_some_words_in_a_row_of_a_long_text():
@@ -58,10 +58,12 @@ def test_step_looks_at_some_words_in_a_row_of_a_long_text():
     begins = set()
     for _ in range(5):
         last, _, batch = rows.batch(np.arange(2), rng)
-        assert batch.words == SOME
+        assert batch.words == WINDOW_WORDS
         short, long = np.split(last[0].numpy() + ZERO, [14])
-        assert np.array_equal(short, rows.found[0][:, 0])
-        (begin,) = [k for k in range(0, 800, 2) if np.array_equal(rows.found[1][k : k + 2 * SOME, 0], long)]
+        assert np.array_equal(short, rows.states[0][:, 0])
+        (begin,) = [
+            k for k in range(0, 800, 2) if np.array_equal(rows.states[1][k : k + 2 * WINDOW_WORDS, 0], long)
+        ]
         begins.add(begin)
     assert len(begins) > 1
 

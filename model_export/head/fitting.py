@@ -23,13 +23,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from model_export.data.lessons import Batch, Ints
-from model_export.heads.plane import WEIGHT_GRID, Plane, PlaneShape
-from model_export.heads.states import States
+from model_export.head.encoded import EncodedTexts
+from model_export.head.leader_head import WEIGHT_GRID, LeaderHead, LeaderHeadConfig
+from model_export.reader.model import OutputScales
 from service.runtime.batcher import groups_by_length
 
 Floats = NDArray[np.float64]
 
-MOST_DIMENSIONS = 16
+MAX_DIMENSION = 16
 STEP = 1 / 32  # what one step of a state is taken to be worth
 TEXTS = 32  # in a batch
 PAIRS = 2**20  # pairs of words that are compared at once where nothing is learnt
@@ -40,17 +41,10 @@ RATE = 5e-4
 SPREAD = 0.25  # how far a usual word's direction goes in the beginning
 
 
-@dataclass(frozen=True)
-class Frozen:
-    """The steps of a reader whose weights are not here: all alike."""
-
-    width: int
-
-    @property
-    def of_word(self) -> Tensor:
-        return torch.full((self.width,), STEP)
-
-    of_last = of_word
+def fixed_scales(width: int) -> OutputScales:
+    """Return the scales that heads of custom models assume: the same for every channel."""
+    scale = torch.full((width,), STEP)
+    return OutputScales(scale, scale)
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ class Task:
     @property
     def dimensions(self) -> int:
         """Of the plane: two for two or three labels; one less than the labels, as their logits have."""
-        return int(np.clip(self.logits - (not self.several), 2, MOST_DIMENSIONS))
+        return int(np.clip(self.logits - (not self.several), 2, MAX_DIMENSION))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         if self.logits == 1:
@@ -78,18 +72,18 @@ class Task:
 
 
 def fit(
-    states: States,
+    states: EncodedTexts,
     targets: NDArray[np.float32],
     task: Task,
     steps: int,
     *,
     seed: int = 0,
-    look: Callable[[int, Plane], None] = lambda steps, plane: None,
-) -> Plane:
+    look: Callable[[int, LeaderHead], None] = lambda steps, plane: None,
+) -> LeaderHead:
     """The plane after so many steps, one of `CHECKS`; `look` sees it at each of them."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    frozen, y = Frozen(states.found[0].shape[-1]), torch.from_numpy(targets)
+    frozen, y = fixed_scales(states.width), torch.from_numpy(targets)
     plane = _begin(states, y, task, frozen)
     optimiser = torch.optim.AdamW(plane.parameters(), lr=RATE, weight_decay=0.01)
     order: list[Ints] = []
@@ -113,23 +107,23 @@ def fit(
 
 
 @torch.no_grad()
-def logits(plane: Plane, states: States) -> Floats:
+def logits(plane: LeaderHead, states: EncodedTexts) -> Floats:
     """[n, C] in whole numbers, as the graph gives them."""
     plane.eval()
-    frozen = Frozen(states.found[0].shape[-1])
+    frozen = fixed_scales(states.width)
     return np.asarray(_of_all(states, lambda batch: plane(frozen, *batch)[0]).numpy(), np.float64)
 
 
-def _of_all(states: States, of: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
+def _of_all(states: EncodedTexts, of: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
     """Of every text, those of similar length together."""
     runs = list(groups_by_length([len(each) for each in states.readings], PAIRS, power=2))
     found = torch.cat([of(states.batch(np.array(rows))) for rows in runs])
     return found[torch.from_numpy(np.concatenate(runs)).argsort()]
 
 
-def _begin(states: States, y: Tensor, task: Task, frozen: Frozen) -> Plane:
-    W, d = frozen.width, task.dimensions
-    x = torch.from_numpy(states.means()).float() * STEP
+def _begin(states: EncodedTexts, y: Tensor, task: Task, frozen: OutputScales) -> LeaderHead:
+    W, d = states.width, task.dimensions
+    x = torch.from_numpy(states.mean_features()).float() * STEP
     middle = x.mean(0)
     spread = (x - middle).view(-1, 2, W).pow(2).sum(2).mean(0).sqrt()  # of last and of first states
     scale = (0.5**0.5 / spread.clamp(min=1e-6)).repeat_interleave(W)
@@ -138,16 +132,18 @@ def _begin(states: States, y: Tensor, task: Task, frozen: Frozen) -> Plane:
     rank = min(d, len(size))
     direction = torch.zeros(d, 2 * W)
     direction[:rank] = along[:rank] * (size[:rank, None] / size[0].clamp(min=1e-9)).sqrt() * scale
-    some = np.concatenate([states.words(i) for i in range(0, len(states), max(1, len(states) // 200))])
+    some = np.concatenate(
+        [states.word_features(i) for i in range(0, len(states), max(1, len(states) // 200))]
+    )
     usual = ((torch.from_numpy(some).float() * STEP - middle) @ direction.T).norm(dim=1).mean()
     direction = direction * (SPREAD / usual.clamp(min=1e-6))
-    plane = Plane(PlaneShape(W, d, task.logits, lexical=True))
+    plane = LeaderHead(LeaderHeadConfig(W, d, task.logits, use_embeddings=True))
     with torch.no_grad():
-        plane.second.bias.fill_(1.0)
-        plane.read.weight.zero_()
-        plane.read.weight[:d] = direction
-        plane.read.bias.zero_()
-        plane.read.bias[:d] = -direction @ middle
+        plane.reach_output.bias.fill_(1.0)
+        plane.projection.weight.zero_()
+        plane.projection.weight[:d] = direction
+        plane.projection.bias.zero_()
+        plane.projection.bias[:d] = -direction @ middle
     return plane
 
 
@@ -160,10 +156,10 @@ def _probe(x: Tensor, y: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _read_out(plane: Plane, frozen: Frozen, states: States, y: Tensor, task: Task) -> None:
+def _read_out(plane: LeaderHead, frozen: OutputScales, states: EncodedTexts, y: Tensor, task: Task) -> None:
     """v and b by a logistic regression on where each text is read, [n, d]."""
     plane.eval()
-    x = _of_all(states, lambda batch: plane.read_at(frozen, *batch))
+    x = _of_all(states, lambda batch: plane.pooled(frozen, *batch))
     with torch.enable_grad():
         v, b = regression(x.float(), y, task, PENALTY_OUT)
     plane.v.copy_(torch.round(v.double() * WEIGHT_GRID) / WEIGHT_GRID)
@@ -186,7 +182,7 @@ def regression(x: Tensor, y: Tensor, task: Task, penalty: float) -> tuple[Tensor
     return weight.detach(), b.detach()
 
 
-def tempered(plane: Plane, factor: float) -> None:
+def tempered(plane: LeaderHead, factor: float) -> None:
     """All logits times `factor`."""
     with torch.no_grad():
         plane.v.copy_(torch.round(plane.v * factor * WEIGHT_GRID) / WEIGHT_GRID)

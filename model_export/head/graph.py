@@ -16,8 +16,8 @@ too. Whoever feeds those of several has all their answers of one run: the linear
 its own, and zeros in front of a map change nothing, so heads need not have the same number of labels. The
 graph's `family` is a digest of all the rest of it: heads of one family run together.
 
-The symbols are those of plane.py. All that is compared or added lies on grids of powers of two: exact in
-double precision, whatever the batch and the device. Places with the same coordinates are one (twins);
+The symbols are those of leader_head.py. All that is compared or added lies on grids of powers of two: exact
+in double precision, whatever the batch and the device. Places with the same coordinates are one (twins);
 `target` names the first of them. In the plane only corners of the cloud's convex hull can be followed, so
 long texts look for these first, and ask of twins only one. This module knows arrays only.
 """
@@ -36,12 +36,12 @@ from onnxscript import opset20 as op
 from onnxscript import script
 
 from model_export.attention.functions import Nodes, domain, tensors
-from model_export.heads.plane import (
+from model_export.head.leader_head import (
     DIRECTION_GRID,
     LAYER_GRID,
-    LEAST_REACH,
-    LONGEST_DIRECTION,
-    PLACE_GRID,
+    MAX_DIRECTION,
+    MIN_REACH,
+    POINT_GRID,
     WEIGHT_GRID,
 )
 from model_export.reader.stored import ZERO, Array, Stored
@@ -346,8 +346,8 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     call(Unlike, "near_words texts real direction_grid", "unlike")
     angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
     double = {
-        "least": LEAST_REACH, "rest": 1 - LEAST_REACH, "longest": LONGEST_DIRECTION, "never": NEVER,
-        "direction_grid": DIRECTION_GRID, "place_grid": PLACE_GRID, "weight_grid": WEIGHT_GRID,
+        "least": MIN_REACH, "rest": 1 - MIN_REACH, "longest": MAX_DIRECTION, "never": NEVER,
+        "direction_grid": DIRECTION_GRID, "place_grid": POINT_GRID, "weight_grid": WEIGHT_GRID,
         "layer_grid": LAYER_GRID, "margin": MARGIN, "wide": WIDE, "turn": [[0, -1], [1, 0]],
         "directions": [np.cos(angles), np.sin(angles)],
     }  # fmt: skip
@@ -382,7 +382,7 @@ def of_head(weights: Stored) -> dict[str, Array]:
     W, d = len(weights["first"]), weights["read"].shape[1] - 1
     values = {
         "near": np.zeros((W, 1)), "near_unit": np.zeros(1, np.float32), "near_bias": np.zeros(1, np.float32),
-        **weights, "v": weights["v"].T, "first_axis": np.eye(1, d)[0] / PLACE_GRID,
+        **weights, "v": weights["v"].T, "first_axis": np.eye(1, d)[0] / POINT_GRID,
     }  # fmt: skip
     for name in LINEAR:
         unseen = 2 * W - len(values[name]) if name in ("read", "near") else 0

@@ -13,8 +13,8 @@ from readers import random_reader
 
 from model_export.bundle import write_bundle
 from model_export.cli import main
-from model_export.heads.states import see
-from model_export.heads.train import open_reader
+from model_export.head.encoded import encode_texts
+from model_export.head.train import open_reader
 from model_export.reader import graph, stored
 from service.cli.main import main as hardmax_command
 from service.local import Local
@@ -179,12 +179,12 @@ def test_words_at_random_are_unlike_the_rows(folder, capsys):
 def test_states_come_from_the_disk_the_second_time(folder):
     _, reader = open_reader(folder / "models" / "reader")
     texts = ["a superb film", "", "the soup was cold " * 40]
-    states, kept = see(reader, texts, cache=folder / "cache")
+    states, kept = encode_texts(reader, texts, cache=folder / "cache")
     assert kept.tolist() == [0, 2]
-    again, _ = see(Namespace(read=reader.read), texts, cache=folder / "cache")
-    assert all(np.array_equal(a, b) for a, b in zip(states.found, again.found, strict=True))
-    alone = reader.see(reader.read(texts[0]).split(), reasons=False)[0]
-    assert np.array_equal(states.found[0][:, 0], alone.states)
+    again, _ = encode_texts(Namespace(read=reader.read), texts, cache=folder / "cache")
+    assert all(np.array_equal(a, b) for a, b in zip(states.states, again.states, strict=True))
+    alone = reader.encode_texts(reader.read(texts[0]).split(), reasons=False)[0]
+    assert np.array_equal(states.states[0][:, 0], alone.states)
 
 
 def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
@@ -199,11 +199,11 @@ def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
     texts, cache = ["", *["superb"] * 1_023, "stop"], folder / "stopped"
     stopping = Namespace(read=read, see=reader.see)
     with pytest.raises(KeyboardInterrupt):
-        see(stopping, texts, cache=cache, progress=lambda *each: told.append(each))
+        encode_texts(stopping, texts, cache=cache, progress=lambda *each: told.append(each))
     assert told[0] == (0, 1_025)
     assert any(0 < done < 1_024 for done, _ in told), "many texts were read in silence"
     assert told[-1] == (1_024, 1_025)
-    states, kept = see(Namespace(read=reader.read), texts[:1_024], cache=cache)
+    states, kept = encode_texts(Namespace(read=reader.read), texts[:1_024], cache=cache)
     assert (len(states), kept[0]) == (1_023, 1)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from model_export.heads.folds import Held, _thresholds
+from model_export.head.cross_validation import Held, _thresholds
 from service.tables.labels import Rows
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from readers import random_plane, random_reader
+from readers import random_head, random_reader
 
 from model_export.data.lessons import Batch
-from model_export.heads.graph import MANY, to_onnx, weights_of
-from model_export.heads.stored import run, stored
+from model_export.head.graph import MANY, to_onnx, weights_of
+from model_export.head.quantized import quantize, run
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
 
@@ -53,10 +53,10 @@ def answers(session, states, words, texts):
 
 
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (2, 3), (5, 4)])
-@pytest.mark.parametrize("lexical", [False, True], ids=["last", "both"])
+@pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
 @pytest.mark.parametrize("alike", [0, 4, 500], ids=["", "twins", "nothing else"])
-def test_graph_gives_the_numbers_of_the_definition(d, labels, alike, lexical):
-    weights = stored(random_plane(d, labels, lexical=lexical), random_reader())
+def test_graph_gives_the_numbers_of_the_definition(d, labels, alike, use_embeddings):
+    weights = quantize(random_head(d, labels, use_embeddings=use_embeddings), random_reader().output_scales)
     session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
     states, words, texts = draw(LENGTHS, alike=alike)
     for company in (texts, *([text] for text in texts)):
@@ -72,10 +72,10 @@ def test_graph_gives_the_numbers_of_the_definition(d, labels, alike, lexical):
             assert not found["contribution"][b, :, n:].any()
 
 
-@pytest.mark.parametrize("lexical", [False, True], ids=["last", "both"])
-def test_torch_gives_the_logits_of_the_definition(lexical):
-    plane, reader = random_plane(labels=3, lexical=lexical), random_reader()
-    weights = stored(plane, reader)
+@pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
+def test_torch_gives_the_logits_of_the_definition(use_embeddings):
+    plane, reader = random_head(labels=3, use_embeddings=use_embeddings), random_reader()
+    weights = quantize(plane, reader.output_scales)
     states, words, texts = draw((9, 4))
     M = max(map(len, texts))
     word = np.concatenate(
@@ -84,7 +84,9 @@ def test_torch_gives_the_logits_of_the_definition(lexical):
     batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(texts), M)
     with torch.no_grad():
         logits, _ = plane(
-            reader, *(torch.from_numpy(x.astype(np.float32) - 128)[None] for x in (states, words)), batch
+            reader.output_scales,
+            *(torch.from_numpy(x.astype(np.float32) - 128)[None] for x in (states, words)),
+            batch,
         )
     for row, text in zip(logits, texts, strict=True):
         told = run(weights, states, words, text)
@@ -92,7 +94,7 @@ def test_torch_gives_the_logits_of_the_definition(lexical):
 
 
 def test_every_word_is_counted_where_its_leader_stands():
-    weights = stored(random_plane(), random_reader())
+    weights = quantize(random_head(), random_reader().output_scales)
     states, words, (text,) = draw([40])
     told = run(weights, states, words, text)
     for leader in set(told.target.tolist()):
@@ -108,7 +110,9 @@ def test_time_for_a_text_that_repeats_grows_with_its_length():
     """All of its words may stand at corners, and were compared with each other: with ten times the words 160
     times the time.
     """
-    session = Runtime("cpu", 1).open(to_onnx(stored(random_plane(), random_reader())).SerializeToString())
+    session = Runtime("cpu", 1).open(
+        to_onnx(quantize(random_head(), random_reader().output_scales)).SerializeToString()
+    )
 
     def took_s(words):
         asked, took = draw([words], alike=words), []

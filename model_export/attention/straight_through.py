@@ -1,0 +1,33 @@
+"""Hardmax attention in torch: the argmax set of each query, and gradients through a softmax.
+
+Verified against the definition in reference.py by tests/model_export/attention/test_straight_through.py.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def argmax_mask(scores: Tensor) -> Tensor:
+    """Return 1 for every key of the argmax set C_i of each query, else 0, in the type of `scores`."""
+    return (scores == scores.amax(-1, keepdim=True)).to(scores.dtype)
+
+
+def hardmax(scores: Tensor, values: Tensor) -> Tensor:
+    """Return c_i, the mean of the values over the argmax set of each query."""
+    chosen = argmax_mask(scores)
+    return chosen @ values / chosen.sum(-1, keepdim=True)
+
+
+def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
+    """Return `value`, with the gradient of `gradient`.
+
+    subtle: equal to `value` to the bit. `gradient + (value - gradient)` rounds.
+    """
+    return value.detach() + (gradient - gradient.detach())
+
+
+def round_to_grid(x: Tensor, steps_per_unit: float) -> Tensor:
+    """Round to multiples of 1 / `steps_per_unit`; the gradient passes unchanged."""
+    return straight_through(torch.round(x * steps_per_unit) / steps_per_unit, x)

@@ -1,0 +1,166 @@
+"""The leader head: words are points, hardmax layers move them to their leaders, the leaders decide.
+
+    r_i, t_i = linear in the hidden state of word i               the mean over its tokens;
+                                                                  optional: and in its input embedding
+    z_i = scale reach_i r_i / sqrt(1 + |r_i|^2)                   reach_i: a small network over the embedding
+    w_i = (t_i + sqrt(1 + t_i^2)) / 2
+    z_i <- z_i + gamma (c_i - z_i),  c_i the mean over C_i = argmax_j <z_i, z_j>          K layers
+    logit = b + sum_i w_i <v, c_i> / (W0 + sum_i w_i)             c_i after the last layer
+
+Numbers that are compared or added are multiples of powers of two, in double precision: their products and
+sums are exact. All other operations are sqrt and division, which are rounded alike everywhere.
+
+Shapes: B texts, M words, T tokens, W width of the encoder, d dimensions, C logits (1 for two labels).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from model_export.attention.straight_through import argmax_mask, hardmax, round_to_grid, straight_through
+from model_export.data.lessons import Batch
+from model_export.reader.model import Linear, OutputScales, whole
+
+MIN_REACH = 1 / 32  # a point at the origin would follow every other
+DIRECTION_GRID, POINT_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12  # steps per unit
+MAX_DIRECTION = 64.0
+SOFTMAX_TEMPERATURE = 2.0  # of the softmax that gives the choice of a leader its gradient
+
+
+@dataclass(frozen=True)
+class LeaderHeadConfig:
+    """The shape and the constants of a leader head."""
+
+    width: int = 384
+    dimension: int = 2
+    n_logits: int = 1
+    reach_hidden: int = 64  # hidden units of the network that computes the reach
+    n_layers: int = 8
+    alpha: float = 1.0
+    scale: float = 4.0
+    pseudo_weight: float = 0.5  # W0
+    use_embeddings: bool = False  # the direction of a word depends on its input embedding too
+
+
+@dataclass(frozen=True)
+class WordPoints:
+    """The words of a batch before the first hardmax layer."""
+
+    direction: Tensor  # [B, M, d] the points at full reach
+    points: Tensor  # [B, M, d] on the grid, none at the origin
+    weights: Tensor  # [B, M]
+    mean_reach: Tensor
+
+
+class LeaderHead(nn.Module):
+    """The head in torch: exact forward pass on quantized encoder outputs, straight-through gradients."""
+
+    hidden_scale: Tensor
+
+    def __init__(self, config: LeaderHeadConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.reach_hidden = Linear(config.width, config.reach_hidden)
+        self.reach_output = Linear(config.reach_hidden, 1)
+        self.projection = Linear(config.width * (1 + config.use_embeddings), config.dimension + 1)
+        self.v = nn.Parameter(torch.zeros(config.n_logits, config.dimension, dtype=torch.float64))
+        self.b = nn.Parameter(torch.zeros(config.n_logits, dtype=torch.float64))
+        self.register_buffer("hidden_scale", torch.full((config.reach_hidden,), 1 / 32))
+        with torch.no_grad():
+            nn.init.normal_(self.reach_hidden.weight, std=0.02)
+            nn.init.normal_(self.reach_output.weight, std=0.05)
+            self.reach_output.bias.fill_(-0.5)
+            nn.init.normal_(self.projection.weight, std=0.02)
+            if config.n_logits == 1:
+                self.v[0, 0] = 4.0
+            else:
+                nn.init.normal_(self.v, std=1.0)
+
+    def forward(
+        self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch
+    ) -> tuple[Tensor, Tensor]:
+        """Return the logits [B, C] and the mean reach.
+
+        Args:
+            scales: the value of one step of the encoder's quantized outputs.
+            hidden: quantized hidden states of the last layer, [1, T, W].
+            embedding: quantized input embeddings, [1, T, W].
+            batch: which tokens belong to which word of which text.
+        """
+        words = self.word_points(scales, hidden, embedding, batch)
+        pooled = self._pool(self._leader_points(words, batch.there), words.weights, batch.there)
+        v = round_to_grid(self.v, WEIGHT_GRID)
+        return self.b + torch.einsum("bd,cd->bc", pooled, v), words.mean_reach
+
+    def pooled(self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch) -> Tensor:
+        """Return the weighted mean of the leaders' points [B, d], of which the logits are a linear map."""
+        words = self.word_points(scales, hidden, embedding, batch)
+        return self._pool(self._leader_points(words, batch.there), words.weights, batch.there)
+
+    def word_points(
+        self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch
+    ) -> WordPoints:
+        """Return where each word starts and how much it counts."""
+        reach = self._reach(scales, embedding, batch)
+        weight, _, unit = self.projection.codes(self.input_scale(scales))
+        x = torch.cat([hidden, embedding], -1) if self.config.use_embeddings else hidden
+        projected = (batch.by_word(x @ weight.T) * unit + self.projection.bias).double()
+        r = projected[..., :-1].clamp(-MAX_DIRECTION, MAX_DIRECTION)
+        r = round_to_grid(r, DIRECTION_GRID)
+        direction = self.config.scale * (r / torch.sqrt(1 + (r * r).sum(-1, keepdim=True)))
+        t = projected[..., -1]
+        weights = round_to_grid((t + torch.sqrt(1 + t * t)) / 2, WEIGHT_GRID)
+        mean_reach = (reach[..., 0] * batch.there).sum() / batch.there.sum()
+        return WordPoints(direction, _off_origin(direction * reach), weights, mean_reach)
+
+    def input_scale(self, scales: OutputScales) -> Tensor:
+        """Return the value of one step of every input channel of the projection."""
+        used = [scales.hidden, scales.embedding] if self.config.use_embeddings else [scales.hidden]
+        return torch.cat(used)
+
+    def follow(self, z: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+        """Return c_i [B, M, d] on the grid, and C_i as a mask [B, M, M]; equal points are one."""
+        scores = (z @ z.transpose(1, 2)).masked_fill(~there[:, None], -torch.inf)
+        return torch.round(hardmax(scores, z) * LAYER_GRID) / LAYER_GRID, argmax_mask(scores)
+
+    def _reach(self, scales: OutputScales, embedding: Tensor, batch: Batch) -> Tensor:
+        """Return the share of its full reach at which each word starts, [B, M, 1]."""
+        weight, _, unit = self.reach_hidden.codes(scales.embedding)
+        units = batch.by_word(embedding @ weight.T) * unit + self.reach_hidden.bias
+        units = whole(units * (1 / self.hidden_scale), 0.0, 255.0)
+        weight, _, unit = self.reach_output.codes(self.hidden_scale)
+        f = (units @ weight.T * unit + self.reach_output.bias).double()
+        return MIN_REACH + (1 - MIN_REACH) * (0.5 + 0.5 * f / torch.sqrt(1 + f * f))
+
+    def _leader_points(self, words: WordPoints, there: Tensor) -> Tensor:
+        """Return c_i after the last layer.
+
+        The gradient is that of a softmax over the initial points in which the query is the word's full
+        direction: its reach does not change whom it follows.
+        """
+        z = words.points
+        with torch.no_grad():
+            y, gamma = z, self.config.alpha / (1 + self.config.alpha)
+            for _ in range(self.config.n_layers):
+                c, _ = self.follow(y, there)
+                y = torch.round((y + gamma * (c - y)) * LAYER_GRID) / LAYER_GRID
+            value, _ = self.follow(y, there)
+        if not torch.is_grad_enabled():
+            return value
+        scores = words.direction @ z.transpose(1, 2) / SOFTMAX_TEMPERATURE
+        share = torch.softmax(scores.masked_fill(~there[:, None], -torch.inf), -1)
+        return straight_through(value, share @ z)
+
+    def _pool(self, c: Tensor, weights: Tensor, there: Tensor) -> Tensor:
+        w = weights * there
+        share = w / (self.config.pseudo_weight + w.sum(1, keepdim=True))
+        return torch.einsum("bm,bmd->bd", share, c)
+
+
+def _off_origin(z: Tensor) -> Tensor:
+    """Round to the grid and move a point at the origin by one step."""
+    z = round_to_grid(z, POINT_GRID)
+    return z + torch.nn.functional.pad((z == 0).all(-1, keepdim=True) / POINT_GRID, (0, z.shape[-1] - 1))

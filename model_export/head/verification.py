@@ -1,0 +1,49 @@
+"""Compare the graph of a head with its definition in numpy, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import onnx
+
+from model_export.head import quantized
+from model_export.head.encoded import EncodedTexts
+from model_export.reader.stored import Stored
+from service.runtime.session import Runtime
+from service.text.encoder import Read, Seen
+from service.text.head import assemble
+from service.text.tokenizer import Reading
+
+OUTPUTS = ("bias", "contribution", "target", "since", "plane")
+
+
+def count_mismatches(model: onnx.ModelProto, weights: Stored, texts: EncodedTexts) -> int:
+    """Return the number of texts for which some output of the graph differs."""
+    session, wrong = Runtime("cpu", 1).open(model.SerializeToString()), 0
+    for reading, both in zip(texts.readings, texts.states, strict=True):
+        seen = Seen(np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1]))
+        wrong += bool(mismatched_outputs(session, weights, reading, [seen]))
+    return wrong
+
+
+def mismatched_outputs(session: Any, weights: Stored, reading: Reading, chunks: Sequence[Seen]) -> set[str]:
+    """Return the names of the outputs that differ from the definition for one text."""
+    feeds, _, _ = assemble([Read(reading, chunks)])
+    names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))
+    outputs = dict(zip(names, session.run(feeds, names), strict=True))
+    hidden, embedding = (
+        np.concatenate([getattr(each, name) for each in chunks]) for name in ("states", "words")
+    )
+    members = [range(*each) for each in pairwise(reading.bounds.tolist())]
+    result = quantized.run(weights, hidden, embedding, members)
+    expected = {name: np.asarray(getattr(result, name)) for name in OUTPUTS}
+    if "near" in weights:
+        expected["unlike"] = np.asarray(quantized.ood_score(weights, hidden, embedding, members))
+    return {
+        name
+        for name in names
+        if not np.array_equal(outputs[name].reshape(expected[name].shape), expected[name])
+    }
