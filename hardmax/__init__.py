@@ -16,17 +16,18 @@ from hardmax.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from hardmax.answers import Answer, Answers, CloudRun
-    from hardmax.calls import Calls
-    from hardmax.remote import AsyncClient, Client
+    from hardmax.api import Api
+    from hardmax.async_client import AsyncClient
+    from hardmax.client import Client
 
-    # subtle: declared here, because the service that has them need not be installed.
-    class Local(Calls):
-        """Every call of `Client`, answered in this process."""
+    # subtle: declared here, because the service that defines them need not be installed.
+    class Local(Api):
+        """Every operation of `Client`, answered in this process."""
 
         def __init__(
             self, settings: Any = None, *, on_progress: Callable[[str], None] = ..., **flags: Any
         ) -> None: ...
-        def answer(self, question: Any) -> Any: ...
+        def send(self, request: Any) -> Any: ...
         def close(self) -> None: ...
 
     def create_app(settings: Any, *, loaders: Any = None) -> Any:
@@ -34,31 +35,31 @@ if TYPE_CHECKING:
 
 
 try:
-    __version__ = version("hardmax-service")  # which has this package in it
+    __version__ = version("hardmax-service")  # which contains this package
 except PackageNotFoundError:
     __version__ = version("hardmax")
 
 __all__ = ["Answer", "Answers", "AsyncClient", "Client", "CloudRun", "Local", "__version__", "create_app"]
 __all__ += errors.__all__
 
-_SERVED = {"Local": "service.local", "create_app": "service.app"}
-_CLIENT = dict.fromkeys(["AsyncClient", "Client"], "hardmax.remote")
-_CLIENT |= dict.fromkeys(["Answer", "Answers", "CloudRun"], "hardmax.answers")
+_SERVICE_NAMES = {"Local": "service.local", "create_app": "service.app"}
+_CLIENT_NAMES = {"AsyncClient": "hardmax.async_client", "Client": "hardmax.client"}
+_CLIENT_NAMES |= dict.fromkeys(["Answer", "Answers", "CloudRun"], "hardmax.answers")
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first asked for: the service needs the errors alone."""
-    module = (_SERVED | _CLIENT).get(name)
+    """Import a public name on first use: the service needs only the errors."""
+    module = (_SERVICE_NAMES | _CLIENT_NAMES).get(name)
     if module is None:
         raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as missing:
-        if name not in _SERVED:
+        if name not in _SERVICE_NAMES:
             raise
         needed = "the package hardmax-service" if str(missing.name).startswith("service") else missing.name
-        told = f"hardmax.{name} needs {needed}, which is not installed"
-        raise ModuleNotFoundError(told, name=missing.name) from None
+        message = f"hardmax.{name} needs {needed}, which is not installed"
+        raise ModuleNotFoundError(message, name=missing.name) from None
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""What the clients give back: documents that know their text or cloud, say themselves in a line, and draw."""
+"""The results of the clients: answers that know their text or cloud, and display themselves in notebooks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from hardmax import display
-from hardmax.columns import COLUMNS
+from hardmax import notebook
+from hardmax.dataframe import RESULT_COLUMNS
 from hardmax.documents import Classification, DynamicsResult, Spans, Usage, number_of
 from hardmax.errors import HardmaxError, UnexpectedAnswer
+from hardmax.formatting import format_signed, pluralize, printable, shorten
 from hardmax.reading import read
 
-NO_ANSWER: dict[str, Any] = {
+EMPTY_ANSWER: dict[str, Any] = {
     "label": "", "score": float("nan"), "probs": {}, "logit": float("nan"), "bias": float("nan"),
     "tokens": 0, "truncated": False,
 }  # fmt: skip
@@ -22,23 +23,23 @@ NO_ANSWER: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Classification):
-    """The answer to one text. In a notebook it shows its reason.
+    """The answer to one text. In a notebook it displays its reason.
 
-    Where several models were asked, it is the answer of the first, and `answers` has them all.
+    With several models it is the answer of the first one, and `answers` has all of them.
     """
 
     text: str = ""
     model: str = ""
     error: HardmaxError | None = None
-    """Why there is none: with `errors="keep"` alone. Then there is no label, and every number is nan."""
+    """Why there is no answer, with `errors="keep"`. The label is then empty, and every number is nan."""
     answers: dict[str, Answer] = field(default_factory=dict)
-    """What each model answered, by its name; empty where one was asked."""
+    """The answer of each model by its name; empty for a request to one model."""
     spans: Spans = "codepoints"
-    """What its offsets count, as it was asked."""
+    """The unit of its offsets."""
 
     @classmethod
     def of(cls, document: Any, text: str, index: int, model: str, spans: Spans = "codepoints") -> Answer:
-        """The answer as it came, at its place in the whole list."""
+        """Return the answer of a document, with its index in the whole list."""
         several = document.get("answers") if isinstance(document, dict) else None
         if not isinstance(several, dict) or not several:
             known = {"text": text, "index": index, "model": model, "spans": spans}
@@ -50,40 +51,46 @@ class Answer(Classification):
         return made
 
     @classmethod
-    def refused(cls, error: HardmaxError, text: Any, index: int) -> Answer:
-        return cls(index=index, text=text if isinstance(text, str) else "", error=error, **NO_ANSWER)
+    def of_error(cls, error: HardmaxError, text: Any, index: int) -> Answer:
+        """Return the answer to a text that was refused."""
+        return cls(index=index, text=text if isinstance(text, str) else "", error=error, **EMPTY_ANSWER)
 
     @property
     def verdict(self) -> str:
-        """The label with its probability; or why there is none that should be acted upon."""
+        """The label with its probability, or why there is none."""
         if self.error:
             return f"no answer: {self.row['hardmax_error']}"
         if self.undecided:
             return f"undecided: {self.undecided}"
-        return "none of its labels" if self._holding is None else f"{self._holding} {self.score:.1%}"
+        return (
+            "none of its labels"
+            if self._applicable_labels is None
+            else f"{self._applicable_labels} {self.score:.1%}"
+        )
 
     @property
-    def _holding(self) -> str | None:
-        """The label, or all that hold; None where labels do not exclude each other and none does."""
-        first = next(iter(self.answers.values()), self)  # which has the document of one model
+    def _applicable_labels(self) -> str | None:
+        """The label, or all labels of a multi-label model that apply; None if none does."""
+        first = next(iter(self.answers.values()), self)  # the document of one model
         return None if first.document.get("labels") == [] else ", ".join(self.labels) or self.label
 
     @property
     def reason(self) -> str:
-        """What weighs most: three clusters at most by the words that lead them, with what each adds."""
+        """The three clusters of largest contribution, by their leaders."""
         weights = [(number_of(each.contribution, self.label), each.leaders) for each in self.clusters]
         heaviest = sorted(weights, key=lambda weight: -abs(weight[0]))[:3]
-        return ", ".join(f"{' = '.join(leaders)} {display.signed(amount)}" for amount, leaders in heaviest)
+        return ", ".join(f"{' = '.join(leaders)} {format_signed(amount)}" for amount, leaders in heaviest)
 
     @property
     def row(self) -> dict[str, Any]:
-        """Its columns in a table. Label and score are empty where the verdict should not be acted upon, and
-        where none of its labels holds.
+        """The answer as columns of a table.
+
+        Label and score are empty if the model abstains, and if no label of a multi-label model applies.
         """
         if self.error:
             message = self.error.message.removeprefix(f"{self.error.param}: ")
-            return dict.fromkeys(COLUMNS) | {"hardmax_error": message}
-        label = None if self.undecided else self._holding
+            return dict.fromkeys(RESULT_COLUMNS) | {"hardmax_error": message}
+        label = None if self.undecided else self._applicable_labels
         return {
             "label": label,
             "score": None if label is None else self.score,
@@ -95,28 +102,28 @@ class Answer(Classification):
 
     def __repr__(self) -> str:
         reason = f", {self.reason}" if self.reason else ""
-        text = display.shortened(self.text, 60)
-        return display.printable(f"<{type(self).__name__} {self.verdict}{reason}: {text!r}>")
+        text = shorten(self.text, 60)
+        return printable(f"<{type(self).__name__} {self.verdict}{reason}: {text!r}>")
 
     def _repr_html_(self) -> str:
-        return display.answer(self.text, self.verdict, self, self.spans)
+        return notebook.render_answer(self.text, self.verdict, self, self.spans)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CloudRun(DynamicsResult):
-    """What became of a cloud, which it keeps. In a notebook it shows leaders, limits and the way there."""
+    """The run of a cloud, with its points. In a notebook it displays leaders, limits and paths."""
 
-    points: Any = field(default=None, compare=False)  # arrays have no single yes or no
+    points: Any = field(default=None, compare=False)  # arrays have no single truth value
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {display.summary(self)}>"
+        return f"<{type(self).__name__} of {notebook.summarize_run(self)}>"
 
     def _repr_html_(self) -> str:
-        return display.cloud(self.points, self)
+        return notebook.render_cloud(self.points, self)
 
 
 class Answers(list[Answer]):
-    """One answer a text, in the order of the texts, by one model."""
+    """The answers to many texts, in their order."""
 
     def __init__(self, model: str = "", spans: Spans = "codepoints") -> None:
         super().__init__()
@@ -125,7 +132,7 @@ class Answers(list[Answer]):
         self.model = model
 
     def add(self, document: Any, texts: Sequence[str]) -> None:
-        """The answers to the texts that come next."""
+        """Append the answers to the next texts."""
         data = document.get("data") if isinstance(document, dict) else None
         if not isinstance(data, list) or len(data) != len(texts):
             raise UnexpectedAnswer(f"this is no answer of hardmax: data should have {len(texts)} entries")
@@ -136,7 +143,11 @@ class Answers(list[Answer]):
             self.append(Answer.of(entry, text, len(self), self.model, self._spans))
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with a row for each text. What is undecided has no label there."""
+        """Return a pandas DataFrame with a row for each text.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
         try:
             import pandas
         except ImportError:
@@ -148,17 +159,18 @@ class Answers(list[Answer]):
         return pandas.DataFrame(rows)
 
     def __repr__(self) -> str:
-        found = Counter(each.row["label"] or each.verdict.partition(":")[0] for each in self)
-        told = ", ".join(f"{number:,} {name}" for name, number in found.most_common(8))
+        counts = Counter(each.row["label"] or each.verdict.partition(":")[0] for each in self)
+        summary = ", ".join(f"{number:,} {name}" for name, number in counts.most_common(8))
         by = f" by {self.model}" if self.model else ""
-        return f"<{display.counted(len(self), 'answer')}{by}{': ' if told else ''}{told}>"
+        return f"<{pluralize(len(self), 'answer')}{by}{': ' if summary else ''}{summary}>"
 
     def _repr_html_(self) -> str:
         if len(self) == 1:
             return self[0]._repr_html_()
-        shown = [(each.text, each.verdict, each.reason) for each in self[: display.ROWS]]
-        return display.answers(shown, len(self))
+        shown = [(each.text, each.verdict, each.reason) for each in self[: notebook.MAX_ROWS_SHOWN]]
+        return notebook.render_answers(shown, len(self))
 
     @property
     def usage(self) -> Usage:
+        """The number of texts and tokens."""
         return Usage(texts=len(self), tokens=sum(answer.tokens for answer in self))

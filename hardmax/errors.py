@@ -51,7 +51,7 @@ class HardmaxError(Exception):
         place = re.search(r"\[(\d{1,15})\]", self.param or "")
         return int(place[1]) if place else None
 
-    def count_from(self, first: int) -> None:
+    def shift_index(self, first: int) -> None:
         """Only the part of a long list from `first` on was looked at: name the entry in the whole list."""
         if self.index is not None:
             self.param = place = str(self.param).replace(f"[{self.index}]", f"[{first + self.index}]", 1)

@@ -1,6 +1,6 @@
-"""A corpus that outgrows one machine, as a job of Ray Data: `hardmax classify --ray reviews.parquet answers`.
+"""Classify a large parquet data set with Ray Data: `hardmax classify --ray reviews.parquet answers`.
 
-Ray moves tables; each actor answers its rows by a client of its own, over HTTP or in its process.
+Ray distributes the rows; each actor classifies them with its own client, over HTTP or in its process.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from pathlib import Path
 import pyarrow as pa
 import ray
 
-from hardmax.calls import Calls
-from hardmax.columns import beside
+from hardmax.api import Api
+from hardmax.dataframe import append_columns
 from hardmax.errors import InvalidInput
 
-ROWS = 4096  # texts that an actor takes at a time
+BATCH_ROWS = 4096  # rows of one task of an actor
 
 
 @dataclass(frozen=True)
 class Summary:
+    """The number of rows, and of rows without an answer."""
+
     texts: int
     refused: int
 
@@ -28,19 +30,30 @@ class Summary:
 def classify_parquet(
     source: str,
     destination: str,
-    open_client: Callable[[], Calls],
+    open_client: Callable[[], Api],
     *,
     column: str = "text",
     model: str | None = None,
     gpus: float = 0,
 ) -> Summary:
-    """The rows of `source` with the model's answers as further columns, written as parquet to `destination`.
+    """Classify the rows of `source`, and write them with their answers as parquet to `destination`.
 
-    A text that cannot be classified has its reason in `hardmax_error`; its neighbours get their answers. Each
-    actor opens its client, and takes one CPU and so many GPUs.
+    Args:
+        source: A parquet file or folder.
+        destination: The folder to write; it must not exist.
+        open_client: Opens the client of one actor.
+        column: The column of texts.
+        model: The name of the model; the default model if None.
+        gpus: GPUs of one actor, which also takes one CPU.
+
+    Returns:
+        The number of rows, and of rows that have a reason in `hardmax_error` instead of an answer.
+
+    Raises:
+        InvalidInput: The destination exists, or there is no such column.
     """
     with open_client() as client:
-        client.classify("a text", model=model)  # a mistake is told now, not by an actor
+        client.classify("a text", model=model)  # an error is raised now, not in an actor
     if "://" not in destination and Path(destination).exists():
         raise InvalidInput(f"{destination} exists already", param="OUT")
     ray.init(ignore_reinit_error=True, log_to_driver=False)
@@ -51,18 +64,18 @@ def classify_parquet(
     answers = texts.map_batches(
         Actor,
         fn_constructor_args=(open_client, model, column),
-        batch_size=ROWS,
+        batch_size=BATCH_ROWS,
         batch_format="pyarrow",
         num_cpus=1,
         num_gpus=gpus,
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(1, int(ray.cluster_resources()["CPU"]))),
     )
     answers.write_parquet(destination, mode=ray.data.SaveMode.CREATE)
-    return summarise(destination)
+    return count_results(destination)
 
 
-def summarise(destination: str) -> Summary:
-    """What was written, counted in what was written."""
+def count_results(destination: str) -> Summary:
+    """Count the rows of the files that were written."""
     errors = ray.data.read_parquet(destination, columns=["hardmax_error"])
     counts = [
         (len(batch), len(batch) - batch.column(0).null_count)
@@ -72,9 +85,9 @@ def summarise(destination: str) -> Summary:
 
 
 class Actor:
-    """One actor of the job: a client, and tables of texts in, tables of answers out."""
+    """One actor of the job, with a client of its own."""
 
-    def __init__(self, open_client: Callable[[], Calls], model: str | None, column: str) -> None:
+    def __init__(self, open_client: Callable[[], Api], model: str | None, column: str) -> None:
         self._client = open_client()
         self._model = model
         self._column = column
@@ -82,4 +95,4 @@ class Actor:
     def __call__(self, table: pa.Table) -> pa.Table:
         texts = table.column(self._column).to_pylist()
         answers = self._client.classify(texts, model=self._model, errors="keep")
-        return beside(table, (answer.row for answer in answers))
+        return append_columns(table, (answer.row for answer in answers))

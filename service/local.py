@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from hardmax.calls import Calls, Question, ended
+from hardmax.api import Api
+from hardmax.operations import ApiRequest, run_sync
 from service.answers.clouds import MODEL, dynamics_answer, find_control, parameters_of
 from service.answers.texts import Results, classification, names_of, raise_first, tell_flips, texts_asked
 from service.answers.writing import write_document
@@ -31,7 +32,7 @@ from service.text.pipeline import Text, run_all
 log = logging.getLogger(__name__)
 
 
-class Local(Calls):
+class Local(Api):
     """Answers in this process: `Local(models_dir="models")`, with the settings of the service as names.
 
     `on_progress` is told in words how long work goes on.
@@ -61,40 +62,40 @@ class Local(Calls):
     def close(self) -> None:
         self._registry.entries = {}
 
-    def answer(self, question: Question) -> Any:
-        return self._answers[question.path](question)
+    def send(self, request: ApiRequest) -> Any:
+        return self._answers[request.path](request)
 
-    def _classify(self, question: Question) -> dict[str, Any]:
-        body = validate(question.body or {}, ClassifyRequest)
+    def _classify(self, request: ApiRequest) -> dict[str, Any]:
+        body = validate(request.body or {}, ClassifyRequest)
         texts = texts_asked(body, self._model, self._settings)
         results = raise_first(run_all(texts))
         for text, answers in zip(texts, results, strict=True) if body.flip else ():
-            ended(tell_flips(text, answers, _run_all))
+            run_sync(tell_flips(text, answers, _run_all))
         return {"id": uuid4().hex, **classification(names_of(body, self._settings), results)}
 
-    def _dynamics(self, question: Question) -> Any:
-        parameters = parameters_of(question.body or {}, self._settings, strict=False)
+    def _dynamics(self, request: ApiRequest) -> Any:
+        parameters = parameters_of(request.body or {}, self._settings, strict=False)
         model: Dynamics = self._model(MODEL, "dynamics")
-        run = model.start(np.asarray(question.points, np.float64), parameters)
+        run = model.start(np.asarray(request.points, np.float64), parameters)
         for progress in run:
             self._on_progress(f"layer {progress.layer}, {progress.leaders} leaders")
         return _as_written(dynamics_answer(run.result, parameters.include))
 
-    def _control(self, question: Question) -> Any:
-        asked = dict(question.body or {})
+    def _control(self, request: ApiRequest) -> Any:
+        asked = dict(request.body or {})
         points = np.array(asked.pop("points"), np.float64)
         model: Dynamics = self._model(MODEL, "dynamics")
         within_s = self._settings.request_timeout_s
         return _as_written(result_of(find_control(points, asked, model, self._settings, within_s)))
 
-    def _sequences(self, question: Question) -> dict[str, Any]:
-        asked = question.body or {}
+    def _sequences(self, request: ApiRequest) -> dict[str, Any]:
+        asked = request.body or {}
         classifier: Sequences = self._model(asked["model"], "sequences")
         labels = classifier.classify([np.array(each, np.float64) for each in asked["sequences"]])
         data = [{"index": i, **label} for i, label in enumerate(labels)]
         return {"id": uuid4().hex, "model": asked["model"], "data": data}
 
-    def _cards(self, question: Question) -> dict[str, Any]:
+    def _cards(self, request: ApiRequest) -> dict[str, Any]:
         bundles = find_bundles(self._settings.model_folders)
         default = newest(self._settings.default_model, bundles)
         cards = []
@@ -105,7 +106,7 @@ class Local(Calls):
                 log.warning("bundle %s refused: %s", name, broken.message)
         return {"models": cards}
 
-    def _info(self, question: Question) -> Any:
+    def _info(self, request: ApiRequest) -> Any:
         raise NotFound("info is of a server; there is none in this process")
 
     def _model(self, name: str, kind: str) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.progress import Progress
 from model_export.bundle import write_bundle
 from model_export.data.lessons import Ints
 from model_export.head import graph
@@ -25,7 +26,6 @@ from model_export.head.encoded import MAX_CHARS, encode_texts
 from model_export.head.ood import english_sentences, foreign_sentences
 from model_export.head.verification import count_mismatches
 from service.errors import InvalidInput
-from service.observe.progress import Progress
 from service.report.figures import described
 from service.report.page import page
 from service.runtime.bundle import HEAD, READER, Bundle, read_bundle, versions_of

@@ -9,8 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 from hardmax import Answer
-from hardmax.calls import Calls
-from hardmax.display import counted
+from hardmax.api import Api
+from hardmax.formatting import pluralize
+from hardmax.progress import Progress
 from service.cli.described import describe_answer
 from service.cli.options import (
     Commands,
@@ -24,7 +25,6 @@ from service.cli.options import (
     tell,
 )
 from service.errors import ConfigurationError, InvalidInput, needs
-from service.observe.progress import Progress
 from service.runtime.registry import settle_default
 from service.tables.reading import READ, STDIN, TEXT, Row, Table, find_column, read_table
 from service.tables.writing import WRITTEN, check_writable, write_rows
@@ -108,7 +108,7 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
             _show(answers, arguments)
     if arguments.out:
         without = f", {refused} without an answer (see hardmax_error)" if refused else ""
-        tell(f"{arguments.out}: {counted(len(table), 'row')}{without}")
+        tell(f"{arguments.out}: {pluralize(len(table), 'row')}{without}")
     return 0
 
 
@@ -170,7 +170,7 @@ def _classify_on_ray(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def actors_of(arguments: argparse.Namespace) -> tuple[Callable[[], Calls], float]:
+def actors_of(arguments: argparse.Namespace) -> tuple[Callable[[], Api], float]:
     """How each actor opens its client, and the part of a GPU that it takes."""
     if arguments.server is not None:
         return client_of(arguments), 0

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.documents import Include
+from hardmax.progress import Progress
 from service.cli.described import describe_control, describe_dynamics, describe_sequences
 from service.cli.options import Commands, add_where, open_where, show
 from service.cli.plot import check_plot, plot_control, plot_dynamics
 from service.cli.readers import read_cloud, read_sequences
 from service.errors import InvalidInput
-from service.observe.progress import Progress
 
 NOT_FOUND = 1
 DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hardmax.answers import Answer
-from hardmax.display import counted
 from hardmax.documents import Cluster, Leader, number_of
+from hardmax.formatting import pluralize
 from service.runtime.bundle import newest
 
 SHOWN_CLUSTERS_OF_TEXT = 8
@@ -34,7 +34,7 @@ def describe_answer(answer: Answer, width: int | None = None) -> Iterator[str]:
         yield f"  {amount:+8.3f}  {name:<32}  {detail}"
     if rest := amounts[len(shown) :]:
         amount = round(sum(amount for amount, _ in rest), 3) + 0.0  # no -0.000
-        yield f"  {amount:+8.3f}  {counted(len(rest), 'smaller cluster')}"
+        yield f"  {amount:+8.3f}  {pluralize(len(rest), 'smaller cluster')}"
     yield f"  {number_of(answer.bias, answer.label):+8.3f}  bias"
     whose = f" of {answer.label}" if isinstance(answer.logit, dict) else ""
     yield f"  {number_of(answer.logit, answer.label):+8.3f}  = logit{whose}"
@@ -61,7 +61,7 @@ def describe_dynamics(result: Document) -> Iterator[str]:
         "max_layers": f"still moving after {result['layers']} layers",
     }[result["status"]]
     yield f"{result['n']} points in dimension {result['d']}, alpha {result['alpha']:g}: {end}"
-    yield f"{counted(len(result['leaders']), 'leader')}, {counted(len(result['clusters']), 'cluster')}"
+    yield f"{pluralize(len(result['leaders']), 'leader')}, {pluralize(len(result['clusters']), 'cluster')}"
     rows = [("cluster", "kind", "size", "leaders", "limit")]
     for cluster in sorted(result["clusters"], key=lambda c: -int(c["size"]))[:SHOWN_CLUSTERS]:
         leaders = ", ".join(map(str, cluster["leaders"][:6])) + (" …" if len(cluster["leaders"]) > 6 else "")

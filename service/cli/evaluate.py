@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.answers import Answer
+from hardmax.progress import Progress
 from service.cli.options import Commands, add_where, answered, open_where, show, tell
 from service.errors import InvalidInput
-from service.observe.progress import Progress
 from service.report.figures import FOLDS, Judged, Truth, described, linear, measure
 from service.report.page import page
 from service.tables.labels import read_rows

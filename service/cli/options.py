@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 from hardmax.answers import Answer
-from hardmax.calls import BATCH, Calls
-from hardmax.display import UNPRINTABLE, printable
+from hardmax.api import Api
 from hardmax.documents import Explain
-from service.observe.progress import Progress
+from hardmax.formatting import UNPRINTABLE, printable
+from hardmax.operations import BATCH_TEXTS
+from hardmax.progress import Progress
 from service.settings import PREFIX, Settings, load_settings
 
 Commands = Any  # what argparse's add_subparsers returns; it has no public name
@@ -29,7 +30,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Calls:
+def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Api:
     """Where the work is done: on a server, or in this process. Both have the same methods."""
     if arguments.server is not None:  # "", of an empty variable, is no wish to compute here
         return client_of(arguments)()
@@ -38,7 +39,7 @@ def open_where(arguments: argparse.Namespace, progress: Progress | None = None) 
     return Local(settings_of(arguments), on_progress=progress or Progress())
 
 
-def client_of(arguments: argparse.Namespace) -> Callable[[], Calls]:
+def client_of(arguments: argparse.Namespace) -> Callable[[], Api]:
     """What opens a client of the server."""
     from hardmax import Client
 
@@ -52,11 +53,11 @@ def settings_of(arguments: argparse.Namespace, **flags: Any) -> Settings:
 
 
 def answered(
-    hardmax: Calls, texts: Sequence[Any], progress: Progress, model: str | None, explain: Explain = "leaders"
+    hardmax: Api, texts: Sequence[Any], progress: Progress, model: str | None, explain: Explain = "leaders"
 ) -> Iterator[Answer]:
     """The answer to each text, or its error, as they come."""
-    for first in range(0, len(texts), BATCH):
-        batch = texts[first : first + BATCH]
+    for first in range(0, len(texts), BATCH_TEXTS):
+        batch = texts[first : first + BATCH_TEXTS]
         answers = hardmax.classify(batch, model=model, explain=explain, errors="keep")
         progress.clear()
         yield from answers

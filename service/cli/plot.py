@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.display import HUES, counted
 from hardmax.documents import DynamicsResult
+from hardmax.formatting import CLUSTER_COLORS, pluralize
 from service.errors import InvalidInput, NotFound, needs
 from service.tables.writing import check_folder
 
@@ -85,15 +85,17 @@ def _draw(axes: Any, result: DynamicsResult, title: str) -> NDArray[np.float64]:
 def _hues(result: DynamicsResult) -> NDArray[np.str_]:
     """A cluster's colour, by its rank in size."""
     hues = np.full(len(result.clusters), GREY)
-    for hue, cluster in zip(HUES, sorted(result.clusters, key=lambda each: -each.size), strict=False):
+    for hue, cluster in zip(
+        CLUSTER_COLORS, sorted(result.clusters, key=lambda each: -each.size), strict=False
+    ):
         hues[cluster.id] = hue
     return hues
 
 
 def _title(result: DynamicsResult) -> str:
     end = f"certified at layer {result.certified_layer}" if result.status == "certified" else result.status
-    leaders = counted(len(result.leaders), "leader")
-    return f"{counted(result.n, 'point')}, alpha {result.alpha:g}: {leaders}, {end}"
+    leaders = pluralize(len(result.leaders), "leader")
+    return f"{pluralize(result.n, 'point')}, alpha {result.alpha:g}: {leaders}, {end}"
 
 
 def _figure(columns: int, d: int) -> Figure:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from hardmax.columns import beside, names_beside
+from hardmax.dataframe import append_columns, result_column_names
 from service.errors import InvalidInput, NotFound
 from service.tables.reading import READ, Row, Table, import_pyarrow
 
@@ -36,7 +36,7 @@ def check_folder(path: str | Path) -> None:
 
 
 def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
-    """Each row of `table` with its answer beside it, in the columns of `hardmax.columns`.
+    """Each row of `table` with its answer beside it, in the columns of `hardmax.dataframe`.
 
     The file appears when it is whole; until then whatever was there stays.
     """
@@ -56,7 +56,7 @@ def _write_separated(delimiter: str, file: IO[bytes], table: Table, answers: Ite
     # half a character becomes ?
     text = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="")
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    columns = list(dict.fromkeys([*table.columns, *names_beside(table.columns).values()]))
+    columns = list(dict.fromkeys([*table.columns, *result_column_names(table.columns).values()]))
     writer.writerow(columns)
     for row in _whole(table, answers):
         writer.writerow([_cell(row.get(name)) for name in columns])
@@ -64,7 +64,7 @@ def _write_separated(delimiter: str, file: IO[bytes], table: Table, answers: Ite
 
 
 def _whole(table: Table, answers: Iterable[Row]) -> Iterator[Row]:
-    names = names_beside(table.columns)
+    names = result_column_names(table.columns)
     for row, answer in zip(table.rows, answers, strict=True):
         yield row | {names[name]: value for name, value in answer.items()}
 
@@ -87,7 +87,7 @@ def _write_parquet(file: IO[bytes], table: Table, answers: Iterable[Row]) -> Non
     whole = table.arrow
     if whole is None:
         whole = pa.table({name: _column(pa, table.values(name)) for name in table.columns})
-    parquet.write_table(beside(whole, answers), file)
+    parquet.write_table(append_columns(whole, answers), file)
 
 
 def _column(pa: Any, values: Sequence[Any]) -> Any:

@@ -26,9 +26,9 @@ from hardmax import (
     RemoteError,
     TooLarge,
     UnexpectedAnswer,
-    calls,
-    remote,
+    transport,
 )
+from hardmax.api import ClassifyOptions
 
 Handler = Callable[[httpx.Request], httpx.Response]
 ENTRY = {
@@ -98,18 +98,27 @@ def test_client_tells_which_text_of_a_long_list_is_refused() -> None:
     assert str(refused.value) == refused.value.message == "input[300]: the text is empty"
 
 
-def test_client_has_every_call_of_the_async_client_and_names_its_options() -> None:
-    names = ("classify", "dynamics", "classify_sequences", "control", "models", "info", "stream_dynamics")
-    for name in names:
-        waiting, asynchronous = getattr(Client, name), getattr(AsyncClient, name)
-        assert inspect.signature(waiting) == inspect.signature(asynchronous)
-        assert waiting.__doc__ == asynchronous.__doc__
-        kinds = {each.kind for each in inspect.signature(waiting).parameters.values()}
-        assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
-    assert inspect.signature(Client.dynamics).parameters["alpha"].default == 1.0
-    options = {"self", "texts", *calls.TextOptions.__annotations__}  # what type checkers know
-    assert options == set(inspect.signature(Client.classify).parameters)
-    assert "alpha: 'float' = 1.0" in pydoc.plain(pydoc.render_doc(Client.dynamics))
+METHODS = ("classify", "dynamics", "classify_sequences", "control", "models", "info", "stream_dynamics")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_client_methods_have_help_and_the_signature_of_the_async_client(name: str) -> None:
+    method, async_method = getattr(Client, name), getattr(AsyncClient, name)
+    parameters = inspect.signature(method).parameters
+    assert list(parameters.values()) == list(inspect.signature(async_method).parameters.values())
+    kinds = {each.kind for each in parameters.values()}
+    assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    shown = pydoc.plain(pydoc.render_doc(method))
+    documented = Client.dynamics.__doc__ if name == "stream_dynamics" else shown
+    assert [each for each in parameters if each != "self" and f" {each}: " not in documented] == []
+    assert "Raises:" in shown
+    assert async_method.__doc__.split()[:2] == method.__doc__.split()[:2]
+
+
+def test_client_classify_has_the_options_that_type_checkers_know() -> None:
+    assert {"self", "texts", *ClassifyOptions.__annotations__} == {
+        *inspect.signature(Client.classify).parameters
+    }
     with client() as hardmax, pytest.raises(TypeError, match="trajectory"):
         hardmax.dynamics([[1.0]], trajectory=True)
 
@@ -541,7 +550,7 @@ class Endless(httpx.SyncByteStream):
 
 
 def test_client_stops_reading_an_answer_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "LONGEST_ANSWER", 10 * 65536)
+    monkeypatch.setattr(transport, "MAX_RESPONSE_BYTES", 10 * 65536)
     with client(lambda request: httpx.Response(200, stream=Endless())) as hardmax:
         with pytest.raises(UnexpectedAnswer, match="more than"):
             hardmax.classify("good")

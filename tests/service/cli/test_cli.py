@@ -15,7 +15,7 @@ import pytest
 from server import Server
 
 from hardmax import Answer
-from hardmax.display import HUES
+from hardmax.formatting import CLUSTER_COLORS
 from service.cli.classify import actors_of
 from service.cli.described import describe_answer, describe_control, describe_models
 from service.cli.main import build_parser, main
@@ -118,7 +118,7 @@ def test_cli_draws_clouds_in_space(tmp_path: Path, hardmax: Run) -> None:
     cloud, picture = tmp_path / "cloud.npy", tmp_path / "cloud.svg"
     np.save(cloud, np.random.default_rng(0).normal(size=(20, 3)))
     hardmax("dynamics", cloud, "--plot", picture)
-    assert HUES[0] in picture.read_text()
+    assert CLUSTER_COLORS[0] in picture.read_text()
     np.save(cloud, np.ones((2, 4)))
     assert "two or three numbers; these have 4" in hardmax("dynamics", cloud, "--plot", picture, code=2)
 
@@ -126,7 +126,7 @@ def test_cli_draws_clouds_in_space(tmp_path: Path, hardmax: Run) -> None:
 def test_cli_plot_has_a_hue_for_each_cluster(cloud: Path, tmp_path: Path, hardmax: Run) -> None:
     picture = tmp_path / "way.svg"
     hardmax("dynamics", cloud, "--alpha", 0.5, "--plot", picture)
-    assert [hue in picture.read_text() for hue in HUES[:4]] == [True, True, True, False]
+    assert [hue in picture.read_text() for hue in CLUSTER_COLORS[:4]] == [True, True, True, False]
     hardmax("control", cloud, "--leaders", "0,2", "--plot", picture)
     assert "wanted leader" in picture.read_text()
     hardmax("dynamics", cloud, "--plot", picture.with_suffix(".png"))

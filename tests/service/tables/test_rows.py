@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from hardmax.columns import COLUMNS
+from hardmax.dataframe import RESULT_COLUMNS
 from service.errors import HardmaxError
 from service.tables.reading import find_column, read_table
 from service.tables.writing import write_rows
 
-NOTHING = dict.fromkeys(COLUMNS)
+NOTHING = dict.fromkeys(RESULT_COLUMNS)
 ANSWERS = [
     {**NOTHING, "label": "positive", "score": 0.9, "truncated": False, "leaders": ["good", "film"]},
     NOTHING,
@@ -130,7 +130,7 @@ def test_rows_are_written_with_their_own_columns_first(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, "in.csv", 'n,review\n007,"a ""good"", film"\n8,\n'))
     write_rows(str(tmp_path / "out.csv"), table, ANSWERS)
     assert list(csv.reader((tmp_path / "out.csv").read_text().splitlines())) == [
-        ["n", "review", *COLUMNS],
+        ["n", "review", *RESULT_COLUMNS],
         ["007", 'a "good", film', "positive", "0.9", "", "false", "good; film", ""],
         ["8", "", "", "", "", "", "", ""],
     ]
@@ -160,7 +160,7 @@ def test_rows_of_other_files_become_parquet_with_every_column(tmp_path: Path) ->
     second = {"text": "bad", "n": 2.5, "mixed": "five", "late": True, "tags": "a \ud83d", "none": {}}
     text = "\n".join(map(json.dumps, [first, second]))
     write_rows(str(tmp_path / "out.parquet"), read_table(write(tmp_path, "in.jsonl", text)), ANSWERS)
-    assert parquet.read_table(tmp_path / "out.parquet").drop_columns(list(COLUMNS)).to_pydict() == {
+    assert parquet.read_table(tmp_path / "out.parquet").drop_columns(list(RESULT_COLUMNS)).to_pydict() == {
         "text": ["good", "bad"],
         "n": [1.0, 2.5],
         "mixed": ["5", "five"],

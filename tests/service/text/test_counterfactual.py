@@ -6,7 +6,7 @@ from weakref import ref
 
 import pytest
 
-from hardmax.calls import ended
+from hardmax.operations import run_sync
 from service.answers.texts import Results, raise_first, tell_flips
 from service.text.counterfactual import CANDIDATES, MOST_WORDS, find_flip
 from service.text.head import Head
@@ -74,5 +74,5 @@ def test_search_does_not_keep_the_whole_explanation_that_it_begins_with(head: He
         return found
 
     answer: Answer = {}
-    ended(tell_flips(Text("the film was a superb film", RunOptions((head,), "none")), [answer], read))
+    run_sync(tell_flips(Text("the film was a superb film", RunOptions((head,), "none")), [answer], read))
     assert (len(kept), "flip" in answer) == (1, True)

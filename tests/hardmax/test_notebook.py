@@ -12,7 +12,7 @@ import pandas
 import pytest
 from paths import ROOT
 
-from hardmax import Answer, Answers, Local, display
+from hardmax import Answer, Answers, Local, notebook
 
 TEXT = "A <b>superb</b> film & 😀 a dull end"
 
@@ -85,8 +85,8 @@ def test_answer_tints_nothing_where_spans_are_not_of_its_text() -> None:
 def test_answer_folds_small_clusters_into_one_term_of_the_sum() -> None:
     many = [cluster(f"word{i}", 2.0**-i, i) for i in range(20)]
     rows = rows_of(answer(clusters=many))
-    assert len(rows) == display.BARS + 2
-    assert rows[display.BARS - 1] == ["13 more clusters", f"{sum(2.0**-i for i in range(7, 20)):+.3f}"]
+    assert len(rows) == notebook.MAX_BARS + 2
+    assert rows[notebook.MAX_BARS - 1] == ["13 more clusters", f"{sum(2.0**-i for i in range(7, 20)):+.3f}"]
 
 
 def each(*numbers: float) -> dict[str, float]:
@@ -123,7 +123,7 @@ def test_answer_keeps_the_signs_of_the_api_whatever_the_label() -> None:
 
 def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
     planes = [
-        [svg for svg in parsed(shown).iter("svg") if svg.attrib["width"] == str(display.SIDE)]
+        [svg for svg in parsed(shown).iter("svg") if svg.attrib["width"] == str(notebook.PLANE_PX)]
         for shown in (answer(), answer(words=[word("superb", 2.0) | {"end": [1, 2, 3]}]), answer(words=None))
     ]
     assert [len(each) for each in planes] == [1, 0, 0]
@@ -133,7 +133,7 @@ def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
 def test_answer_says_when_it_is_undecided_and_cuts_a_long_text() -> None:
     assert "undecided: nothing known" in said(answer(undecided="nothing known"))
     long = Answer.of(answer(words=[]).document, "x" * 10_000, 0, "m")
-    assert len(said(long)) < display.LONGEST + 200
+    assert len(said(long)) < notebook.MAX_TEXT_CHARS_SHOWN + 200
 
 
 def found(*texts: str) -> Answers:
@@ -144,7 +144,7 @@ def found(*texts: str) -> Answers:
 
 def test_answers_show_a_table_and_one_alone_itself() -> None:
     many = found(*(f"text {i}" for i in range(30)))
-    assert len(rows_of(many)) == display.ROWS + 1
+    assert len(rows_of(many)) == notebook.MAX_ROWS_SHOWN + 1
     assert "text 19" in said(many)
     assert "and 10 more" in said(many)
     assert found(TEXT)._repr_html_() == answer()._repr_html_()
@@ -173,22 +173,24 @@ def test_cloud_shows_its_leaders_and_limits(local: Local, n: int, d: int) -> Non
     names = [text.text for text in html.iter("text")]
     assert names == [str(leader.index) for leader in run.leaders]
     assert len(list(html.iter("path"))) == len(run.clusters)
-    assert len([dot for dot in html.iter("circle") if dot.attrib["r"] == "2.5"]) == min(n, display.DOTS)
+    assert len([dot for dot in html.iter("circle") if dot.attrib["r"] == "2.5"]) == min(
+        n, notebook.MAX_POINTS_DRAWN
+    )
     text = said(run)
     assert f"certified at layer {run.certified_layer}" in text
     assert ("the first two of 5 coordinates" in text) == (d == 5)
     assert ("2000 of 3000 points" in text) == (n == 3000)
     for mark in html.iter("circle"):
-        assert 0 <= float(mark.attrib["cx"]) <= display.SIDE
-        assert 0 <= float(mark.attrib["cy"]) <= display.SIDE
+        assert 0 <= float(mark.attrib["cx"]) <= notebook.PLANE_PX
+        assert 0 <= float(mark.attrib["cy"]) <= notebook.PLANE_PX
 
 
 def test_example_notebook_runs_cell_by_cell(local: Local) -> None:
     """As a kernel runs it: one namespace, and the last expression of a cell is shown."""
-    notebook = json.loads((ROOT / "examples/answers.ipynb").read_text())
+    example = json.loads((ROOT / "examples/answers.ipynb").read_text())
     names: dict[str, Any] = {}
     shown = []
-    for cell in notebook["cells"]:
+    for cell in example["cells"]:
         if cell["cell_type"] == "code":
             body = ast.parse("".join(cell["source"])).body
             last = body.pop() if isinstance(body[-1], ast.Expr) else None

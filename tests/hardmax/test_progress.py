@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from service.observe.progress import Progress, duration
+from hardmax.progress import Progress, duration
 
 
 class Terminal(io.StringIO):
@@ -12,9 +12,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_tells_the_time_left_once_work_takes_over_a_second(clock: list[float]) -> None:
-    terminal = Terminal()
-    with Progress(terminal) as shown:
+def test_progress_tells_the_time_left_once_work_takes_over_a_second() -> None:
+    terminal, clock = Terminal(), [0.0]
+    with Progress(terminal, clock=lambda: clock[0]) as shown:
         clock[0] += 0.9
         shown.count(900, 200_000, "texts")
         assert terminal.getvalue() == ""
@@ -26,9 +26,9 @@ def test_progress_tells_the_time_left_once_work_takes_over_a_second(clock: list[
     assert terminal.getvalue().endswith("\r\x1b[K")
 
 
-def test_progress_off_a_terminal_is_silent(clock: list[float]) -> None:
-    pipe = io.StringIO()
-    with Progress(pipe) as shown:
+def test_progress_off_a_terminal_is_silent() -> None:
+    pipe, clock = io.StringIO(), [0.0]
+    with Progress(pipe, clock=lambda: clock[0]) as shown:
         clock[0] += 60
         shown.count(1, 2, "texts")
         shown("layer 3, 5 leaders")

@@ -1,0 +1,110 @@
+"""`Client`: the blocking client of a server."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import httpx
+
+from hardmax import operations
+from hardmax.api import Api
+from hardmax.documents import Include, Stop
+from hardmax.operations import ApiRequest
+from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
+
+
+class Client(Api):
+    """A client of one server. A context manager that closes its connections.
+
+    Args:
+        url: The address of the server.
+        api_key: The API key, if the server needs one.
+        timeout_s: Seconds to wait for the server.
+        retries: Further attempts after a 429 or 503 response.
+        transport: An httpx transport, for proxies and tests.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 60.0,
+        retries: int = 3,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._http = httpx.Client(timeout=timeout_s, transport=transport)
+        self._protocol = HttpProtocol(url, api_key, retries)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def send(self, request: ApiRequest) -> Any:
+        """Send one request, with retries, and return the JSON document of its answer.
+
+        Raises:
+            HardmaxError: The request was refused, or no answer came.
+        """
+        http_request = self._protocol.build_request(request)
+        for attempt in itertools.count():
+            with self._protocol.translate_failures():
+                response = self._http.send(http_request, stream=True)
+                content = self._read(response)
+            pause_s = self._protocol.pause_s(response, attempt)
+            if pause_s is None:
+                break
+            time.sleep(pause_s)
+        return decode_response(response, content)
+
+    def stream_dynamics(
+        self,
+        points: Any,
+        *,
+        alpha: float = 1.0,
+        A: Any = None,
+        max_layers: int | None = None,
+        stop: Stop = "certified",
+        tolerance: float = 1e-9,
+        tie_tolerance: float = 0.0,
+        include: Sequence[Include] = ("assignment",),
+        trajectory_every: int = 1,
+    ) -> Iterator[dict[str, Any]]:
+        """Run a cloud to its limits, and yield a document for each chunk of layers.
+
+        The parameters are those of `dynamics`.
+
+        Yields:
+            The progress after each chunk of layers; the last document is the result.
+
+        Raises:
+            InputError: The points or an option are wrong; `param` names the place.
+            CapacityError: The server is overloaded, not ready, or out of time.
+            RemoteError: The server failed, or did not answer.
+        """
+        request = operations.dynamics_request(
+            points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
+            tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
+        )  # fmt: skip
+        return self._stream(request)
+
+    def _stream(self, request: ApiRequest) -> Iterator[dict[str, Any]]:
+        with self._protocol.translate_failures():
+            response = self._http.send(self._protocol.build_request(request, NDJSON), stream=True)
+            if response.is_error:
+                decode_response(response, self._read(response))
+            buffer = BoundedBuffer()
+            with closing(response):
+                for part in itertools.chain(response.iter_bytes(), [b"\n"]):
+                    yield from (decode_response(response, line) for line in buffer.lines(part))
+
+    def _read(self, response: httpx.Response) -> bytes:
+        buffer = BoundedBuffer()
+        with closing(response):
+            for part in response.iter_bytes():
+                buffer.add(part)
+        return buffer.take()

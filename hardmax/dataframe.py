@@ -1,0 +1,46 @@
+"""Answers as columns of a table, next to the columns that the table has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+# The columns of an answer and their types.
+RESULT_COLUMNS = {
+    "label": "string",
+    "score": "number",
+    "undecided": "string",
+    "truncated": "boolean",
+    "leaders": "strings",
+    "hardmax_error": "string",
+}
+
+
+def result_column_names(columns: Sequence[str]) -> dict[str, str]:
+    """Return the name of each result column in a table with these columns.
+
+    A column of the same name stays: the result column is then called `hardmax_label`, `hardmax_score`, ...
+    """
+    return {
+        name: f"hardmax_{name.removeprefix('hardmax_')}" if name in columns else name
+        for name in RESULT_COLUMNS
+    }
+
+
+def append_columns(table: Any, rows: Iterable[dict[str, Any]]) -> Any:
+    """Return a pyarrow table with the answers to its rows as further columns."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "number": pa.float64(),
+        "boolean": pa.bool_(),
+        "strings": pa.list_(pa.string()),
+    }
+    schema = pa.schema({name: types[kind] for name, kind in RESULT_COLUMNS.items()})
+    results = pa.Table.from_pylist(list(rows), schema=schema)
+    for name, column in result_column_names(table.column_names).items():
+        if column in table.column_names:  # of an earlier answer
+            table = table.drop_columns([column])
+        table = table.append_column(column, results.column(name))
+    return table

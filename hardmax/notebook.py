@@ -1,0 +1,249 @@
+"""Render answers in notebooks as self-contained HTML with inline styles and SVG.
+
+Text and lines use `currentColor` and surfaces use transparent tints, so the same markup suits light and dark
+themes. All text is escaped, and the HTML is well-formed XML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape as escape_markup
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.documents import Classification, DynamicsResult, Leader, Spans, Word, number_of
+from hardmax.formatting import CLUSTER_COLORS, format_signed, pluralize, printable, shorten
+
+Floats = NDArray[np.float64]
+
+MAX_TEXT_CHARS_SHOWN = 4000
+MAX_ROWS_SHOWN = 20  # of Answers
+MAX_BARS = 8  # clusters with a bar of their own
+MAX_POINTS_DRAWN = 2000
+PLANE_PX, PLANE_MARGIN_PX = 320, 28
+POSITIVE_RGB, NEGATIVE_RGB = (47, 134, 207), (217, 105, 32)  # contributions above and below 0, as on the page
+FRAME_STYLE = "font:14px/1.5 system-ui,sans-serif;max-width:46em;color:inherit"
+FAINT_STYLE = "opacity:.65"
+
+
+def render_answer(text: str, verdict: str, shown: Classification, spans: Spans = "codepoints") -> str:
+    """Render the answer to one text: the verdict, the words in colour, the sum and the plane."""
+    headline = _element("div", _element("b", escape(verdict)))
+    parts = [headline, _highlighted_text(text, shown, spans), _contribution_table(shown), _word_plane(shown)]
+    return _element("div", "".join(parts), style=FRAME_STYLE)
+
+
+def render_answers(shown: Sequence[tuple[str, str, str]], total: int) -> str:
+    """Render a table of the first texts with their verdicts and reasons; `total` counts all of them."""
+    rows = [_table_row("td", [shorten(text, 80), verdict, reason]) for text, verdict, reason in shown]
+    heads = _table_row("th", ["text", "verdict", "because of"])
+    table = _element("table", heads + "".join(rows), style="font:inherit")
+    rest = total - len(shown)
+    more = (
+        _element("div", f"and {rest} more; .to_frame() has them all", style=FAINT_STYLE) if rest > 0 else ""
+    )
+    return _element("div", table + more, style=FRAME_STYLE)
+
+
+def render_cloud(points: Floats, run: DynamicsResult) -> str:
+    """Render a cloud with its leaders and the limit of every point."""
+    return _element(
+        "div", _element("div", escape(summarize_run(run))) + _point_plane(points, run), style=FRAME_STYLE
+    )
+
+
+def summarize_run(run: DynamicsResult) -> str:
+    """Return one line: size, status and number of leaders."""
+    certified = f"certified at layer {run.certified_layer}"
+    state = certified if run.status == "certified" else run.status.replace("_", " ")
+    size = f"{pluralize(run.n, 'point')} in {pluralize(run.d, 'dimension')}"
+    return f"{size}: {state}, {pluralize(len(run.leaders), 'leader')}"
+
+
+def _highlighted_text(text: str, shown: Classification, spans: Spans) -> str:
+    """Render the text with a tint behind each word, as strong as its contribution."""
+    marked: Sequence[Word | Leader] = shown.words or shown.leaders
+    values = [number_of(each.contribution, shown.label) for each in marked]
+    largest = max(map(abs, values), default=0) or 1
+    places = _character_indices(text[:MAX_TEXT_CHARS_SHOWN], spans)
+    found = sorted(
+        (places[start], places[end], value)
+        for each, value in zip(marked, values, strict=True)
+        for start, end in each.spans
+        if 0 <= start <= end < len(places)
+    )
+    parts, at = [], 0
+    for start, end, value in found:
+        if start < at:
+            continue
+        word = _element(
+            "span", escape(text[start:end]), style=_tint_style(value / largest), title=f"{value:+.4g}"
+        )
+        parts += [escape(text[at:start]), word]
+        at = end
+    parts.append(escape(shorten(text, MAX_TEXT_CHARS_SHOWN)[at:]))
+    return _element("p", "".join(parts), style="white-space:pre-wrap;margin:.6em 0")
+
+
+def _character_indices(text: str, spans: Spans) -> list[int]:
+    """Return the character index of each offset that a span of the text may have."""
+    widths = (1 + (spans == "utf16" and character > "\uffff") for character in text)
+    return [place for place, width in enumerate(widths) for _ in range(width)] + [len(text)]
+
+
+def _contribution_table(shown: Classification) -> str:
+    """Render the bias and the contributions of the clusters, which add up to the logit."""
+    terms = [
+        (", ".join(each.words[:3]), number_of(each.contribution, shown.label)) for each in shown.clusters
+    ]
+    terms.sort(key=lambda term: -abs(term[1]))
+    if len(terms) > MAX_BARS:
+        rest = terms[MAX_BARS - 1 :]
+        terms = [*terms[: MAX_BARS - 1], (f"{len(rest)} more clusters", sum(value for _, value in rest))]
+    if not terms:
+        return ""
+    terms.append(("bias", number_of(shown.bias, shown.label)))
+    largest = max(abs(value) for _, value in terms) or 1
+    rows = [_bar_row(name, value, largest) for name, value in terms]
+    total = _table_row(
+        "td", ["sum", "", format_signed(number_of(shown.logit, shown.label))], style="font-weight:bold"
+    )
+    return _element(
+        "table", "".join(rows) + total, style="font:inherit;border-collapse:collapse;margin:.4em 0"
+    )
+
+
+def _bar_row(name: str, value: float, largest: float) -> str:
+    width = 60 * abs(value) / largest
+    bar = _element("rect", "", x=60 - width * (value < 0), y=4, width=width, height=8, fill=_color_of(value))
+    axis = _element("line", "", x1=60, x2=60, y1=0, y2=16, stroke="currentColor", stroke_opacity=0.4)
+    drawn = _element("svg", bar + axis, width=120, height=16, role="img", aria_label=format_signed(value))
+    cells = [
+        _element("td", escape(shorten(name, 40))),
+        _element("td", drawn),
+        _element("td", format_signed(value)),
+    ]
+    return _element("tr", "".join(cells))
+
+
+def _word_plane(shown: Classification) -> str:
+    """Render the path of each word; nothing unless the model places words in a plane."""
+    words = [word for word in shown.words if len(word.end) == 2]
+    if not words:
+        return ""
+    start = np.array([word.start for word in words])
+    end = np.array([word.end for word in words])
+    plane = _Plane(np.concatenate([start, end, np.zeros((1, 2))]))
+    colours = [_color_of(number_of(word.contribution, shown.label)) for word in words]
+    marks = [plane.path(*each) for each in zip(start, end, colours, strict=True)]
+    named: dict[str, None] = {}
+    for word, place in zip(words, end, strict=True):
+        if word.leader and word.text not in named:
+            named[word.text] = None
+            marks.append(plane.marker(place, word.text))
+    return plane.draw(marks, f"{len(words)} words on their plane")
+
+
+def _point_plane(points: Floats, result: DynamicsResult) -> str:
+    flat = _first_two_coordinates(np.asarray(points, np.float64).reshape(result.n, -1))
+    limits = _first_two_coordinates(np.array([cluster.limit for cluster in result.clusters]))
+    plane = _Plane(np.concatenate([flat, limits, np.zeros((1, 2))]))
+    chosen = np.unique(np.linspace(0, len(flat) - 1, min(MAX_POINTS_DRAWN, len(flat))).astype(int))
+    if result.assignment:
+        ends = [(i, result.assignment[i]) for i in chosen]
+        marks = [plane.path(flat[i], limits[to], CLUSTER_COLORS[to % len(CLUSTER_COLORS)]) for i, to in ends]
+    else:
+        marks = [plane.dot(flat[i], "currentColor") for i in chosen]
+    marks += [plane.cross(limit) for limit in limits[:MAX_POINTS_DRAWN]]
+    for leader in result.leaders[:MAX_POINTS_DRAWN]:
+        marks.append(plane.marker(_first_two_coordinates(np.array([leader.point]))[0], str(leader.index)))
+    notes = []
+    if len(chosen) < result.n:
+        notes.append(f"{len(chosen)} of {result.n} points")
+    if result.d > 2:
+        notes.append(f"the first two of {result.d} coordinates")
+    drawn = plane.draw(marks, "the cloud: rings are leaders, crosses are limits")
+    return drawn + (_element("div", "shown: " + ", ".join(notes), style=FAINT_STYLE) if notes else "")
+
+
+def _first_two_coordinates(points: Floats) -> Floats:
+    """Return the first two coordinates of each point, padded with 0."""
+    return np.pad(points, [(0, 0), (0, 1)])[:, :2]
+
+
+class _Plane:
+    """A square drawing with equal scales that contains the given points."""
+
+    def __init__(self, points: Floats) -> None:
+        low, high = points.min(axis=0), points.max(axis=0)
+        self._middle = (low + high) / 2
+        self._scale = (PLANE_PX - 2 * PLANE_MARGIN_PX) / (float((high - low).max()) or 1.0)
+
+    def _pixels(self, point: Floats) -> tuple[float, float]:
+        x, y = (point - self._middle) * self._scale
+        return round(PLANE_PX / 2 + float(x), 1), round(PLANE_PX / 2 - float(y), 1)
+
+    def path(self, start: Floats, end: Floats, colour: str) -> str:
+        """Draw a point and the line to its limit."""
+        (x1, y1), (x2, y2) = self._pixels(start), self._pixels(end)
+        line = _element("line", "", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour, stroke_opacity=0.45)
+        return line + self.dot(start, colour)
+
+    def dot(self, place: Floats, colour: str) -> str:
+        x, y = self._pixels(place)
+        return _element("circle", "", cx=x, cy=y, r=2.5, fill=colour)
+
+    def marker(self, place: Floats, name: str) -> str:
+        x, y = self._pixels(place)
+        ring = _element("circle", "", cx=x, cy=y, r=5, fill="none", stroke="currentColor", stroke_width=1.5)
+        inside = x < PLANE_PX - 60
+        place_at = {"x": x + 8, "text_anchor": "start"} if inside else {"x": x - 8, "text_anchor": "end"}
+        label = escape(shorten(name, 24))
+        return ring + _element("text", label, **place_at, y=y - 6, font_size=11, fill="currentColor")
+
+    def cross(self, place: Floats) -> str:
+        x, y = self._pixels(place)
+        path = f"M{x - 4} {y - 4}l8 8m0 -8l-8 8"
+        return _element("path", "", d=path, stroke="currentColor", stroke_opacity=0.6)
+
+    def draw(self, marks: Iterable[str], description: str) -> str:
+        """Return the SVG element with the marks on top of two axes through the origin."""
+        x, y = self._pixels(np.zeros(2))
+        axes = [
+            _element("line", "", x1=0, x2=PLANE_PX, y1=y, y2=y, stroke="currentColor", stroke_opacity=0.2),
+            _element("line", "", x1=x, x2=x, y1=0, y2=PLANE_PX, stroke="currentColor", stroke_opacity=0.2),
+        ]
+        box = {
+            "width": PLANE_PX,
+            "height": PLANE_PX,
+            "viewBox": f"0 0 {PLANE_PX} {PLANE_PX}",
+            "role": "img",
+        }
+        return _element("svg", "".join([*axes, *marks]), aria_label=description, **box)
+
+
+def _color_of(value: float) -> str:
+    return "rgb({},{},{})".format(*(NEGATIVE_RGB if value < 0 else POSITIVE_RGB))
+
+
+def _tint_style(share: float) -> str:
+    red, green, blue = NEGATIVE_RGB if share < 0 else POSITIVE_RGB
+    return f"background:rgba({red},{green},{blue},{0.55 * abs(share):.3f});border-radius:3px"
+
+
+def _table_row(kind: str, cells: Sequence[str], **attributes: object) -> str:
+    drawn = (_element(kind, escape(cell), style="text-align:left") for cell in cells)
+    return _element("tr", "".join(drawn), **attributes)
+
+
+def escape(text: str) -> str:
+    return escape_markup(printable(text))
+
+
+def _element(name: str, content: str, **attributes: object) -> str:
+    """Return an element with markup as its content; `_` in attribute names stands for `-`."""
+    rendered = "".join(
+        f' {key.replace("_", "-")}="{escape_markup(str(value))}"' for key, value in attributes.items()
+    )
+    return f"<{name}{rendered}>{content}</{name}>"

@@ -1,0 +1,275 @@
+"""The operations of the API, written once for every client: build the requests and read the documents.
+
+An operation is a coroutine that sends its requests with the function it receives, so it does not know the
+transport: `AsyncClient` and `Client` send over HTTP, `Local` answers in this process. The last two pass a
+function that never suspends; `run_sync` then runs the coroutine to its end in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.answers import Answer, Answers, CloudRun
+from hardmax.documents import (
+    ControlResponse,
+    Include,
+    Info,
+    ModelCard,
+    ModelList,
+    SequenceLabel,
+    SequencesResponse,
+    Stop,
+)
+from hardmax.errors import InputError, InvalidInput, TooLarge
+from hardmax.reading import read
+
+BATCH_TEXTS = 256  # texts in one request
+# Characters in one request: far below the 16 MB of JSON that a server accepts, however they are escaped.
+BATCH_CHARS = 2_000_000
+
+ErrorHandling = Literal["raise", "keep"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ApiRequest:
+    """A request to a route: POST with a body, GET without."""
+
+    path: str
+    body: dict[str, Any] | None = None
+    points: NDArray[Any] | None = None  # a cloud, separate from the body
+
+
+Send = Callable[[ApiRequest], Awaitable[Any]]
+
+
+def run_sync(operation: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends, and return its result."""
+    try:
+        operation.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("this coroutine suspends")
+
+
+# ---------------------------------------- texts
+
+
+async def classify(
+    send: Send,
+    texts: str | Iterable[Any],
+    options: dict[str, Any],
+    *,
+    errors: ErrorHandling,
+    batch_size: int,
+) -> Answer | Answers:
+    """Classify one text, or many in batches."""
+    if errors not in ("raise", "keep"):
+        raise InvalidInput(f'errors should be "raise" or "keep", not {errors!r}', param="errors")
+    body = _classify_body(**options)
+    keep = errors == "keep"
+    if isinstance(texts, str):
+        return await _classify_one(send, texts, body, keep)
+    answers = Answers(spans=options["spans"])
+    for batch in _batches(_as_list(texts), batch_size):
+        await _classify_batch(send, batch, answers, body, keep)
+    return answers
+
+
+def _classify_body(
+    *,
+    model: str | Sequence[str] | None,
+    explain: str,
+    trajectory: bool,
+    truncate: bool,
+    spans: str,
+    without: Sequence[tuple[int, int]] | None,
+    flip: bool,
+) -> dict[str, Any]:
+    """Return the fields of the request body that differ from the server's defaults."""
+    fields: dict[str, Any] = {
+        "model": model if model is None or isinstance(model, str) else list(model),
+        "explain": explain,
+        "trajectory": trajectory or None,
+        "truncate": None if truncate else False,
+        "spans": None if spans == "codepoints" else spans,
+        "without": None if without is None else [list(span) for span in without],
+        "flip": flip or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+async def _classify_one(send: Send, text: str, body: dict[str, Any], keep: bool) -> Answer:
+    answers = Answers(spans=body.get("spans", "codepoints"))
+    try:
+        _check_text(text, "input")
+        answers.add(await send(ApiRequest("classify", {"input": text, **body})), [text])
+    except InputError as error:
+        if not keep or _failed_text_index(error, 1) is None:
+            raise
+        return Answer.of_error(error, text, 0)
+    return answers[0]
+
+
+async def _classify_batch(
+    send: Send, texts: list[Any], answers: Answers, body: dict[str, Any], keep: bool
+) -> None:
+    """Append the answers to these texts. If one is refused, send the others again without it."""
+    while texts:
+        try:
+            for place, text in enumerate(texts):
+                _check_text(text, f"input[{place}]")
+            answers.add(await send(ApiRequest("classify", {"input": texts, **body})), texts)
+            return
+        except InputError as error:
+            index = _failed_text_index(error, len(texts))
+            if index is not None and index < len(texts) and keep:
+                await _classify_batch(send, texts[:index], answers, body, keep)
+                error.shift_index(len(answers) - index)
+                answers.append(Answer.of_error(error, texts[index], len(answers)))
+                texts = texts[index + 1 :]
+            elif index is None and len(texts) > 1 and isinstance(error, TooLarge):
+                half = len(texts) // 2
+                await _classify_batch(send, texts[:half], answers, body, keep)
+                texts = texts[half:]
+            else:
+                if index is not None:
+                    error.shift_index(len(answers))
+                raise
+
+
+def _failed_text_index(error: InputError, count: int) -> int | None:
+    """Return the index of the text that caused the error; None for any other part of the request."""
+    if str(error.param).startswith("input["):
+        return error.index
+    body_too_large = isinstance(error, TooLarge) and error.param is None
+    return 0 if count == 1 and (error.param == "input" or body_too_large) else None
+
+
+def _check_text(text: Any, place: str) -> None:
+    """Refuse a value that is not a text before it is sent: such cells are common in tables."""
+    if text is None or (isinstance(text, float) and text != text):
+        raise InvalidInput("there is no text", param=place)
+    if not isinstance(text, str):
+        raise InvalidInput(f"this is no text but {type(text).__name__}", param=place)
+    if not text.strip():
+        raise InvalidInput("the text is empty", param=place)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("the text holds half a character (a lone surrogate)", param=place) from None
+
+
+def _as_list(texts: Any) -> list[Any]:
+    if isinstance(texts, Mapping | bytes) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
+        kind = type(texts).__name__
+        raise InvalidInput(f"expected a text or many, not {kind}; of a table give one column", param="input")
+    return list(texts)
+
+
+def _batches(texts: list[Any], size: int) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    chars = 0
+    for text in texts:
+        length = len(text) if isinstance(text, str) else 0
+        if batch and (len(batch) >= size or chars + length > BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(text)
+        chars += length
+    if batch:
+        yield batch
+
+
+# ---------------------------------------- clouds and sequences
+
+
+def dynamics_request(
+    points: Any,
+    *,
+    alpha: float,
+    A: Any,
+    max_layers: int | None,
+    stop: Stop,
+    tolerance: float,
+    tie_tolerance: float,
+    include: Sequence[Include],
+    trajectory_every: int,
+) -> ApiRequest:
+    """Return the request that runs a cloud to its limits."""
+    fields = {
+        "alpha": alpha,
+        "A": None if A is None else _as_numbers(A, "A").tolist(),
+        "max_layers": max_layers,
+        "stop": stop,
+        "tolerance": tolerance,
+        "tie_tolerance": tie_tolerance,
+        "include": list(include),
+        "trajectory_every": trajectory_every,
+    }
+    body = {name: value for name, value in fields.items() if value is not None}
+    return ApiRequest("dynamics", body, _as_numbers(points, "points"))
+
+
+async def dynamics(send: Send, request: ApiRequest) -> CloudRun:
+    """Run a cloud to its limits."""
+    return read(CloudRun, await send(request), points=request.points)
+
+
+async def control(
+    send: Send, points: Any, assignment: Mapping[int, int] | None, leaders: Sequence[int] | None
+) -> ControlResponse:
+    """Find a matrix A for the requested leaders or assignment."""
+    body: dict[str, Any] = {"points": _as_numbers(points, "points").tolist()}
+    if assignment is not None:
+        body["assignment"] = dict(zip(map(str, assignment), _as_python(assignment.values()), strict=True))
+    if leaders is not None:
+        body["leaders"] = _as_python(leaders)
+    return read(ControlResponse, await send(ApiRequest("control", body)))
+
+
+async def classify_sequences(send: Send, model: str, sequences: Iterable[Any]) -> list[SequenceLabel]:
+    """Classify sequences of points with an exact model."""
+    points = [_as_numbers(each, f"sequences[{i}]").tolist() for i, each in enumerate(sequences)]
+    document = await send(ApiRequest("sequences/classify", {"model": model, "sequences": points}))
+    return read(SequencesResponse, document).data
+
+
+def _as_python(indices: Iterable[Any]) -> list[Any]:
+    """Return numpy numbers as Python's own, which JSON can hold."""
+    return [each.item() if isinstance(each, np.generic) else each for each in indices]
+
+
+def _as_numbers(values: Any, name: str) -> NDArray[Any]:
+    """Return an array of finite float32 or float64 numbers; float32 stays float32."""
+    try:
+        numbers = np.asarray(values)
+        if np.iscomplexobj(numbers):
+            raise TypeError("these are complex")
+        numbers = numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"{name}: rows of numbers, as many in each: {error}", param=name) from None
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        place = name + "".join(f"[{i}]" for i in np.argwhere(~finite)[0])
+        raise InvalidInput(f"{place} is not a finite number", param=place)
+    return numbers
+
+
+# ---------------------------------------- the service
+
+
+async def models(send: Send) -> list[ModelCard]:
+    """List the cards of the models."""
+    return read(ModelList, await send(ApiRequest("models"))).models
+
+
+async def info(send: Send) -> Info:
+    """Return version, provider and limits of the service."""
+    return read(Info, await send(ApiRequest("info")))

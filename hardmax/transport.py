@@ -1,0 +1,180 @@
+"""HTTP for both clients: how API requests become HTTP requests, when to retry, and how responses are read."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+
+from hardmax import errors
+from hardmax.errors import (
+    ConnectionFailed,
+    HardmaxError,
+    InvalidInput,
+    Overloaded,
+    RemoteError,
+    UnexpectedAnswer,
+)
+from hardmax.formatting import printable
+from hardmax.operations import ApiRequest
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+RETRIED_STATUSES = (429, 503)
+MAX_PAUSE_S = 30.0
+MAX_RESPONSE_BYTES = 2**28  # of an answer, or of a line of a stream
+MAX_MATRIX_CHARS = 4000  # of a matrix A in the query: many proxies read 8 kB of it
+# The same for clouds that may exceed the 16 MB of JSON that a server accepts: 62 kB when escaped.
+MAX_MATRIX_CHARS_LARGE_CLOUD = 44_000
+MAX_JSON_NUMBERS = 600_000
+NPY, NDJSON = "application/x-npy", "application/x-ndjson"
+ERROR_CLASSES = {  # too_large -> TooLarge
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): error_class
+    for name, error_class in vars(errors).items()
+    if isinstance(error_class, type) and issubclass(error_class, errors.InputError | errors.CapacityError)
+}
+
+
+class HttpProtocol:
+    """Builds requests, decides about retries and translates failures of httpx."""
+
+    def __init__(self, url: str, api_key: str | None, retries: int) -> None:
+        self._base_url = parse_url(url)
+        key = clean_api_key(api_key)
+        self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._retries = retries
+
+    def build_request(self, request: ApiRequest, accept: str = "application/json") -> httpx.Request:
+        """Return the HTTP request. A cloud travels as npy, unless its matrix A is too long for a query."""
+        headers = {**self._headers, "accept": accept}
+        method = "GET" if request.body is None else "POST"
+        content: dict[str, Any] = {} if request.body is None else {"json": request.body}
+        if request.points is not None and request.body is not None:
+            matrix = json.dumps(request.body.get("A"))
+            large = request.points.size > MAX_JSON_NUMBERS
+            if len(matrix) <= (MAX_MATRIX_CHARS_LARGE_CLOUD if large else MAX_MATRIX_CHARS):
+                file = io.BytesIO()
+                np.save(file, request.points, allow_pickle=False)
+                query = {**request.body, "include": ",".join(request.body["include"]), "A": matrix}
+                query = {name: value for name, value in query.items() if name in request.body}
+                content = {"content": file.getvalue(), "params": query}
+                headers["content-type"] = NPY
+            else:
+                content = {"json": {"points": request.points.tolist(), **request.body}}
+        return httpx.Request(method, self._base_url.join(request.path), headers=headers, **content)
+
+    def pause_s(self, response: httpx.Response, attempt: int) -> float | None:
+        """Return the seconds to wait before the next attempt, or None if the response is final.
+
+        It is the pause that the server asks for, or else a doubling one, with jitter.
+        """
+        if response.status_code not in RETRIED_STATUSES or attempt == self._retries:
+            return None
+        requested = parse_retry_after(response)
+        pause_s = 0.1 * 2**attempt if requested is None else requested
+        return min(pause_s, MAX_PAUSE_S) * random.uniform(1.0, 1.25)
+
+    @contextmanager
+    def translate_failures(self) -> Iterator[None]:
+        """Raise what httpx raises when it cannot connect, or when an answer breaks off, as our own error."""
+        try:
+            yield
+        except (httpx.HTTPError, httpx.StreamError) as failure:
+            server = f"{self._base_url.scheme}://{self._base_url.netloc.decode()}"  # without a password
+            why = printable(str(failure)) or type(failure).__name__
+            raise ConnectionFailed(f"no answer from {server}: {why}") from failure
+
+
+def parse_url(url: str) -> httpx.URL:
+    """Return the base URL of a server, or raise InvalidInput."""
+    try:
+        base_url = httpx.URL(url.rstrip("/") + "/")
+    except httpx.InvalidURL:
+        base_url = httpx.URL()
+    if base_url.scheme not in ("http", "https") or not base_url.host or (base_url.port or 0) > 65_535:
+        raise InvalidInput(
+            f"{url!r} is no address of a server: it should look like {DEFAULT_URL}", param="url"
+        )
+    return base_url
+
+
+def clean_api_key(api_key: str | None) -> str:
+    """Return the key as a header can carry it; a key that was read from a file may end with its line."""
+    key = (api_key or "").strip()
+    if key.isascii() and key.isprintable():
+        return key
+    raise InvalidInput("an API key has plain letters, digits and signs alone", param="api_key")
+
+
+def parse_retry_after(response: httpx.Response) -> float | None:
+    """Return the seconds of the Retry-After header, or None without a usable one."""
+    try:
+        seconds = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+class BoundedBuffer:
+    """Collects the bytes of a response, whole or line by line, up to `MAX_RESPONSE_BYTES`."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def add(self, part: bytes) -> None:
+        """Append bytes, or raise UnexpectedAnswer over the limit."""
+        self._bytes += part
+        if len(self._bytes) > MAX_RESPONSE_BYTES:
+            raise UnexpectedAnswer(f"this is no answer of hardmax: more than {MAX_RESPONSE_BYTES >> 20} MB")
+
+    def lines(self, part: bytes) -> Iterator[bytes]:
+        """Append bytes, and return the lines that they complete."""
+        complete, newline, rest = part.rpartition(b"\n")
+        if newline:
+            self.add(complete)
+            yield from (line for line in self.take().split(b"\n") if line.strip())
+        self.add(rest)
+
+    def take(self) -> bytes:
+        """Return the bytes and empty the buffer."""
+        taken, self._bytes = bytes(self._bytes), bytearray()
+        return taken
+
+
+def decode_response(response: httpx.Response, content: bytes) -> Any:
+    """Return the document of a response; raise the error that it describes."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):  # no JSON, nested too deeply, or a number of thousands of digits
+        document = None
+    if response.is_error or document is None or (isinstance(document, dict) and "error" in document):
+        raise decode_error(document, response)
+    return document
+
+
+def decode_error(document: Any, response: httpx.Response) -> HardmaxError:
+    """Return the error of a response as the class that its `type` names."""
+    error = document.get("error") if isinstance(document, dict) else None
+    if not isinstance(error, dict):
+        error = {"message": error} if isinstance(error, str) else {}
+    fields = {name: printable(str(value)) for name, value in error.items() if value is not None}
+    location = response.headers.get("location")
+    redirect = f": it points to {printable(location)}" if location else ""
+    default = f"{response.url.host} answered {response.status_code}, and not as hardmax does{redirect}"
+    unknown = RemoteError if response.is_error or fields else UnexpectedAnswer
+    error_class = ERROR_CLASSES.get(fields.get("type", ""), unknown)
+    failure = error_class(fields.get("message") or default, param=fields.get("param"))
+    failure.status = response.status_code
+    failure.request_id = fields.get("request_id") or printable(response.headers.get("x-request-id", ""))
+    if isinstance(failure, RemoteError):
+        failure.type = fields.get("type", failure.type)
+    if isinstance(failure, Overloaded):
+        failure.retry_after_s = parse_retry_after(response) or failure.retry_after_s
+    return failure
