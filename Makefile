@@ -150,7 +150,7 @@ teacher: $(TEACHER)/model.safetensors  ## the published weights of the teacher (
 
 # What the teacher said of 143,000 texts comes with the project; only new sentences need it (make teacher).
 models: $(VENV)/.test encoder  ## train the bundled models again, from the data in $(DATA), into runs/models (two hours)
-	$(BIN)/hardmax-export bundled --data $(DATA) --encoder $(ENCODER) \
+	$(BIN)/hardmax-export pretrained --data $(DATA) --encoder $(ENCODER) \
 	    $(if $(wildcard $(TEACHER)/model.safetensors),--teacher $(TEACHER)) --out runs
 	$(BIN)/hardmax-export verify runs/models/sentiment --data $(DATA) --texts 200
 

@@ -26,7 +26,7 @@ from benchmarks.record import Case, Record, Table, arguments
 from benchmarks.texts import drawn
 from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
-from model_export.reader.model import PAD, Reader, published
+from model_export.encoder.model import PAD, Encoder, published
 from service.text.counterfactual import find_flip
 from service.text.pipeline import RunOptions, Text, run_all
 from service.text.tokenizer import Reading
@@ -75,7 +75,7 @@ class Ours:
 class Soft:
     name = "published encoder, soft"
 
-    def __init__(self, model: Classifier, weights: Reader, rows: Sequence[Any]) -> None:
+    def __init__(self, model: Classifier, weights: Encoder, rows: Sequence[Any]) -> None:
         twin = Twin(model.reader.read, weights)
         states = np.concatenate(
             [twin([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]

@@ -22,20 +22,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model_export.bundled import begun, drawn, held
 from model_export.data import corpora
-from model_export.data.lessons import Ints, Lessons
-from model_export.kept import Kept, digest
-from model_export.learn import Memory, Pooled, StepContext, soft, verdicts
+from model_export.data.training_set import Ints, Lessons
+from model_export.encoder.model import PAD, Encoder
 from model_export.measure.scores import balanced
-from model_export.reader.model import PAD, Reader
+from model_export.pretrained import begun, drawn, held
 from model_export.recipe import Recipe, short_lessons, wanted
-from model_export.teacher.answers import SAID, Answers
+from model_export.stage_cache import Kept, digest
+from model_export.stages import Memory, Pooled, StepContext, soft, verdicts
+from model_export.teacher.logits import SAID, Answers
 
 Judge = Callable[[Lessons], Any]
 
 
-class Alone(Reader):
+class Alone(Encoder):
     """A reader of single pieces."""
 
     def soft(self, x: Tensor) -> list[Tensor]:
@@ -60,7 +60,7 @@ def pooled_verdicts(states: Callable[[Tensor], Tensor], pooled: Pooled, lessons:
     return found
 
 
-def learn_alone(begin: Reader, pooled: Pooled, lessons: Lessons, recipe: Recipe, runs: Path) -> Reader:
+def learn_alone(begin: Encoder, pooled: Pooled, lessons: Lessons, recipe: Recipe, runs: Path) -> Encoder:
     reader = Alone(begin.shape)
     reader.load_state_dict(begin.state_dict())
     context = StepContext(Memory(reader), recipe.seed, print)

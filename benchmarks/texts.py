@@ -27,9 +27,9 @@ from benchmarks.record import ROOT, Record, arguments
 from benchmarks.servers import pinned
 from benchmarks.twins import DISTILBERT, Twin, logistic
 from model_export.data.corpora import Row, Rows, read_all
-from model_export.learn import Pooled
+from model_export.encoder.model import Encoder, published
 from model_export.measure.scores import balanced
-from model_export.reader.model import Reader, published
+from model_export.stages import Pooled
 
 Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
 OURS = ("ours, leaders", "ours, label only")
@@ -129,7 +129,7 @@ def judges_of(
     judges = {name: ours(model, explain) for name, explain in zip(OURS, ("leaders", "none"), strict=True)}
     judges[TWIN] = soft(Twin(model.reader.read, weights), few)
     judges[INT8] = soft(Twin(model.reader.read, weights, int8=True), few)
-    large = Twin(model.reader.read, Reader(DISTILBERT))
+    large = Twin(model.reader.read, Encoder(DISTILBERT))
     judges[LARGE] = lambda texts: large(texts)[:, 0] > 0
     judges["TF-IDF pairs + logistic regression"] = tf_idf(train)
     try:

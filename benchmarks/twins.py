@@ -1,7 +1,7 @@
 """Soft transformers of known sizes as ONNX graphs: the reader's soft twin, and one of DistilBERT's size.
 
     twin = Twin(pieces, published(folder))          all-MiniLM-L6-v2's weights, softmax and gelu
-    twin = Twin(pieces, Reader(DISTILBERT))         random weights: a speed and no accuracy
+    twin = Twin(pieces, Encoder(DISTILBERT))         random weights: a speed and no accuracy
     twin = Twin(pieces, published(folder), int8=True)   by onnxruntime.quantization.quantize_dynamic
 
 They read the pieces and passages that the served reader reads, so only the transformers differ.
@@ -20,10 +20,10 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from model_export.reader.model import PAD, Reader, Shape
+from model_export.encoder.model import PAD, Encoder, EncoderConfig
 from service.text.tokenizer import PASSAGE, Reading
 
-DISTILBERT = Shape(width=768, heads=12, layers=6, wide=3072, pieces=30_522)
+DISTILBERT = EncoderConfig(width=768, heads=12, layers=6, wide=3072, pieces=30_522)
 Floats = NDArray[np.float32]
 OPSET = 18
 
@@ -31,7 +31,7 @@ OPSET = 18
 class Pooled(torch.nn.Module):
     """Passages [B, N], 0 = padding -> the mean of the last states of each [B, W]."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Encoder) -> None:
         super().__init__()
         self.reader = reader
 
@@ -42,7 +42,7 @@ class Pooled(torch.nn.Module):
 
 class Twin:
     def __init__(
-        self, read: Callable[[str], Reading], reader: Reader, *, int8: bool = False, threads: int = 1
+        self, read: Callable[[str], Reading], reader: Encoder, *, int8: bool = False, threads: int = 1
     ) -> None:
         self._read = read
         options = onnxruntime.SessionOptions()

@@ -17,7 +17,7 @@ COMMANDS = {
     "meaning": ("measure.meaning", "measure what a served model reads: order, context, everyday sentences"),
     "exact": ("exact.construct", "construct an exact classifier of sequences"),
     "dynamics": ("dynamics.graph", "write the bundle that /dynamics uses"),
-    "bundled": ("bundled", "train the bundled reader and its sentiment head from the data sets"),
+    "pretrained": ("pretrained", "train the bundled reader and its sentiment head from the data sets"),
 }
 
 

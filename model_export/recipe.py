@@ -14,11 +14,11 @@ import numpy as np
 
 from model_export.data import corpora
 from model_export.data.corpora import Row, Rows
-from model_export.data.lessons import Lessons
+from model_export.data.training_set import Lessons
 from model_export.head.leader_head import LeaderHeadConfig
-from model_export.learn import Step
-from model_export.teacher.answers import Answers
+from model_export.stages import Step
 from model_export.teacher.fit import Fitting
+from model_export.teacher.logits import Answers
 from service.text.tokenizer import Pieces
 
 ALL = 10**9

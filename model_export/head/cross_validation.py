@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.lessons import Ints
+from model_export.data.training_set import Ints
+from model_export.encoder.quantized import Stored
 from model_export.head import ood, quantized
 from model_export.head.encoded import EncodedTexts
 from model_export.head.fitting import CHECKS, Floats, Task, fit, fixed_scales, logits, temperature, tempered
 from model_export.head.leader_head import LeaderHead
-from model_export.reader.stored import Stored
 from service.errors import InvalidInput
 from service.report.figures import FOLDS, Judged, folds, linear, measure, repeated
 from service.tables.labels import Rows

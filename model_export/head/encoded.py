@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.lessons import Batch, Ints, words_of
+from model_export.data.training_set import Batch, Ints, words_of
 from model_export.writing import replacing
 from service.runtime.batcher import groups_by_length
 from service.text.encoder import Reader

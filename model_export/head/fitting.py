@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from model_export.data.lessons import Batch, Ints
+from model_export.data.training_set import Batch, Ints
+from model_export.encoder.model import OutputScales
 from model_export.head.encoded import EncodedTexts
 from model_export.head.leader_head import WEIGHT_GRID, LeaderHead, LeaderHeadConfig
-from model_export.reader.model import OutputScales
 from service.runtime.batcher import groups_by_length
 
 Floats = NDArray[np.float64]

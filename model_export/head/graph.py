@@ -36,6 +36,7 @@ from onnxscript import opset20 as op
 from onnxscript import script
 
 from model_export.attention.functions import Nodes, domain, tensors
+from model_export.encoder.quantized import ZERO, Array, Stored
 from model_export.head.leader_head import (
     DIRECTION_GRID,
     LAYER_GRID,
@@ -44,7 +45,6 @@ from model_export.head.leader_head import (
     POINT_GRID,
     WEIGHT_GRID,
 )
-from model_export.reader.stored import ZERO, Array, Stored
 
 MANY = 64  # places of a text from which on corners are worth looking for
 DIRECTIONS = 24  # in which extreme places are looked for

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from model_export.attention.straight_through import argmax_mask, hardmax, round_to_grid, straight_through
-from model_export.data.lessons import Batch
-from model_export.reader.model import Linear, OutputScales, whole
+from model_export.data.training_set import Batch
+from model_export.encoder.model import Linear, OutputScales, fake_quantize
 
 MIN_REACH = 1 / 32  # a point at the origin would follow every other
 DIRECTION_GRID, POINT_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12  # steps per unit
@@ -130,7 +130,7 @@ class LeaderHead(nn.Module):
         """Return the share of its full reach at which each word starts, [B, M, 1]."""
         weight, _, unit = self.reach_hidden.codes(scales.embedding)
         units = batch.by_word(embedding @ weight.T) * unit + self.reach_hidden.bias
-        units = whole(units * (1 / self.hidden_scale), 0.0, 255.0)
+        units = fake_quantize(units * (1 / self.hidden_scale), 0.0, 255.0)
         weight, _, unit = self.reach_output.codes(self.hidden_scale)
         f = (units @ weight.T * unit + self.reach_output.bias).double()
         return MIN_REACH + (1 - MIN_REACH) * (0.5 + 0.5 * f / torch.sqrt(1 + f * f))

@@ -16,10 +16,10 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from model_export.data.lessons import Ints
+from model_export.data.training_set import Ints
+from model_export.encoder.quantized import Array
 from model_export.head.encoded import EncodedTexts
 from model_export.head.quantized import ood_score
-from model_export.reader.stored import Array
 
 Floats = NDArray[np.float64]
 Features = NDArray[np.float32]

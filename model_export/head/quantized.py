@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 from model_export.attention.reference import argmax_sets, means
+from model_export.encoder.model import Linear, OutputScales
+from model_export.encoder.quantized import ZERO, Array, Stored
 from model_export.head.leader_head import (
     DIRECTION_GRID,
     LAYER_GRID,
@@ -22,8 +24,6 @@ from model_export.head.leader_head import (
     WEIGHT_GRID,
     LeaderHead,
 )
-from model_export.reader.model import Linear, OutputScales
-from model_export.reader.stored import ZERO, Array, Stored
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ import numpy as np
 
 from hardmax.progress import Progress
 from model_export.bundle import write_bundle
-from model_export.data.lessons import Ints
+from model_export.data.training_set import Ints
 from model_export.head import graph
 from model_export.head.cross_validation import Trained, train
 from model_export.head.encoded import MAX_CHARS, encode_texts

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 
+from model_export.encoder.quantized import Stored
 from model_export.head import quantized
 from model_export.head.encoded import EncodedTexts
-from model_export.reader.stored import Stored
 from service.runtime.session import Runtime
 from service.text.encoder import Read, Seen
 from service.text.head import assemble

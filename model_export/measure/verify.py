@@ -20,10 +20,10 @@ import onnx
 from onnx import numpy_helper
 
 from model_export.data import corpora
+from model_export.encoder import quantized as encoder_quantized
+from model_export.encoder.quantized import ZERO, Array, Stored
 from model_export.head.graph import weights_of
 from model_export.head.verification import mismatched_outputs
-from model_export.reader import stored as reader_stored
-from model_export.reader.stored import ZERO, Array, Stored
 from service.errors import InvalidInput, NotFound
 from service.runtime.bundle import HEAD, READER, Bundle, find_served, kind_of, read_bundle
 from service.runtime.session import Runtime
@@ -77,7 +77,7 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
             continue
         seen = served.see(passages, reasons=True)
         for (pieces, places), each in zip(passages, seen, strict=True):
-            states, words, follows = reader_stored.run(of_reader, pieces, places)
+            states, words, follows = encoder_quantized.run(of_reader, pieces, places)
             parity.passages += 1
             parity.choices += follows.shape[0] * follows.shape[1] * int(of_reader["heads"])
             parity.different_states += not (

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from model_export.data.corpora import Rows
-from model_export.data.lessons import Ints, batches, padded
-from model_export.learn import Say, descend
+from model_export.data.training_set import Ints, batches, padded
+from model_export.stages import Say, descend
 from model_export.teacher.encoder import NEGATIVE, PADDING, POSITIVE, Teacher
 
 THREE = ("tweets", "electronics")  # their texts of no label are neutral ones

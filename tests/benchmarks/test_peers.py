@@ -15,7 +15,7 @@ from benchmarks.http import MODEL_LIBRARIES, is_present
 from benchmarks.record import Record
 from benchmarks.servers import OURS
 from benchmarks.twins import DISTILBERT
-from model_export.reader.model import Reader
+from model_export.encoder.model import Encoder
 
 
 @pytest.mark.parametrize(
@@ -68,5 +68,5 @@ def test_ours_and_the_peers_take_the_same_step(cloud: str, d: int) -> None:
 
 def test_transformer_has_the_size_of_distilbert() -> None:
     with torch.device("meta"):  # shapes without numbers
-        reader = Reader(DISTILBERT)
+        reader = Encoder(DISTILBERT)
     assert 65e6 < sum(weights.numel() for weights in reader.parameters()) < 67e6

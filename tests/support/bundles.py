@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from encoders import TINY, random_encoder, random_head
 from onnx import TensorProto, helper
-from readers import TINY, random_head, random_reader
 
 from model_export.bundle import write_bundle
+from model_export.encoder import graph as encoder_graph
+from model_export.encoder import quantized as encoder_quantized
 from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
 from model_export.head import graph as head_graph
 from model_export.head import quantized as head_quantized
 from model_export.head.leader_head import LeaderHead
-from model_export.reader import graph as reader_graph
-from model_export.reader import stored as reader_stored
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
@@ -54,7 +54,7 @@ TAUGHT = (
 
 @cache
 def reader_model(seed: int = 0) -> onnx.ModelProto:
-    return reader_graph.to_onnx(reader_stored.stored(random_reader(TINY, seed)))
+    return encoder_graph.to_onnx(encoder_quantized.quantize(random_encoder(TINY, seed)))
 
 
 @cache
@@ -62,7 +62,7 @@ def head_model(logits: int = 1, d: int = 2, seed: int = 0) -> onnx.ModelProto:
     plane = random_head(d, logits, seed=seed)
     if logits == 1:
         teach(plane)
-    return head_graph.to_onnx(head_quantized.quantize(plane, random_reader(TINY).output_scales))
+    return head_graph.to_onnx(head_quantized.quantize(plane, random_encoder(TINY).output_scales))
 
 
 @torch.no_grad()

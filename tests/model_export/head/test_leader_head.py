@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from readers import random_head, random_reader
+from encoders import random_encoder, random_head
 
-from model_export.data.lessons import Batch
+from model_export.data.training_set import Batch
 from model_export.head.graph import MANY, to_onnx, weights_of
 from model_export.head.quantized import quantize, run
 from service.runtime.session import Runtime
@@ -56,7 +56,7 @@ def answers(session, states, words, texts):
 @pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
 @pytest.mark.parametrize("alike", [0, 4, 500], ids=["", "twins", "nothing else"])
 def test_graph_gives_the_numbers_of_the_definition(d, labels, alike, use_embeddings):
-    weights = quantize(random_head(d, labels, use_embeddings=use_embeddings), random_reader().output_scales)
+    weights = quantize(random_head(d, labels, use_embeddings=use_embeddings), random_encoder().output_scales)
     session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
     states, words, texts = draw(LENGTHS, alike=alike)
     for company in (texts, *([text] for text in texts)):
@@ -74,7 +74,7 @@ def test_graph_gives_the_numbers_of_the_definition(d, labels, alike, use_embeddi
 
 @pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
 def test_torch_gives_the_logits_of_the_definition(use_embeddings):
-    plane, reader = random_head(labels=3, use_embeddings=use_embeddings), random_reader()
+    plane, reader = random_head(labels=3, use_embeddings=use_embeddings), random_encoder()
     weights = quantize(plane, reader.output_scales)
     states, words, texts = draw((9, 4))
     M = max(map(len, texts))
@@ -94,7 +94,7 @@ def test_torch_gives_the_logits_of_the_definition(use_embeddings):
 
 
 def test_every_word_is_counted_where_its_leader_stands():
-    weights = quantize(random_head(), random_reader().output_scales)
+    weights = quantize(random_head(), random_encoder().output_scales)
     states, words, (text,) = draw([40])
     told = run(weights, states, words, text)
     for leader in set(told.target.tolist()):
@@ -111,7 +111,7 @@ def test_time_for_a_text_that_repeats_grows_with_its_length():
     times the time.
     """
     session = Runtime("cpu", 1).open(
-        to_onnx(quantize(random_head(), random_reader().output_scales)).SerializeToString()
+        to_onnx(quantize(random_head(), random_encoder().output_scales)).SerializeToString()
     )
 
     def took_s(words):

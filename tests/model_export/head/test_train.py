@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from bundles import LISTS, write_head
-from readers import random_reader
+from encoders import random_encoder
 
 from model_export.bundle import write_bundle
 from model_export.cli import main
+from model_export.encoder import graph, quantized
 from model_export.head.encoded import encode_texts
 from model_export.head.train import open_reader
-from model_export.reader import graph, stored
 from service.cli.main import main as hardmax_command
 from service.local import Local
 from service.settings import load_settings
@@ -31,14 +31,16 @@ WORDLESS = "text,label\na b,x\nc d,x\n_,y\n___,y\n"
 def folder(tmp_path_factory):
     """A folder with a reader whose states tell their word, and rows that a word decides."""
     folder = tmp_path_factory.mktemp("own")
-    reader = random_reader()
+    reader = random_encoder()
     with torch.no_grad():
         reader.places.weight *= 0.1
         for layer in reader.layers:
             layer.out.weight *= 0.2
             layer.down.weight *= 0.2
     card = {"name": "reader", "description": "Reads at random."}
-    write_bundle(folder / "models", "reader", card, graph.to_onnx(stored.stored(reader)), json.dumps(LISTS))
+    write_bundle(
+        folder / "models", "reader", card, graph.to_onnx(quantized.quantize(reader)), json.dumps(LISTS)
+    )
     return folder
 
 

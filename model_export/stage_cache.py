@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.lessons import Lessons
+from model_export.data.training_set import Lessons
 from model_export.writing import replacing
 
 

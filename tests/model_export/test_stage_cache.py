@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from readers import random_reader
+from encoders import random_encoder
 
-from model_export.data.lessons import Lessons
-from model_export.kept import Kept
-from model_export.teacher.answers import RECORD, Answers, _key
+from model_export.data.training_set import Lessons
+from model_export.stage_cache import Kept
+from model_export.teacher.logits import RECORD, Answers, _key
 from model_export.writing import replacing
 from service.text.tokenizer import Reading
 
@@ -79,7 +79,7 @@ def test_step_is_taken_from_the_disk_only_if_nothing_that_it_is_made_of_changed(
 
     def step(value, seed=0, targets=(1.0,), **reading):
         read = replace(READING, **{name: np.array(each) for name, each in reading.items()})
-        made_of = [random_reader(seed=seed), Lessons([read], np.array(targets, np.float32))]
+        made_of = [random_encoder(seed=seed), Lessons([read], np.array(targets, np.float32))]
         kept = Kept(tmp_path, lambda line: None).step("soft", made_of, lambda at: {"value": value})
         return kept["value"]
 

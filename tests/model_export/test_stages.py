@@ -5,14 +5,14 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from readers import random_reader
+from encoders import random_encoder
 
-from model_export import learn
+from model_export import stages
 from model_export.data.corpora import Row
-from model_export.data.lessons import Lessons
-from model_export.learn import Memory, Pooled, Step, StepContext, hard, looks, soft
+from model_export.data.training_set import Lessons
 from model_export.recipe import Asked, Recipe, short_lessons, wanted
-from model_export.teacher.answers import RECORD, Answers, _key
+from model_export.stages import Memory, Pooled, Step, StepContext, hard, looks, soft
+from model_export.teacher.logits import RECORD, Answers, _key
 from service.text.tokenizer import Lists, Pieces
 
 WORDS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] [CLS] [SEP] good bad film soup plot".split()]
@@ -38,7 +38,7 @@ def learnt(reader, pooled):
 def teach(step, checkpoint, stop_after=None):
     """What a step makes of a reader; stopped by whoever is told of the progress."""
     torch.manual_seed(0)
-    reader, pooled = random_reader(), Pooled(32)
+    reader, pooled = random_encoder(), Pooled(32)
 
     def say(line):
         if stop_after and f" {stop_after}/" in line:
@@ -50,8 +50,8 @@ def teach(step, checkpoint, stop_after=None):
 
 @pytest.mark.parametrize("step", [soft, hard])
 def test_a_step_that_was_stopped_goes_on_and_learns_the_same(step, tmp_path, monkeypatch):
-    monkeypatch.setattr(learn, "CHECKPOINT", 4)
-    monkeypatch.setattr(learn, "EVERY", 3)
+    monkeypatch.setattr(stages, "CHECKPOINT", 4)
+    monkeypatch.setattr(stages, "EVERY", 3)
     whole = teach(step, tmp_path / "whole")
     with pytest.raises(Stopped):
         teach(step, tmp_path / "stopped", stop_after=9)
@@ -63,7 +63,7 @@ def test_a_step_that_was_stopped_goes_on_and_learns_the_same(step, tmp_path, mon
 
 def test_soft_learns_its_lessons(tmp_path):
     torch.manual_seed(0)
-    reader, pooled = random_reader(), Pooled(32)
+    reader, pooled = random_encoder(), Pooled(32)
     step = Step(looks=30, pieces=60, rate=3e-3, warm_up=2)
     soft(reader, pooled, LESSONS, step, context(reader), tmp_path / "x")
     x = LESSONS.padded(np.arange(len(LESSONS)))
@@ -79,10 +79,10 @@ def test_looks_are_that_many_looks_at_every_lesson(times):
 
 
 def test_the_published_encoder_remembers_itself_and_another_does_not():
-    reader = random_reader()
+    reader = random_encoder()
     memory, x = Memory(reader), LESSONS.padded(np.arange(9))
     assert memory(x, reader.soft(x)[-1]).item() == pytest.approx(0, abs=1e-5)
-    assert memory(x, random_reader(seed=1).soft(x)[-1]).item() > 0.1
+    assert memory(x, random_encoder(seed=1).soft(x)[-1]).item() > 0.1
     assert len(list(memory.parameters())) == 1  # the published encoder itself does not learn
 
 

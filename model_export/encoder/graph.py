@@ -23,8 +23,8 @@ from onnxscript import opset20 as op
 from onnxscript import script
 
 from model_export.attention.functions import Nodes, domain
-from model_export.reader.model import CONSTANT
-from model_export.reader.stored import ZERO, Stored
+from model_export.encoder.model import CONSTANT
+from model_export.encoder.quantized import ZERO, Stored
 
 
 @script(domain)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.lessons import padded
+from model_export.data.training_set import padded
 from model_export.teacher.encoder import PADDING, Teacher, in_whole_numbers
 from model_export.writing import replacing
 

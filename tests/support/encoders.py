@@ -2,25 +2,25 @@
 
 import torch
 
+from model_export.encoder.model import Encoder, EncoderConfig, Norm
 from model_export.head.leader_head import LeaderHead, LeaderHeadConfig
-from model_export.reader.model import Norm, Reader, Shape
 
-TINY = Shape(width=32, heads=4, layers=2, wide=64, pieces=400)
+TINY = EncoderConfig(width=32, heads=4, layers=2, wide=64, pieces=400)
 
 
 @torch.no_grad()
-def random_reader(shape: Shape = TINY, seed: int = 0, follows: float = 0.3) -> Reader:
+def random_encoder(shape: EncoderConfig = TINY, seed: int = 0, follows: float = 0.3) -> Encoder:
     """`follows`: how large the numbers are that heads compare; small ones tie often once they are whole."""
     torch.manual_seed(seed)
-    reader = Reader(shape)
-    for parameter in reader.parameters():
+    encoder = Encoder(shape)
+    for parameter in encoder.parameters():
         parameter.copy_(0.3 * torch.randn_like(parameter))
-    for part in reader.modules():
+    for part in encoder.modules():
         if isinstance(part, Norm):
             part.gain.fill_(1.0)
-    for layer in reader.layers:
+    for layer in encoder.layers:
         layer.of_query.fill_(1 / (50 * follows))
-    return reader.eval()
+    return encoder.eval()
 
 
 @torch.no_grad()

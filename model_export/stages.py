@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, mse_loss
 
-from model_export.data.lessons import Ints, Lessons
+from model_export.data.training_set import Ints, Lessons
+from model_export.encoder.model import PAD, Encoder
 from model_export.head.leader_head import LeaderHead
-from model_export.reader.model import PAD, Reader
 from model_export.writing import replacing
 
 Say = Callable[[str], None]
@@ -67,7 +67,7 @@ class Pooled(nn.Module):
 class Memory(nn.Module):
     """How far the published encoder's idea of a text, its mean state, is from what a map reads off ours."""
 
-    def __init__(self, published: Reader) -> None:
+    def __init__(self, published: Encoder) -> None:
         super().__init__()
         self.read = nn.Linear(published.shape.width, published.shape.width, bias=False)
         nn.init.eye_(self.read.weight)
@@ -96,7 +96,7 @@ class StepContext:
 
 
 def soft(
-    reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+    reader: Encoder, pooled: Pooled, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         x = lessons.padded(rows)
@@ -109,7 +109,7 @@ def soft(
 
 
 def hard(
-    reader: Reader, pooled: Pooled, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+    reader: Encoder, pooled: Pooled, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     """`reader` is soft before and hard behind."""
     teacher, head = copy.deepcopy(reader).requires_grad_(False), copy.deepcopy(pooled).requires_grad_(False)
@@ -134,12 +134,12 @@ def hard(
 
 
 def place(
-    reader: Reader, plane: LeaderHead, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+    reader: Encoder, plane: LeaderHead, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
         with torch.no_grad():
-            states, first, _, _ = reader.whole(batch.pieces)
+            states, first, _, _ = reader.quantized(batch.pieces)
         logits, reach = plane(reader.output_scales, states, first, batch)
         told = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
         whole: Tensor = told + how.reach * reach.float()
@@ -159,11 +159,11 @@ def place(
 
 
 def settle(
-    reader: Reader, plane: LeaderHead, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+    reader: Encoder, plane: LeaderHead, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
-        states, first, followed, _ = reader.whole(batch.pieces)
+        states, first, followed, _ = reader.quantized(batch.pieces)
         logits, reach = plane(reader.output_scales, states, first, batch)
         value = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
         value = value + how.reach * reach.float() + price(followed, how)
@@ -182,20 +182,20 @@ def settle(
 
 @torch.no_grad()
 def verdicts(
-    reader: Reader, plane: LeaderHead, lessons: Lessons, pieces: int = 6_000
+    reader: Encoder, plane: LeaderHead, lessons: Lessons, pieces: int = 6_000
 ) -> np.ndarray[Any, Any]:
     """[n, C] logits in whole numbers, in the order of the texts."""
     plane.eval()
     found = np.zeros((len(lessons), plane.config.n_logits))
     for rows in lessons.batches(pieces):
         batch = lessons.batch(rows)
-        states, first, _, _ = reader.whole(batch.pieces)
+        states, first, _, _ = reader.quantized(batch.pieces)
         found[rows] = plane(reader.output_scales, states, first, batch)[0].numpy()
     return found
 
 
 @torch.no_grad()
-def calibrate(reader: Reader, lessons: Lessons, how: Step, texts: int = 600) -> None:
+def calibrate(reader: Encoder, lessons: Lessons, how: Step, texts: int = 600) -> None:
     """Chooses what a step of the whole numbers is worth, channel by channel, from some texts."""
     some = lessons.short().take(np.random.default_rng(0).permutation(len(lessons.short()))[:texts])
     seen: dict[tuple[int, str], Tensor] = {}
@@ -227,14 +227,16 @@ def price(followed: Tensor, how: Step) -> Tensor:
     return how.follow * (followed * torch.linspace(1 / len(followed), 1, len(followed))).sum()
 
 
-def weights(reader: Reader) -> list[nn.Parameter]:
+def weights(reader: Encoder) -> list[nn.Parameter]:
     """All but the table of pieces: most of them are rare."""
     for part in (reader.words, reader.places):
         part.requires_grad_(False)
     return [p for p in reader.parameters() if p.requires_grad]
 
 
-def with_head(reader: Reader, pooled: Pooled, context: StepContext) -> list[tuple[list[nn.Parameter], float]]:
+def with_head(
+    reader: Encoder, pooled: Pooled, context: StepContext
+) -> list[tuple[list[nn.Parameter], float]]:
     """What the first two steps fit, and how many times the rate each learns with."""
     return [(weights(reader), 1.0), ([*pooled.parameters(), *context.memory.parameters()], 10.0)]
 

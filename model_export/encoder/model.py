@@ -1,4 +1,4 @@
-"""The reader: a transformer in which every head of every piece follows one piece, or nobody.
+"""The encoder: a transformer in which every head of every piece follows one piece, or nobody.
 
     h_i = norm(E[t_i] + P_i)                                      the first state: the piece and its place
     f_a(i) = argmax over j, nobody of <q_a(h_i), k_a(first h_j)>   for the heads a of each layer
@@ -42,7 +42,7 @@ FAR = -1e9
 
 
 @dataclass(frozen=True)
-class Shape:
+class EncoderConfig:
     width: int = 384
     heads: int = 12
     layers: int = 6
@@ -58,7 +58,7 @@ class OutputScales:
     embedding: Tensor
 
 
-def through(value: Tensor, gradient: Tensor) -> Tensor:
+def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
     """`value` forward, the gradient of `gradient` backward.
 
     subtle: the same to the bit. `gradient + (value - gradient)` is not, and a mean of .5 was rounded down.
@@ -66,10 +66,10 @@ def through(value: Tensor, gradient: Tensor) -> Tensor:
     return value.detach() + (gradient - gradient.detach())
 
 
-def whole(x: Tensor, low: float = -128.0, high: float = 127.0) -> Tensor:
+def fake_quantize(x: Tensor, low: float = -128.0, high: float = 127.0) -> Tensor:
     """The nearest whole numbers in a range; the gradient passes inside the range."""
     cut = x.clamp(low, high)
-    return through(torch.round(cut), cut)
+    return straight_through(torch.round(cut), cut)
 
 
 class Linear(nn.Module):
@@ -90,7 +90,11 @@ class Linear(nn.Module):
         weight = self.weight * scale
         unit = (weight.detach().abs().amax(1) / 127).clamp(min=1e-9)
         most = 127.0 * sum(CONSTANT)
-        return (whole(weight / unit[:, None], -127), whole(self.bias / unit, -most, most), unit)
+        return (
+            fake_quantize(weight / unit[:, None], -127),
+            fake_quantize(self.bias / unit, -most, most),
+            unit,
+        )
 
 
 class Norm(nn.Module):
@@ -110,7 +114,7 @@ class Norm(nn.Module):
         is rounded.
         """
         n = x.shape[-1]
-        u = whole(x, -COARSEST, COARSEST)
+        u = fake_quantize(x, -COARSEST, COARSEST)
         mean = u.sum(-1, keepdim=True) / n
         variance = (u * u).sum(-1, keepdim=True) / n - mean * mean
         deviation = torch.sqrt((variance + 1e-3).double()).float()
@@ -125,7 +129,7 @@ class Layer(nn.Module):
     of_value: Tensor
     of_wide: Tensor
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EncoderConfig) -> None:
         super().__init__()
         W, self.heads = shape.width, shape.heads
         self.query, self.key, self.value, self.out = (Linear(W, W) for _ in range(4))
@@ -143,11 +147,11 @@ class Layer(nn.Module):
         return x.view(B, N, self.heads, -1).transpose(1, 2)
 
 
-class Reader(nn.Module):
+class Encoder(nn.Module):
     layers: list[Layer]
     of_word: Tensor
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EncoderConfig) -> None:
         super().__init__()
         self.shape = shape
         self.words = nn.Embedding(shape.pieces, shape.width)
@@ -224,20 +228,20 @@ class Reader(nn.Module):
             found.append(h)
         return found, torch.stack(followed)
 
-    def whole(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def quantized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The last states and the first ones as whole numbers [B, N, W]; how much somebody is followed,
         softly [L]; how many heads of each layer and piece follow each piece [L, B, N, N].
         """
         there = x != PAD
         h = self.norm.codes(FINE * (_fine_rows(self.words.weight, x) + self.places.weight[: x.shape[1]]))
-        words = state = whole(h * (1 / self.of_word))
+        words = state = fake_quantize(h * (1 / self.of_word))
         scale = self.of_word
         followed, follows = [], []
         for layer in self.layers:
             q = layer.split(_read(layer.query, state, scale, layer.of_query))
             k = layer.split(_read(layer.key, words, self.of_word, layer.of_key))
             v = layer.split(_read(layer.value, state, scale, layer.of_value))
-            nobody = layer.split(whole(layer.nobody / layer.of_key).expand(len(x), 1, -1))
+            nobody = layer.split(fake_quantize(layer.nobody / layer.of_key).expand(len(x), 1, -1))
             score = q @ torch.cat([k, nobody], 2).transpose(-1, -2)  # exact: 32 products below 2^14
             score = score.masked_fill(functional.pad(~there, (0, NOBODY_TOO))[:, None, None], FAR)
             one = (score == score.amax(-1, keepdim=True)).float()
@@ -246,14 +250,14 @@ class Reader(nn.Module):
             some = 1 - share[..., -1]
             followed.append((some * there[:, None]).sum() / (there.sum() * layer.heads))
             follows.append((one[..., :-1] * there[:, None, :, None]).sum(1))
-            read = through(one[..., :-1] @ v / one.sum(-1, keepdim=True), share[..., :-1] @ v)
-            read = whole(read).transpose(1, 2).flatten(2)
+            read = straight_through(one[..., :-1] @ v / one.sum(-1, keepdim=True), share[..., :-1] @ v)
+            read = fake_quantize(read).transpose(1, 2).flatten(2)
             h = layer.norm1.codes(FINE * h + _add(layer.out, read, layer.of_value))
-            middle = whole(h * (1 / layer.of_middle))
+            middle = fake_quantize(h * (1 / layer.of_middle))
             wide = _read(layer.up, middle, layer.of_middle, layer.of_wide, 0.0, 255.0)
             h = layer.norm2.codes(FINE * h + _add(layer.down, wide, layer.of_wide))
             scale = layer.of_state
-            state = whole(h * (1 / scale))
+            state = fake_quantize(h * (1 / scale))
         return state, words, torch.stack(followed), torch.stack(follows)
 
 
@@ -262,7 +266,7 @@ def _read(
 ) -> Tensor:
     """A linear map of whole numbers in units of `scale`, as whole numbers of `step`."""
     weight, bias, unit = linear.codes(scale)
-    return whole(functional.linear(x, weight, bias) * (unit / step), low, high)
+    return fake_quantize(functional.linear(x, weight, bias) * (unit / step), low, high)
 
 
 def _add(linear: Linear, x: Tensor, scale: Tensor) -> Tensor:
@@ -275,20 +279,20 @@ def _fine_rows(table: Tensor, x: Tensor) -> Tensor:
     """Rows of a table kept as int8 with a scale a row."""
     rows = functional.embedding(x, table)
     unit = (rows.detach().abs().amax(-1, keepdim=True) / 127).clamp(min=1e-9)
-    return whole(rows / unit, -127) * unit
+    return fake_quantize(rows / unit, -127) * unit
 
 
-def published(folder: Path) -> Reader:
+def published(folder: Path) -> Encoder:
     """all-MiniLM-L6-v2 (Apache 2.0) as its authors published it. Places begin behind its [CLS]."""
     if missing := [name for name in FILES if not (folder / name).exists()]:
-        raise NotFound(f"{folder}: the reader starts from {', '.join(missing)}", param="encoder")
+        raise NotFound(f"{folder}: the encoder starts from {', '.join(missing)}", param="encoder")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     state = load_file(folder / "model.safetensors")
-    shape = Shape(
+    shape = EncoderConfig(
         config["hidden_size"], config["num_attention_heads"], config["num_hidden_layers"],
         config["intermediate_size"], config["vocab_size"],
     )  # fmt: skip
-    reader = Reader(shape)
+    encoder = Encoder(shape)
     kind = state["embeddings.token_type_embeddings.weight"][0]
     places = state["embeddings.position_embeddings.weight"] + kind
     found = {
@@ -309,12 +313,12 @@ def published(folder: Path) -> Reader:
         for name, published in {"norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}.items():
             found[f"{ours}.{name}.gain"] = state[f"{theirs}.{published}.weight"]
             found[f"{ours}.{name}.shift"] = state[f"{theirs}.{published}.bias"]
-    reader.load_state_dict(found, strict=False)
+    encoder.load_state_dict(found, strict=False)
     with torch.no_grad():
         begin = functional.layer_norm(
             state["embeddings.word_embeddings.weight"][CLS] + places[0],
             (shape.width,), found["norm.gain"], found["norm.shift"], EPS,
         )  # fmt: skip
-        for layer in reader.layers:  # most heads of most pieces look at [CLS], that is at nobody
+        for layer in encoder.layers:  # most heads of most pieces look at [CLS], that is at nobody
             layer.nobody.copy_(layer.key(begin))
-    return reader
+    return encoder

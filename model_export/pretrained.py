@@ -24,14 +24,20 @@ import torch
 from model_export.bundle import write_bundle
 from model_export.data import corpora, names
 from model_export.data.corpora import Rows
-from model_export.data.lessons import WORDS, Lessons
+from model_export.data.training_set import WORDS, Lessons
+from model_export.encoder import graph as encoder_graph
+from model_export.encoder import quantized as encoder_quantized
+from model_export.encoder.model import Encoder, published
 from model_export.head import graph as head_graph
 from model_export.head import ood
 from model_export.head import quantized as head_quantized
 from model_export.head.encoded import encode_texts
 from model_export.head.leader_head import LeaderHead
-from model_export.kept import Kept, digest, keep
-from model_export.learn import (
+from model_export.measure.meaning import served_logits
+from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
+from model_export.recipe import Recipe, long_lessons, short_lessons, wanted
+from model_export.stage_cache import Kept, digest, keep
+from model_export.stages import (
     Memory,
     Pooled,
     Say,
@@ -43,15 +49,9 @@ from model_export.learn import (
     soft,
     verdicts,
 )
-from model_export.measure.meaning import served_logits
-from model_export.measure.scores import balanced, score, sigmoid, temperature, three_labels
-from model_export.reader import graph as reader_graph
-from model_export.reader import stored as reader_stored
-from model_export.reader.model import Reader, published
-from model_export.recipe import Recipe, long_lessons, short_lessons, wanted
-from model_export.teacher.answers import SAID, Answers
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fitted
+from model_export.teacher.logits import SAID, Answers
 from service.errors import BundleError, NotFound
 from service.report.figures import FOLDS
 from service.runtime.session import Runtime
@@ -116,7 +116,7 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     write(reader, plane, lists, out / "models", own=own, even=even, about=about, figures=figures)
 
 
-def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Reader, Pieces, Lists]:
+def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Encoder, Pieces, Lists]:
     """The published reader, with pieces for what is folded into one."""
     spelt = (encoder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     lists = names.lists((row.text for name in CASED for row in sets[name] if row.split == "train"), spelt)
@@ -145,7 +145,7 @@ def drawn(recipe: Recipe, width: int) -> tuple[Pooled, LeaderHead]:
 
 
 @torch.no_grad()
-def _begin_special(reader: Reader, lists: Lists) -> None:
+def _begin_special(reader: Encoder, lists: Lists) -> None:
     """A folded piece begins as the mean of what it stands for."""
     number = {piece: i for i, piece in enumerate(lists.pieces)}
     for special, words in {
@@ -160,7 +160,7 @@ def _begin_special(reader: Reader, lists: Lists) -> None:
 
 
 def judged(
-    reader: Reader, plane: LeaderHead, pieces: Pieces, sets: Mapping[str, Rows], say: Say
+    reader: Encoder, plane: LeaderHead, pieces: Pieces, sets: Mapping[str, Rows], say: Say
 ) -> tuple[float, dict[str, Any]]:
     """Sets the plane's temperature; the band called even, and figures."""
     texts = {split: held(pieces, sets, split) for split in ("choose", "report")}
@@ -179,7 +179,7 @@ def judged(
 
 
 def write(
-    reader: Reader,
+    reader: Encoder,
     plane: LeaderHead,
     lists: Lists,
     models: Path,
@@ -203,7 +203,7 @@ def write(
         "pieces": list(lists.pieces),
         **{name: sorted(getattr(lists, name)) for name in ("names", "sometimes", "groups")},
     }
-    graph = reader_graph.to_onnx(reader_stored.stored(reader))
+    graph = encoder_graph.to_onnx(encoder_quantized.quantize(reader))
     base = write_bundle(models, "reader", card, graph, json.dumps(listed, ensure_ascii=False))
     runtime = Runtime("cpu", torch.get_num_threads())
     served = ServedReader.load(base, runtime)

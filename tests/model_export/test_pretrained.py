@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from bundles import LISTS, TAUGHT
-from readers import random_head, random_reader
+from encoders import random_encoder, random_head
 
-from model_export.bundled import drawn, write
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.meaning import Served
+from model_export.pretrained import drawn, write
 from model_export.recipe import Recipe
 from service.errors import BundleError
 from service.text.tokenizer import Lists
@@ -35,7 +35,7 @@ class Louder(LeaderHead):
 
 def test_head_is_written_only_if_its_graph_says_what_torch_does(tmp_path):
     lists, about = Lists(LISTS["pieces"], *(frozenset(LISTS[name]) for name in Lists.__slots__[1:])), {}
-    reader, plane = random_reader(), random_head()
+    reader, plane = random_encoder(), random_head()
     louder = Louder(plane.config)
     louder.load_state_dict(plane.state_dict())
     own = [f"{text}, {other}." for text in TAUGHT for other in TAUGHT]

@@ -1,4 +1,4 @@
-"""A reader as the whole numbers that a graph keeps, and the same computed in numpy, as the definition.
+"""A encoder as the whole numbers that a graph keeps, and the same computed in numpy, as the definition.
 
 Numbers are kept as the graph keeps them. `*_unit` says what one step of a product is worth in steps of the
 answer. States that are added to stand in units of 1/16 (FINE).
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model_export.reader.model import COARSEST, CONSTANT, FINE, Layer, Linear, Norm, Reader
+from model_export.encoder.model import COARSEST, CONSTANT, FINE, Encoder, Layer, Linear, Norm
 from service.errors import InvalidInput
 
 Array = NDArray[Any]
@@ -24,22 +24,22 @@ LARGEST_EXACT = 2**24
 
 
 @torch.no_grad()
-def stored(reader: Reader) -> dict[str, Array]:
-    rows = reader.words.weight
+def quantize(encoder: Encoder) -> dict[str, Array]:
+    rows = encoder.words.weight
     unit = (rows.abs().amax(-1, keepdim=True) / 127).clamp(min=1e-9)
     found = {
         "table": _int8(torch.round(rows / unit)),
         "table_unit": _float(unit * FINE),
-        "places": _float(reader.places.weight * FINE),
-        **_norm("norm", reader.norm),
-        "word_steps": _float(1 / reader.of_word / FINE),
-        "nobody": np.concatenate([_whole(each.nobody / each.of_key) for each in reader.layers])[None],
-        "heads": np.array(reader.shape.heads, np.int64),
+        "places": _float(encoder.places.weight * FINE),
+        **_norm("norm", encoder.norm),
+        "word_steps": _float(1 / encoder.of_word / FINE),
+        "nobody": np.concatenate([_whole(each.nobody / each.of_key) for each in encoder.layers])[None],
+        "heads": np.array(encoder.shape.heads, np.int64),
     }
-    keys = [_read(each.key, reader.of_word, each.of_key) for each in reader.layers]
+    keys = [_read(each.key, encoder.of_word, each.of_key) for each in encoder.layers]
     found["keys"], found["keys_unit"] = (np.concatenate(parts, -1) for parts in zip(*keys, strict=True))
-    scale = reader.of_word
-    for i, layer in enumerate(reader.layers):
+    scale = encoder.of_word
+    for i, layer in enumerate(encoder.layers):
         found |= {f"{i}.{name}": value for name, value in _layer(layer, scale).items()}
         scale = layer.of_state
     return found

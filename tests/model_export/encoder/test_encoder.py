@@ -1,13 +1,13 @@
-"""A reader in torch, numpy and ONNX Runtime: the same whole numbers, whatever stands beside a passage."""
+"""A encoder in torch, numpy and ONNX Runtime: the same whole numbers, whatever stands beside a passage."""
 
 import numpy as np
 import pytest
 import torch
-from readers import random_reader
+from encoders import random_encoder
 
-from model_export.reader.graph import to_onnx
-from model_export.reader.model import FINE, through
-from model_export.reader.stored import _normed, run, stored
+from model_export.encoder.graph import to_onnx
+from model_export.encoder.model import FINE, straight_through
+from model_export.encoder.quantized import _normed, quantize, run
 from service.runtime.session import Runtime
 
 LENGTHS = (9, 1, 6, 64, 3, 9)
@@ -43,13 +43,13 @@ def answers(session, passages):
 
 
 @pytest.fixture(scope="module", params=[0.3, 0.002], ids=["ordinary", "many ties"])
-def reader(request):
-    return random_reader(follows=request.param)
+def encoder(request):
+    return random_encoder(follows=request.param)
 
 
 @pytest.fixture(scope="module")
-def session(reader):
-    return Runtime("cpu", 1).open(to_onnx(stored(reader)).SerializeToString())
+def session(encoder):
+    return Runtime("cpu", 1).open(to_onnx(quantize(encoder)).SerializeToString())
 
 
 def equal(one, other):
@@ -59,26 +59,26 @@ def equal(one, other):
 def test_what_passes_a_gradient_is_its_value_to_the_bit():
     """Else a head that follows two, whose values have a mean of .5, reads the wrong whole number."""
     value, gradient = torch.arange(-255, 256) / 2, torch.linspace(0.1, 0.9, 511).requires_grad_()
-    passed = through(value, gradient)
+    passed = straight_through(value, gradient)
     assert torch.equal(passed, value)
     passed.sum().backward()
     assert gradient.grad is not None
     assert torch.equal(gradient.grad, torch.ones(511))
 
 
-def test_graph_gives_the_numbers_of_the_definition(reader, session):
+def test_graph_gives_the_numbers_of_the_definition(encoder, session):
     """To the bit, whatever stands beside a passage."""
-    weights, passages = stored(reader), draw(LENGTHS)
+    weights, passages = quantize(encoder), draw(LENGTHS)
     for company in (passages, passages[::-1], *([passage] for passage in passages)):
         for passage, found in zip(company, answers(session, company), strict=True):
             assert equal(found, run(weights, *passage))
 
 
-def test_torch_gives_the_numbers_of_the_definition(reader):
-    weights = stored(reader)
+def test_torch_gives_the_numbers_of_the_definition(encoder):
+    weights = quantize(encoder)
     for pieces, places in draw(LENGTHS, seed=1):
         with torch.no_grad():
-            states, words, _, follows = reader.whole(torch.from_numpy(pieces)[None])
+            states, words, _, follows = encoder.quantized(torch.from_numpy(pieces)[None])
         theirs = [states[0] + 128, words[0] + 128, follows[:, 0]]
         assert equal([x.numpy().astype(np.uint8) for x in theirs], run(weights, pieces, places))
 
@@ -86,7 +86,7 @@ def test_torch_gives_the_numbers_of_the_definition(reader):
 def test_torch_norms_states_as_the_definition_does():
     """Of a thousand states two hundred were off by a bit, and now and then one ended a step away."""
     states = np.random.default_rng(0).normal(0, 40, (1_000, 32)).astype(np.float32)
-    norm = random_reader().norm
+    norm = random_encoder().norm
     with torch.no_grad():
         theirs = FINE * norm.codes(torch.from_numpy(states))
     weights = {
@@ -97,7 +97,7 @@ def test_torch_norms_states_as_the_definition_does():
 
 
 def test_some_heads_tie_where_scores_are_small():
-    weights = stored(random_reader(follows=0.002))
+    weights = quantize(random_encoder(follows=0.002))
     _, _, follows = run(weights, *draw([30])[0])
     assert follows.sum(-1).max() > 4  # more followed than there are heads: a tie
 
@@ -115,7 +115,7 @@ def left_out(session, passages, gone_of):
 
 def test_leaving_out_what_was_not_read_changes_nothing():
     """One piece, and all of them at once, to the bit: keys are static (docs/theory.md, section 7)."""
-    session = Runtime("cpu", 1).open(to_onnx(stored(random_reader())).SerializeToString())
+    session = Runtime("cpu", 1).open(to_onnx(quantize(random_encoder())).SerializeToString())
 
     def unread(i, read):
         unread = np.flatnonzero(~read)
