@@ -46,6 +46,7 @@ COPY docker/build.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip pip install --quiet --require-hashes -r build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY hardmax hardmax
+COPY evaluation evaluation
 COPY service service
 COPY model_export model_export
 RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \

@@ -35,6 +35,7 @@ from benchmarks.peers.set_fit import PAIRS, STEPS, TOGETHER, said, set_fit
 from benchmarks.record import ROOT, Record, Table, arguments
 from benchmarks.rows import LETTERS, PACKAGES, SEVERAL, SUBJECTS, TESTED, Parts, tasks
 from benchmarks.twins import Floats
+from evaluation.labels import Rows
 from model_export.bundle import write_bundle
 from model_export.data.corpora import read_table
 from model_export.head import graph, ood, quantized
@@ -46,7 +47,6 @@ from service.report.figures import folds, tf_idf
 from service.runtime.bundle import HEAD, Bundle
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.tables.labels import Rows
 from service.text.encoder import Reader
 from service.text.head import Head
 from service.text.pipeline import RunOptions, run_all, texts_of

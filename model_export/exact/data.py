@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.tables.reading import parse_json, read_text
 from service.errors import InvalidInput
-from service.tables.reading import parse_json, read_text
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]

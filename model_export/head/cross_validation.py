@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from evaluation.labels import Rows
 from model_export.data.training_set import Ints
 from model_export.encoder.quantized import Stored
 from model_export.head import ood, quantized
@@ -24,7 +25,6 @@ from model_export.head.fitting import CHECKS, Floats, Task, fit, fixed_scales, l
 from model_export.head.leader_head import LeaderHead
 from service.errors import InvalidInput
 from service.report.figures import FOLDS, Judged, folds, linear, measure, repeated
-from service.tables.labels import Rows
 
 OOD_FALSE_POSITIVE_RATE = 0.05  # share of the rows that may be called unlike the others
 MANY = 2_000  # from so many rows on, one fold is measured: a third of the time

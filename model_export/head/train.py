@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.labels import Rows, read_rows
+from evaluation.tables.writing import check_folder
 from hardmax.progress import Progress
 from model_export.bundle import write_bundle
 from model_export.data.training_set import Ints
@@ -31,8 +33,6 @@ from service.report.page import page
 from service.runtime.bundle import HEAD, READER, Bundle, read_bundle, versions_of
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.tables.labels import Rows, read_rows
-from service.tables.writing import check_folder
 from service.text.encoder import Reader
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

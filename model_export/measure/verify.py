@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from evaluation.tables.reading import find_column, read_table
 from model_export.data import corpora
 from model_export.encoder import quantized as encoder_quantized
 from model_export.encoder.quantized import ZERO, Array, Stored
@@ -28,7 +29,6 @@ from service.errors import InvalidInput, NotFound
 from service.runtime.bundle import HEAD, READER, Bundle, find_served, kind_of, read_bundle
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.tables.reading import find_column, read_table
 from service.text.encoder import Reader, Seen
 
 

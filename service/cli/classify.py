@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from evaluation.tables.reading import READ, STDIN, TEXT, Row, Table, find_column, read_table
+from evaluation.tables.writing import WRITTEN, check_writable, write_rows
 from hardmax import Answer
 from hardmax.api import Api
 from hardmax.formatting import pluralize
@@ -26,8 +28,6 @@ from service.cli.options import (
 )
 from service.errors import ConfigurationError, InvalidInput, needs
 from service.runtime.registry import settle_default
-from service.tables.reading import READ, STDIN, TEXT, Row, Table, find_column, read_table
-from service.tables.writing import WRITTEN, check_writable, write_rows
 
 EXPLAIN = "leaders"
 HELP = f"""\

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evaluation.labels import read_rows
+from evaluation.tables.writing import check_folder
 from hardmax.answers import Answer
 from hardmax.progress import Progress
 from service.cli.options import Commands, add_where, answered, open_where, show, tell
 from service.errors import InvalidInput
 from service.report.figures import FOLDS, Judged, Truth, described, linear, measure
 from service.report.page import page
-from service.tables.labels import read_rows
-from service.tables.writing import check_folder
 
 
 def add_commands(commands: Commands) -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.tables.writing import check_folder
 from hardmax.documents import DynamicsResult
 from hardmax.formatting import CLUSTER_COLORS, pluralize
 from service.errors import InvalidInput, NotFound, needs
-from service.tables.writing import check_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InvalidInput, MalformedInput
-from service.tables.reading import (
+from evaluation.tables.reading import (
     STDIN,
     delimiter_of,
     is_number,
@@ -19,6 +18,7 @@ from service.tables.reading import (
     source_of,
     unreadable,
 )
+from service.errors import InvalidInput, MalformedInput
 
 
 def read_cloud(path: str) -> NDArray[np.float64]:

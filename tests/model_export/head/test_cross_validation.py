@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from evaluation.labels import Rows
 from model_export.head.cross_validation import Held, _thresholds
-from service.tables.labels import Rows
 
 
 def test_row_is_measured_with_thresholds_that_other_rows_chose():

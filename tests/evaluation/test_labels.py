@@ -2,8 +2,8 @@
 
 import pytest
 
+from evaluation.labels import read_rows
 from service.errors import InvalidInput
-from service.tables.labels import read_rows
 
 
 @pytest.fixture

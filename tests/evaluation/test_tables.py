@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from evaluation.tables.reading import find_column, read_table
+from evaluation.tables.writing import write_rows
 from hardmax.dataframe import RESULT_COLUMNS
 from service.errors import HardmaxError
-from service.tables.reading import find_column, read_table
-from service.tables.writing import write_rows
 
 NOTHING = dict.fromkeys(RESULT_COLUMNS)
 ANSWERS = [

@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import InvalidInput
-from service.tables.reading import Table, find_column, normal, read_table, usual_column
+from evaluation.tables.reading import Table, find_column, normal, read_table, usual_column
+from hardmax.errors import InvalidInput
 
 LABEL_NAMES = (
     "label", "labels", "sentiment", "class", "category", "target", "polarity", "topic", "topics", "tags",

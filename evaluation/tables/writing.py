@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from evaluation.tables.reading import READ, Row, Table, import_pyarrow
 from hardmax.dataframe import append_columns, result_column_names
-from service.errors import InvalidInput, NotFound
-from service.tables.reading import READ, Row, Table, import_pyarrow
+from hardmax.errors import InvalidInput, NotFound
 
 WRITTEN = {suffix: form for suffix, form in READ.items() if form not in ("json", "xlsx")}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from service.errors import InvalidInput, MalformedInput, NotFound, needs
+from hardmax.errors import InvalidInput, MalformedInput, NotFound
 
 STDIN = "-"
 TEXT = "text"  # the column of a file of plain lines
@@ -231,7 +231,7 @@ def _read_xlsx(path: str) -> Table:
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ImportError:
-        raise NotFound(needs("xlsx", "python-calamine", "excel")) from None
+        raise NotFound("xlsx needs python-calamine: pip install python-calamine") from None
     try:
         with open(path, "rb") as file:
             rows = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()

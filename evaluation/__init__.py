@@ -1,0 +1,1 @@
+"""Tables of texts, their labels and the measures of a model: used by the commands and by training."""

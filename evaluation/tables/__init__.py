@@ -1,0 +1,1 @@
+"""Read and write tables of rows: csv, tsv, jsonl, json, parquet, xlsx."""
