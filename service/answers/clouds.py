@@ -10,7 +10,7 @@ from service.answers.arrays import as_array, write_npz
 from service.answers.writing import Records, write
 from service.cloud.dynamics import Dynamics, Parameters, Result, Run
 from service.cloud.points import Floats
-from service.control.control import Control, control
+from service.control.search import ControlResult, find_form
 from service.engine.cloud_queue import Steps
 from service.errors import InvalidInput
 from service.schemas.reading import validate
@@ -95,10 +95,10 @@ def find_control(
         layers = min(CONTROL_LAYERS, settings.max_layers)
         return model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
 
-    return control_answer((yield from control(points, assignment, wish.leaders, run, within_s)))
+    return control_answer((yield from find_form(points, assignment, wish.leaders, run, within_s)))
 
 
-def control_answer(found: Control) -> dict[str, Any]:
+def control_answer(found: ControlResult) -> dict[str, Any]:
     """A solution in the words of the contract."""
     document = {field.name: getattr(found, field.name) for field in fields(found)}
     document = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in document.items()}

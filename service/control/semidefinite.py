@@ -15,7 +15,7 @@ import numpy as np
 from service.cloud.points import Floats
 from service.engine.cloud_queue import Steps
 
-SHORT = 0.95  # of the way to the boundary is gone
+BOUNDARY_SHARE = 0.95  # of the distance to the boundary is covered by a step
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Iterate:
         return len(self.A) * self.y
 
 
-def begin(A: Floats, u: Floats, v: Floats) -> Iterate:
+def start(A: Floats, u: Floats, v: Floats) -> Iterate:
     """A pair of points about as far from their boundaries as the numbers are large."""
     gaps = _products(u, A, v)
     slack = gaps - gaps.min() + 1
@@ -123,7 +123,7 @@ class _Newton:
         scale = np.sqrt(np.outer(self.D, self.D))
         primal = min(float(np.linalg.eigvalsh(to.X / scale)[0]), float((to.slack / self.at.slack).min()))
         dual = min(float(np.linalg.eigvalsh(to.Z / scale)[0]), float((to.weights / self.at.weights).min()))
-        return min(1.0, SHORT / max(-primal, 1e-9)), min(1.0, SHORT / max(-dual, 1e-9))
+        return min(1.0, BOUNDARY_SHARE / max(-primal, 1e-9)), min(1.0, BOUNDARY_SHARE / max(-dual, 1e-9))
 
     def move(self, to: _Direction, primal: float, dual: float) -> Iterate:
         A = self.root @ (np.diag(self.D) + primal * to.X) @ self.root.T

@@ -9,7 +9,7 @@ from clouds import Floats, bundled
 
 from model_export.attention.reference import Array, exactly
 from service.cloud.dynamics import Parameters, Run
-from service.control.control import Control, control
+from service.control.search import ControlResult, find_form
 from service.engine.cloud_queue import Steps, result_of
 
 
@@ -19,16 +19,16 @@ def start(
     leaders: Sequence[int] | None = None,
     deadline_s: float = 60.0,
     **options: Any,
-) -> Steps[Control]:
+) -> Steps[ControlResult]:
     """The search for a form, not yet begun."""
 
     def run(points: Floats, A: Floats) -> Run:
         return bundled().start(points, Parameters(A=A, tie_tolerance=0))
 
-    return control(np.asarray(points, float), assignment, leaders, run, deadline_s, **options)
+    return find_form(np.asarray(points, float), assignment, leaders, run, deadline_s, **options)
 
 
-def find(*arguments: Any, **options: Any) -> Control:
+def find(*arguments: Any, **options: Any) -> ControlResult:
     return result_of(start(*arguments, **options))
 
 
@@ -61,7 +61,7 @@ def squared_margin(points: Any, A: Any, wanted: Mapping[int, int]) -> Fraction |
     return min(margins, default=None)
 
 
-def assert_feasible(points: Any, wanted: Mapping[int, int], found: Control) -> None:
+def assert_feasible(points: Any, wanted: Mapping[int, int], found: ControlResult) -> None:
     """A is positive definite, all gaps are positive, and the margin is that of A, rounded down."""
     assert found.feasible is True
     assert all(pivot > 0 for pivot in pivots(exactly(found.A)))
@@ -75,7 +75,7 @@ def assert_feasible(points: Any, wanted: Mapping[int, int], found: Control) -> N
         assert Fraction(found.margin) ** 2 <= square < Fraction(found.margin * (1 + 1e-9)) ** 2
 
 
-def assert_refuted(points: Any, found: Control) -> None:
+def assert_refuted(points: Any, found: ControlResult) -> None:
     """The weighted sum of the certificate's matrices has no positive eigenvalue."""
     assert found.feasible is False
     z, total = exactly(points), exactly(np.zeros(2 * np.shape(points)[1:]))

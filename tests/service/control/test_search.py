@@ -10,7 +10,7 @@ from clouds import run, since
 from control_checks import assert_feasible, assert_refuted, find, gaps, squared_margin, start
 from steps import timed
 
-from service.control.control import control
+from service.control.search import find_form
 from service.engine.cloud_queue import result_of
 from service.errors import DeadlineExceeded, InvalidInput, TooLarge
 
@@ -46,7 +46,7 @@ def test_control_recovers_an_assignment_read_off_a_matrix(n, d, times):
             assert leader in found.dynamics.clusters.leaders[found.dynamics.assignment[token]]
 
 
-def test_control_margin_is_near_that_of_the_matrix_the_wish_came_from():
+def test_control_margin_is_near_that_of_the_matrix_it_was_read_off():
     """Another measure than the one that is maximised, so only near it."""
     rng = np.random.default_rng(3)
     for _ in range(5):
@@ -223,7 +223,7 @@ def test_control_says_undecided_and_why(monkeypatch):
         yield
         return None
 
-    monkeypatch.setattr("service.control.control.refutes", no_proof)
+    monkeypatch.setattr("service.control.search.verify_infeasible", no_proof)
     found = find([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [-1.0, -1.0]], leaders=[1])
     assert found.feasible is None
     assert "neither" in found.note
@@ -233,12 +233,12 @@ def test_control_says_undecided_and_why(monkeypatch):
 
 def test_control_says_that_a_proof_would_cost_too_much():
     """What cannot be proved within the bound is undecided, and the note has the bound."""
-    wish = [[1.0, 0.0], [0.3, 0.7], [0.0, 1.0], [-1.0, -1.0]]
-    found = find(wish, leaders=[1], exact_work=1000)
+    points = [[1.0, 0.0], [0.3, 0.7], [0.0, 1.0], [-1.0, -1.0]]
+    found = find(points, leaders=[1], exact_work=1000)
     assert found.feasible is None
     assert "more than 1,000 products of digits" in found.note
     assert found.worst_pair[:2] == (1, 1)
-    assert find(wish, leaders=[1]).feasible is False
+    assert find(points, leaders=[1]).feasible is False
 
 
 def test_control_refutes_leaders_whose_equations_are_apart():
@@ -329,7 +329,7 @@ def test_control_shows_no_run_that_does_not_confirm_the_proof():
         clusters=SimpleNamespace(leaders=[np.array([0])], tie=np.array([False])),
         assignment=np.zeros(2, int),
     )
-    found = result_of(control(np.eye(2), None, [0, 1], lambda points, A: Nobody(result=nobody)))
+    found = result_of(find_form(np.eye(2), None, [0, 1], lambda points, A: Nobody(result=nobody)))
     assert found.feasible
     assert found.dynamics is None
     assert "cannot follow" in found.note

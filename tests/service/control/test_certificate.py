@@ -1,4 +1,4 @@
-"""Exact verdicts: elimination in integers, and what forms and weights prove or do not."""
+"""Proofs in integers: elimination, and what forms and weights prove or do not prove."""
 
 from itertools import islice
 
@@ -7,12 +7,18 @@ import pytest
 from steps import timed
 
 from service.cloud.rational import Account, Exhausted
-from service.control.proof import Conditions, grants, integers, is_semidefinite, refutes, solve
+from service.control.certificate import verify_feasible, verify_infeasible
+from service.control.constraints import GapConstraints, LeaderConstraints
+from service.control.elimination import integers, is_semidefinite, solve
 from service.engine.cloud_queue import result_of
 
 
+def first_leads(points):
+    return LeaderConstraints(points, np.arange(len(points)), np.array([0]), np.array([0]))
+
+
 def pairs(*triples):
-    return Conditions(*np.array(triples).T)
+    return GapConstraints(*np.array(triples).T)
 
 
 def test_integers_are_the_numbers_exactly():
@@ -57,30 +63,32 @@ def test_solve_is_exact_and_needs_pivots():
     assert result_of(solve([[1, 2, 1], [2, 4, 2]], Account()))[1] == 0
 
 
-def test_grants_decides_a_gap_that_rounding_hides():
+def test_verify_feasible_decides_a_gap_that_rounding_hides():
     """Under I the two points tie; a form one ulp away parts them by 2^-104, in one direction or the other."""
-    tiny, first = 2.0**-52, np.array([0])
+    tiny = 2.0**-52
     z = np.array([[1.0, 1.0], [1.0 + tiny, 1.0 - tiny]])
     for entry, granted in ((1.0, False), (1.0 - tiny, True), (1.0 + tiny, False)):
-        assert result_of(grants(z, np.arange(2), first, first, np.diag([entry, 1.0]), Account())) is granted
+        assert result_of(verify_feasible(first_leads(z), np.diag([entry, 1.0]), Account())) is granted
 
 
-def test_grants_refuses_a_form_that_is_not_positive_definite():
+def test_verify_feasible_refuses_a_form_that_is_not_positive_definite():
     z = np.array([[1.0, 0.0], [0.0, 1.0]])
     for A in ([[1.0, 1.0], [1.0, 1.0]], [[1.0, 0.0], [0.0, -1.0]], [[np.nan, 0.0], [0.0, 1.0]]):
-        assert not result_of(grants(z, np.arange(2), np.array([0]), np.array([0]), np.array(A), Account()))
+        assert not result_of(verify_feasible(first_leads(z), np.array(A), Account()))
 
 
-def test_refutes_finds_whole_weights_near_those_of_floating_point():
+def test_verify_infeasible_finds_whole_weights_near_those_of_floating_point():
     """The middle of two points: the weights must be equal exactly, and floating point has them nearly so."""
     z = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
-    found = result_of(refutes(z, pairs((1, 1, 0), (1, 1, 2)), np.array([0.5 + 1e-9, 0.5]), Account()))
+    found = result_of(
+        verify_infeasible(z, pairs((1, 1, 0), (1, 1, 2)), np.array([0.5 + 1e-9, 0.5]), Account())
+    )
     assert found == [1, 1]
 
 
-def test_refutes_believes_no_weights_that_prove_nothing():
+def test_verify_infeasible_believes_no_weights_that_prove_nothing():
     z = np.array([[1.0, 0.0], [2.0, 0.001]])
-    assert result_of(refutes(z, pairs((0, 0, 1)), np.array([1.0]), Account())) is None
+    assert result_of(verify_infeasible(z, pairs((0, 0, 1)), np.array([1.0]), Account())) is None
 
 
 def wide(d):
@@ -110,7 +118,7 @@ def test_weights_of_tokens_that_depend_on_each_other_are_found_in_short_steps():
     points = rng.normal(size=(1300, 32)) * 2.0 ** rng.integers(-400, 400, (1300, 32))
     points[:40, 16:] = 0  # the tokens, of sixteen coordinates
     triples = np.stack([rng.integers(0, 40, 1000), *rng.integers(40, 1300, (2, 1000))], axis=1)
-    assert_short(refutes(points, Conditions(*triples.T), np.ones(1000), Account()))
+    assert_short(verify_infeasible(points, GapConstraints(*triples.T), np.ones(1000), Account()))
 
 
 def test_elimination_ends_where_it_would_cost_more_than_its_bound():

@@ -1,0 +1,189 @@
+"""Proofs in exact arithmetic about leader constraints: docs/control.md has both arguments.
+
+`verify_feasible` decides whether a form A satisfies them, `verify_infeasible` whether weights prove that no
+form does. Both are found elsewhere, in floating point, and are answered only if they are proved here.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from math import gcd, isqrt
+
+import numpy as np
+
+from service.cloud.points import UNIT, Floats, Ints, to_one
+from service.cloud.rational import Account, Exhausted, dot, longest
+from service.control.constraints import GapConstraints, LeaderConstraints, normalize
+from service.control.elimination import Row, integers, is_definite, is_semidefinite, subtract
+from service.control.weights import balance_weights, simplify_weights
+from service.engine.cloud_queue import Steps
+
+MAX_DOUBTFUL_GAPS = 10_000  # gaps that are decided one by one
+MAX_EXACT_MARGINS = 256  # pairs whose margins are computed one by one
+WEIGHT_FLOORS = (1e-9, 1e-5, 1e-2)  # relative to the largest: smaller weights are taken for rounding
+
+
+def verify_feasible(constraints: LeaderConstraints, A: Floats, account: Account) -> Steps[bool]:
+    """Return whether A is positive definite and all gaps are positive.
+
+    A gap larger than the bound of its rounding error is positive; the others are computed in integers.
+    """
+    if not np.isfinite(A).all() or not (yield from is_definite(A, account)):
+        return False
+    points, form, left = constraints.points, integers(A), MAX_DOUBTFUL_GAPS
+    for leader, tokens in constraints.groups():
+        gap, error = _gaps(points, tokens, leader, A)
+        row, rival = np.nonzero((gap <= error) & ~constraints.is_twin(leader))
+        left -= len(row)
+        if left < 0 or (gap[row, rival] < -error[row, rival]).any():
+            return False
+        yield
+        for token, other in zip(tokens[row].tolist(), rival.tolist(), strict=True):
+            exact_gap, _ = yield from _exact_gap(integers(points[[token, leader, other]]), form, account)
+            if exact_gap <= 0:
+                return False
+    return True
+
+
+def _gaps(points: Floats, tokens: Ints, leader: int, A: Floats) -> tuple[Floats, Floats]:
+    """<A z_i, z_leader - z_j> for some tokens i and all j, and bounds of their rounding errors.
+
+    Points and A are scaled by powers of two, their largest entries to about 1.
+    """
+    z, A = to_one(points), to_one(A)
+    own = z[tokens]
+    gap = (own @ A) @ (z[leader] - z).T
+    sizes = (np.abs(own) @ np.abs(A)) @ (np.abs(z[leader]) + np.abs(z)).T
+    return gap, 4 * (z.shape[1] + 4) * UNIT * sizes + 1e-290
+
+
+def _exact_gap(rows: list[Row], form: list[Row], account: Account) -> Steps[tuple[int, int]]:
+    """<A z, z_leader - z_rival> and <A z, z> of the rows z, z_leader, z_rival, in integers."""
+    own, best, other = rows
+    yield from account.pay(len(form) ** 2, longest((*own, *best, *other)), longest(chain(*form)))
+    image = [dot(line, own) for line in form]
+    return dot(image, subtract(best, other)), dot(image, own)
+
+
+def compute_margin(constraints: LeaderConstraints, A: Floats, account: Account) -> Steps[float | None]:
+    """Return the smallest gap relative to |z_i|_A max |z|_A, rounded down; None where there are no rivals.
+
+    Floating point leaves few pairs that may have it. They are computed in integers, MAX_EXACT_MARGINS of them
+    at most: if more are left, the smallest lower bound of the others is the answer where it is less.
+    """
+    squares, errors = _squares(constraints.points, A)
+    bounds, pairs = yield from _smallest_bounds(constraints, A, np.sqrt(squares + errors))
+    if not len(pairs):
+        return None
+    candidates = np.flatnonzero(squares + errors >= (squares - errors).max())
+    candidates = candidates[np.unique(constraints.point_id[candidates], return_index=True)[1]]
+    try:
+        least = yield from _smallest_exact(constraints.points, candidates, bounds, pairs, A, account)
+    except Exhausted:
+        return max(0.0, float(bounds[0]))
+    if len(pairs) > MAX_EXACT_MARGINS:
+        least = max(0.0, min(least, float(bounds[MAX_EXACT_MARGINS])))
+    return least
+
+
+def _squares(points: Floats, A: Floats) -> tuple[Floats, Floats]:
+    """<A z_i, z_i> of all points, scaled as in `_gaps`, and bounds of their rounding errors."""
+    z, A = to_one(points), to_one(A)
+    sizes = ((np.abs(z) @ np.abs(A)) * np.abs(z)).sum(axis=1)
+    return ((z @ A) * z).sum(axis=1), 4 * (z.shape[1] + 4) * UNIT * sizes + 1e-290
+
+
+def _smallest_bounds(
+    constraints: LeaderConstraints, A: Floats, lengths: Floats
+) -> Steps[tuple[Floats, GapConstraints]]:
+    """Lower bounds of margins: the MAX_EXACT_MARGINS + 1 smallest, ascending, and their pairs."""
+    least, pairs = np.empty(0), GapConstraints.empty()
+    for leader, tokens in constraints.groups():
+        gap, error = _gaps(constraints.points, tokens, leader, A)
+        bound = (gap - error) / (lengths[tokens, None] * lengths.max() * (1 + 16 * UNIT))
+        row, rival = np.nonzero(np.broadcast_to(~constraints.is_twin(leader), bound.shape))
+        group = GapConstraints(tokens[row], np.full(len(row), leader), rival)
+        least, pairs = np.concatenate([least, bound[row, rival]]), GapConstraints.concatenate([pairs, group])
+        order = np.argsort(least, kind="stable")[: MAX_EXACT_MARGINS + 1]
+        least, pairs = least[order], pairs[order]
+        yield
+    return least, pairs
+
+
+def _smallest_exact(
+    points: Floats, longest_tokens: Ints, bounds: Floats, pairs: GapConstraints, A: Floats, account: Account
+) -> Steps[float]:
+    """The smallest margin of the first MAX_EXACT_MARGINS pairs. The longest is one of `longest_tokens`."""
+    columns = [longest_tokens, pairs.token, pairs.leader, pairs.rival]
+    used, place = np.unique(np.concatenate(columns), return_inverse=True)
+    exact, form = integers(points[used]), integers(A)
+    triples = place[len(longest_tokens) :].reshape(3, -1).T.tolist()
+    largest, least = 0, math.inf
+    for i in place[: len(longest_tokens)].tolist():
+        largest = max(largest, (yield from _exact_gap([exact[i]] * 3, form, account))[1])
+    for bound, triple in zip(bounds.tolist(), triples[:MAX_EXACT_MARGINS], strict=False):
+        if bound >= least:
+            break
+        gap, square = yield from _exact_gap([exact[i] for i in triple], form, account)
+        least = min(least, _root_below(gap * gap, square * largest))
+    return least
+
+
+def _root_below(numerator: int, denominator: int) -> float:
+    """The square root of a positive fraction, rounded down to a double."""
+    shift = 64 + (denominator.bit_length() - numerator.bit_length()) // 2
+    root = isqrt((numerator << 2 * max(shift, 0)) // (denominator << 2 * max(-shift, 0)))
+    excess = root.bit_length() - 53
+    return math.ldexp(root >> excess, excess - shift)
+
+
+def verify_infeasible(
+    points: Floats, gaps: GapConstraints, weights: Floats, account: Account
+) -> Steps[Row | None]:
+    """Return whole numbers w_k >= 0, near these weights, which prove that no A > 0 makes all gaps positive.
+
+    They do if the symmetric part of sum w_k z_token (z_leader - z_rival)' is negative semidefinite. None if
+    none were found.
+    """
+    used, place = np.unique([gaps.token, gaps.leader, gaps.rival], return_inverse=True)
+    points, gaps = points[used], GapConstraints(*place.reshape(3, -1))
+    size = _sizes(points, gaps, weights)
+    attempts = [(balance_weights, floor) for floor in WEIGHT_FLOORS] + [(simplify_weights, WEIGHT_FLOORS[-1])]
+    for attempt, floor in attempts:
+        heavy = np.flatnonzero(size > floor * size.max())
+        found = yield from attempt(points, gaps[heavy], weights[heavy], account)
+        if found is None or min(found) < 0 or not any(found):
+            continue
+        negative = yield from _combine(points, gaps[heavy], [-w for w in found], account)
+        if (yield from is_semidefinite(negative, account)):
+            common, whole = gcd(*found), [0] * len(gaps)
+            for k, w in zip(heavy.tolist(), found, strict=True):
+                whole[k] = w // common
+            return whole
+    return None
+
+
+def _sizes(points: Floats, gaps: GapConstraints, weights: Floats) -> Floats:
+    """How large w_k z_token (z_leader - z_rival)' is, relative to each other."""
+    z = to_one(points)
+    _, q, q_exponent = normalize(z[gaps.token])
+    _, v, v_exponent = normalize(z[gaps.leader] - z[gaps.rival])
+    exponent = q_exponent + v_exponent
+    size: Floats = weights * q * v * np.ldexp(1.0, exponent - exponent.max())
+    return size
+
+
+def _combine(points: Floats, gaps: GapConstraints, weights: Row, account: Account) -> Steps[list[Row]]:
+    """sum of weights_k (q_k v_k' + v_k q_k') with q = z_token and v = z_leader - z_rival, in integers."""
+    exact, d = integers(points), points.shape[1]
+    bits = longest(chain(*exact))
+    total = [[0] * d for _ in range(d)]
+    columns = (gaps.token.tolist(), gaps.leader.tolist(), gaps.rival.tolist())
+    for token, leader, rival, weight in zip(*columns, weights, strict=True):
+        yield from account.pay(d * d, bits, bits + weight.bit_length())
+        q, v = [weight * x for x in exact[token]], subtract(exact[leader], exact[rival])
+        for r in range(d):
+            for c in range(r, d):
+                total[r][c] += q[r] * v[c] + q[c] * v[r]
+    return [[total[min(r, c)][max(r, c)] for c in range(d)] for r in range(d)]

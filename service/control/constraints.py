@@ -1,0 +1,104 @@
+"""Which token is to end at which leader, and the inequalities that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from service.cloud.points import Bools, Floats, Ints, merge
+from service.errors import InvalidInput, TooLarge
+
+MAX_GAPS_AT_ONCE = 1 << 20  # in memory
+MAX_DIMENSION = 64  # exact elimination takes a second there, and time grows with the fifth power
+
+
+@dataclass(frozen=True)
+class GapConstraints:
+    """<A z_token, z_leader - z_rival> > 0, by index."""
+
+    token: Ints
+    leader: Ints
+    rival: Ints
+
+    def __len__(self) -> int:
+        return len(self.token)
+
+    def __getitem__(self, rows: Any) -> GapConstraints:
+        return GapConstraints(self.token[rows], self.leader[rows], self.rival[rows])
+
+    def triple(self, k: int) -> tuple[int, int, int]:
+        return int(self.token[k]), int(self.leader[k]), int(self.rival[k])
+
+    @classmethod
+    def empty(cls) -> GapConstraints:
+        return cls(*(np.empty(0, np.int64),) * 3)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[GapConstraints]) -> GapConstraints:
+        columns = zip(*((part.token, part.leader, part.rival) for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+
+@dataclass(frozen=True)
+class LeaderConstraints:
+    """<A z_i, z_l(i) - z_j> > 0 for each of some tokens i and every j that is no twin of its leader l(i)."""
+
+    points: Floats
+    point_id: Ints  # equal for twins: identical points
+    token: Ints
+    leader: Ints  # of each of these tokens
+
+    def only(self, token: int) -> LeaderConstraints:
+        """Return the constraints on one token."""
+        rows = self.token == token
+        return replace(self, token=self.token[rows], leader=self.leader[rows])
+
+    def is_twin(self, leader: int) -> Bools:
+        twins: Bools = self.point_id == self.point_id[leader]
+        return twins
+
+    def groups(self) -> Iterator[tuple[int, Ints]]:
+        """Yield (leader, its tokens), so few tokens at once that their gaps to all rivals fit."""
+        order = np.argsort(self.leader, kind="stable")
+        first = np.flatnonzero(np.diff(self.leader[order], prepend=-1))
+        size = max(1, MAX_GAPS_AT_ONCE // len(self.points))
+        for rows in np.split(order, first[1:]):
+            for start in range(0, len(rows), size):
+                yield int(self.leader[rows[0]]), self.token[rows[start : start + size]]
+
+
+def build_constraints(
+    points: Floats, assignment: Mapping[int, int] | None, leaders: Sequence[int] | None
+) -> LeaderConstraints:
+    """Check a request and return its constraints; every leader also leads itself."""
+    if (assignment is None) == (leaders is None):
+        raise InvalidInput("give either assignment or leaders", param="assignment")
+    if points.shape[1] > MAX_DIMENSION:
+        problem = f"points have {points.shape[1]} numbers; control takes {MAX_DIMENSION}"
+        raise TooLarge(problem, param="points")
+    param = "leaders" if assignment is None else "assignment"
+    wanted = dict(assignment) if assignment is not None else {leader: leader for leader in leaders or ()}
+    if not wanted:
+        raise InvalidInput(f"{param} asks for nothing", param=param)
+    for index in (*wanted, *wanted.values()):
+        if not 0 <= index < len(points):
+            raise InvalidInput(f"{param} names point {index} of {len(points)}", param=param)
+    for leader in set(wanted.values()):
+        if wanted.setdefault(leader, leader) != leader:
+            problem = f"point {leader} cannot lead, as assignment asks, and follow point {wanted[leader]}"
+            raise InvalidInput(problem, param=param)
+    tokens = sorted(wanted)
+    leader_of = np.array([wanted[token] for token in tokens])
+    return LeaderConstraints(points, merge(points)[1], np.array(tokens), leader_of)
+
+
+def normalize(vectors: Floats) -> tuple[Floats, Floats, Ints]:
+    """Return unit vectors, and lengths as a number and the exponent of a power of two. Zero stays zero."""
+    exponent = np.frexp(np.abs(vectors).max(axis=1))[1]
+    scaled = np.ldexp(vectors, -exponent[:, None])
+    lengths = np.linalg.norm(scaled, axis=1)
+    lengths[lengths == 0] = 1
+    return scaled / lengths[:, None], lengths, exponent

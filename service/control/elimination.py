@@ -1,0 +1,135 @@
+"""Exact linear algebra: every double is an integer times a power of two, and elimination stays in integers.
+
+What is exact is paid for (service/cloud/rational.py).
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+
+from service.cloud import rational
+from service.cloud.points import UNIT, Floats, Ints
+from service.cloud.rational import Account, longest
+from service.engine.cloud_queue import Steps
+
+Row = list[int]
+
+RANK_TOLERANCE = 1e-9  # of the longest row: what is left of a row in the span of others
+
+
+def integers(x: Floats) -> list[Row]:
+    """Return the rows as integers, all times one power of two."""
+    flat, d = rational.integers(x.ravel(), rational.finest(x)), x.shape[1]
+    return [flat[start : start + d] for start in range(0, len(flat), d)]
+
+
+def subtract(x: Row, y: Row) -> Row:
+    return [a - b for a, b in zip(x, y, strict=True)]
+
+
+def is_definite(A: Floats, account: Account) -> Steps[bool]:
+    """Return whether A is positive definite: by floating point with a bound of its rounding, or in integers.
+
+    Cholesky of a matrix B runs to its end only if B + c I > 0, with c = (d + 2) UNIT trace B (Rump, 2006).
+    """
+    n = len(A)
+    scale = np.ldexp(1.0, -(np.frexp(np.abs(np.diag(A)) + 1e-300)[1] // 2))
+    B = A * scale * scale[:, None]  # exact: scales are powers of two; what underflows is far below c
+    with np.errstate(all="ignore"):
+        try:
+            if np.isfinite(np.linalg.cholesky(B - 3 * (n + 3) * UNIT * float(np.trace(B)) * np.eye(n))).all():
+                return True
+        except np.linalg.LinAlgError:
+            pass
+    return (yield from is_semidefinite(integers(A), account, definite=True))
+
+
+def is_semidefinite(M: list[Row], account: Account, *, definite: bool = False) -> Steps[bool]:
+    """Return whether an integer matrix is positive (semi)definite, by fraction-free elimination (Bareiss)."""
+    M, n, divisor = [row[:] for row in M], len(M), 1
+    for k in range(n):
+        pivot = M[k][k]
+        if pivot < 0 or (pivot == 0 and (definite or any(M[k][k:]))):
+            return False
+        for i in range(k + 1, n) if pivot else ():
+            M[i][i:] = yield from _eliminate(M[i][i:], M[k][i], M[k][i:], pivot, divisor, account)
+        divisor = pivot or divisor
+        yield
+    return True
+
+
+def solve(system: list[Row], account: Account) -> Steps[tuple[list[Row], int]]:
+    """Return X and d with M X = d R for the integers [M R]; d = 0 where M is singular. Gauss-Jordan."""
+    n, divisor = len(system), 1
+    work = [row[:] for row in system]
+    for k in range(n):
+        pivot_row = next((row for row in range(k, n) if work[row][k]), None)
+        if pivot_row is None:
+            return [[0 for _ in row[n:]] for row in work], 0
+        work[k], work[pivot_row] = work[pivot_row], work[k]
+        pivot = work[k][k]
+        for i in range(n):
+            if i != k:
+                row = work[i][k:]
+                work[i][k:] = yield from _eliminate(row, row[0], work[k][k:], pivot, divisor, account)
+        divisor = pivot
+        yield
+    return [row[n:] for row in work], divisor
+
+
+def _eliminate(row: Row, factor: int, by: Row, pivot: int, divisor: int, account: Account) -> Steps[Row]:
+    """(row * pivot - factor * by) / divisor, which has no remainder (Bareiss)."""
+    bits, reduced = longest((pivot, factor)), []
+    for x, y in zip(row, by, strict=True):
+        yield from account.pay(3, bits, x.bit_length() + 1)
+        reduced.append((x * pivot - factor * y) // divisor)
+    return reduced
+
+
+def solve_near(equations: list[Row], start: Row, account: Account) -> Steps[tuple[Row, int] | None]:
+    """Return w with sum_k w_k equations_k = 0 near scale * start, and the scale; None if rank is in doubt."""
+    bits, scaled = longest(chain(*equations)), []
+    for row, w in zip(equations, start, strict=True):
+        yield from account.pay(2 * len(row), bits, w.bit_length())
+        scaled.append([e * w for e in row])
+    matrix = _to_floats(scaled)  # [k, e]
+    basis = (yield from independent_rows(matrix)).tolist()
+    rows = (yield from independent_rows(matrix[basis].T)).tolist()
+    if len(rows) < len(basis):
+        return None
+    others = sorted(set(range(len(start))) - set(basis))
+    system = []
+    for e in rows:
+        yield from account.pay(len(others), bits, 1)
+        system.append([*(equations[k][e] for k in basis), -sum(scaled[k][e] for k in others)])
+    solution, scale = yield from solve(system, account)
+    sign = 1 if scale > 0 else -1
+    weights = [abs(scale) * w for w in start]
+    for k, (w,) in zip(basis, solution, strict=True):
+        weights[k] = sign * w
+    return weights, abs(scale)
+
+
+def independent_rows(rows: Floats) -> Steps[Ints]:
+    """Return rows that span the others, largest first: Gram-Schmidt with pivots. No proof depends on it."""
+    rest, basis = rows.copy(), []
+    least = RANK_TOLERANCE * max(1e-300, float(np.linalg.norm(rest, axis=1).max(initial=0)))
+    for _ in range(min(rows.shape)):
+        lengths = np.linalg.norm(rest, axis=1)
+        best = int(lengths.argmax())
+        if lengths[best] <= least:
+            break
+        basis.append(best)
+        direction = rest[best] / lengths[best]
+        rest -= np.outer(rest @ direction, direction)
+        yield
+    return np.array(basis, np.int64)
+
+
+def _to_floats(x: list[Row]) -> Floats:
+    """The integers relative to the largest."""
+    bits = longest(chain(*x))
+    shift = max(0, bits - 900)
+    return np.array([[float(value >> shift) for value in row] for row in x]) / 2.0 ** (bits - shift)

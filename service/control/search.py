@@ -1,0 +1,262 @@
+"""Search for a form A under which chosen tokens lead: the semidefinite program of docs/control.md.
+
+Token i ends at leader l(i), from layer 0 on and for ever, if <A z_i, z_l(i) - z_j> > 0 for all other j. That
+is linear in A. The form whose smallest such gap is largest is sought in floating point; constraints are added
+as they are violated. An answer is proved in exact arithmetic (certificate.py): this form satisfies the
+constraints, or none does. What cannot be proved is undecided.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+
+import numpy as np
+
+from service.cloud.dynamics import Result, Run
+from service.cloud.points import Floats, check_points
+from service.cloud.rational import BOUND, Account, Exhausted
+from service.control import semidefinite
+from service.control.certificate import compute_margin, verify_feasible, verify_infeasible
+from service.control.constraints import GapConstraints, LeaderConstraints, build_constraints, normalize
+from service.control.coordinates import Whitening, whiten
+from service.control.semidefinite import Iterate
+from service.engine.cloud_queue import Steps
+from service.errors import DeadlineExceeded, InvalidInput
+
+SUFFICIENT_SHARE = 0.9  # of the largest gap among some pairs: a form with more of it is closer to singular
+ROUND_SHARES = [0.81] * 5 + [0.5]  # of the largest gap of all, to end a round: the first five, later ones
+PAIRS_PER_ROUND = 256
+RIVALS_PER_TOKEN = 8
+PROOF_GAPS = (1e-7, 1e-10, 1e-13)  # between gap and bound, when a proof of infeasibility is tried
+DEADLINE_NOTE = "no matrix was found within the time this request may take"
+PRECISION_NOTE = "A is proved, but a run in double precision cannot follow it: gaps are as small as rounding"
+OPEN_NOTE = (
+    "neither an A nor a proof that there is none was found: the request is at the edge of the possible"
+)
+
+
+@dataclass(frozen=True)
+class ControlResult:
+    """`feasible`: True with A, False with a certificate, None with a note when neither was proved."""
+
+    feasible: bool | None
+    A: Floats | None = None
+    margin: float | None = None  # smallest (best score - runner-up) of a wanted token, relative to A-norms
+    bound: float | None = None  # no A reaches a larger gap, in the units of docs/control.md
+    worst_pair: tuple[int, int, int] | None = None  # (token, its wanted leader, the rival in its way)
+    certificate: list[tuple[int, int, int, int]] | None = None  # (token, leader, rival, weight)
+    note: str | None = None
+    dynamics: Result | None = None
+
+
+def find_form(
+    points: Floats,
+    assignment: Mapping[int, int] | None,
+    leaders: Sequence[int] | None,
+    run: Callable[[Floats, Floats], Run],
+    deadline_s: float = 30.0,
+    exact_work: int = BOUND,
+) -> Steps[ControlResult]:
+    """Find a form under which tokens end as `assignment` says or `leaders` lead, or prove that there is none.
+
+    Args:
+        points: The cloud, [n, d].
+        assignment: Leader of each of some tokens; a leader also leads itself.
+        leaders: Tokens that shall lead, in place of `assignment`.
+        run: Starts the dynamics of points under a form.
+        deadline_s: When to end the search with the best form found.
+        exact_work: How much exact arithmetic may cost (service/cloud/rational.py).
+
+    Raises:
+        InvalidInput: Points or constraints are not meaningful.
+        TooLarge: Points have too many coordinates.
+        DeadlineExceeded: The deadline passed before any form was found.
+    """
+    points = check_points(points)
+    constraints = build_constraints(points, assignment, leaders)
+    account, deadline = Account(exact_work), time.monotonic() + deadline_s
+    problem = Problem(constraints, (yield from whiten(points)), deadline, account)
+    best = yield from _search(problem)
+    if best.proof is not None:
+        return _infeasible(best.gaps, best.proof)
+    try:
+        # The identity for coordinates that differ so much that no doubles hold the form that was found.
+        for A in (problem.space.to_points(best.A), np.eye(points.shape[1])) if best.least > 0 else ():
+            if (yield from verify_feasible(constraints, A, account)):
+                return (yield from _feasible(constraints, A, best.bound, run, account))
+    except Exhausted:
+        return _undecided(best, account)
+    hardest = best.gaps.token[best.weights.argmax()]
+    single = yield from _search(replace(problem, constraints=constraints.only(hardest)))
+    if single.proof is not None:
+        return _infeasible(single.gaps, single.proof)
+    return _undecided(best, account)
+
+
+def _undecided(best: SearchState, account: Account) -> ControlResult:
+    note = f"neither an A nor its impossibility is proved: {account.excess}" if account.excess else OPEN_NOTE
+    worst = best.gaps.triple(int(best.weights.argmax()))
+    return ControlResult(None, bound=best.bound, worst_pair=worst, note=note)
+
+
+def _infeasible(gaps: GapConstraints, weights: list[int]) -> ControlResult:
+    proof = sorted((*gaps.triple(k), weight) for k, weight in enumerate(weights) if weight)
+    heaviest = max(range(len(weights)), key=weights.__getitem__)
+    return ControlResult(False, bound=0.0, worst_pair=gaps.triple(heaviest), certificate=proof)
+
+
+def _feasible(
+    constraints: LeaderConstraints,
+    A: Floats,
+    bound: float,
+    run: Callable[[Floats, Floats], Run],
+    account: Account,
+) -> Steps[ControlResult]:
+    """The answer with a form that is proved, and the run that confirms it."""
+    margin = yield from compute_margin(constraints, A, account)
+    result = ControlResult(True, A, margin, bound if math.isfinite(bound) else None)
+    try:
+        running = run(constraints.points, A)
+    except InvalidInput:  # the cloud under this A is beyond what runs accept
+        return replace(result, note=PRECISION_NOTE)
+    for _ in running:
+        yield
+    if not _confirms(running.result, constraints):
+        return replace(result, note=PRECISION_NOTE)
+    return replace(result, dynamics=running.result)
+
+
+def _confirms(outcome: Result, constraints: LeaderConstraints) -> bool:
+    """Return whether wanted leaders lead from layer 0 and wanted tokens end at their leader alone."""
+    since = dict(zip(outcome.leaders.index.tolist(), outcome.leaders.since_layer.tolist(), strict=True))
+    for token, leader in zip(constraints.token.tolist(), constraints.leader.tolist(), strict=True):
+        cluster = int(outcome.assignment[token])
+        alone = not outcome.clusters.tie[cluster] and leader in outcome.clusters.leaders[cluster]
+        if since.get(leader) != 0 or not alone:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Constraints in whitened coordinates y, and what may be spent on them.
+
+    Gaps are <A y_i, y_l(i) - y_j> with both vectors at length 1.
+    """
+
+    constraints: LeaderConstraints
+    space: Whitening
+    deadline: float
+    account: Account
+
+    def hardest_gaps(self, A: Floats) -> Steps[tuple[float, GapConstraints]]:
+        """Return the smallest gap and the PAIRS_PER_ROUND pairs of smallest gaps, few of any token."""
+        y, gaps, pairs = self.space.y, [np.empty(0)], [GapConstraints.empty()]
+        for leader, tokens in self.constraints.groups():
+            gap = (normalize(y[tokens])[0] @ A) @ normalize(y[leader] - y)[0].T
+            gap[:, self.constraints.is_twin(leader)] = np.inf
+            k = min(RIVALS_PER_TOKEN, gap.shape[1])
+            rival = np.argpartition(gap, k - 1, axis=1)[:, :k]
+            gap = np.take_along_axis(gap, rival, axis=1)
+            real = np.isfinite(gap)
+            token = np.repeat(tokens, k)[real.ravel()]
+            gaps.append(gap[real])
+            pairs.append(GapConstraints(token, np.full(len(token), leader), rival[real]))
+            yield
+        gap, pair = np.concatenate(gaps), GapConstraints.concatenate(pairs)
+        order = np.argsort(gap, kind="stable")[:PAIRS_PER_ROUND]
+        return float(gap.min(initial=math.inf)), pair[order]
+
+    def vectors(self, gaps: GapConstraints) -> tuple[Floats, Floats]:
+        """Return u and v of each pair's matrix."""
+        y = self.space.y
+        return normalize(y[gaps.token])[0], normalize(y[gaps.leader] - y[gaps.rival])[0]
+
+    def unnormalize(self, gaps: GapConstraints, weights: Floats) -> Floats:
+        """Return the weights of the same matrices without their lengths: of z_token (z_leader - z_rival)'."""
+        y = self.space.y
+        _, u, u_exponent = normalize(y[gaps.token])
+        _, v, v_exponent = normalize(y[gaps.leader] - y[gaps.rival])
+        exponent = u_exponent + v_exponent
+        scaled: Floats = np.ldexp(weights / u / v, exponent.min(initial=0) - exponent)
+        return scaled
+
+    def prove_infeasible(self, gaps: GapConstraints, weights: Floats) -> Steps[list[int] | None]:
+        points = self.constraints.points
+        return (yield from verify_infeasible(points, gaps, self.unnormalize(gaps, weights), self.account))
+
+
+@dataclass(frozen=True)
+class SearchState:
+    """The best form so far in whitened coordinates, its smallest gap, and a bound on all gaps."""
+
+    A: Floats
+    least: float
+    bound: float
+    gaps: GapConstraints
+    weights: Floats
+    proof: list[int] | None = None  # weights which prove that no form satisfies the constraints
+
+
+def _search(problem: Problem) -> Steps[SearchState]:
+    """Solve with few pairs, add those that the solution violates most, repeat until it violates none."""
+    A = np.eye(problem.space.y.shape[1])
+    least, gaps = yield from problem.hardest_gaps(A)
+    best = SearchState(A, least, math.inf, gaps, np.ones(len(gaps)))
+    if not len(gaps):  # no token has a rival
+        return best
+    for share in chain(ROUND_SHARES, repeat(ROUND_SHARES[-1])):
+        try:
+            at, proof = yield from _solve(problem, gaps, A)
+        except DeadlineExceeded:
+            if best.least > 0:  # not the largest gap, but a right answer
+                return best
+            raise
+        weights = problem.unnormalize(gaps, at.weights)
+        A = at.A if best.least <= 0 else (at.A + best.A) / 2  # between the two fewer pairs are overlooked
+        least, violated = yield from problem.hardest_gaps(A)
+        if least > best.least:
+            best = replace(best, A=A, least=least)
+        best = replace(best, bound=min(best.bound, at.bound), gaps=gaps, weights=weights, proof=proof)
+        if proof is not None or at.mu <= 0 or best.least >= share * best.bound:
+            break
+        heaviest = np.argsort(-at.weights)[: 4 * PAIRS_PER_ROUND]
+        gaps = GapConstraints.concatenate([gaps[heaviest], violated])
+        A = (A + np.eye(len(A))) / 2
+    return best
+
+
+def _solve(problem: Problem, gaps: GapConstraints, A: Floats) -> Steps[tuple[Iterate, list[int] | None]]:
+    """Take steps until mu is a sufficient share of its bound, or a proof is found that no form exists."""
+    u, v = problem.vectors(gaps)
+    at, proof_gaps = semidefinite.start(A, u, v), list(PROOF_GAPS)
+    while proof_gaps and not at.mu > SUFFICIENT_SHARE * at.bound > 0:
+        if time.monotonic() > problem.deadline:
+            raise DeadlineExceeded(DEADLINE_NOTE)
+        yield
+        improved = yield from _improve(at, u, v)
+        at = improved or at
+        if at.mu <= 0 and (improved is None or at.bound < 0 or at.bound - at.mu < proof_gaps[0]):
+            proof_gaps = proof_gaps[1:]
+            try:
+                proof = yield from problem.prove_infeasible(gaps, at.weights)
+            except Exhausted:
+                break
+            if proof is not None:
+                return at, proof
+        if improved is None:
+            break
+    return at, None
+
+
+def _improve(at: Iterate, u: Floats, v: Floats) -> Steps[Iterate | None]:
+    """The next iterate, or None where rounding keeps the gap from shrinking."""
+    try:
+        after = yield from semidefinite.step(at, u, v)
+    except np.linalg.LinAlgError:
+        return None
+    return after if after.bound - after.mu < at.bound - at.mu else None

@@ -1,0 +1,94 @@
+"""Whole-number weights near those of floating point, for proofs that no form exists (docs/control.md).
+
+Both functions only propose weights; certificate.py proves them.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+
+from service.cloud.points import Floats
+from service.cloud.rational import Account, dot, longest
+from service.control.constraints import GapConstraints, normalize
+from service.control.elimination import Row, independent_rows, integers, solve, solve_near, subtract
+from service.engine.cloud_queue import Steps
+
+MAX_EQUATIONS = 256  # that weights of dependent tokens may have to satisfy together
+MAX_DENOMINATOR = 64
+
+
+def simplify_weights(
+    points: Floats, gaps: GapConstraints, weights: Floats, account: Account
+) -> Steps[Row | None]:
+    """Return multiples of nearby fractions with small denominators, which clouds of round numbers need."""
+    fractions = [Fraction(float(w)).limit_denominator(MAX_DENOMINATOR) for w in weights / weights.max()]
+    common = lcm(*(w.denominator for w in fractions))
+    yield from account.pay(len(fractions), longest([common]), MAX_DENOMINATOR)
+    return [int(w * common) for w in fractions]
+
+
+def balance_weights(
+    points: Floats, gaps: GapConstraints, weights: Floats, account: Account
+) -> Steps[Row | None]:
+    """Return weights for which the sum of matrices is exactly 0 on all x orthogonal to every token.
+
+    <x, sum x> = 0 there, so a semidefinite sum must be 0 on x. Such x exist where the tokens do not span the
+    space, for a single token always. With P coordinates in which the tokens are independent, each other
+    coordinate c has one x = e_c - sum_p X_pc e_p, and sum_k w_k <x, z_leader - z_rival> z_token must be 0.
+    Independent tokens have their equations apart.
+    """
+    exact, start = integers(points), [row[0] for row in integers(weights[:, None])]
+    tokens = np.unique(gaps.token)
+    vectors = normalize(points[tokens])[0]
+    basis = yield from independent_rows(vectors)
+    inner = np.sort((yield from independent_rows(vectors[basis].T))).tolist()
+    outer = sorted(set(range(points.shape[1])) - set(inner))
+    if not outer:
+        return start
+    independent = len(basis) == len(tokens)
+    if len(inner) < len(basis) or (not independent and len(inner) * len(outer) > MAX_EQUATIONS):
+        return None
+    normal = yield from _normal_parts(exact, tokens[basis].tolist(), inner, outer, gaps, account)
+    parts = [np.flatnonzero(gaps.token == t) for t in tokens] if independent else [np.arange(len(gaps))]
+    solutions = []
+    for part in (rows.tolist() for rows in parts):
+        equations = []
+        for k in part:
+            own = [1] if independent else [exact[gaps.token[k]][p] for p in inner]
+            yield from account.pay(len(own) * len(outer), longest(own), longest(normal[k]))
+            equations.append([x * y for x in own for y in normal[k]])
+        solution = yield from solve_near(equations, [start[k] for k in part], account)
+        if solution is None:
+            return None
+        solutions.append((part, *solution))
+    return _at_one_scale(solutions, len(start))
+
+
+def _normal_parts(
+    exact: list[Row], basis: list[int], inner: list[int], outer: list[int], gaps: GapConstraints,
+    account: Account,
+) -> Steps[list[Row]]:  # fmt: skip
+    """<x_c, z_leader - z_rival> for each gap and each outer coordinate c, times one integer."""
+    X, det = yield from solve([[exact[b][c] for c in (*inner, *outer)] for b in basis], account)
+    columns = list(zip(outer, zip(*X, strict=True), strict=True))
+    parts = []
+    for leader, rival in zip(gaps.leader.tolist(), gaps.rival.tolist(), strict=True):
+        apart = subtract(exact[leader], exact[rival])
+        yield from account.pay(len(outer) * (len(inner) + 1), longest(apart), longest((det, *X[0])))
+        inside = [apart[p] for p in inner]
+        parts.append([det * apart[c] - dot(inside, column) for c, column in columns])
+    return parts
+
+
+def _at_one_scale(solutions: list[tuple[list[int], Row, int]], n: int) -> Row:
+    """Join solutions that are near multiples of the start, by 2^53 times as much as doubles resolve."""
+    bits = longest(scale for _, _, scale in solutions) + 53
+    weights = [0] * n
+    for part, solution, scale in solutions:
+        factor = (1 << bits) // scale if len(solutions) > 1 else 1
+        for k, w in zip(part, solution, strict=True):
+            weights[k] = factor * w
+    return weights
