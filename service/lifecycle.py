@@ -16,11 +16,11 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from service.answers import clouds
 from service.cloud.candidates import by_length
 from service.cloud.dynamics import Dynamics, Limits
 from service.engine import process
 from service.engine.account import ByteBudget, RequestLimit
-from service.engine.cloud_queue import CloudQueue
 from service.errors import ConfigurationError, NotReady
 from service.keys import Keys
 from service.observe.logs import log_request
@@ -28,10 +28,11 @@ from service.observe.metrics import Metrics
 from service.observe.traces import spans_to
 from service.runtime.batcher import Batcher
 from service.runtime.bundle import HEAD, READER, Bundle
+from service.runtime.compute import Compute
 from service.runtime.registry import Entry, Loader, Registry, fingerprints
 from service.runtime.session import Runtime
 from service.sequences.classifier import Sequences
-from service.settings import Settings, available_memory
+from service.settings import Settings
 from service.text.encoder import Reader
 from service.text.head import Head
 from service.text.pipeline import Answer, Text, run
@@ -72,7 +73,11 @@ class Service:
             report=self.metrics.batch_ran,
             failed=self.failed.set,
         )
-        self.clouds = CloudQueue(depth=CLOUDS_WAITING)
+        self.compute = Compute(
+            memory_bytes=settings.compute_memory_bytes,
+            depth=CLOUDS_WAITING,
+            preload=[clouds.__name__],
+        )
         self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
@@ -81,6 +86,7 @@ class Service:
         self._has_default = False  # whether the default model was there at the start
 
     async def start(self) -> None:
+        self.compute.start()
         await asyncio.to_thread(self._load)
         for work in (self._observe(), self._watch_models()):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
@@ -106,7 +112,7 @@ class Service:
             with suppress(asyncio.CancelledError):
                 await task
         self.texts.stop()
-        self.clouds.stop()
+        await asyncio.to_thread(self.compute.stop)
         if self.spans is not None:
             await asyncio.to_thread(self.spans.shutdown)
 
@@ -170,7 +176,7 @@ class Service:
                 in_flight=self.writing.here,
                 body_bytes=self.budget.held,
                 texts_waiting=self.texts.depth,
-                clouds_waiting=self.clouds.waiting,
+                clouds_waiting=self.compute.waiting,
                 ready=self.unready() is None,
             )
             await asyncio.sleep(SAMPLE_S)
@@ -179,7 +185,7 @@ class Service:
 
     def _is_quiet(self) -> bool:
         """Nothing that takes much memory is here. A caller who has left may leave work that still runs."""
-        return self.budget.held < SMALL and not self.clouds.here and self.texts.idle
+        return self.budget.held < SMALL and not self.compute.jobs and self.texts.idle
 
     def count_refusal(self, request_id: str, kind: str, status: int, seconds: float) -> None:
         """A request that was refused before it had a method and a path."""
@@ -216,7 +222,7 @@ class Service:
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
     """How each kind of bundle becomes a model."""
     most = settings.max_points, settings.max_dimension, settings.max_layers
-    limits = Limits(*most, max_bytes=available_memory() // 4)
+    limits = Limits(*most, max_bytes=settings.compute_memory_bytes)
     readers: WeakValueDictionary[str, Reader] = WeakValueDictionary()  # by the digest of their graph
 
     def reader(bundle: Bundle) -> Reader:
@@ -230,7 +236,7 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
     def dynamics(bundle: Bundle) -> Dynamics:
         model = Dynamics.load(bundle, runtime, limits)
         one = np.ones((1, 1))  # small clouds do without the graph, so it is run here once
-        for _ in by_length(model.session, np.zeros(1, np.int64), one, one, np.zeros(1)):
+        for _ in by_length(runtime.open(bundle.model), np.zeros(1, np.int64), one, one, np.zeros(1)):
             pass
         return model
 
