@@ -406,8 +406,8 @@ class Limits(Document):
     """Characters of one text."""
     payload_limit_mb: float
     """Megabytes of one body."""
-    payload_total_mb: float
-    """Megabytes of all bodies and long answers at once."""
+    max_large_requests: int
+    """Requests at once whose body or response is over 1 MB."""
     max_points: int
     """Points of one cloud."""
     max_dimension: int

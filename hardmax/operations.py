@@ -29,8 +29,8 @@ from hardmax.errors import InputError, InvalidInput, TooLarge
 from hardmax.reading import read
 
 BATCH_TEXTS = 256  # texts in one request
-# Characters in one request: far below the 16 MB of JSON that a server accepts, however they are escaped.
-BATCH_CHARS = 2_000_000
+# Characters in one request: below the 4 MB of JSON that a server accepts, however they are escaped.
+BATCH_CHARS = 500_000
 
 ErrorHandling = Literal["raise", "keep"]
 T = TypeVar("T")

@@ -31,9 +31,9 @@ RETRIED_STATUSES = (429, 503)
 MAX_PAUSE_S = 30.0
 MAX_RESPONSE_BYTES = 2**28  # of an answer, or of a line of a stream
 MAX_MATRIX_CHARS = 4000  # of a matrix A in the query: many proxies read 8 kB of it
-# The same for clouds that may exceed the 16 MB of JSON that a server accepts: 62 kB when escaped.
+# The same for clouds that may exceed the 4 MB of JSON that a server accepts: 62 kB when escaped.
 MAX_MATRIX_CHARS_LARGE_CLOUD = 44_000
-MAX_JSON_NUMBERS = 600_000
+MAX_JSON_NUMBERS = 150_000
 NPY, NDJSON = "application/x-npy", "application/x-ndjson"
 ERROR_CLASSES = {  # too_large -> TooLarge
     re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): error_class

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from evaluation.folds import N_FOLDS
 from model_export.bundle import write_bundle
 from model_export.data import corpora, names
 from model_export.data.corpora import Rows
@@ -54,6 +53,7 @@ from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fitted
 from model_export.teacher.logits import SAID, Answers
 from service.errors import BundleError, NotFound
+from service.report.figures import FOLDS
 from service.runtime.session import Runtime
 from service.text.encoder import Reader as ServedReader
 from service.text.head import Head
@@ -237,9 +237,9 @@ def _foreign(reader: ServedReader, own: Sequence[str]) -> tuple[dict[str, Any], 
     """What tells other languages, whose pieces are all in the vocabulary, from texts; the share it tells."""
     states, _ = encode_texts(reader, own)
     others, _ = encode_texts(reader, ood.foreign_sentences())
-    parts = np.array_split(np.random.default_rng(0).permutation(len(states)), N_FOLDS)
-    score = ood.calibrate(states, [others], parts, np.ones(len(states)), [TAKEN])
-    return score.weights, score.detected
+    parts = np.array_split(np.random.default_rng(0).permutation(len(states)), FOLDS)
+    near, _, caught = ood.calibrate(states, [others], parts, TAKEN)
+    return near, caught
 
 
 def held(pieces: Pieces, sets: Mapping[str, Rows], split: str) -> dict[str, Lessons]:

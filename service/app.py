@@ -14,20 +14,23 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 
 from service import __version__
 from service.errors import HardmaxError
-from service.http import problems
 from service.http.bodies import body_reader
 from service.http.dependencies import KEY_NEEDED
-from service.http.middleware import Admission, Deadline, Refusals, RequestContext
+from service.http.errors import handle_error
+from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
 from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
-from service.lifecycle import Loaders, Service
 from service.runtime.registry import settle_default
 from service.schemas.protocols import InferRequest
 from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 from service.settings import Settings
+from service.state import AppState, Loaders
 
+COMPRESSED_BYTES = 16_384  # from this size on; a leaders answer of a text is 700 bytes
+COMPRESSION_LEVEL = 4
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
 ROUTERS = (classify, points, operations, huggingface, vllm, open_inference, page)
 BODIES = (
@@ -63,7 +66,7 @@ class Application(FastAPI):
 def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI:
     """The application. Models are loaded when it starts; `loaders` is for tests that bring their own."""
     settings = settle_default(settings)
-    service = Service(settings, loaders)
+    service = AppState(settings, loaders)
     reader = body_reader()
 
     @asynccontextmanager
@@ -87,23 +90,22 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={  # metrics and logs are those of service/observe
+        telemetry={  # metrics and logs are those of service/observability
             "tracing": service.spans is not None,
             "tracer_provider": service.spans,
             "metrics": False,
             "logs": False,
         },
         exception_handlers={
-            HardmaxError: problems.handle,
-            HTTPException: problems.handle,
-            RequestValidationError: problems.handle,
+            HardmaxError: handle_error,
+            HTTPException: handle_error,
+            RequestValidationError: handle_error,
         },
         middleware=[
-            Middleware(RequestContext, service),
+            Middleware(RequestContextMiddleware, service),
             *_cors(settings),
-            Middleware(Refusals, service),
-            Middleware(Deadline, service),
-            Middleware(Admission, service),
+            Middleware(GZipMiddleware, minimum_size=COMPRESSED_BYTES, compresslevel=COMPRESSION_LEVEL),
+            Middleware(RequestLimitMiddleware, service),
         ],
     )
     app.state.service = service

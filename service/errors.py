@@ -7,7 +7,7 @@
     ├── BundleError             a model bundle that breaks its contract; names the field
     └── InferenceError          the runtime failed; the cause is for the log, never for the client
 
-Raise where the fact is known. `service.http.problems` alone turns these into statuses.
+Raise where the fact is known. `service.http.errors` alone turns these into statuses.
 """
 
 from hardmax.errors import *  # noqa: F403

@@ -17,8 +17,8 @@ from service.answers.clouds import MODEL, dynamics_answer, find_control, paramet
 from service.answers.texts import Results, classification, names_of, raise_first, tell_flips, texts_asked
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics
+from service.engine.cloud_queue import result_of
 from service.errors import BundleError, NotFound
-from service.lifecycle import domain_loaders
 from service.runtime.bundle import find_bundles, newest, read_bundle
 from service.runtime.registry import Registry, settle_default
 from service.runtime.session import Runtime
@@ -26,6 +26,7 @@ from service.schemas.reading import validate
 from service.schemas.requests import ClassifyRequest
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
+from service.state import domain_loaders
 from service.text.pipeline import Text, run_all
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class Local(Api):
         points = np.array(asked.pop("points"), np.float64)
         model: Dynamics = self._model(MODEL, "dynamics")
         within_s = self._settings.request_timeout_s
-        return _as_written(find_control(points, asked, model, self._settings, within_s))
+        return _as_written(result_of(find_control(points, asked, model, self._settings, within_s)))
 
     def _sequences(self, request: ApiRequest) -> dict[str, Any]:
         asked = request.body or {}

@@ -6,17 +6,19 @@ the flag wins. The description of a field is its help text; docs/operations.md s
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+match_service_link = re.compile(rf"{PREFIX}(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_.+)").fullmatch
 PAGE_FILES = "/web/{path:path}"  # a route that needs no key: what it gives is public anyway
 BUNDLED_MODELS = Path(__file__).parent / "pretrained"
 
@@ -63,22 +65,13 @@ class Settings(BaseModel):
     )
     max_client_batch_size: int = setting(1024, "texts or sequences in one request", ge=1)
     max_text_chars: int = setting(200_000, "characters of one text", ge=1)
-    payload_limit_mb: float = setting(64.0, "megabytes (10^6 bytes) of one request body", gt=0)
-    payload_total_mb: float = setting(
-        256.0,
-        "megabytes of all bodies and answers at once in a process; what goes beyond gets 429",
-        gt=0,
-        validate_default=True,
+    max_large_requests: int = setting(
+        4, "requests at once whose body or response is over 1 MB; further ones wait", ge=1
     )
+    payload_limit_mb: float = setting(64.0, "megabytes (10^6 bytes) of one request body", gt=0)
     max_points: int = setting(1_000_000, "points of one cloud", ge=1)
     max_dimension: int = setting(256, "dimension of a cloud", ge=1)
     max_layers: int = setting(100_000, "layers one cloud may ask for", ge=1)
-    compute_memory_mb: float = Field(
-        default_factory=lambda: available_memory() // 4 / 1e6,
-        gt=0,
-        description="megabytes of memory that computing one cloud, control or batch of sequences may take; "
-        "default: a quarter of what this process may use",
-    )
     request_timeout_s: float = setting(60.0, "seconds a request may take before 504", gt=0)
     shutdown_grace_s: float = setting(30.0, "seconds accepted requests may take after SIGTERM", ge=0)
 
@@ -127,13 +120,6 @@ class Settings(BaseModel):
             raise ValueError("holds no key: leave it empty if none is needed")
         return keys
 
-    @field_validator("payload_total_mb")
-    @classmethod
-    def _must_hold_one(cls, total: float, given: ValidationInfo) -> float:
-        if total < given.data.get("payload_limit_mb", 0):
-            raise ValueError("must be at least PAYLOAD_LIMIT_MB, so that one body has room")
-        return total
-
     @property
     def model_folders(self) -> list[Path]:
         """Where bundles are; of two with the same name the later folder's is served."""
@@ -163,19 +149,20 @@ class Settings(BaseModel):
     def payload_limit_bytes(self) -> int:
         return int(self.payload_limit_mb * 1e6)
 
-    @property
-    def compute_memory_bytes(self) -> int:
-        return int(self.compute_memory_mb * 1e6)
-
 
 def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
     """Settings from flags over environment; a bad or unknown one is a `ConfigurationError` of one line."""
     environ = os.environ if environ is None else environ
     known = {PREFIX + name.upper() for name in Settings.model_fields}
-    unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    ours = {
+        name: value
+        for name, value in environ.items()
+        if name.startswith(PREFIX) and not _is_service_link(name, value)
+    }
+    unknown = sorted(ours.keys() - known)
     if unknown:
         raise ConfigurationError(f"{unknown[0]} is not a setting of hardmax", param=unknown[0])
-    given = {name[len(PREFIX) :].lower(): value for name, value in environ.items() if name in known and value}
+    given = {name[len(PREFIX) :].lower(): value for name, value in ours.items() if value}
     try:
         return Settings.model_validate({**given, **flags})
     except ValidationError as invalid:
@@ -184,6 +171,11 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
         name = f"--{field.replace('_', '-')}" if field in flags else PREFIX + field.upper()
         reason = problem["msg"].removeprefix("Value error, ")  # as pydantic begins what validators say
         raise ConfigurationError(f"{name}: {reason}", param=name) from None
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Return whether Kubernetes sets this variable, for a Service whose name begins with hardmax."""
+    return bool(match_service_link(name)) or (name.endswith("_PORT") and value.startswith("tcp://"))
 
 
 def _listed(names: str) -> list[str]:

@@ -88,7 +88,7 @@ def _add_serving(commands: Commands) -> None:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
-    from service.serving.start import serve
+    from service.server import serve
 
     flags = {name: value for name, value in vars(arguments).items() if name in Settings.model_fields}
     return serve(load_settings(**flags))

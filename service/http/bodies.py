@@ -7,13 +7,12 @@ The application's own dependencies check the key and come first: without a key n
 types are those that the route documents. A JSON body is parsed at once: a short one on the event loop, a long
 one in the reader's thread, one at a time. docs/reliability.md says how long that holds the interpreter.
 
-A short answer is sent at once; a long one is written in a thread, and leaves in pieces.
+A short response is written on the event loop, a long one in a thread.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from functools import partial
 from itertools import chain
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -22,10 +21,9 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from service.answers.writing import PIECE, write, write_document
-from service.engine.account import Reservation
+from service.concurrency import MAX_RESPONSE_BYTES
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
 from service.schemas.reading import parse
 
@@ -35,7 +33,7 @@ NPZ = "application/x-npz"
 NDJSON = "application/x-ndjson"
 BINARY = "application/octet-stream"
 
-LARGEST_JSON = 16_000_000  # bytes
+MAX_JSON_BYTES = 4_000_000
 BRIEF = 65_536  # bytes that are read on the event loop: half a millisecond
 
 NO_STORE = {"cache-control": "no-store"}
@@ -117,7 +115,7 @@ def wanted(request: Request, *offered: str) -> str:
 
 
 async def _receive(request: Request, untyped: str | None = None) -> Body:
-    """The whole body. `Admission` refuses one that is over PAYLOAD_LIMIT_MB before it is kept."""
+    """Return the whole body. The middleware refuses one that is over PAYLOAD_LIMIT_MB before it is kept."""
     accepted = request.scope["route"].openapi_extra["requestBody"]["content"]
     media_type = body_type(request, accepted, untyped)
     content = bytearray()  # subtle: to join 64 MB at once would hold up the event loop
@@ -126,11 +124,11 @@ async def _receive(request: Request, untyped: str | None = None) -> Body:
             content += part
     except ClientDisconnect:
         raise Cancelled("the client left before its request was whole") from None
-    if media_type == JSON and len(content) > LARGEST_JSON:
+    if media_type == JSON and len(content) > MAX_JSON_BYTES:
         instead = (
             f"send the array as {NPY} (numpy.save)" if NPY in accepted else "send it in several requests"
         )
-        raise TooLarge(f"a JSON body may have {LARGEST_JSON / 1e6:g} MB: {instead}")
+        raise TooLarge(f"a JSON body may have {MAX_JSON_BYTES / 1e6:g} MB: {instead}")
     return Body(content, media_type)
 
 
@@ -143,53 +141,26 @@ def reply_json(value: Any) -> Response:
     return reply(write(value))
 
 
-async def reply_document(document: Any, reservation: Reservation) -> Response:
+async def reply_document(document: Any) -> Response:
+    """Respond with a document. A long one is written in a thread."""
     pieces = write_document(document)
     first = next(pieces)
     if len(first) <= PIECE:
-        reservation.write(len(first))
         return reply(first)
-    return await reply_pieces(chain([first], pieces), reservation)
+    return reply(await join_pieces(chain([first], pieces)))
 
 
-async def reply_pieces(pieces: Iterator[bytes], reservation: Reservation, media_type: str = JSON) -> Response:
-    written = await written_of(pieces, reservation)
-    return PiecewiseResponse(let_go(written), media_type, sum(map(len, written)))
+async def join_pieces(pieces: Iterator[bytes]) -> bytes:
+    """Write a long response in a thread."""
 
-
-async def written_of(pieces: Iterator[bytes], reservation: Reservation) -> list[bytes]:
-    """An answer that is written in a thread. More than there is room for is refused."""
-
-    def run() -> list[bytes]:
-        written = []
+    def write() -> bytes:
+        written: list[bytes] = []
+        size = 0
         for piece in pieces:
-            reservation.write(len(piece))
             written.append(piece)
-        return written
+            size += len(piece)
+            if size > MAX_RESPONSE_BYTES:
+                raise TooLarge(f"the response is over {MAX_RESPONSE_BYTES / 1e6:g} MB: ask for less at once")
+        return b"".join(written)
 
-    return await asyncio.to_thread(run)
-
-
-async def let_go(pieces: list[bytes]) -> AsyncGenerator[bytes]:
-    """Each piece, which is gone when the next one is asked for."""
-    pieces.reverse()
-    while pieces:
-        yield pieces.pop()
-
-
-class PiecewiseResponse(Response):
-    """An answer piece by piece. When it ends, however that is, its generator is closed."""
-
-    def __init__(self, pieces: AsyncGenerator[bytes], media_type: str, length: int | None = None) -> None:
-        self.status_code = 200
-        self.media_type = media_type
-        self.background = None
-        self.init_headers(NO_STORE if length is None else {**NO_STORE, "content-length": str(length)})
-        self.pieces = pieces
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self.pieces) as pieces:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+    return await asyncio.to_thread(write)

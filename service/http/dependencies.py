@@ -5,15 +5,15 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from service.engine.account import Reservation
-from service.lifecycle import Service
+from service.concurrency import RequestSize
+from service.state import AppState
 
 Bearer = HTTPBearer(scheme_name="bearer", auto_error=False)
 Header = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)
 
 
-async def service_of(request: Request) -> Service:
-    service: Service = request.app.state.service
+async def service_of(request: Request) -> AppState:
+    service: AppState = request.app.state.service
     return service
 
 
@@ -22,14 +22,14 @@ async def id_of(request: Request) -> str:
     return name
 
 
-async def reservation_of(request: Request) -> Reservation:
-    reservation: Reservation = request.state.reservation
-    return reservation
+async def size_of(request: Request) -> RequestSize:
+    size: RequestSize = request.state.size
+    return size
 
 
-ServiceOf = Annotated[Service, Depends(service_of)]
+ServiceOf = Annotated[AppState, Depends(service_of)]
 RequestId = Annotated[str, Depends(id_of)]
-ReservationOf = Annotated[Reservation, Depends(reservation_of)]
+SizeOf = Annotated[RequestSize, Depends(size_of)]
 
 
 async def neutral_of(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.http.bodies import JSON
-from service.http.problems import INTERNAL, INTERNAL_MESSAGE, LATE, document
+from service.http.errors import DEADLINE_MESSAGE, INTERNAL, INTERNAL_MESSAGE, error_document
 from service.schemas.protocols import ErrorResponse
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -175,7 +175,7 @@ FAILURES: dict[int, tuple[str, str, str | None]] = {
     429: ("overloaded", "too much is waiting already; try again shortly", None),
     500: (INTERNAL[1], INTERNAL_MESSAGE, None),
     503: ("not_ready", "the service is stopping", None),
-    504: ("deadline_exceeded", LATE, None),
+    504: ("deadline_exceeded", DEADLINE_MESSAGE, None),
 }
 
 
@@ -201,7 +201,7 @@ def answers(
     for status in failing:
         kind, message, param = FAILURES[status]
         ours = errors is ErrorResponse
-        shown = document(kind, message, param, ID) if ours else {"error": message}
+        shown = error_document(kind, message, param, ID) if ours else {"error": message}
         content = {JSON: {"example": shown}}
         found[status] = {"model": errors, "description": MEANINGS[status], "content": content}
     return found

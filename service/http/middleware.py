@@ -1,47 +1,44 @@
 """What every request passes, from the outside in: plain ASGI.
 
-    RequestContext  gives the request an id, the caller's if it is a safe one; adds headers to all answers;
-                    counts and logs them
-    (CORS)          only where other origins may call; pages of theirs can read refusals too
-    Refusals        turns errors into answers; refuses what pages of other sites send
-    Deadline        ends what takes too long, and what nobody waits for any more
-    Admission       a place for the request, bytes for its body and its answer (engine/account.py)
+    RequestContextMiddleware  gives the request an id, the caller's if it is a safe one; adds headers to
+                              every response; counts and logs it
+    CORSMiddleware            Starlette's; only where other origins may call, and around what refuses
+    GZipMiddleware            Starlette's
+    RequestLimitMiddleware    checks host and origin; bounds requests at once, the body and the time; turns
+                              errors into responses
 
 Middleware that is added to the application later lies around all of these and sees every request.
 """
 
 import asyncio
-import logging
 import random
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
 
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.engine.account import RequestLimit, Reservation
-from service.errors import Cancelled, DeadlineExceeded, Forbidden, HardmaxError, MalformedInput, NotReady
-from service.http.problems import LATE, Refused, answer, path_of
-from service.lifecycle import Service
-from service.observe.logs import log_request
+from service.concurrency import RequestSize
+from service.errors import Cancelled, DeadlineExceeded, Forbidden, MalformedInput, NotReady, TooLarge
+from service.http.errors import DEADLINE_MESSAGE, BodyRefused, path_of, problem_response
+from service.observability.logging import log_request
 from service.settings import PAGE_FILES, Settings
+from service.state import AppState
 
-SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
-HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?").fullmatch
-SECURITY = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
-CLOSE = (b"connection", b"close")  # while the service stops: a client should go elsewhere
-WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
-# Answered however many requests there are.
+match_request_id = re.compile(rb"[A-Za-z0-9._:-]{1,128}").fullmatch
+match_host = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?").fullmatch
+SECURITY_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+CLOSE_HEADER = (b"connection", b"close")  # while the service stops: a client should go elsewhere
+METHODS_WITH_BODY = ("POST", "PUT", "PATCH", "DELETE")
+# Answered however many requests run.
 PROBES = ("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready")
 
 
-class RequestContext:
-    """The edge of a request."""
+class RequestContextMiddleware:
+    """Give each request an id; mark, count and log its response."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: AppState) -> None:
         self.app = app
         self._service = service
 
@@ -50,72 +47,157 @@ class RequestContext:
             await self.app(scope, receive, send)
             return
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-        request_id = given if SANE_ID(given) else b"%024x" % random.getrandbits(96)
+        request_id = given if match_request_id(given) else b"%024x" % random.getrandbits(96)
         scope.setdefault("state", {})["request_id"] = request_id.decode("ascii")
         trace.get_current_span().set_attribute("hardmax.request_id", scope["state"]["request_id"])
         status = 0
-        began = time.perf_counter()
+        started = time.perf_counter()
 
         async def send_marked(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                closing = (CLOSE,) if self._service.draining else ()
-                own = (*SECURITY, (b"x-request-id", request_id), *closing)
+                closing = (CLOSE_HEADER,) if self._service.draining else ()
+                own = (*SECURITY_HEADERS, (b"x-request-id", request_id), *closing)
                 message["headers"] = [*message.get("headers", ()), *own]
             await send(message)
 
         try:
             await self.app(scope, receive, send_marked)
         finally:
-            if "refused" not in scope["state"]:  # or its connection has answered and counted it
-                self._record(scope, status, began, time.perf_counter())
+            self._record(scope, status, time.perf_counter() - started)
 
-    def _record(self, scope: Scope, status: int, began: float, ended: float) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "(none)")
-        method, service = scope["method"], self._service
-        service.metrics.answered(route, method, status, ended - began)
-        quiet = route == PAGE_FILES and status < 400  # the page has forty files
-        level = logging.DEBUG if quiet else logging.INFO
+        method = scope["method"]
+        self._service.metrics.answered(route, method, status, seconds)
+        page_file = route == PAGE_FILES and status < 400  # the page has forty files
         request_id, error = scope["state"]["request_id"], scope["state"].get("error")
-        log_request(request_id, method, route, status, ended - began, error=error, level=level)
+        log_request(request_id, method, route, status, seconds, error=error, debug=page_file)
 
 
-class Refusals:
-    """Nothing that an exception says about our inside reaches a caller."""
+class RequestLimitMiddleware:
+    """Bound what a request may take, and turn what goes wrong into a response."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: AppState) -> None:
         self.app = app
-        self._guard = Guard(service.settings)
+        self._service = service
+        self._hosts = HostAndOriginCheck(service.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begun = False
-
-        async def send_noted(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
+        exchange = Exchange(scope, receive, send, self._service)
         try:
-            self._guard.check(scope)
-            await self.app(scope, receive, send_noted)
+            self._hosts.check(scope)
+            if path_of(scope) in PROBES:
+                await exchange.run(self.app)
+            else:
+                await self._run_counted(exchange)
         except Exception as failure:  # the edge of the request
-            response = answer(failure, scope)
-            if not begun:
-                await response(scope, receive, send)
+            if not exchange.response_started:
+                await problem_response(failure, scope)(scope, receive, send)
             elif not isinstance(failure, Cancelled):
-                raise  # the answer has begun: all that is left is to break the connection
+                raise  # the response has begun: all that is left is to break the connection
+
+    async def _run_counted(self, exchange: "Exchange") -> None:
+        self._service.requests.enter()
+        try:
+            await exchange.run(self.app)
+        finally:
+            self._service.requests.leave()
 
 
-class Guard:
-    """Refuses what a page of another site can make a visitor's browser send.
+class Exchange:
+    """One request and its response: with a deadline, a bound on the body, and an end when the caller
+    leaves.
+    """
 
-    A page can let its own name point to this machine and then read answers as its own: such requests carry
-    the page's name, and only the address that was connected to and the names of this machine are allowed.
-    Writes from other origins are refused unless CORS allows them.
+    def __init__(self, scope: Scope, receive: Receive, send: Send, service: AppState) -> None:
+        self.response_started = False
+        self._scope, self._receive, self._send = scope, receive, send
+        self._service = service
+        self._size = RequestSize(service.large_requests)
+        self._body_bytes = 0
+        self._caller_left = False
+        self._watcher: asyncio.Task[None] | None = None
+        self._timeout = asyncio.timeout(service.settings.request_timeout_s)
+
+    async def run(self, app: ASGIApp) -> None:
+        """Run the application for this request.
+
+        Raises:
+            DeadlineExceeded: It took longer than REQUEST_TIMEOUT_S.
+            Cancelled: The caller left.
+            NotReady: The service stops, and its grace is over.
+        """
+        self._scope["state"] |= {"size": self._size, "timeout": self._timeout}
+        try:
+            async with self._timeout:
+                await app(self._scope, self.receive, self.send)
+        except TimeoutError:
+            if not self._timeout.expired():
+                raise
+            if self._caller_left:
+                raise Cancelled("the client left") from None
+            raise DeadlineExceeded(DEADLINE_MESSAGE) from None
+        except asyncio.CancelledError:
+            if not self._service.draining:
+                raise
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+            raise NotReady("the service is stopping") from None
+        finally:
+            self._size.release()
+            if self._watcher is not None:
+                self._watcher.cancel()
+
+    async def receive(self) -> Message:
+        if not self._body_bytes:
+            await self._expect_body(self._announced_bytes())
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._body_bytes += len(message.get("body", b""))
+            await self._expect_body(self._body_bytes)
+            if not message.get("more_body"):
+                self._watcher = asyncio.create_task(self._watch())
+        return message
+
+    async def send(self, message: Message) -> None:
+        self.response_started = True
+        if message["type"] == "http.response.body" and not message.get("more_body") and self._watcher:
+            self._watcher.cancel()  # it would take the end of the response for a caller that left
+        await self._send(message)
+
+    def _announced_bytes(self) -> int:
+        lengths = (value for name, value in self._scope["headers"] if name == b"content-length")
+        return next((int(value[:16]) for value in lengths if value.isdigit()), 0)
+
+    async def _expect_body(self, size: int) -> None:
+        """Refuse a body that is too large; wait for a slot if it is large."""
+        settings = self._service.settings
+        if size > settings.payload_limit_bytes:
+            limit = f"the limit of {settings.payload_limit_mb:g} MB (PAYLOAD_LIMIT_MB)"
+            raise BodyRefused(TooLarge(f"the body is over {limit}"))
+        await self._size.expect(size)
+
+    async def _watch(self) -> None:
+        """End the work when the caller leaves. Nobody else receives from when the body is complete."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._caller_left = True
+        with suppress(RuntimeError):  # the request has just ended
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+
+
+class HostAndOriginCheck:
+    """Refuse what a page of another site can make a visitor's browser send.
+
+    A page can let its own name point to this machine and then read responses as its own: such requests
+    carry the page's name, and only the address that was connected to and the names of this machine are
+    allowed. Starlette's TrustedHostMiddleware knows neither that address nor origins. Writes from other
+    origins are refused unless CORS allows them.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -124,16 +206,17 @@ class Guard:
         self._origins = frozenset(settings.cors_origins)
 
     def check(self, scope: Scope) -> None:
+        """Raise MalformedInput for a host that is not ours, Forbidden for a write from a foreign origin."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
             raise MalformedInput("send exactly one Host header")
         if hosts and not self._any_host and not self._is_ours(hosts[0], scope):
             raise MalformedInput("this is not a host name of this server: ALLOWED_HOSTS lists them")
-        if scope["method"] in WITH_BODY and "*" not in self._origins:
+        if scope["method"] in METHODS_WITH_BODY and "*" not in self._origins:
             self._check_origin(dict(scope["headers"]))
 
     def _is_ours(self, host: bytes, scope: Scope) -> bool:
-        given = HOST(host.decode("latin-1").lower())
+        given = match_host(host.decode("latin-1").lower())
         if given is None:
             return False
         name = given["address"] or given["name"]
@@ -142,150 +225,9 @@ class Guard:
 
     def _check_origin(self, headers: dict[bytes, bytes]) -> None:
         origin, site = headers.get(b"origin", b""), headers.get(b"sec-fetch-site", b"")
-        if site:  # what the browser knows; older ones tell only the origin
+        if site:  # what the browser knows; older ones send the origin alone
             foreign = site in (b"cross-site", b"same-site")
         else:
             foreign = bool(origin) and origin.partition(b"://")[2] != headers.get(b"host")
         if foreign and origin.decode("latin-1") not in self._origins:
             raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")
-
-
-class Deadline:
-    """504 when the time is over; work that nobody waits for is cancelled."""
-
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app = app
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        loop = asyncio.get_running_loop()
-        watcher: asyncio.Task[None] | None = None
-        left = False
-
-        async def watch() -> None:
-            nonlocal left
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            left = True
-            timeout.reschedule(loop.time())
-
-        async def receive_to_the_end() -> Message:
-            nonlocal watcher
-            message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body"):
-                watcher = loop.create_task(watch())  # nobody else may receive from now on
-            return message
-
-        async def send_to_the_end(message: Message) -> None:
-            if message["type"] == "http.response.body" and not message.get("more_body") and watcher:
-                watcher.cancel()  # from now on it would take the end of the answer for a client that left
-            await send(message)
-
-        timeout = asyncio.timeout(self._service.settings.request_timeout_s)
-        scope["state"]["timeout"] = timeout
-        try:
-            async with timeout:
-                if scope["method"] not in WITH_BODY:
-                    watcher = loop.create_task(watch())
-                await self.app(scope, receive_to_the_end, send_to_the_end)
-        except TimeoutError:
-            if not timeout.expired():
-                raise
-            if left:
-                raise Cancelled("the client left") from None
-            raise DeadlineExceeded(LATE) from None
-        except asyncio.CancelledError:
-            if not self._service.draining:
-                raise
-            if (task := asyncio.current_task()) is not None:
-                task.uncancel()
-            raise NotReady("the service is stopping") from None
-        finally:
-            if watcher is not None:
-                watcher.cancel()
-
-
-class Admission:
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app = app
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or path_of(scope) in PROBES:
-            await self.app(scope, receive, send)
-            return
-        writes = scope["method"] in WITH_BODY
-        limit = self._service.writing if writes else self._service.reading
-        limit.check()  # a refusal costs little here, and much behind the routes
-        reservation = Reservation(self._service.budget, _cut(scope))
-        scope["state"]["reservation"] = reservation
-        request = Admitted(scope, receive, send, limit, reservation)
-        try:
-            if not writes:
-                request.enter()
-            await self.app(scope, request.receive, request.send)
-        finally:
-            request.leave()
-            reservation.end()
-
-
-@dataclass
-class Admitted:
-    """One request on its way through: what it holds follows from the messages that pass."""
-
-    scope: Scope
-    receive_next: Receive
-    send_on: Send
-    limit: RequestLimit
-    reservation: Reservation
-    begun: bool = False
-    entered: bool = False
-
-    def enter(self) -> None:
-        if not self.entered:
-            self.limit.enter()
-            self.entered = True
-
-    def leave(self) -> None:
-        if self.entered:
-            self.limit.leave()
-            self.entered = False
-
-    async def receive(self) -> Message:
-        try:
-            if not self.begun:
-                self.begun = True
-                self._check_announced()
-            message = await self.receive_next()
-            if message["type"] == "http.request":
-                whole = not message.get("more_body")
-                self.reservation.arrive(len(message.get("body", b"")), whole=whole)
-                if whole:
-                    self.enter()
-        except HardmaxError as failure:
-            raise Refused(failure) from None
-        return message
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.leave()  # an answer that nobody reads takes no place
-            for name, value in message.get("headers", ()):
-                if name == b"content-length":
-                    self.reservation.deliver(int(value))
-        await self.send_on(message)
-        if message["type"] == "http.response.body":
-            self.reservation.sent(len(message.get("body", b"")))
-
-    def _check_announced(self) -> None:
-        for name, value in self.scope["headers"]:
-            if name == b"content-length" and value.isdigit():
-                self.reservation.check_body(int(value) if len(value) <= 15 else 10**15)
-
-
-def _cut(scope: Scope) -> Callable[[], object] | None:
-    """How to disconnect the caller from any thread, where the server can."""
-    abort = scope["state"].get("abort")
-    return partial(asyncio.get_running_loop().call_soon_threadsafe, abort) if abort else None

@@ -27,13 +27,13 @@ from service.answers.writing import write_document
 from service.cloud.points import Floats
 from service.errors import BundleError, InputError, InvalidInput
 from service.http.bodies import JSON, NPY, body_type
-from service.lifecycle import domain_loaders
 from service.runtime.bundle import HEAD, read_bundle
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.schemas.reading import parse
 from service.schemas.requests import ClassifyRequest, ControlWish, DynamicsParameters
 from service.settings import BUNDLED_MODELS, Settings
+from service.state import domain_loaders
 from service.text.head import Head
 from service.text.pipeline import RunOptions, Text, run_all
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded

@@ -433,12 +433,12 @@ def test_client_halves_a_batch_that_a_server_finds_too_large() -> None:
 
 
 def test_client_sends_less_than_a_server_reads_at_once() -> None:
-    """16 MB of JSON, however many bytes a character takes."""
+    """4 MB of JSON, however many bytes a character takes."""
     server = Server()
     with client(server) as hardmax:
         assert len(hardmax.classify(["\x01" * 200_000 + "a"] * 30)) == 30
-    assert len(server.seen) == 4
-    assert max(len(request.content) for request in server.seen) < 16_000_000
+    assert len(server.seen) == 15
+    assert max(len(request.content) for request in server.seen) < 4_000_000
 
 
 def test_client_passes_what_a_reader_can_be_asked_and_types_what_it_answers() -> None:

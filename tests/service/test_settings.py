@@ -40,8 +40,7 @@ def test_settings_flag_wins_over_environment_and_an_empty_variable_counts_as_uns
         ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, {},
          "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
         ({"HARDMAX_MODELS_DIR": "/nowhere"}, {}, "HARDMAX_MODELS_DIR: /nowhere does not exist"),
-        ({"HARDMAX_PAYLOAD_LIMIT_MB": "500"}, {}, "HARDMAX_PAYLOAD_TOTAL_MB: "
-         "must be at least PAYLOAD_LIMIT_MB, so that one body has room"),
+        ({"HARDMAX_PAYLOAD_TOTAL_MB": "256"}, {}, "HARDMAX_PAYLOAD_TOTAL_MB is not a setting of hardmax"),
         ({}, {"max_points": 0}, "--max-points: Input should be greater than or equal to 1"),
     ],
 )  # fmt: skip
@@ -52,6 +51,24 @@ def test_settings_bad_variable_or_flag_is_one_line_that_names_it(
         load_settings(environ, **flags)
     assert refused.value.message == line
     assert refused.value.param == line.split()[0].rstrip(":")
+
+
+def test_settings_ignore_what_kubernetes_sets_for_services() -> None:
+    """A Service called hardmax-predictor stopped the start, and one called hardmax set the port."""
+    links = {
+        "HARDMAX_PREDICTOR_SERVICE_HOST": "10.0.0.7",
+        "HARDMAX_PREDICTOR_SERVICE_PORT": "80",
+        "HARDMAX_PREDICTOR_SERVICE_PORT_HTTP": "80",
+        "HARDMAX_PREDICTOR_PORT": "tcp://10.0.0.7:80",
+        "HARDMAX_PREDICTOR_PORT_80_TCP": "tcp://10.0.0.7:80",
+        "HARDMAX_PREDICTOR_PORT_80_TCP_ADDR": "10.0.0.7",
+        "HARDMAX_SERVICE_HOST": "10.0.0.8",
+        "HARDMAX_PORT": "tcp://10.0.0.8:80",
+        "HARDMAX_PORT_80_TCP_PROTO": "tcp",
+    }
+    assert load_settings(links) == load_settings({})
+    with pytest.raises(ConfigurationError, match="HARDMAX_PREDICTOR_HOST is not a setting"):
+        load_settings({"HARDMAX_PREDICTOR_HOST": "10.0.0.7"})
 
 
 def test_settings_folder_that_may_not_be_read_is_one_line_too(tmp_path: Path) -> None:

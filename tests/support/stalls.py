@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from server import Server, eventually
 
 from service.app import create_app
-from service.serving.start import serve
+from service.server import serve
 from service.settings import Settings, load_settings
 
 TICK_S = 0.001

@@ -12,11 +12,11 @@ from clouds import TRIANGLE, run
 from benchmarks.gpu import measure_clouds, measure_texts, torch_layers
 from benchmarks.record import Table
 from service.errors import ConfigurationError
-from service.lifecycle import domain_loaders
 from service.runtime.bundle import HEAD, read_bundle
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS, Settings
+from service.state import domain_loaders
 from service.text.pipeline import RunOptions, run_all, texts_of
 
 

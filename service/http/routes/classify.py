@@ -18,12 +18,12 @@ from service.answers.texts import (
     texts_asked,
     texts_within,
 )
-from service.engine.account import Reservation
+from service.concurrency import RequestSize
 from service.http import examples
 from service.http.bodies import json_body, reply_document
-from service.http.dependencies import ReservationOf, ServiceOf
-from service.lifecycle import Service
+from service.http.dependencies import ServiceOf, SizeOf
 from service.schemas.requests import ClassifyRequest
+from service.state import AppState
 from service.text.head import with_neutral
 from service.text.pipeline import Answer, RunOptions, Text
 
@@ -39,7 +39,7 @@ async def classify(
     body: Annotated[ClassifyRequest, json_body(ClassifyRequest)],
     request: Request,
     service: ServiceOf,
-    reservation: ReservationOf,
+    size: SizeOf,
 ) -> Response:
     """`logit = bias + sum of cluster contributions = bias + sum of word contributions`: this is how the model
     decides, not an approximation, and the numbers as printed add up. Words count at the place of the leader
@@ -47,13 +47,13 @@ async def classify(
     in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by |contribution|.
     """
     texts = texts_asked(body, service.registry.find, service.settings)
-    reservation.expect(texts[0].how.bytes_of([text.source for text in texts]))
+    await size.expect_response(texts[0].how.bytes_of([text.source for text in texts]))
     results = await run(service, texts)
     if body.flip:
         read = partial(service.texts.submit, texts[0].how.reader)  # in turn with the texts of others
         await search_flips(texts, results, read)
     document = classification(names_of(body, service.settings), results)
-    return await reply_document({"id": request.state.request_id, **document}, reservation)
+    return await reply_document({"id": request.state.request_id, **document})
 
 
 async def search_flips(texts: Sequence[Text], results: Sequence[list[Answer]], read: Read) -> None:
@@ -66,7 +66,7 @@ async def search_flips(texts: Sequence[Text], results: Sequence[list[Answer]], r
             search.cancel()
 
 
-async def run(service: Service, texts: Sequence[Text]) -> list[list[Answer]]:
+async def run(service: AppState, texts: Sequence[Text]) -> list[list[Answer]]:
     """Queue the texts, and wait for the answers to each; count what they say."""
     results = raise_first(await service.texts.submit(texts[0].how.reader, texts))
     for text, answers in zip(texts, results, strict=True):
@@ -76,15 +76,15 @@ async def run(service: Service, texts: Sequence[Text]) -> list[list[Answer]]:
 
 
 async def label(
-    service: Service,
+    service: AppState,
     inputs: str | Sequence[str],
     how: RunOptions,
     param: str,
     neutral: bool,
-    reservation: Reservation,
+    size: RequestSize,
 ) -> list[Answer]:
     """One head's answers, for protocols that know labels alone. `neutral`: undecided is one of them."""
     texts = texts_within(inputs, how, service.settings, param)
-    reservation.expect(how.bytes_of([text.source for text in texts]))
+    await size.expect_response(how.bytes_of([text.source for text in texts]))
     answers = [each for (each,) in await run(service, texts)]
     return [with_neutral(answer) if neutral else answer for answer in answers]

@@ -14,15 +14,15 @@ from pydantic import Field
 from starlette.responses import Response
 
 from service.answers.texts import heads_of
-from service.engine.account import Reservation
+from service.concurrency import RequestSize
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import json_body, reply_document
-from service.http.dependencies import NeutralOf, ReservationOf, ServiceOf
+from service.http.dependencies import NeutralOf, ServiceOf, SizeOf
 from service.http.routes.classify import label
-from service.lifecycle import Service
 from service.schemas.protocols import Foreign, Wire
 from service.schemas.requests import Given
+from service.state import AppState
 from service.text.pipeline import Answer, RunOptions
 
 TopK = Annotated[
@@ -72,22 +72,20 @@ ENDPOINT = examples.route(EndpointRequest, examples.INPUTS, SCORES, [examples.SC
 
 
 @router.post("/", **ENDPOINT, summary="Label texts as an inference endpoint does")
-async def endpoint(
-    body: EndpointBody, service: ServiceOf, neutral: NeutralOf, reservation: ReservationOf
-) -> Response:
+async def endpoint(body: EndpointBody, service: ServiceOf, neutral: NeutralOf, size: SizeOf) -> Response:
     """For `huggingface_hub.InferenceClient(base_url=..)` and what speaks to inference endpoints: a list of
     labels and scores for each text, the best first, by the default model. With `candidate_labels` one text
     has one list.
     """
-    return await _endpoint(body, service, service.settings.default_model, neutral, reservation)
+    return await _endpoint(body, service, service.settings.default_model, neutral, size)
 
 
 @router.post("/models/{name}", **ENDPOINT, summary="The same by a model of one's choice")
 async def endpoint_of_model(
-    body: EndpointBody, service: ServiceOf, name: str, neutral: NeutralOf, reservation: ReservationOf
+    body: EndpointBody, service: ServiceOf, name: str, neutral: NeutralOf, size: SizeOf
 ) -> Response:
     """The base URL of a client then ends in `/models/NAME`."""
-    return await _endpoint(body, service, name, neutral, reservation)
+    return await _endpoint(body, service, name, neutral, size)
 
 
 @router.post(
@@ -99,19 +97,19 @@ async def predict(
     body: Annotated[PredictRequest, json_body(PredictRequest)],
     service: ServiceOf,
     neutral: NeutralOf,
-    reservation: ReservationOf,
+    size: SizeOf,
 ) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
     heads = heads_of(service.registry.find, [service.settings.default_model])
     how = RunOptions(heads, "none", truncate=body.truncate)
     neutral = neutral and not body.raw_scores
-    answers = await label(service, _texts(body.inputs), how, "inputs", neutral, reservation)
+    answers = await label(service, _texts(body.inputs), how, "inputs", neutral, size)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
-    return await reply_document(ranked[0] if isinstance(body.inputs, str) else ranked, reservation)
+    return await reply_document(ranked[0] if isinstance(body.inputs, str) else ranked)
 
 
 async def _endpoint(
-    body: EndpointRequest, service: Service, name: str, neutral: bool, reservation: Reservation
+    body: EndpointRequest, service: AppState, name: str, neutral: bool, size: RequestSize
 ) -> Response:
     heads, parameters = heads_of(service.registry.find, [name]), body.parameters
     labels, wanted = heads[0].rules.labels, parameters.candidate_labels
@@ -123,10 +121,10 @@ async def _endpoint(
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
     how = RunOptions(heads, "none")
-    answers = await label(service, body.inputs, how, "inputs", neutral and not raw, reservation)
+    answers = await label(service, body.inputs, how, "inputs", neutral and not raw, size)
     ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k, among=wanted) for answer in answers]
     zero_shot = wanted is not None and isinstance(body.inputs, str)  # then one list
-    return await reply_document(ranked[0] if zero_shot else ranked, reservation)
+    return await reply_document(ranked[0] if zero_shot else ranked)
 
 
 def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:

@@ -19,11 +19,10 @@ from starlette.responses import Response
 
 from service import __version__
 from service.answers.writing import PIECE, write
-from service.engine.account import Reservation
 from service.errors import InvalidInput, MalformedInput, NotFound, TooLarge
 from service.http import examples
-from service.http.bodies import BINARY, LARGEST_JSON, NO_STORE, UntypedBodyOf, read_bytes, reply
-from service.http.dependencies import NeutralOf, ReservationOf, ServiceOf
+from service.http.bodies import BINARY, MAX_JSON_BYTES, NO_STORE, UntypedBodyOf, read_bytes, reply
+from service.http.dependencies import NeutralOf, ServiceOf, SizeOf
 from service.http.routes.classify import label
 from service.runtime.bundle import HEAD
 from service.runtime.registry import Entry
@@ -137,7 +136,7 @@ async def infer(
     request: Request,
     service: ServiceOf,
     neutral: NeutralOf,
-    reservation: ReservationOf,
+    size: SizeOf,
 ) -> Response:
     """With or without the binary tensor extension."""
     if entry.kind != HEAD:
@@ -146,9 +145,9 @@ async def infer(
     asked, texts, shape = await read_bytes(request, _read, body.content, body.media_type, announced, most)
     wanted = _wanted(asked)
     how = RunOptions((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
-    answers = await label(service, texts, how, INPUT, neutral, reservation)
-    work = partial(_answer, entry, asked, wanted, answers, shape, reservation)
-    return work() if reservation.size <= PIECE else await asyncio.to_thread(work)
+    answers = await label(service, texts, how, INPUT, neutral, size)
+    work = partial(_answer, entry, asked, wanted, answers, shape)
+    return work() if size.estimate <= PIECE else await asyncio.to_thread(work)
 
 
 @protocol.get(VERSION, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
@@ -168,9 +167,9 @@ async def version_infer(
     request: Request,
     service: ServiceOf,
     neutral: NeutralOf,
-    reservation: ReservationOf,
+    size: SizeOf,
 ) -> Response:
-    return await infer(body, entry, request, service, neutral, reservation)
+    return await infer(body, entry, request, service, neutral, size)
 
 
 @extensions.get(
@@ -253,8 +252,10 @@ def _split(content: bytearray, media_type: str, announced: str | None) -> tuple[
     if not announced.isdecimal() or len(announced) > 12 or int(announced) > len(content):
         raise MalformedInput("Inference-Header-Content-Length is not the length of the JSON part")
     length = int(announced)
-    if length > LARGEST_JSON:
-        raise TooLarge(f"the JSON part may have {LARGEST_JSON / 1e6:g} MB: send the texts as a binary tensor")
+    if length > MAX_JSON_BYTES:
+        raise TooLarge(
+            f"the JSON part may have {MAX_JSON_BYTES / 1e6:g} MB: send the texts as a binary tensor"
+        )
     return content[:length], memoryview(content)[length:]
 
 
@@ -289,7 +290,6 @@ def _answer(
     wanted: dict[str, bool],
     answers: Sequence[Answer],
     shape: list[int],
-    reservation: Reservation,
 ) -> Response:
     outputs: list[dict[str, Any]] = []
     tensors = b""
@@ -308,7 +308,6 @@ def _answer(
     if request.id is not None:
         head["id"] = request.id
     text = write(head)
-    reservation.write(len(text) + len(tensors))
     if not tensors:
         return reply(text)
     return reply(text + tensors, BINARY, {**NO_STORE, HEADER_LENGTH: str(len(text))})

@@ -13,11 +13,11 @@ from service.errors import NotFound
 from service.http import examples
 from service.http.bodies import reply, reply_json
 from service.http.dependencies import ServiceOf
-from service.lifecycle import Service
-from service.observe.metrics import CONTENT_TYPE
+from service.observability.metrics import CONTENT_TYPE
 from service.runtime.bundle import HEAD
 from service.runtime.registry import Entry
 from service.schemas.protocols import Wire
+from service.state import AppState
 
 router = APIRouter(tags=["operations"])
 OPEN: dict[str, Any] = {"security": [{}]}  # by default these need no key: see PUBLIC_PATHS
@@ -95,7 +95,7 @@ async def metrics(service: ServiceOf) -> Response:
     return reply(service.metrics.render(), CONTENT_TYPE)
 
 
-def _card(service: Service, entry: Entry) -> dict[str, Any]:
+def _card(service: AppState, entry: Entry) -> dict[str, Any]:
     """As its maker wrote it, and what this process knows of it."""
     return {
         **entry.card,

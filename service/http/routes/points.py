@@ -13,37 +13,33 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from hardmax.documents import ControlResponse, DynamicsResult, SequencesResponse
 from service.answers.arrays import read_arrays, read_npy, read_rows
-from service.answers.clouds import (
-    MODEL,
-    answer_control,
-    answer_dynamics,
-    answer_sequences,
-    parameters_of,
-)
-from service.answers.writing import PIECE, write
-from service.cloud.dynamics import Dynamics, Parameters, Progress
+from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, find_control, parameters_of
+from service.answers.writing import write, write_document
+from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
 from service.cloud.points import Floats
-from service.engine.account import Reservation
+from service.engine.cloud_queue import LARGE, Steps
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.bodies import (
     JSON,
     NDJSON,
+    NO_STORE,
     NPY,
     NPZ,
     BodyOf,
-    PiecewiseResponse,
-    let_go,
+    join_pieces,
     read_bytes,
     reply,
+    reply_document,
     wanted,
 )
-from service.http.dependencies import RequestId, ReservationOf, ServiceOf
-from service.http.problems import LATE, document, note, told
+from service.http.dependencies import RequestId, ServiceOf, SizeOf
+from service.http.errors import DEADLINE_MESSAGE, describe_failure, error_document, log_failure
 from service.schemas.reading import parse_json, validate
 from service.schemas.requests import (
     ControlRequest,
@@ -55,7 +51,6 @@ from service.schemas.requests import (
 from service.sequences.classifier import Sequences
 from service.settings import Settings
 
-LARGE = 65_536  # numbers: work on more is done one request at a time
 NUMBER_BYTES = 8  # that a number in an answer takes at least
 OUTPUT_BYTES = 32  # that an output of a sequence takes on its way into an answer
 SHARE = 0.8  # after this share of its time a control answers with the best that was found
@@ -80,7 +75,7 @@ QUERY = [
     summary="Run a cloud to its certified end",
 )
 async def dynamics(
-    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, reservation: ReservationOf
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
 ) -> Response:
     """Send JSON, or the array itself as `application/x-npy` with the parameters in the query. Accept
     `application/x-npz` for arrays, or `application/x-ndjson` for a line a chunk of layers and the result
@@ -92,31 +87,28 @@ async def dynamics(
     points, parameters = await read_bytes(
         request, _read, body.content, body.media_type, query, model, service.settings
     )
-    trajectory = 0  # numbers in it
+    kept = 0
     if parameters.stop == "never" and "trajectory" in parameters.include:
-        trajectory = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
-    reservation.expect(NUMBER_BYTES * trajectory)
-    work = partial(
-        service.compute.run,
-        partial(answer_dynamics, as_npz=answer_as == NPZ),
-        model,
-        points,
-        parameters,
-        request_id,
-        large=max(trajectory, points.size) > LARGE,
-    )
+        kept = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
+    await size.expect_response(max(NUMBER_BYTES * kept, points.nbytes))
+
+    async def work(tell: Callable[[Progress], None]) -> Result:
+        async with service.clouds.slot(large=max(kept, points.size) > LARGE) as slot:
+            run = await slot.step(partial(model.start, points, parameters))
+            while (progress := await slot.step(lambda: next(run, None))) is not None:
+                size.check_response(run.kept_bytes)
+                tell(progress)
+            return run.result
+
+    def form(result: Result) -> dict[str, Any]:
+        return {"id": request_id, **dynamics_answer(result, parameters.include)}
+
     if answer_as == NDJSON:
-        return await _stream(_lines(work, reservation), request)
-    return _reply(await work(), reservation, answer_as)
-
-
-def _reply(pieces: list[bytes], reservation: Reservation, media_type: str = JSON) -> Response:
-    """An answer that was written in the compute process."""
-    size = sum(map(len, pieces))
-    reservation.write(size)
-    if size <= PIECE:
-        return reply(b"".join(pieces), media_type)
-    return PiecewiseResponse(let_go(pieces), media_type, size)
+        return await _stream(_lines(work, form), request)
+    result = await work(lambda progress: None)
+    if answer_as == NPZ:
+        return reply(await join_pieces(dynamics_npz(request_id, result, parameters.include)), NPZ)
+    return await reply_document(form(result))
 
 
 def _limits(settings: Settings) -> dict[str, int]:
@@ -135,6 +127,13 @@ def _read(
     return points, parameters_of(document, settings)
 
 
+class LineStream(StreamingResponse):
+    """A response line by line. The middleware ends it when the caller leaves or the deadline passes."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
+
+
 async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
     """The first line is computed before the status is sent: a bad request is refused, not streamed. What goes
     wrong later is said in the last line.
@@ -150,15 +149,16 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
             except asyncio.CancelledError:
                 if not request.state.timeout.expired():
                     raise
-                yield _last_words(DeadlineExceeded(LATE), request)
+                yield _last_words(DeadlineExceeded(DEADLINE_MESSAGE), request)
             except HardmaxError as failure:
                 yield _last_words(failure, request)
 
-    return PiecewiseResponse(stream(), NDJSON)
+    return LineStream(stream(), headers=NO_STORE, media_type=NDJSON)
 
 
 async def _lines(
-    work: Callable[..., Coroutine[Any, Any, list[bytes]]], reservation: Reservation
+    work: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Result]],
+    form: Callable[[Result], dict[str, Any]],
 ) -> AsyncGenerator[bytes]:
     """The latest progress, whenever the reader has taken the line before, and then the result. The work does
     not wait for its reader.
@@ -171,7 +171,7 @@ async def _lines(
         latest = progress
         news.set()
 
-    working = asyncio.create_task(work(on_progress=tell))
+    working = asyncio.create_task(work(tell))
     working.add_done_callback(lambda task: news.set())
     try:
         while latest is not None or not working.done():
@@ -180,22 +180,16 @@ async def _lines(
             if latest is not None:
                 line, latest = write({"progress": latest}) + b"\n", None
                 yield line
-        pieces = await working
-        size = sum(map(len, pieces))
-        reservation.write(size)
-        reservation.deliver(size)
-        async for piece in let_go(pieces):
-            yield piece
-        yield b"\n"
+        yield await join_pieces(write_document(form(await working))) + b"\n"
     finally:
         working.cancel()
 
 
 def _last_words(failure: HardmaxError, request: Request) -> bytes:
     """An error in the middle of a stream, whose status was sent long ago: the last line tells it."""
-    _, kind, message, param = told(failure)
-    note(failure, kind, request.scope)
-    return write(document(kind, message, param, request.state.request_id)) + b"\n"
+    _, kind, message, param = describe_failure(failure)
+    log_failure(failure, kind, request.scope)
+    return write(error_document(kind, message, param, request.state.request_id)) + b"\n"
 
 
 def _from_query(query: bytes) -> dict[str, Any]:
@@ -221,7 +215,7 @@ def _from_query(query: bytes) -> dict[str, Any]:
     summary="Label sequences of points, exactly",
 )
 async def classify_sequences(
-    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, reservation: ReservationOf
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
 ) -> Response:
     """With a model that `hardmax-export exact` built from labelled sequences and that lies in MODELS_DIR."""
     most = service.settings.max_client_batch_size
@@ -231,10 +225,17 @@ async def classify_sequences(
     )
     name = validate(document, SequencesEnvelope).model
     model: Sequences = service.registry.find(name, "sequences")
-    reservation.expect(OUTPUT_BYTES * model.numbers_of(sequences))
-    large = sum(each.size for each in sequences) > LARGE
-    pieces = await service.compute.run(answer_sequences, model, name, sequences, request_id, large=large)
-    return _reply(pieces, reservation)
+    numbers = sum(each.size for each in sequences)
+    await size.expect_response(OUTPUT_BYTES * model.numbers_of(sequences))
+
+    def work() -> Steps[list[dict[str, Any]]]:
+        yield
+        return (yield from model.steps(sequences))
+
+    async with service.clouds.slot(large=numbers > LARGE) as slot:
+        results = await slot.follow(work())
+    data = [{"index": index, **result} for index, result in enumerate(results)]
+    return await reply_document({"id": request_id, "model": name, "data": data})
 
 
 @router.post(
@@ -243,7 +244,7 @@ async def classify_sequences(
     summary="Find the matrix A under which tokens end where they are wanted",
 )
 async def control(
-    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, reservation: ReservationOf
+    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
 ) -> Response:
     """`assignment` says for each token which leader it shall end at; `leaders` only which tokens shall lead.
     The answer is a matrix that is proved to do so, with the dynamics run under it; or a certificate that none
@@ -252,7 +253,7 @@ async def control(
     settings = service.settings
     points, wish = await read_bytes(request, read_rows, body.content, "points", **_limits(settings))
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    within_s = SHARE * settings.request_timeout_s
-    arguments = points, wish, model, settings, within_s, request_id
-    pieces = await service.compute.run(answer_control, *arguments, large=points.size > LARGE)
-    return _reply(pieces, reservation)
+    async with service.clouds.slot(large=points.size > LARGE) as slot:
+        within_s = SHARE * settings.request_timeout_s
+        answer = await slot.follow(find_control(points, wish, model, settings, within_s))
+    return await reply_document({"id": request_id, **answer})

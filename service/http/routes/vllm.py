@@ -11,7 +11,7 @@ from hardmax.documents import Leader, Undecided
 from service.answers.texts import heads_of
 from service.http import examples
 from service.http.bodies import json_body, reply_document
-from service.http.dependencies import NeutralOf, RequestId, ReservationOf, ServiceOf
+from service.http.dependencies import NeutralOf, RequestId, ServiceOf, SizeOf
 from service.http.routes.classify import label
 from service.schemas.protocols import Foreign, Wire
 from service.schemas.requests import Given, ModelName
@@ -73,12 +73,12 @@ async def vllm(
     service: ServiceOf,
     id: RequestId,
     neutral: NeutralOf,
-    reservation: ReservationOf,
+    size: SizeOf,
 ) -> Response:
     """What vLLM answers, and beside it of each text `undecided` and `leaders`."""
     name = body.model or service.settings.default_model
     how = RunOptions(heads_of(service.registry.find, [name]), "leaders")
-    answers = await label(service, body.input, how, "input", neutral, reservation)
+    answers = await label(service, body.input, how, "input", neutral, size)
     tokens = sum([answer["tokens"] for answer in answers])
     data = [
         {
@@ -93,7 +93,7 @@ async def vllm(
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0}
     head = {"id": f"classify-{id}", "object": "list", "created": int(time.time()), "model": name}
-    return await reply_document({**head, "data": data, "usage": usage}, reservation)
+    return await reply_document({**head, "data": data, "usage": usage})
 
 
 @router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="Names of models, as OpenAI")

@@ -12,7 +12,7 @@ from fastapi import BackgroundTasks
 from server import eventually, in_process
 
 from service.errors import Cancelled
-from service.http.middleware import Deadline
+from service.http.middleware import Exchange
 
 
 class Cloud:
@@ -29,7 +29,8 @@ def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
         await asyncio.sleep(10)
 
     async def work() -> None:
-        service: Any = SimpleNamespace(settings=SimpleNamespace(request_timeout_s=60), draining=False)
+        settings = SimpleNamespace(request_timeout_s=60, payload_limit_bytes=1_000_000)
+        service: Any = SimpleNamespace(settings=settings, draining=False, large_requests=asyncio.Semaphore(1))
         messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
 
         async def receive() -> dict[str, str]:
@@ -37,7 +38,7 @@ def test_nothing_is_kept_of_a_request_whose_caller_left() -> None:
 
         async def request() -> None:
             with pytest.raises(Cancelled):
-                await Deadline(app, service)({"type": "http", "method": "POST", "state": {}}, receive, print)
+                await Exchange({"headers": [], "state": {}}, receive, print, service).run(app)
 
         await asyncio.create_task(request())  # a task each, as uvicorn has it
         gc.collect()

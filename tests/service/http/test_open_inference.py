@@ -143,8 +143,8 @@ def test_models_of_the_protocol_that_are_none_are_refused(client: httpx.Client) 
 @pytest.mark.parametrize("kind", ["application/json", "application/octet-stream"])
 def test_json_part_has_a_bound_of_its_own(client: httpx.Client, kind: str) -> None:
     """Under the type of a binary tensor it would hold up the service as long as it likes."""
-    body = b'{"inputs": []' + b" " * 16_000_000 + b"}"
+    body = b'{"inputs": []' + b" " * 4_000_000 + b"}"
     headers = {"content-type": kind, "inference-header-content-length": str(len(body))}
     refused = client.post("/v2/models/tiny/infer", content=body, headers=headers)
     assert refused.status_code == 413
-    assert "may have 16 MB" in refused.json()["error"]
+    assert "may have 4 MB" in refused.json()["error"]

@@ -1,0 +1,1 @@
+"""The graph that finds, for clouds of points, the scores near the best."""

@@ -1,0 +1,153 @@
+"""The metrics that Prometheus reads: their names, labels and meanings.
+
+With several workers each process writes its numbers to files in one folder, and whichever worker is scraped
+answers for all. The folder is our own, inside PROMETHEUS_MULTIPROC_DIR or the system's folder for temporary
+files; nothing else there is touched.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import (
+    GC_COLLECTOR,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+from service.errors import ConfigurationError
+
+MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+STAGE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+BATCH_ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+BATCH_TOKENS = (16, 64, 256, 1024, 4096, 16384, 65536, 262144)
+SHARES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        self._requests = counter("hardmax_requests", "Requests answered.", ["route", "method", "status"])
+        whole = "From the first header to the last byte handed over."
+        self._durations = histogram("hardmax_request_duration_seconds", whole, ["route"], buckets=REQUEST_S)
+        self._failures = counter("hardmax_failures", "Requests refused or failed.", ["reason"])
+        stages = "Where the time of texts goes; inference includes tokenise."
+        self._stages = histogram("hardmax_stage_duration_seconds", stages, ["stage"], buckets=STAGE_S)
+        self._batch_items = histogram("hardmax_batch_size", "Texts that ran together.", buckets=BATCH_ITEMS)
+        pieces = "Pieces of words that ran together."
+        self._batch_tokens = histogram("hardmax_batch_tokens", pieces, buckets=BATCH_TOKENS)
+        verdicts = "Texts answered, by label, and by why the verdict is undecided, or no."
+        self._verdicts = counter("hardmax_verdicts", verdicts, ["model", "label", "undecided"])
+        score = "Probability of the label."
+        self._scores = histogram("hardmax_verdict_score", score, ["model"], buckets=SHARES)
+        known = "Share of a text's words that the model knows."
+        self._known = histogram("hardmax_text_known_share", known, ["model"], buckets=SHARES)
+        self._in_flight = gauge("hardmax_requests_in_flight", "Requests being worked on.")
+        self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["queue"])
+        self._ready = gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
+        served = ["model", "kind", "version"]
+        self._models = gauge("hardmax_model_info", "Models served.", served, multiprocess_mode="livemax")
+        self.bundles_refused = gauge(
+            "hardmax_bundles_refused", "Bundles that are refused now.", multiprocess_mode="livemax"
+        )
+        self._queue_wait = self._stages.labels("queue")
+        self.tokenise = self._stages.labels("tokenise")
+        self._inference = self._stages.labels("inference")
+        if MULTIPROCESS_DIR not in os.environ:
+            ProcessCollector(registry=registry)
+            registry.register(GC_COLLECTOR)
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        self._requests.labels(route, method, status).inc()
+        self._durations.labels(route).observe(seconds)
+
+    def failed(self, reason: str) -> None:
+        self._failures.labels(reason).inc()
+
+    def batch_ran(self, items: int, tokens: int, waited_s: float, ran_s: float) -> None:
+        self._batch_items.observe(items)
+        self._batch_tokens.observe(tokens)
+        self._queue_wait.observe(waited_s)
+        self._inference.observe(ran_s)
+
+    def judged(self, model: str, answer: Mapping[str, Any]) -> None:
+        """One verdict: what an operator watches for drift."""
+        self._verdicts.labels(model, answer["label"], answer["undecided"] or "no").inc()
+        self._scores.labels(model).observe(answer["score"])
+        self._known.labels(model).observe(1 - answer["unknown"] / max(1, answer["tokens"]))
+
+    def sample(self, *, in_flight: int, texts_waiting: int, clouds_waiting: int, ready: bool) -> None:
+        """The state of the moment, taken a few times a second."""
+        self._in_flight.set(in_flight)
+        self._queue.labels("texts").set(texts_waiting)
+        self._queue.labels("clouds").set(clouds_waiting)
+        self._ready.set(ready)
+
+    def model_served(self, name: str, kind: str, version: str, served: bool) -> None:
+        labels = (name, kind, version[:12])
+        if served:
+            self._models.labels(*labels).set(1)
+        elif MULTIPROCESS_DIR not in os.environ:
+            self._models.remove(*labels)
+        else:  # the files of several processes keep every series: `_Served` leaves this one out
+            self._models.labels(*labels).set(0)
+
+    def render(self) -> bytes:
+        if MULTIPROCESS_DIR not in os.environ:
+            return generate_latest(self._registry)
+        _forget_ended_processes()
+        shared = CollectorRegistry()
+        shared.register(_Served())
+        return generate_latest(shared)
+
+
+class _Served(Collector):
+    """The numbers of all processes, without models that are served no more."""
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in MultiProcessCollector(None).collect():  # type: ignore[no-untyped-call]
+            if metric.name == "hardmax_model_info":
+                metric.samples = [sample for sample in metric.samples if sample.value]
+            yield metric
+
+
+@contextmanager
+def shared_metrics() -> Iterator[None]:
+    """Share the numbers of several processes in a folder of their own, removed at the end."""
+    try:
+        home = os.environ.get(MULTIPROCESS_DIR)
+        if home is not None:
+            Path(home).mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix="hardmax-metrics-", dir=home)
+    except OSError as failure:
+        problem = f"{MULTIPROCESS_DIR}: several workers need a folder that can be written: {failure.strerror}"
+        raise ConfigurationError(problem, param=MULTIPROCESS_DIR) from None
+    with folder:
+        os.environ[MULTIPROCESS_DIR] = folder.name
+        yield
+
+
+def _forget_ended_processes() -> None:
+    """Drop the gauges of workers that ended. Their counters stay."""
+    for path in Path(os.environ[MULTIPROCESS_DIR]).glob("gauge_live*_*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]

@@ -1,0 +1,58 @@
+"""The same service as an application of Ray Serve: replicas behind Ray's proxies, scaled by load.
+
+    serve deploy deploy/ray/serve.yaml
+
+The module is not called ray: Ray puts the folder of a driver's script on its workers' path, and would find
+that instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from service.app import create_app
+from service.errors import ConfigurationError, needs
+from service.observability.logging import configure
+from service.settings import Settings, load_settings
+
+try:
+    import ray
+    from ray import serve
+except ImportError as missing:
+    raise ConfigurationError(needs(__name__, "Ray", "ray")) from missing
+
+
+def application(flags: dict[str, Any]) -> serve.Application:
+    """The service as a Ray Serve application; `flags` are settings, as `args` of the configuration file."""
+    # Ray's proxies listen, under names of the cluster: ALLOWED_HOSTS says which are ours, if only some are.
+    flags = {"host": "0.0.0.0", **flags}
+    load_settings(**flags)  # a mistake is told now, not by a replica
+    apps: list[FastAPI] = []
+
+    def build() -> FastAPI:
+        apps.append(replica(load_settings(**{"intra_op_threads": assigned_cpus(), **flags})))
+        return apps[0]
+
+    class Replica:
+        """Ray replaces a replica whose `check_health` raises."""
+
+        def check_health(self) -> None:
+            if apps:
+                apps[0].state.service.check_health()
+
+    return serve.deployment(serve.ingress(build)(Replica), name="Hardmax").bind()
+
+
+def replica(settings: Settings) -> FastAPI:
+    """The service in a process of its own, of which Ray keeps what it writes to standard error."""
+    configure(settings.log_format, settings.log_level)
+    app = create_app(settings)
+    app.state.service.owns_process = True
+    return app
+
+
+def assigned_cpus() -> int:
+    """The CPUs that Ray has set aside for this actor: an inference should use no more threads."""
+    return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))

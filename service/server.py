@@ -1,0 +1,246 @@
+"""Serve the application with uvicorn as published: one process, or several under uvicorn's supervisor.
+
+How a process stops, on SIGTERM or SIGINT:
+
+1. `/ready` answers 503 and every response says `Connection: close`, while connections are still accepted
+   for `DRAIN_S`.
+2. uvicorn closes the listener and finishes what runs within SHUTDOWN_GRACE_S; what is left is cancelled and
+   answered 503.
+3. The process ends with 0, `KILL_AFTER_S` after the grace at the latest.
+
+SIGHUP reads models and keys again; with several workers the supervisor replaces them one after the other
+instead. The supervisor also replaces a worker that has ended or does not answer its health check. A process
+whose inference thread is dead ends with 1, so that its supervisor starts another one.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from multiprocessing.synchronize import Event
+from typing import Any, NoReturn
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from service import __version__
+from service.app import create_app
+from service.errors import ConfigurationError, HardmaxError
+from service.observability.logging import configure
+from service.observability.metrics import shared_metrics
+from service.runtime.registry import settle_default
+from service.settings import Settings
+from service.state import AppState
+
+log = logging.getLogger(__name__)
+
+MakeApp = Callable[[Settings], FastAPI]
+
+DRAIN_S = 0.3
+LAST_RESPONSES_S = 0.5
+KILL_AFTER_S = 5.0
+KEEP_ALIVE_S = 75  # longer than proxies keep theirs: no request meets a connection that is being closed
+WORKER_HEALTHCHECK_S = 30  # also bounds how long a worker takes to import, on a busy machine
+MAX_CONNECTIONS = 4096
+FAILED, MISCONFIGURED = 1, 2
+
+
+def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
+    """Serve until a signal says stop.
+
+    Returns:
+        The exit code: 0 after a signal, 1 if inference failed, 2 for settings that cannot be used.
+
+    Raises:
+        ConfigurationError: The address cannot be listened on, or metrics cannot be shared.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the application listens to it
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: sys.exit(0))
+    configure(settings.log_format, settings.log_level)
+    settings = settle_default(settings)  # once: all workers have the same
+    listener = listen(settings)
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})
+    if settings.workers > 1:
+        return _supervise(settings, make_app, listener)
+    app = build_app(settings, make_app)
+    code: Any = 0
+    try:
+        uvicorn.Server(_config(app, settings)).run([listener])
+    except SystemExit as stopped:
+        code = stopped.code
+    return FAILED if app.state.service.failed.is_set() else int(code or 0)
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Return the socket that all workers share."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+        listener.listen(2048)
+    except (OSError, OverflowError) as failure:
+        listener.close()
+        where, reason = f"{settings.host}:{settings.port}", getattr(failure, "strerror", None) or failure
+        problem = f"cannot listen on {where} ({reason}): choose another port with --port"
+        raise ConfigurationError(problem, param="PORT") from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _supervise(settings: Settings, make_app: MakeApp, listener: socket.socket) -> int:
+    """Run several workers under uvicorn's supervisor, which replaces those that end or hang."""
+    logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # which worker ended, and when
+    with shared_metrics():
+        announced = multiprocessing.get_context("spawn").Event()
+        config = _config(partial(build_app, settings, make_app, announced), settings, factory=True)
+        supervisor = Multiprocess(config, [listener])
+        supervisor.run()
+    codes = {worker.exitcode for worker in supervisor.processes}
+    return MISCONFIGURED if STARTUP_FAILURE in codes else 0
+
+
+def _config(app: Any, settings: Settings, *, factory: bool = False) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        factory=factory,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        workers=settings.workers,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
+        timeout_worker_healthcheck=WORKER_HEALTHCHECK_S,
+    )
+
+
+def build_app(settings: Settings, make_app: MakeApp, announced: Event | None = None) -> FastAPI:
+    """Build the application for the process that serves it: with logs, signals and the way it ends.
+
+    Args:
+        announced: Set by the first of several workers that is ready, which announces them all.
+    """
+    configure(settings.log_format, settings.log_level)
+    app = make_app(settings)
+    service: AppState = app.state.service
+    service.owns_process = True
+    load = app.router.lifespan_context
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        handle_signals(service)
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(load(app))
+            except HardmaxError as failure:
+                exit_with_error(failure)
+            ending = asyncio.create_task(_end_after_failure(service))
+            if announced is None or not announced.is_set():
+                log_startup(service)
+            if announced is not None:
+                announced.set()
+            yield
+            ending.cancel()
+
+    app.router.lifespan_context = lifespan
+    if multiprocessing.parent_process() is not None:
+        threading.Thread(target=_follow_supervisor, daemon=True).start()
+    return app
+
+
+def handle_signals(service: AppState) -> None:
+    """Drain before uvicorn stops, and reload on SIGHUP."""
+    loop = asyncio.get_running_loop()
+    stop_server = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def stop(number: signal.Signals) -> None:
+        if not service.started:  # a bundle may be loading in a thread that nothing can interrupt
+            log.info("%s while starting", number.name)
+            _end_process()
+        wait_s = 0.0 if service.draining else DRAIN_S
+        if not service.draining:
+            grace_s = service.settings.shutdown_grace_s
+            log.info("stopping on %s, within %g s", number.name, grace_s)
+            service.drain()
+            last = threading.Timer(grace_s + KILL_AFTER_S, _end_process)
+            last.daemon = True
+            last.start()
+        if callable(handler := stop_server[number]):
+            loop.call_later(wait_s, handler, number, None)
+
+    for number in stop_server:
+        loop.add_signal_handler(number, stop, number)
+    loop.add_signal_handler(signal.SIGHUP, lambda: service.run_in_background(service.reload()))
+
+
+async def _end_after_failure(service: AppState) -> None:
+    """Stop this process when its inference thread is dead."""
+    await service.failed.wait()
+    log.critical("stopping: the inference thread is dead")
+    await asyncio.sleep(LAST_RESPONSES_S)  # callers get their refusals, a probe sees /health fail
+    signal.raise_signal(signal.SIGTERM)
+
+
+def _end_process() -> NoReturn:
+    """End this process at once, and with it a thread that nothing can interrupt."""
+    logging.shutdown()
+    os._exit(0)
+
+
+def exit_with_error(failure: HardmaxError) -> NoReturn:
+    """End a process that could not start: one line that says why, after what the log says."""
+    logging.shutdown()
+    print(f"hardmax: {failure.message}", file=sys.stderr, flush=True)  # noqa: T201
+    os._exit(STARTUP_FAILURE if multiprocessing.parent_process() else MISCONFIGURED)
+
+
+def _follow_supervisor() -> None:
+    """Stop this worker when its supervisor was killed: nothing else would."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        supervisor.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def log_startup(service: AppState) -> None:
+    """Print one screen: where it listens, with which models, and how to stop it. In JSON one line of the
+    log.
+    """
+    settings = service.settings
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url = f"http://{host}:{settings.port}"
+    entries = sorted(service.registry.entries.values(), key=lambda each: (each.kind, each.name))
+    lines = [
+        f"hardmax {__version__} on {url}",
+        f"  page      {url}/   (documentation /docs, metrics /metrics)",
+        f"  workers   {settings.workers}",
+        f"  provider  {service.provider}, {settings.intra_op_threads} threads an inference",
+        f"  keys      {'needed' if service.keys else 'none: open to everyone who can reach it'}",
+        f"  default   {settings.default_model}",
+        f"  watches   {settings.models_dir or 'no folder: MODELS_DIR names one'}",
+    ]
+    if settings.log_format == "json":
+        log.info("; ".join(" ".join(line.split()) for line in lines))
+        return
+    lines += [
+        *(f"  {entry.kind:9} {entry.name:16} {entry.card['description']}"[:110] for entry in entries),
+        "Stop with Ctrl-C or SIGTERM; SIGHUP reads models and keys again.",
+    ]
+    with contextlib.suppress(OSError):  # a full disk behind the log does not stop the service
+        print("\n".join(lines), flush=True)  # noqa: T201

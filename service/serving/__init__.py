@@ -1,1 +1,0 @@
-"""How the application is run: uvicorn with its workers and signals, or Ray Serve."""

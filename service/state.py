@@ -1,0 +1,243 @@
+"""The parts of one server process and their life: load, warm, watch the models, drain, stop.
+
+Built by `create_app`, started and stopped by the application's lifespan. It contains no HTTP: routes and
+middleware are given it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from service.auth import Keys
+from service.cloud.candidates import by_length
+from service.cloud.dynamics import Dynamics, Limits
+from service.concurrency import ConcurrencyLimit
+from service.engine.cloud_queue import CloudQueue
+from service.errors import ConfigurationError, NotReady
+from service.observability.metrics import Metrics
+from service.observability.tracing import spans_to
+from service.runtime.batcher import Batcher
+from service.runtime.bundle import HEAD, READER, Bundle
+from service.runtime.registry import Entry, Loader, Registry, fingerprints
+from service.runtime.session import Runtime
+from service.sequences.classifier import Sequences
+from service.settings import Settings, available_memory
+from service.text.encoder import Reader
+from service.text.head import Head
+from service.text.pipeline import Answer, Text, run
+
+log = logging.getLogger(__name__)
+Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]
+
+CLOUDS_WAITING = 16
+SAMPLE_S = 0.25
+WATCH_S = 0.5  # from one look at MODELS_DIR to the next
+LOAD_S = 60.0  # how long a bundle may take to load and run once
+GC_THRESHOLD = (
+    10_000  # new objects before the garbage collector runs: the responses of a batch are gone by then
+)
+STUCK_AFTER_S = 120.0
+DEAD = "the inference thread does not answer"
+
+
+class AppState:
+    """What routes are given: settings, models, queues, metrics, log, traces."""
+
+    def __init__(self, settings: Settings, loaders: Loaders | None = None) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.keys = Keys(settings.api_keys, settings.api_keys_file)
+        self.requests = ConcurrencyLimit(settings.max_concurrent_requests)
+        self.large_requests = asyncio.Semaphore(settings.max_large_requests)
+        self.registry = Registry(settings.model_folders, {})
+        self.provider = settings.provider
+        self.draining = False  # it stops: what still comes is answered, and its connection closed
+        self.owns_process = False  # else the garbage collector belongs to the program that opened the service
+        self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
+        self.texts: Batcher[Text, list[Answer]] = Batcher(
+            partial(run, was_read=self.metrics.tokenise.observe),
+            budget=settings.max_batch_tokens,
+            wait_s=settings.request_timeout_s,
+            report=self.metrics.batch_ran,
+            failed=self.failed.set,
+        )
+        self.clouds = CloudQueue(depth=CLOUDS_WAITING)
+        self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
+        self._loaders = loaders or domain_loaders
+        self._refreshing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.started = False
+        self._has_default = False  # whether the default model was there at the start
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._load)
+        self.run_in_background(self._observe())
+        self.run_in_background(self._watch_models())
+        if self.owns_process:
+            freeze_gc()
+        self.started = True
+
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run this until it ends or the service stops."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _load(self) -> None:
+        runtime = Runtime(self.settings.provider, self.settings.intra_op_threads)
+        self.provider = runtime.provider
+        self.registry.loaders = self._loaders(runtime, self.settings)
+        self._read_models()
+        missing = self.registry.why_missing(self.settings.default_model)
+        reads_texts = any(entry.kind == HEAD for entry in self.registry.entries.values())
+        if missing and (reads_texts or self.settings.default_model in self.registry.refused):
+            raise ConfigurationError(f"DEFAULT_MODEL: {missing}", param="DEFAULT_MODEL")
+        self._has_default = missing is None
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        self.texts.stop()
+        self.clouds.stop()
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.shutdown)
+
+    async def reload(self) -> None:
+        """Read the keys and the models again; what is broken is logged, and what was served stays."""
+        try:
+            await asyncio.to_thread(self.keys.reload)
+        except ConfigurationError as failure:
+            log.error("keys not read again: %s", failure.message)
+        else:
+            log.info("reload: %d API keys", len(self.keys))
+        await self._refresh()
+        log.info("reload: %d models, %d refused", len(self.registry.entries), len(self.registry.refused))
+
+    async def _refresh(self) -> None:
+        async with self._refreshing:
+            before = self.registry.entries
+            await asyncio.to_thread(self._read_models)
+        if self.owns_process and before != self.registry.entries:
+            freeze_gc()
+
+    def _read_models(self) -> None:
+        """Bring the models in step with the folders; log and count what has changed."""
+        before, refused = self.registry.entries, self.registry.refused
+        self.registry.refresh()
+        after = self.registry.entries
+        for name in sorted(before.keys() | after.keys()):
+            self._tell_change(name, before.get(name), after.get(name))
+        for name, reason in sorted(self.registry.refused.items() - refused.items()):
+            log.warning("bundle %s refused: %s", name, reason)
+        self.metrics.bundles_refused.set(len(self.registry.refused))
+
+    def _tell_change(self, name: str, old: Entry | None, new: Entry | None) -> None:
+        if old is not None and new is not None and old.version == new.version:
+            return
+        if old is not None:
+            self.metrics.model_served(name, old.kind, old.version, False)
+        if new is not None:
+            self.metrics.model_served(name, new.kind, new.version, True)
+        log.info("model %s %s", name, "added" if old is None else "removed" if new is None else "replaced")
+
+    async def _watch_models(self) -> None:
+        """Follow MODELS_DIR by its path, whatever lies there now. A bundle half written is refused for a
+        moment, and taken when it is whole.
+        """
+        seen = None
+        while True:
+            try:
+                found = await asyncio.to_thread(fingerprints, self.settings.model_folders)
+                if found != seen or (found is not None and self.registry.is_behind(found)):
+                    seen = found
+                    await self._refresh()
+            except Exception:  # the edge of a worker loop: whatever a bundle did, the next one is still seen
+                log.exception("MODELS_DIR could not be followed; trying again")
+            await asyncio.sleep(WATCH_S)
+
+    async def _observe(self) -> None:
+        """Sample the gauges a few times a second."""
+        while True:
+            self.metrics.sample(
+                in_flight=self.requests.running,
+                texts_waiting=self.texts.depth,
+                clouds_waiting=self.clouds.waiting,
+                ready=self.unready() is None,
+            )
+            await asyncio.sleep(SAMPLE_S)
+
+    def drain(self) -> None:
+        """From now on /ready says that no more requests should come; those that come are still answered."""
+        self.draining = True
+
+    def healthy(self) -> bool:
+        return self.texts.healthy(STUCK_AFTER_S)
+
+    def check_health(self) -> None:
+        if not self.healthy():
+            raise NotReady(DEAD)
+
+    def check_ready(self) -> None:
+        if reason := self.unready():
+            raise NotReady(reason)
+
+    def unready(self) -> str | None:
+        """Why no traffic should be sent here, or None."""
+        if self.draining:
+            return "the service is stopping"
+        if not self.started:
+            return "models are being loaded"
+        if self._has_default and (missing := self.registry.why_missing(self.settings.default_model)):
+            return f"the default model is gone: {missing}"
+        return None if self.healthy() else DEAD
+
+
+def freeze_gc() -> None:
+    """Let the garbage collector skip what is loaded: vocabularies are very many objects that stay."""
+    gc.unfreeze()  # models that were replaced may go
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+
+
+def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
+    """How each kind of bundle becomes a model."""
+    most = settings.max_points, settings.max_dimension, settings.max_layers
+    limits = Limits(*most, max_bytes=available_memory() // 4)
+    readers: WeakValueDictionary[str, Reader] = WeakValueDictionary()  # by the digest of their graph
+
+    def reader(bundle: Bundle) -> Reader:
+        readers[bundle.card["model_sha256"]] = loaded = Reader.load(bundle, runtime)
+        return loaded
+
+    def head(bundle: Bundle) -> Head:
+        """The registry loads its reader first, and keeps it."""
+        return Head.load(bundle, runtime, readers[bundle.card["reader"]["sha256"]])
+
+    def dynamics(bundle: Bundle) -> Dynamics:
+        model = Dynamics.load(bundle, runtime, limits)
+        one = np.ones((1, 1))  # small clouds do without the graph, so it is run here once
+        for _ in by_length(model.session, np.zeros(1, np.int64), one, one, np.zeros(1)):
+            pass
+        return model
+
+    loaders: Mapping[str, Loader] = {
+        READER: reader,
+        HEAD: head,
+        "dynamics": dynamics,
+        "sequences": lambda bundle: Sequences.load(bundle, runtime),
+    }
+    return {kind: runtime.limit(LOAD_S)(load) for kind, load in loaders.items()}

@@ -1,0 +1,145 @@
+"""The numbers of several workers: in a folder of their own, complete after one has ended, gone at the end."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from server import eventually, python, serving
+
+from service.errors import ConfigurationError
+from service.observability.metrics import MULTIPROCESS_DIR, Metrics, forget_process, shared_metrics
+
+IMPORT = "from service.observability.metrics import Metrics"
+COUNT = f"""
+import os
+{IMPORT}
+metrics = Metrics()
+metrics.answered("/classify", "POST", 200, 0.01)
+metrics.answered("/classify", "POST", 200, 0.01)
+metrics.model_served("tiny", "sentiment", "v", True)
+print(os.getpid())
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that does not exist yet, named by the operator."""
+    folder = tmp_path / "not" / "there"
+    monkeypatch.setenv(MULTIPROCESS_DIR, str(folder))
+    return folder
+
+
+def test_shared_metrics_touch_only_what_is_theirs(home: Path) -> None:
+    home.mkdir(parents=True)
+    (home / "thesis.db").write_text("ten years of work")
+    (home / "hardmax-metrics-notes").mkdir()
+    (home / "hardmax-metrics-notes" / "notes.txt").write_text("mine")
+    with shared_metrics():
+        own = Path(os.environ[MULTIPROCESS_DIR])
+        assert own.parent == home
+        (own / "counter_1.db").touch()
+    assert not own.exists()
+    assert (home / "thesis.db").read_text() == "ten years of work"
+    assert (home / "hardmax-metrics-notes" / "notes.txt").read_text() == "mine"
+
+
+def test_shared_metrics_make_a_missing_folder_and_name_one_that_cannot_be_made(home: Path) -> None:
+    with shared_metrics():
+        assert home.is_dir()
+    home.rmdir()
+    home.write_text("a file")
+    os.environ[MULTIPROCESS_DIR] = str(home)
+    refusal = pytest.raises(ConfigurationError, match=f"{MULTIPROCESS_DIR}: .* cannot be written")
+    with refusal, shared_metrics():
+        pass
+
+
+def test_shared_metrics_need_a_folder_that_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container whose disk is read-only and that has no /tmp: the start ended in a traceback."""
+    monkeypatch.delenv(MULTIPROCESS_DIR, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    refusal = pytest.raises(ConfigurationError, match=f"{MULTIPROCESS_DIR}: several workers need a folder")
+    with refusal, shared_metrics():
+        pass
+
+
+def test_shared_metrics_remove_what_a_killed_service_left_behind(home: Path) -> None:
+    left = home / "hardmax-metrics-killed"
+    left.mkdir(parents=True)
+    (left / "lock").touch()
+    (left / "counter_7.db").touch()
+    with shared_metrics():
+        assert not left.exists()
+        os.environ[MULTIPROCESS_DIR] = str(home)
+        with shared_metrics():  # of another service: the first one's lock is held
+            assert len(list(home.iterdir())) == 2
+
+
+def test_counts_of_ended_workers_stay_and_their_files_do_not_add_up(home: Path) -> None:
+    with shared_metrics():
+        folder = Path(os.environ[MULTIPROCESS_DIR])
+        for _ in range(3):
+            forget_process(int(python(COUNT).stdout))
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == ["counter_ended.db", "histogram_ended.db", "lock"]
+        told = python(f"{IMPORT}\nprint(Metrics().render().decode())").stdout
+    assert 'hardmax_requests_total{method="POST",route="/classify",status="200"} 6.0' in told
+    assert 'hardmax_request_duration_seconds_count{route="/classify"} 6.0' in told
+    assert "hardmax_model_info{" not in told  # a gauge of the living
+
+
+def test_numbers_that_a_killed_worker_left_half_written_are_dropped(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with shared_metrics():
+        folder = Path(os.environ[MULTIPROCESS_DIR])
+        for name, content in (("counter_7.db", b""), ("histogram_7.db", b"\xff\0\0\0\0\0\0\0\xff\xff\0\0")):
+            (folder / name).write_bytes(content)
+        forget_process(7)
+        assert not list(folder.glob("*_7.db"))
+    assert caplog.text.count("the last numbers of worker 7 are lost") == 2
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
+def test_service_keeps_its_metrics_apart_in_the_folder_it_is_given(
+    workers: int, home: Path, models: Path
+) -> None:
+    """It once removed the whole folder at a clean stop, and could not start where there was none."""
+    home.mkdir(parents=True)
+    (home / "other.db").write_text("of somebody else")
+    with serving(models, default_model="tiny", workers=workers) as server:
+        with server.client() as client:
+            assert client.post("/classify", json={"input": "superb"}).status_code == 200
+            eventually(lambda: 'route="/classify",status="200"} 1.0' in client.get("/metrics").text)
+        assert server.stop() == 0
+    assert [path.name for path in home.iterdir()] == ["other.db"]
+
+
+def test_models_that_are_served_no_more_have_no_series() -> None:
+    """Row 20: each of ten replacements a second left one."""
+    metrics = Metrics()
+    for version in range(5):
+        metrics.model_served("mine", "sentiment", f"v{version}", True)
+        metrics.model_served("mine", "sentiment", f"v{version}", version == 4)
+    told = [line for line in metrics.render().decode().splitlines() if line.startswith("hardmax_model_info{")]
+    assert told == ['hardmax_model_info{kind="sentiment",model="mine",version="v4"} 1.0']
+
+
+def test_verdicts_are_counted_a_model_at_a_time() -> None:
+    metrics = Metrics()
+    sure = {"label": "positive", "undecided": None, "score": 0.9, "tokens": 10, "unknown": 1}
+    for answer in (sure, sure, {**sure, "undecided": "even", "score": 0.52}):
+        metrics.judged("mine", answer)
+    metrics.judged("other", {**sure, "tokens": 0, "unknown": 0})
+    told = metrics.render().decode()
+    for line in (
+        'hardmax_verdicts_total{label="positive",model="mine",undecided="no"} 2.0',
+        'hardmax_verdicts_total{label="positive",model="mine",undecided="even"} 1.0',
+        'hardmax_verdicts_total{label="positive",model="other",undecided="no"} 1.0',
+        'hardmax_verdict_score_bucket{le="0.55",model="mine"} 1.0',
+        'hardmax_text_known_share_bucket{le="0.85",model="mine"} 0.0',
+        'hardmax_text_known_share_bucket{le="0.95",model="mine"} 3.0',
+    ):
+        assert line in told.splitlines()

@@ -1,0 +1,356 @@
+"""The life of the server: start, load, signals, workers, keys, models that come and go, deadlines."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import faulty
+import httpx
+import numpy as np
+import pytest
+from bundles import LABELS, change_graph, never_end, write_head
+from refusals import refusal
+from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, python, serving
+from wire import NPY, announce, connect, npy, read_status, status_of, whole
+
+from service import __version__, state
+from service.server import KILL_AFTER_S
+from service.settings import BUNDLED_MODELS
+
+CLOSING = whole(b'{"input": "superb"}').replace(b"content-length", b"connection: close\r\ncontent-length", 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Models that a test may change."""
+    write_head(tmp_path / "models")
+    return tmp_path / "models"
+
+
+def label(client: httpx.Client, model: str = "tiny") -> str:
+    answer = client.post("/classify", json={"input": "superb", "model": model})
+    return str(answer.json()["data"][0]["label"])
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
+def test_sigterm_under_load_loses_no_accepted_request(models: Path, workers: int) -> None:
+    statuses: list[int] = []
+
+    def call(server: Server) -> None:
+        """Ask on new connections until nobody listens any more."""
+        while True:
+            try:
+                connection = connect(server.port)
+            except ConnectionError:  # refused, or reset while it waited to be accepted
+                return
+            with connection:
+                try:
+                    connection.sendall(CLOSING)
+                    answer = connection.recv(65536)
+                except ConnectionError:  # in the kernel's queue when the socket was closed: never accepted
+                    return
+                statuses.append(int(answer[9:12] or 0))
+
+    with serving(models, default_model="tiny", workers=workers) as server, ThreadPoolExecutor(8) as pool:
+        callers = [pool.submit(call, server) for _ in range(8)]
+        eventually(lambda: len(statuses) > 50)
+        assert server.stop() == 0
+        for caller in callers:
+            caller.result(PATIENCE_S)
+    assert set(statuses) == {200}
+
+
+def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -> None:
+    """The start names the default model, the page and the watched folder; the stop says why."""
+    body = b'{"input": "superb"}'
+    with serving(models, default_model="tiny") as server, server.client() as other:
+        with connect(server.port) as caller:
+            caller.sendall(announce(len(body)) + body[:5])
+            eventually(lambda: "hardmax_requests_in_flight 1" in other.get("/metrics").text)
+            server.process.send_signal(signal.SIGTERM)
+            eventually(lambda: other.get("/ready").status_code == 503)
+            answer = other.get("/ready")
+            assert refusal(answer) == (503, "not_ready", None)
+            assert answer.headers["connection"] == "close"
+            caller.sendall(body[5:])
+            assert caller.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert server.process.wait(PATIENCE_S) == 0
+        eventually(lambda: "stopping on SIGTERM, within 30 s" in server.output)
+        lines = [line.split(maxsplit=1) for line in server.output.splitlines()]
+        assert ["default", "tiny"] in lines
+        assert ["watches", str(models)] in lines
+        assert ["page", f"{server.url}/   (documentation /docs, metrics /metrics)"] in lines
+
+
+def test_every_line_for_machines_is_json(models: Path) -> None:
+    with serving(models, default_model="tiny", log_format="json") as server:
+        pass
+    said = [json.loads(line).get("message", "") for line in server.output.splitlines()]
+    assert any(
+        line.startswith(f"hardmax {__version__} on {server.url}; page {server.url}/ ") for line in said
+    )
+    assert said[-1] == "stopping on SIGTERM, within 30 s"
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
+def test_stop_keeps_its_grace_whatever_still_runs(models: Path, workers: int) -> None:
+    """A thread that nothing can interrupt works on for ten minutes, and a body has ten seconds to move."""
+    options = {"default_model": "tiny", "shutdown_grace_s": 1, "workers": workers}
+    with (
+        serving(models, command=(faulty.__file__,), **options) as server,
+        connect(server.port) as caller,
+        connect(server.port) as sender,
+    ):
+        caller.sendall(b"GET /stuck HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        sender.sendall(announce(9))
+        eventually(lambda: "stuck" in server.output)
+        time.sleep(0.1)
+        assert server.stop(timeout_s=1 + KILL_AFTER_S + 5) == 0
+        for each in (caller, sender):
+            assert each.recv(65536).startswith(b"HTTP/1.1 503 ")
+
+
+def test_second_interrupt_waits_for_nobody(models: Path) -> None:
+    long = {"default_model": "tiny", "shutdown_grace_s": 600, "request_timeout_s": 600}
+    with serving(models, **long) as server, connect(server.port) as caller:
+        caller.sendall(whole(long_cloud(), "/dynamics?stop=never&max_layers=100000", NPY))
+        with server.client() as client:
+            eventually(lambda: "hardmax_requests_in_flight 1" in client.get("/metrics").text)
+        server.process.send_signal(signal.SIGINT)
+        eventually(lambda: "stopping on SIGINT, within 600 s" in server.output)
+        assert server.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.system
+def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
+    """Row 12 of the third attack: SIGTERM was ignored for a minute."""
+    shutil.copytree(BUNDLED_MODELS / "dynamics", folder / "dynamics")
+    change_graph(folder / "dynamics", never_end)
+    settings = environ(port=0, models_dir=folder, bundled_models=False, default_model="tiny")
+    command = [sys.executable, faulty.__file__]
+    with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loads dynamics\n"
+            process.terminate()
+            assert process.wait(KILL_AFTER_S + 3) == 0
+        finally:
+            process.kill()
+
+
+def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("\ufefffrom-file\n\n# ours\n")  # some editors begin every file with a mark
+    settings = {"api_keys": "one, two", "api_keys_file": file, "public_paths": "/health,/ready"}
+    with serving(models, default_model="tiny", **settings) as server, server.client() as client:
+
+        def ask(headers: dict[str, str]) -> httpx.Response:
+            return client.post("/classify", json={"input": "superb"}, headers=headers)
+
+        def status(key: str) -> int:
+            return ask({"x-api-key": key}).status_code
+
+        for headers in ({}, {"authorization": "Bearer three"}, {"x-api-key": "on"}, {"authorization": "one"}):
+            refused = ask(headers)
+            assert refusal(refused) == (401, "unauthorized", None)
+            assert refused.headers["www-authenticate"] == "Bearer"
+        assert ask({"authorization": "Bearer one"}).status_code == 200
+        assert ask({"authorization": "Bearer of-a-proxy", "x-api-key": "two"}).status_code == 200
+        assert [status(key) for key in ("two", "from-file")] == [200, 200]
+        assert (client.get("/health").status_code, client.get("/metrics").status_code) == (200, 401)
+        file.write_text("newer\n")
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: status("newer") == 200)
+        assert [status(key) for key in ("from-file", "one")] == [401, 200]
+        file.unlink()
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "keys not read again" in server.output)
+        assert status("newer") == 200
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MODELS_DIR is looked at often."""
+    monkeypatch.setattr(state, "WATCH_S", 0.05)
+
+
+def test_models_are_added_replaced_and_removed_while_serving(folder: Path, soon: None) -> None:
+    with in_process(folder) as client:
+
+        def names() -> list[str]:
+            return sorted(card["name"] for card in client.get("/models").json()["models"])
+
+        assert label(client) == "positive"
+        write_head(folder, name="second")
+        eventually(lambda: names() == ["reader", "second", "tiny"])
+        assert label(client, "second") == "positive"
+        write_head(folder, name="second", labels=LABELS[::-1])
+        eventually(lambda: label(client, "second") == "negative")
+        (folder / "second/model.onnx").write_bytes(b"broken")
+        eventually(lambda: [each["name"] for each in client.get("/info").json()["refused"]] == ["second"])
+        assert "card" in client.get("/info").json()["refused"][0]["reason"]
+        assert label(client, "second") == "negative"
+        shutil.rmtree(folder / "second")
+        eventually(lambda: names() == ["reader", "tiny"])
+        assert client.post("/classify", json={"input": "superb", "model": "second"}).status_code == 404
+        assert client.get("/info").json()["refused"] == []
+
+
+def test_broken_default_model_stops_the_start_and_says_why(folder: Path) -> None:
+    card = json.loads((folder / "tiny/card.json").read_text())
+    (folder / "tiny/card.json").write_text(json.dumps({**card, "model_sha256": "0" * 64}))
+    ended = start(models_dir=folder, default_model="tiny", port=0)
+    assert ended.returncode == 2
+    reason = "tiny: model.onnx is not the file its card describes"
+    assert ended.stderr.splitlines()[-1] == f"hardmax: DEFAULT_MODEL: the model tiny was refused: {reason}"
+    assert "Traceback" not in ended.stderr
+
+
+def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(folder: Path, soon: None) -> None:
+    """The folder that once stopped everything: a word for a number, brackets, a pipe, and 50 MB."""
+    write_head(folder, name="many", even="many")
+    for name in ("pipe", "deep", "large"):
+        write_head(folder, name=name)
+    (folder / "large/card.json").write_bytes(b" " * 50_000_000)
+    (folder / "deep/card.json").write_text("[" * 200_000)
+    (folder / "pipe/model.onnx").unlink()
+    os.mkfifo(folder / "pipe/model.onnx")
+    with in_process(folder) as client:
+        assert label(client) == "positive"
+        refused = {each["name"]: each["reason"] for each in client.get("/info").json()["refused"]}
+        assert refused.keys() == {"many", "deep", "pipe", "large"}
+        assert refused["pipe"] == "pipe/model.onnx is not a regular file"
+        assert "hardmax_bundles_refused 4.0" in client.get("/metrics").text
+        shutil.rmtree(folder / "deep")
+        eventually(lambda: "hardmax_bundles_refused 3.0" in client.get("/metrics").text)
+        write_head(folder, name="later")
+        eventually(lambda: "later" in client.get("/info").json()["models"])
+
+
+def test_readiness_says_when_the_default_model_is_gone(folder: Path, soon: None) -> None:
+    write_head(folder, name="other")
+    with in_process(folder) as client:
+        assert client.get("/ready").status_code == 200
+        (folder / "tiny").rename(folder / ".away")
+        eventually(lambda: client.get("/ready").status_code == 503)
+        assert "there is no model tiny" in client.get("/ready").json()["error"]["message"]
+        assert client.get("/health").status_code == 200
+        (folder / ".away").rename(folder / "tiny")
+        eventually(lambda: client.get("/ready").status_code == 200)
+
+
+def test_model_that_was_away_while_others_were_read_is_served_again(folder: Path, soon: None) -> None:
+    """The folder was found as it is now, so a look at it alone would see no change."""
+    with in_process(folder) as client:
+        registry = client.app.state.service.registry
+        refresh, away = registry.refresh, folder / ".away"
+
+        def refresh_without_it() -> None:
+            registry.refresh = refresh
+            (folder / "tiny").rename(away)
+            refresh()
+            away.rename(folder / "tiny")
+
+        registry.refresh = refresh_without_it
+        write_head(folder, name="other")
+        eventually(lambda: "other" in registry.entries, 20)
+        eventually(lambda: client.get("/ready").status_code == 200, 20)
+
+
+def test_port_that_is_taken_stops_the_start_with_one_line(models: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = start(models_dir=models, port=port)
+    assert ended.returncode == 2
+    reason = f"cannot listen on 127.0.0.1:{port} (Address already in use)"
+    assert ended.stderr == f"hardmax: {reason}: choose another port with --port\n"
+
+
+def start(**settings: object) -> subprocess.CompletedProcess[str]:
+    """A start that is expected to fail."""
+    given = environ(bundled_models=False, **settings)
+    return subprocess.run([sys.executable, *SERVE], env=given, text=True, capture_output=True, timeout=60)
+
+
+def long_cloud() -> bytes:
+    """As npy: a cloud that takes some seconds, in layers of a fraction of a second."""
+    return npy(np.random.default_rng(3).normal(size=(60_000, 32)))
+
+
+def test_deadline_is_answered_504_and_frees_its_place(models: Path) -> None:
+    npy = {"content-type": "application/x-npy"}
+    with serving(models, default_model="tiny", request_timeout_s=1) as server, server.client() as client:
+        refused = client.post("/dynamics", content=long_cloud(), headers=npy)
+        assert refusal(refused) == (504, "deadline_exceeded", None)
+        eventually(lambda: client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200)
+        streamed = {**npy, "accept": "application/x-ndjson"}
+        with client.stream("POST", "/dynamics", content=long_cloud(), headers=streamed) as answer:
+            last = json.loads(list(answer.iter_lines())[-1])
+        assert last["error"]["type"] == "deadline_exceeded"
+        assert status_of(server.port, announce(9) + b"{") == 504  # and never the rest
+
+
+def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> None:
+    with serving(models, default_model="tiny", max_concurrent_requests=2) as server:
+        waiting = [connect(server.port) for _ in range(2)]
+        for connection in waiting:
+            connection.sendall(whole(long_cloud(), "/dynamics", NPY))
+        with server.client() as client:
+            eventually(lambda: "hardmax_requests_in_flight 2" in client.get("/metrics").text)
+            for body in ({"input": "good"}, {"input": ["good", "bad"]}):
+                refused = client.post("/classify", json=body)
+                assert refusal(refused) == (429, "overloaded", None)
+                assert int(refused.headers["retry-after"]) >= 1
+            with connect(server.port) as connection:
+                connection.sendall(announce(9))  # refused before its body comes: it would be read for nothing
+                assert read_status(connection) == 429
+                connection.sendall(b'{"a": [1]' + whole(b"{}"))
+                assert read_status(connection) == 429
+            assert client.get("/health").status_code == 200
+            for connection in waiting:
+                connection.close()
+            eventually(lambda: client.post("/classify", json={"input": "good"}).status_code == 200)
+
+
+@pytest.mark.alone
+def test_server_is_ready_soon_and_small() -> None:
+    with serving() as server:
+        memory, worked = server.memory, server.cpu_s
+        with server.client() as client:
+            loaded = client.get("/info").json()["models"]
+    assert "sentiment" in loaded
+    assert worked < 4  # seconds of CPU, however busy the machine
+    assert memory < 300e6
+
+
+def test_service_never_loads_torch_or_its_offline_side() -> None:
+    code = (
+        "import sys, service.server, service.app, service.cli.main\n"
+        "from service.settings import Settings\n"
+        "service.app.create_app(Settings()).openapi()\n"
+        "print([name for name in ('torch', 'model_export', 'onnx', 'onnxscript', 'scipy', 'matplotlib')"
+        " if name in sys.modules])"
+    )
+    output = python(code)
+    assert output.stdout.strip() == "[]", output.stderr
+
+
+def test_reload_while_starting_is_ignored(models: Path) -> None:
+    """SIGHUP before the server listened to it ended the process."""
+    settings = environ(port=0, models_dir=models, bundled_models=False, default_model="tiny")
+    command = [sys.executable, faulty.__file__]
+    with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "loads dynamics\n"
+            process.send_signal(signal.SIGHUP)
+            assert any(" on http://" in line for line in process.stdout)
+        finally:
+            process.kill()

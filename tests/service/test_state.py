@@ -1,0 +1,140 @@
+"""Loading and watching: a hostile bundle costs itself, and a folder is followed by its name."""
+
+import asyncio
+import gc
+import logging
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from bundles import LABELS, change_graph, never_end, write_head, write_models, write_reader
+from onnx import TensorProto, helper
+
+from service import state
+from service.runtime.bundle import HEAD
+from service.settings import BUNDLED_MODELS, Settings
+from service.state import AppState
+from service.text.pipeline import RunOptions, run_all, texts_of
+
+
+def add_an_input(model: onnx.ModelProto) -> None:
+    """The bundle is whole, and every run of it fails."""
+    model.graph.input.append(helper.make_tensor_value_info("another", TensorProto.FLOAT, [1]))
+
+
+def run(models: Path, use: Callable[[AppState], Awaitable[Any]], owns: bool = False, **limits: Any) -> Any:
+    service = AppState(Settings(models_dir=models, bundled_models=False, default_model="tiny", **limits))
+    service.owns_process = owns
+
+    async def life() -> Any:
+        await service.start()
+        try:
+            return await use(service)
+        finally:
+            await service.stop()
+
+    return asyncio.run(life())
+
+
+async def refused(service: AppState) -> dict[str, str]:
+    return dict(service.registry.refused)
+
+
+def test_bundle_of_clouds_that_cannot_run_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    """Row 19: it was taken, and every request failed with 500."""
+    write_models(tmp_path)
+    assert run(tmp_path, refused, max_points=1, max_dimension=1, max_layers=1) == {}
+    change_graph(tmp_path / "dynamics", add_an_input)
+    assert set(run(tmp_path, refused)) == {"dynamics"}
+
+
+def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 12: it held up every reload, for good."""
+    monkeypatch.setattr(state, "LOAD_S", 0.5)
+    shutil.copytree(BUNDLED_MODELS / "dynamics", tmp_path / "dynamics")
+    write_reader(tmp_path)
+    for name in ("dynamics", "reader"):
+        change_graph(tmp_path / name, never_end)
+    told = "it took more than 0.5 s to load and run once; SIGHUP tries again"
+    assert run(tmp_path, refused) == {"dynamics": told, "reader": told}
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.05)
+
+
+def test_text_ends_with_the_model_that_it_began_with(tmp_path: Path) -> None:
+    write_head(tmp_path)
+
+    async def replace(service: AppState) -> list[str]:
+        began = texts_of(["superb"], RunOptions((service.registry.find("tiny", HEAD),)))
+        write_head(tmp_path, labels=LABELS[::-1])
+        await service.reload()
+        later = texts_of(["superb"], RunOptions((service.registry.find("tiny", HEAD),)))
+        return [answer["label"] for each in (began, later) for (answer,) in run_all(each)]
+
+    assert run(tmp_path, replace) == ["positive", "negative"]
+
+
+@pytest.mark.parametrize("way", ["moved", "link"])
+def test_models_are_followed_by_the_name_of_their_folder(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 13: another folder is moved to its place, or a link is turned, as git-sync does."""
+    monkeypatch.setattr(state, "WATCH_S", 0.05)
+    first, second, models = (tmp_path / name for name in ("first", "second", "models"))
+    for folder in (first, second):
+        folder.mkdir()
+        write_head(folder)
+    write_head(second, name="other")
+
+    def come(folder: Path) -> None:
+        if way == "link":
+            (tmp_path / "turned").symlink_to(folder)
+            (tmp_path / "turned").rename(models)
+        else:
+            folder.rename(models)
+
+    async def follow(service: AppState) -> None:
+        assert set(service.registry.entries) == {"reader", "tiny"}
+        if way == "moved":
+            models.rename(tmp_path / "old")
+        come(second)
+        await until(lambda: set(service.registry.entries) == {"other", "reader", "tiny"})
+        write_head(models, name="third")  # and what comes later is seen too
+        await until(lambda: "third" in service.registry.entries)
+
+    come(first)
+    run(models, follow)
+
+
+def test_reload_says_what_it_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_head(tmp_path)
+    with caplog.at_level(logging.INFO):
+        run(tmp_path, AppState.reload)
+    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("reload")]
+    assert said == ["reload: 0 API keys", "reload: 2 models, 0 refused"]
+
+
+@pytest.mark.parametrize("owns", [False, True])
+def test_garbage_collector_is_set_only_in_a_process_of_the_service(tmp_path: Path, owns: bool) -> None:
+    """An application that a program or a test opens once froze all that the program had."""
+    before = gc.get_threshold()
+
+    async def start(service: AppState) -> tuple[bool, bool]:
+        return gc.get_freeze_count() > 0, gc.get_threshold() != before
+
+    write_head(tmp_path)
+    gc.unfreeze()
+    try:
+        assert run(tmp_path, start, owns) == (owns, owns)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
