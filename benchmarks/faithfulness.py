@@ -27,9 +27,9 @@ from benchmarks.texts import drawn
 from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
 from model_export.encoder.model import PAD, Encoder, published
-from service.text.counterfactual import find_flip
-from service.text.pipeline import RunOptions, Text, run_all
-from service.text.tokenizer import Reading
+from service.text.counterfactual import find_counterfactual
+from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
+from service.text.tokenizer import TokenizedText
 
 Positive = Callable[[Sequence[NDArray[np.bool_]]], NDArray[np.float64]]  # of a text, for words that are gone
 Scores = NDArray[np.float64]  # how much each word speaks for the label
@@ -40,7 +40,7 @@ WORDS = 8, 30  # of a sentence
 
 @dataclass(frozen=True)
 class Sentence:
-    reading: Reading
+    reading: TokenizedText
     leaders: Sequence[int]  # words: the leaders that speak for the label, the strongest first
 
 
@@ -49,24 +49,24 @@ class Ours:
 
     def __init__(self, model: Classifier) -> None:
         self.model = model
-        self.how = RunOptions((model.head,), "none")
+        self.options = ClassifyOptions((model.head,), "none")
 
-    def positive(self, reading: Reading, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+    def positive(self, reading: TokenizedText, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
         """The probability of the second label; a text of which nothing is left has the bias's."""
         spans = list(zip(reading.starts.tolist(), reading.ends.tolist(), strict=True))
         texts = [
-            Text(reading.text, self.how, [spans[i] for i in np.flatnonzero(each)])
+            ClassificationTask(reading.text, self.options, [spans[i] for i in np.flatnonzero(each)])
             for each in gone
             if not each.all()
         ]
-        found = iter(run_all(texts))
-        label = self.model.head.rules.labels[1]
+        found = iter(classify_all(texts))
+        label = self.model.head.rule.labels[1]
         return np.array([0.5 if each.all() else next(found)[0]["probs"][label] for each in gone])  # type: ignore[index]
 
     def sentence(self, text: str) -> Sentence:
         (answer,) = self.model.classify([text])
-        sign = 1 if answer["label"] == self.model.head.rules.labels[1] else -1
-        reading = self.model.reader.read(text)
+        sign = 1 if answer["label"] == self.model.head.rule.labels[1] else -1
+        reading = self.model.encoder.tokenize(text)
         strong = sorted(answer["leaders"], key=lambda leader: -sign * leader["contribution"])
         spans = [leader["spans"][0][0] for leader in strong if sign * leader["contribution"] > 0]
         return Sentence(reading, [int(reading.starts.searchsorted(span)) for span in spans])
@@ -76,7 +76,7 @@ class Soft:
     name = "published encoder, soft"
 
     def __init__(self, model: Classifier, weights: Encoder, rows: Sequence[Any]) -> None:
-        twin = Twin(model.reader.read, weights)
+        twin = Twin(model.encoder.read, weights)
         states = np.concatenate(
             [twin([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
         )
@@ -86,17 +86,17 @@ class Soft:
         self.bias = float(fitted.intercept_[0])
 
     @torch.no_grad()
-    def positive(self, reading: Reading, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+    def positive(self, reading: TokenizedText, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
         sizes = np.diff(reading.bounds)
         x = torch.from_numpy(
-            np.stack([np.where(np.repeat(each, sizes), PAD, reading.pieces) for each in gone])
+            np.stack([np.where(np.repeat(each, sizes), PAD, reading.token_ids) for each in gone])
         )
         logit = self.pooled(x) @ self.vector + self.bias
         return torch.sigmoid(logit).nan_to_num(0.5).double().numpy()
 
-    def gradients(self, reading: Reading) -> Scores:
+    def gradients(self, reading: TokenizedText) -> Scores:
         """Integrated gradients of the logit from padding's vector, a sum over the pieces of each word."""
-        x = torch.from_numpy(reading.pieces)[None]
+        x = torch.from_numpy(reading.token_ids)[None]
         table = self.weights.words
         end, begin = table(x).detach(), table(torch.zeros_like(x)).detach()
         steps = ((torch.arange(STEPS) + 0.5) / STEPS)[:, None, None]
@@ -172,12 +172,16 @@ def measure(
 
 def flip(model: Classifier, text: str) -> tuple[int | None, int]:
     """The words of the set found, or None, and how many texts the model ran for it."""
-    search, answers, asked = find_flip(Text(text, RunOptions((model.head,)))), None, 0
+    search, answers, asked = (
+        find_counterfactual(ClassificationTask(text, ClassifyOptions((model.head,)))),
+        None,
+        0,
+    )
     try:
         while True:
             texts = search.send(answers)  # type: ignore[arg-type]
             asked += len(texts)
-            answers = [each[0] for each in run_all(texts)]  # type: ignore[index]
+            answers = [each[0] for each in classify_all(texts)]  # type: ignore[index]
     except StopIteration as end:
         return (len(end.value["without"]) if end.value else None), asked
 
@@ -239,7 +243,9 @@ def main() -> None:
     fitting = drawn([row for row in sets["yelp"] if row.split == "train"], 100 if asked.quick else 3000)
     soft = Soft(model, published(asked.encoder), fitting)
     every = [ours.sentence(text) for text in texts]
-    sentences = [each for each in every if each.leaders and len(each.reading.split()) == 1][: asked.sentences]
+    sentences = [each for each in every if each.leaders and len(each.reading.chunks()) == 1][
+        : asked.sentences
+    ]
     sides: Any = {"ours": ("leaders",), "floors": ("random words",)}
     title = "Labels changed by leaving the named words out"
     changed = record.table("changed", title, unit="%", better="higher", **sides)

@@ -23,7 +23,7 @@ from service.cloud.dynamics import Dynamics, Parameters
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.text.tokenizer import PASSAGE
+from service.text.tokenizer import CHUNK_TOKENS
 
 REPEATS = 5
 PATIENCE_S = 30.0  # a case slower than this is run once
@@ -106,9 +106,9 @@ def timed(run: Callable[[], None], repeats: int) -> list[float]:
 
 def some_passages(passages: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
     """Random pieces: speed hardly depends on which."""
-    rows = np.arange(passages * PASSAGE).reshape(passages, PASSAGE)
+    rows = np.arange(passages * CHUNK_TOKENS).reshape(passages, CHUNK_TOKENS)
     drawn = np.random.default_rng(0).integers(1_000, 20_000, rows.size)
-    return {"pieces": drawn, "places": np.tile(np.arange(PASSAGE), passages), "rows": rows}
+    return {"pieces": drawn, "places": np.tile(np.arange(CHUNK_TOKENS), passages), "rows": rows}
 
 
 def device_name(provider: str) -> str:

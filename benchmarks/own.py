@@ -47,9 +47,9 @@ from service.report.figures import folds, tf_idf
 from service.runtime.bundle import HEAD, Bundle
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.text.encoder import Reader
+from service.text.encoder import Encoder
 from service.text.head import Head
-from service.text.pipeline import RunOptions, run_all, texts_of
+from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 Soft = Callable[[Sequence[str]], Floats]
 SIZES = (8, 32, 128)  # rows a label
@@ -92,7 +92,7 @@ def as_published(encoder: Path) -> Soft:
     return lambda texts: model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
 
 
-def question(parts: Parts, reader: Reader, soft: Soft | None) -> Question:
+def question(parts: Parts, reader: Encoder, soft: Soft | None) -> Question:
     texts, truth, measured = [], [], []
     for labels, pair in parts.items():
         for half, some in enumerate(pair):
@@ -157,7 +157,7 @@ def by_set_fit(asked: Question, some: Ints, measured: Ints, seed: int, encoder: 
 
 
 def apart(
-    questions: dict[str, Question], reader: Reader, table: Table, sizes: Sequence[int], seeds: int
+    questions: dict[str, Question], reader: Encoder, table: Table, sizes: Sequence[int], seeds: int
 ) -> None:
     """What heads call unlike their rows: other rows, packages, languages that nobody taught."""
     others = [encode_texts(reader, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
@@ -213,7 +213,7 @@ def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
     plane, _ = fitted(asked.taken(some), asked.states.take(some), parts)
     model = graph.to_onnx(quantized.quantize(plane, fixed_scales(asked.states.width)))
     runtime = Runtime("cpu", 1)
-    served = Reader.load(reader, runtime)
+    served = Encoder.load(reader, runtime)
     texts = [asked.rows.texts[i] for i in np.flatnonzero(asked.measured)]
     loaded: list[Head] = []
     samples: dict[int, list[float]] = {1: [], HEADS: []}
@@ -221,7 +221,7 @@ def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
     def round_ms(count: int) -> float:
         began = time.perf_counter()
         for text in texts:
-            run_all(texts_of([text], RunOptions(tuple(loaded[:count]))))
+            classify_all(make_tasks([text], ClassifyOptions(tuple(loaded[:count]))))
         return 1e3 * (time.perf_counter() - began) / len(texts)
 
     for count in samples:
@@ -268,7 +268,7 @@ def main() -> None:
 
 
 def what_is_right(
-    questions: dict[str, Question], reader: Reader, missing: str, asked: argparse.Namespace
+    questions: dict[str, Question], reader: Encoder, missing: str, asked: argparse.Namespace
 ) -> None:
     sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, asked.seeds)
     programs = PROGRAMS if missing else (*PROGRAMS, "sentence-transformers")

@@ -46,7 +46,7 @@ NAMES = {"sst": "SST-2 (dev)", "yelp": "Yelp sentences", "tweets": "tweets", "am
 
 
 def ours(model: Classifier, explain: str) -> Judge:
-    positive = model.head.rules.labels[1]
+    positive = model.head.rule.labels[1]
     return lambda texts: np.array([each["label"] == positive for each in model.classify(texts, explain)])  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.encoder.model import PAD, Encoder, EncoderConfig
-from service.text.tokenizer import PASSAGE, Reading
+from service.text.tokenizer import CHUNK_TOKENS, TokenizedText
 
 DISTILBERT = EncoderConfig(width=768, heads=12, layers=6, wide=3072, pieces=30_522)
 Floats = NDArray[np.float32]
@@ -42,7 +42,7 @@ class Pooled(torch.nn.Module):
 
 class Twin:
     def __init__(
-        self, read: Callable[[str], Reading], reader: Encoder, *, int8: bool = False, threads: int = 1
+        self, read: Callable[[str], TokenizedText], reader: Encoder, *, int8: bool = False, threads: int = 1
     ) -> None:
         self._read = read
         options = onnxruntime.SessionOptions()
@@ -53,9 +53,9 @@ class Twin:
                 str(path), options, providers=["CPUExecutionProvider"]
             )
 
-    def states(self, readings: Sequence[Reading]) -> Floats:
+    def states(self, readings: Sequence[TokenizedText]) -> Floats:
         """[texts, W] the mean over all pieces of each text; all passages in one inference."""
-        passages = [(i, pieces) for i, reading in enumerate(readings) for pieces, _ in reading.split()]
+        passages = [(i, pieces) for i, reading in enumerate(readings) for pieces, _ in reading.chunks()]
         feed = np.full((len(passages), max(len(pieces) for _, pieces in passages)), PAD, np.int64)
         for row, (_, pieces) in zip(feed, passages, strict=True):
             row[: len(pieces)] = pieces
@@ -77,7 +77,9 @@ def export(model: torch.nn.Module, folder: Path, *, int8: bool = False) -> Path:
         torch.onnx.export(
             model, (torch.ones(2, 8, dtype=torch.int64),), str(path), dynamo=True, verbose=False,
             input_names=["pieces"], opset_version=OPSET, external_data=False,
-            dynamic_shapes=({0: torch.export.Dim("passages"), 1: torch.export.Dim("places", max=PASSAGE)},),
+            dynamic_shapes=(
+                {0: torch.export.Dim("passages"), 1: torch.export.Dim("places", max=CHUNK_TOKENS)},
+            ),
         )  # fmt: skip
     if int8:
         from onnxruntime.quantization import quantize_dynamic

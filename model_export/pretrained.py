@@ -55,9 +55,10 @@ from model_export.teacher.logits import SAID, Answers
 from service.errors import BundleError, NotFound
 from service.report.figures import FOLDS
 from service.runtime.session import Runtime
-from service.text.encoder import Reader as ServedReader
+from service.text.encoder import VOCABULARY_KEYS
+from service.text.encoder import Encoder as ServedReader
 from service.text.head import Head
-from service.text.tokenizer import GROUP, HANDLE, LINK, NAME, NUMBER, Lists, Pieces
+from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
 NEARLY = 0.01  # balanced accuracy this close to the best is nearly as good
@@ -116,13 +117,13 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     write(reader, plane, lists, out / "models", own=own, even=even, about=about, figures=figures)
 
 
-def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Encoder, Pieces, Lists]:
+def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Encoder, WordPieceTokenizer, Vocabulary]:
     """The published reader, with pieces for what is folded into one."""
     spelt = (encoder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     lists = names.lists((row.text for name in CASED for row in sets[name] if row.split == "train"), spelt)
     reader = published(encoder)
     _begin_special(reader, lists)
-    return reader, Pieces(lists), lists
+    return reader, WordPieceTokenizer(lists), lists
 
 
 def _teacher(recipe: Recipe, sets: Mapping[str, Rows], folder: Path | None, out: Path, say: Say) -> Teacher:
@@ -145,12 +146,13 @@ def drawn(recipe: Recipe, width: int) -> tuple[Pooled, LeaderHead]:
 
 
 @torch.no_grad()
-def _begin_special(reader: Encoder, lists: Lists) -> None:
+def _begin_special(reader: Encoder, lists: Vocabulary) -> None:
     """A folded piece begins as the mean of what it stands for."""
-    number = {piece: i for i, piece in enumerate(lists.pieces)}
+    number, of = {piece: i for i, piece in enumerate(lists.tokens)}, lists.special
     for special, words in {
-        NAME: sorted(lists.names), GROUP: sorted(lists.groups), NUMBER: ["5", "7", "10", "20", "50", "100"],
-        HANDLE: ["user", "someone", "friend"], LINK: ["link", "website", "page"],
+        of.name: sorted(lists.names), of.group: sorted(lists.groups),
+        of.number: ["5", "7", "10", "20", "50", "100"],
+        of.handle: ["user", "someone", "friend"], of.link: ["link", "website", "page"],
     }.items():  # fmt: skip
         rows = [number[word] for word in words if word in number]
         reader.words.weight[special] = reader.words.weight[rows].mean(0)
@@ -160,7 +162,7 @@ def _begin_special(reader: Encoder, lists: Lists) -> None:
 
 
 def judged(
-    reader: Encoder, plane: LeaderHead, pieces: Pieces, sets: Mapping[str, Rows], say: Say
+    reader: Encoder, plane: LeaderHead, pieces: WordPieceTokenizer, sets: Mapping[str, Rows], say: Say
 ) -> tuple[float, dict[str, Any]]:
     """Sets the plane's temperature; the band called even, and figures."""
     texts = {split: held(pieces, sets, split) for split in ("choose", "report")}
@@ -181,7 +183,7 @@ def judged(
 def write(
     reader: Encoder,
     plane: LeaderHead,
-    lists: Lists,
+    lists: Vocabulary,
     models: Path,
     *,
     own: Sequence[str],
@@ -200,8 +202,8 @@ def write(
         "layers": shape.layers, "heads": shape.heads, "width": shape.width, **about,
     }  # fmt: skip
     listed = {
-        "pieces": list(lists.pieces),
-        **{name: sorted(getattr(lists, name)) for name in ("names", "sometimes", "groups")},
+        key: list(lists.tokens) if field == "tokens" else sorted(getattr(lists, field))
+        for field, key in VOCABULARY_KEYS.items()
     }
     graph = encoder_graph.to_onnx(encoder_quantized.quantize(reader))
     base = write_bundle(models, "reader", card, graph, json.dumps(listed, ensure_ascii=False))
@@ -220,8 +222,8 @@ def write(
     }  # fmt: skip
     graph = head_graph.to_onnx(head_quantized.quantize(plane, reader.output_scales) | near)
     head = Head("sentiment", runtime.open(graph.SerializeToString()), served, card)
-    short = [text for text in own if 0 < len(served.read(text)) <= WORDS][:: 1 + len(own) // CHECKED]
-    learnt = verdicts(reader, plane, Lessons.of(Pieces(lists), short, [0.0] * len(short)))[:, 0]
+    short = [text for text in own if 0 < len(served.tokenize(text)) <= WORDS][:: 1 + len(own) // CHECKED]
+    learnt = verdicts(reader, plane, Lessons.of(WordPieceTokenizer(lists), short, [0.0] * len(short)))[:, 0]
     _check_same(learnt, served_logits(served, head, short))
     write_bundle(models, "sentiment", card, graph)
 
@@ -242,7 +244,7 @@ def _foreign(reader: ServedReader, own: Sequence[str]) -> tuple[dict[str, Any], 
     return near, caught
 
 
-def held(pieces: Pieces, sets: Mapping[str, Rows], split: str) -> dict[str, Lessons]:
+def held(pieces: WordPieceTokenizer, sets: Mapping[str, Rows], split: str) -> dict[str, Lessons]:
     found = {}
     for name, rows in sets.items():
         if some := _labelled(rows, split):

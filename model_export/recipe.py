@@ -19,7 +19,7 @@ from model_export.head.leader_head import LeaderHeadConfig
 from model_export.stages import Step
 from model_export.teacher.fit import Fitting
 from model_export.teacher.logits import Answers
-from service.text.tokenizer import Pieces
+from service.text.tokenizer import WordPieceTokenizer
 
 ALL = 10**9
 
@@ -79,7 +79,9 @@ def _even(rows: Rows, most: int) -> Rows:
     return [row for side in sides for row in side[:few]]
 
 
-def short_lessons(asked: Mapping[str, Rows], answers: Answers, pieces: Pieces, recipe: Recipe) -> Lessons:
+def short_lessons(
+    asked: Mapping[str, Rows], answers: Answers, pieces: WordPieceTokenizer, recipe: Recipe
+) -> Lessons:
     """What was asked, of one passage."""
     texts: list[str] = []
     targets: list[float] = []
@@ -95,7 +97,7 @@ def short_lessons(asked: Mapping[str, Rows], answers: Answers, pieces: Pieces, r
     return Lessons.of(pieces, texts, targets).short()
 
 
-def long_lessons(sets: Mapping[str, Rows], pieces: Pieces, recipe: Recipe) -> Lessons:
+def long_lessons(sets: Mapping[str, Rows], pieces: WordPieceTokenizer, recipe: Recipe) -> Lessons:
     """Whole reviews, as many bad as good ones."""
     draw = random.Random(recipe.seed)
     rows = []

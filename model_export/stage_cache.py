@@ -54,7 +54,7 @@ def _bytes_digest(arrays: Iterable[NDArray[Any]]) -> str:
 
 def _told(content: Any) -> Any:
     if isinstance(content, Lessons):
-        parts = [(x.pieces, x.places, x.passages, x.bounds) for x in content.readings]
+        parts = [(x.token_ids, x.position_ids, x.chunk_ids, x.bounds) for x in content.readings]
         return [_bytes_digest(chain.from_iterable(parts)), content.targets.tolist()]
     if isinstance(content, torch.nn.Module):
         return _bytes_digest(value.numpy() for value in content.state_dict().values())

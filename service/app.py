@@ -23,7 +23,7 @@ from service.http.dependencies import KEY_NEEDED
 from service.http.errors import handle_error
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
 from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
-from service.runtime.registry import settle_default
+from service.runtime.registry import with_default_model
 from service.schemas.protocols import InferRequest
 from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 from service.settings import Settings
@@ -65,7 +65,7 @@ class Application(FastAPI):
 
 def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI:
     """The application. Models are loaded when it starts; `loaders` is for tests that bring their own."""
-    settings = settle_default(settings)
+    settings = with_default_model(settings)
     service = AppState(settings, loaders)
     reader = body_reader()
 

@@ -19,15 +19,15 @@ from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics
 from service.engine.cloud_queue import result_of
 from service.errors import BundleError, NotFound
-from service.runtime.bundle import find_bundles, newest, read_bundle
-from service.runtime.registry import Registry, settle_default
+from service.runtime.bundle import find_bundles, newest_version, read_bundle
+from service.runtime.registry import Registry, with_default_model
 from service.runtime.session import Runtime
 from service.schemas.reading import validate
 from service.schemas.requests import ClassifyRequest
 from service.sequences.classifier import Sequences
 from service.settings import Settings, load_settings
 from service.state import domain_loaders
-from service.text.pipeline import Text, run_all
+from service.text.pipeline import ClassificationTask, classify_all
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Local(Api):
         on_progress: Callable[[str], None] = lambda message: None,
         **flags: Any,
     ) -> None:
-        self._settings = settle_default(settings or load_settings(**flags))
+        self._settings = with_default_model(settings or load_settings(**flags))
         self._runtime = Runtime(self._settings.provider, self._settings.intra_op_threads)
         loaders = domain_loaders(self._runtime, self._settings)
         self._registry = Registry(self._settings.model_folders, loaders)
@@ -68,7 +68,7 @@ class Local(Api):
     def _classify(self, request: ApiRequest) -> dict[str, Any]:
         body = validate(request.body or {}, ClassifyRequest)
         texts = texts_asked(body, self._model, self._settings)
-        results = raise_first(run_all(texts))
+        results = raise_first(classify_all(texts))
         for text, answers in zip(texts, results, strict=True) if body.flip else ():
             run_sync(tell_flips(text, answers, _run_all))
         return {"id": uuid4().hex, **classification(names_of(body, self._settings), results)}
@@ -97,7 +97,7 @@ class Local(Api):
 
     def _cards(self, request: ApiRequest) -> dict[str, Any]:
         bundles = find_bundles(self._settings.model_folders)
-        default = newest(self._settings.default_model, bundles)
+        default = newest_version(self._settings.default_model, bundles)
         cards = []
         for name, folder in bundles.items():
             try:
@@ -114,8 +114,8 @@ class Local(Api):
         return self._registry.find(name, kind)
 
 
-async def _run_all(texts: Sequence[Text]) -> Results:
-    return run_all(texts)
+async def _run_all(texts: Sequence[ClassificationTask]) -> Results:
+    return classify_all(texts)
 
 
 def _as_written(answer: dict[str, Any]) -> Any:

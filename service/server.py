@@ -38,7 +38,7 @@ from service.app import create_app
 from service.errors import ConfigurationError, HardmaxError
 from service.observability.logging import configure
 from service.observability.metrics import shared_metrics
-from service.runtime.registry import settle_default
+from service.runtime.registry import with_default_model
 from service.settings import Settings
 from service.state import AppState
 
@@ -68,7 +68,7 @@ def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: sys.exit(0))
     configure(settings.log_format, settings.log_level)
-    settings = settle_default(settings)  # once: all workers have the same
+    settings = with_default_model(settings)  # once: all workers have the same
     listener = listen(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     if settings.workers > 1:

@@ -26,14 +26,14 @@ from service.errors import ConfigurationError, NotReady
 from service.observability.metrics import Metrics
 from service.observability.tracing import spans_to
 from service.runtime.batcher import Batcher
-from service.runtime.bundle import HEAD, READER, Bundle
-from service.runtime.registry import Entry, Loader, Registry, fingerprints
+from service.runtime.bundle import ENCODER, HEAD, Bundle
+from service.runtime.registry import Entry, Loader, Registry, bundle_fingerprints
 from service.runtime.session import Runtime
 from service.sequences.classifier import Sequences
 from service.settings import Settings, available_memory
-from service.text.encoder import Reader
+from service.text.encoder import Encoder
 from service.text.head import Head
-from service.text.pipeline import Answer, Text, run
+from service.text.pipeline import Answer, ClassificationTask, run_batch
 
 log = logging.getLogger(__name__)
 Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]
@@ -63,8 +63,8 @@ class AppState:
         self.draining = False  # it stops: what still comes is answered, and its connection closed
         self.owns_process = False  # else the garbage collector belongs to the program that opened the service
         self.failed = asyncio.Event()  # the inference thread is dead: this process should be replaced
-        self.texts: Batcher[Text, list[Answer]] = Batcher(
-            partial(run, was_read=self.metrics.tokenise.observe),
+        self.texts: Batcher[ClassificationTask, list[Answer]] = Batcher(
+            partial(run_batch, report_tokenization=self.metrics.tokenise.observe),
             budget=settings.max_batch_tokens,
             wait_s=settings.request_timeout_s,
             report=self.metrics.batch_ran,
@@ -160,7 +160,7 @@ class AppState:
         seen = None
         while True:
             try:
-                found = await asyncio.to_thread(fingerprints, self.settings.model_folders)
+                found = await asyncio.to_thread(bundle_fingerprints, self.settings.model_folders)
                 if found != seen or (found is not None and self.registry.is_behind(found)):
                     seen = found
                     await self._refresh()
@@ -217,10 +217,10 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
     """How each kind of bundle becomes a model."""
     most = settings.max_points, settings.max_dimension, settings.max_layers
     limits = Limits(*most, max_bytes=available_memory() // 4)
-    readers: WeakValueDictionary[str, Reader] = WeakValueDictionary()  # by the digest of their graph
+    readers: WeakValueDictionary[str, Encoder] = WeakValueDictionary()  # by the digest of their graph
 
-    def reader(bundle: Bundle) -> Reader:
-        readers[bundle.card["model_sha256"]] = loaded = Reader.load(bundle, runtime)
+    def reader(bundle: Bundle) -> Encoder:
+        readers[bundle.card["model_sha256"]] = loaded = Encoder.load(bundle, runtime)
         return loaded
 
     def head(bundle: Bundle) -> Head:
@@ -235,7 +235,7 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
         return model
 
     loaders: Mapping[str, Loader] = {
-        READER: reader,
+        ENCODER: reader,
         HEAD: head,
         "dynamics": dynamics,
         "sequences": lambda bundle: Sequences.load(bundle, runtime),

@@ -9,9 +9,9 @@ from typing import Any
 from hardmax.documents import Explain
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.text.encoder import Reader
+from service.text.encoder import Encoder
 from service.text.head import Head
-from service.text.pipeline import RunOptions, run_all, texts_of
+from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 MODELS = Path(__file__).parents[2] / "service/pretrained"
 
@@ -21,11 +21,11 @@ class Classifier:
 
     def __init__(self, threads: int = 1) -> None:
         runtime = Runtime("cpu", threads)
-        self.reader = Reader.load(read_bundle(MODELS / "reader"), runtime)
+        self.reader = Encoder.load(read_bundle(MODELS / "reader"), runtime)
         self.head = Head.load(read_bundle(MODELS / "sentiment"), runtime, self.reader)
 
     def classify(self, texts: Sequence[str], explain: Explain = "leaders") -> list[dict[str, Any]]:
-        found = run_all(texts_of(texts, RunOptions((self.head,), explain)))
+        found = classify_all(make_tasks(texts, ClassifyOptions((self.head,), explain)))
         refused = [each for each in found if isinstance(each, Exception)]
         if refused:
             raise refused[0]

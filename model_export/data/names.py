@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from service.text.tokenizer import Lists, plain, scan
+from service.text.tokenizer import Vocabulary, normalize_word, scan_words
 
 ALWAYS, SOMETIMES = 0.85, 0.3  # share of capitals inside sentences
 LEAST = 3  # times a name is seen
@@ -26,15 +26,15 @@ GROUPS = frozenset(
 )
 
 
-def lists(cased: Iterable[str], pieces: Sequence[str]) -> Lists:
+def lists(cased: Iterable[str], pieces: Sequence[str]) -> Vocabulary:
     """What a reader folds, from texts written with the usual capitals."""
     upper: Counter[str] = Counter()
     lower: Counter[str] = Counter()
     for text in cased:
         inside = False
-        for surface, _, _, kind in scan(text):
+        for surface, _, _, kind in scan_words(text):
             if kind == "word" and inside and not (len(surface) > 1 and surface.isupper()):
-                (upper if surface[0].isupper() else lower)[plain(surface)] += 1
+                (upper if surface[0].isupper() else lower)[normalize_word(surface)] += 1
             inside = surface[-1] not in ".!?:…"
     share = {
         word: times / (times + lower[word])
@@ -43,4 +43,4 @@ def lists(cased: Iterable[str], pieces: Sequence[str]) -> Lists:
     }
     names = {word for word, often in share.items() if often > ALWAYS}
     sometimes = {word for word, often in share.items() if SOMETIMES < often <= ALWAYS}
-    return Lists(pieces, names - GROUPS, sometimes, GROUPS)
+    return Vocabulary(pieces, names - GROUPS, sometimes, GROUPS)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from service.text.tokenizer import Pieces, Reading
+from service.text.tokenizer import TokenizedText, WordPieceTokenizer
 
 Ints = NDArray[np.int64]
 TOGETHER = 8_192  # texts that are sorted by length together
@@ -55,13 +55,13 @@ class Batch:
 class Lessons:
     """Texts and the probability that each is positive ([n]), or of each label ([n, C])."""
 
-    readings: Sequence[Reading]
+    readings: Sequence[TokenizedText]
     targets: NDArray[np.float32]
 
     @classmethod
-    def of(cls, pieces: Pieces, texts: Sequence[str], targets: Sequence[float]) -> Lessons:
+    def of(cls, pieces: WordPieceTokenizer, texts: Sequence[str], targets: Sequence[float]) -> Lessons:
         """Texts without words are left out."""
-        read = [pieces.read(text, WORDS) for text in texts]
+        read = [pieces.tokenize(text, WORDS) for text in texts]
         kept = [i for i, reading in enumerate(read) if len(reading)]
         return cls([read[i] for i in kept], np.asarray(targets, np.float32)[kept])
 
@@ -76,18 +76,18 @@ class Lessons:
 
     @property
     def sizes(self) -> Ints:
-        return np.array([len(reading.pieces) for reading in self.readings])
+        return np.array([len(reading.token_ids) for reading in self.readings])
 
     def short(self) -> Lessons:
         """Those of one passage."""
-        return self.take(np.flatnonzero([reading.passages[-1] == 0 for reading in self.readings]))
+        return self.take(np.flatnonzero([reading.chunk_ids[-1] == 0 for reading in self.readings]))
 
     def batches(self, most: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
         return batches(self.sizes, most, rng)
 
     def padded(self, rows: Ints) -> Tensor:
         """[B, N] pieces of texts of one passage, zeros behind the end."""
-        return padded([self.readings[i].pieces for i in rows.tolist()], 0)
+        return padded([self.readings[i].token_ids for i in rows.tolist()], 0)
 
     def batch(self, rows: Ints) -> Batch:
         """The same with the words, of texts of any length."""
@@ -95,8 +95,8 @@ class Lessons:
         M = max(map(len, readings))
         pieces, words = [], []
         for b, reading in enumerate(readings):
-            cuts = np.flatnonzero(np.diff(reading.passages)) + 1
-            pieces += np.split(reading.pieces, cuts)
+            cuts = np.flatnonzero(np.diff(reading.chunk_ids)) + 1
+            pieces += np.split(reading.token_ids, cuts)
             words += np.split(b * M + words_of(reading.bounds), cuts)
         return Batch(padded(pieces, 0), padded(words, len(rows) * M), len(rows), M)
 

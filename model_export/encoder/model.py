@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from service.errors import NotFound
-from service.text.tokenizer import PASSAGE
+from service.text.tokenizer import CHUNK_TOKENS
 
 FILES = ("config.json", "model.safetensors", "vocab.txt")
 PAD, CLS = 0, 101
@@ -155,7 +155,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.words = nn.Embedding(shape.pieces, shape.width)
-        self.places = nn.Embedding(PASSAGE, shape.width)
+        self.places = nn.Embedding(CHUNK_TOKENS, shape.width)
         self.norm = Norm(shape.width)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))  # type: ignore[assignment]
         self.register_buffer("of_word", torch.full((shape.width,), 1 / 16))  # a step of the first states
@@ -297,7 +297,7 @@ def published(folder: Path) -> Encoder:
     places = state["embeddings.position_embeddings.weight"] + kind
     found = {
         "words.weight": state["embeddings.word_embeddings.weight"],
-        "places.weight": places[1 : 1 + PASSAGE],
+        "places.weight": places[1 : 1 + CHUNK_TOKENS],
         "norm.gain": state["embeddings.LayerNorm.weight"],
         "norm.shift": state["embeddings.LayerNorm.bias"],
     }

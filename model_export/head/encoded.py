@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from model_export.data.training_set import Batch, Ints, words_of
 from model_export.writing import replacing
-from service.runtime.batcher import groups_by_length
-from service.text.encoder import Reader
-from service.text.tokenizer import Reading
+from service.runtime.batcher import group_by_length
+from service.text.encoder import Encoder
+from service.text.tokenizer import TokenizedText
 
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -37,7 +37,7 @@ def no_progress(done: int, total: int) -> None:
 class EncodedTexts:
     """n texts: their tokens, and the hidden state and input embedding of each token as uint8."""
 
-    readings: Sequence[Reading]
+    readings: Sequence[TokenizedText]
     states: Sequence[Array]  # of each text [T, 2, W]: hidden state, input embedding
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class EncodedTexts:
 
 
 def encode_texts(
-    reader: Reader, texts: Sequence[str], *, cache: Path | None = None, progress: Progress = no_progress
+    reader: Encoder, texts: Sequence[str], *, cache: Path | None = None, progress: Progress = no_progress
 ) -> tuple[EncodedTexts, Ints]:
     """Encode all texts that have words; return them and their indices.
 
@@ -99,12 +99,12 @@ def encode_texts(
         cache: a folder for the outputs of this encoder; a later call reads what it finds there.
         progress: called with the number of texts done and their total.
     """
-    readings: list[Reading] = []
+    readings: list[TokenizedText] = []
     indices: list[int] = []
     states: list[Array] = []
     for begin in range(0, len(texts), TEXTS_PER_FILE):
         progress(begin, len(texts))
-        read = [reader.read(text[:MAX_CHARS]) for text in texts[begin : begin + TEXTS_PER_FILE]]
+        read = [reader.tokenize(text[:MAX_CHARS]) for text in texts[begin : begin + TEXTS_PER_FILE]]
         with_words = [each for each in read if len(each) > 0]
         indices += [begin + i for i, each in enumerate(read) if len(each) > 0]
         readings += with_words
@@ -115,13 +115,13 @@ def encode_texts(
             progress(begin + int(share * n), len(texts))
 
         encoded = _encode_or_load(reader, with_words, cache, report)
-        states += np.split(encoded, np.cumsum([len(each.pieces) for each in with_words])[:-1])
+        states += np.split(encoded, np.cumsum([len(each.token_ids) for each in with_words])[:-1])
     progress(len(texts), len(texts))
     return EncodedTexts(readings, states), np.array(indices, np.int64)
 
 
 def _encode_or_load(
-    reader: Reader, readings: Sequence[Reading], cache: Path | None, report: Callable[[float], None]
+    reader: Encoder, readings: Sequence[TokenizedText], cache: Path | None, report: Callable[[float], None]
 ) -> Array:
     """Return [T, 2, W] of all tokens, one text after the other."""
     if cache is None:
@@ -134,15 +134,19 @@ def _encode_or_load(
     return loaded
 
 
-def _encode(reader: Reader, readings: Sequence[Reading], report: Callable[[float], None]) -> list[Array]:
+def _encode(
+    reader: Encoder, readings: Sequence[TokenizedText], report: Callable[[float], None]
+) -> list[Array]:
     """Return [T, 2, W] of each text; `report` gets the share of tokens done."""
-    chunks = [(i, chunk) for i, reading in enumerate(readings) for chunk in reading.split()]
+    chunks = [(i, chunk) for i, reading in enumerate(readings) for chunk in reading.chunks()]
     lengths = [len(pieces) for _, (pieces, _) in chunks]
     outputs: dict[int, Array] = {}
     done = 0
-    for run in groups_by_length(lengths, TOKENS_PER_RUN):
-        for k, each in zip(run, reader.see([chunks[k][1] for k in run], reasons=False), strict=True):
-            outputs[k] = np.stack([each.states, each.words], axis=1)
+    for run in group_by_length(lengths, TOKENS_PER_RUN):
+        for k, each in zip(
+            run, reader.encode([chunks[k][1] for k in run], output_attentions=False), strict=True
+        ):
+            outputs[k] = np.stack([each.hidden_states, each.input_embeddings], axis=1)
             done += lengths[k]
         report(done / sum(lengths))
     parts: list[list[Array]] = [[] for _ in readings]
@@ -151,8 +155,8 @@ def _encode(reader: Reader, readings: Sequence[Reading], report: Callable[[float
     return [np.concatenate(each) for each in parts]
 
 
-def _digest(readings: Sequence[Reading]) -> str:
+def _digest(readings: Sequence[TokenizedText]) -> str:
     content = hashlib.sha256()
     for each in readings:
-        content.update(each.pieces.tobytes() + each.places.tobytes() + b"/")
+        content.update(each.token_ids.tobytes() + each.position_ids.tobytes() + b"/")
     return content.hexdigest()[:24]

@@ -26,7 +26,7 @@ from model_export.data.training_set import Batch, Ints
 from model_export.encoder.model import OutputScales
 from model_export.head.encoded import EncodedTexts
 from model_export.head.leader_head import WEIGHT_GRID, LeaderHead, LeaderHeadConfig
-from service.runtime.batcher import groups_by_length
+from service.runtime.batcher import group_by_length
 
 Floats = NDArray[np.float64]
 
@@ -116,7 +116,7 @@ def logits(plane: LeaderHead, states: EncodedTexts) -> Floats:
 
 def _of_all(states: EncodedTexts, of: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
     """Of every text, those of similar length together."""
-    runs = list(groups_by_length([len(each) for each in states.readings], PAIRS, power=2))
+    runs = list(group_by_length([len(each) for each in states.readings], PAIRS, power=2))
     found = torch.cat([of(states.batch(np.array(rows))) for rows in runs])
     return found[torch.from_numpy(np.concatenate(runs)).argsort()]
 

@@ -30,21 +30,21 @@ from model_export.head.verification import count_mismatches
 from service.errors import InvalidInput
 from service.report.figures import described
 from service.report.page import page
-from service.runtime.bundle import HEAD, READER, Bundle, read_bundle, versions_of
+from service.runtime.bundle import ENCODER, HEAD, Bundle, read_bundle, versions_of
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.text.encoder import Reader
+from service.text.encoder import Encoder
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CHECKED = 200  # texts that the exported graph is compared on
 EVEN = 0.02
 
 
-def open_reader(folder: Path) -> tuple[Bundle, Reader]:
+def open_reader(folder: Path) -> tuple[Bundle, Encoder]:
     bundle = read_bundle(folder)
-    if bundle.kind != READER:
+    if bundle.kind != ENCODER:
         raise InvalidInput(f"{folder} is a bundle of kind {bundle.kind}; --reader needs a reader")
-    return bundle, Reader.load(bundle, Runtime("cpu", 1))
+    return bundle, Encoder.load(bundle, Runtime("cpu", 1))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,9 +13,9 @@ from model_export.encoder.quantized import Stored
 from model_export.head import quantized
 from model_export.head.encoded import EncodedTexts
 from service.runtime.session import Runtime
-from service.text.encoder import Read, Seen
-from service.text.head import assemble
-from service.text.tokenizer import Reading
+from service.text.encoder import EncodedText, EncoderOutput
+from service.text.head import assemble_feeds
+from service.text.tokenizer import TokenizedText
 
 OUTPUTS = ("bias", "contribution", "target", "since", "plane")
 
@@ -24,18 +24,21 @@ def count_mismatches(model: onnx.ModelProto, weights: Stored, texts: EncodedText
     """Return the number of texts for which some output of the graph differs."""
     session, wrong = Runtime("cpu", 1).open(model.SerializeToString()), 0
     for reading, both in zip(texts.readings, texts.states, strict=True):
-        seen = Seen(np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1]))
+        seen = EncoderOutput(np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1]))
         wrong += bool(mismatched_outputs(session, weights, reading, [seen]))
     return wrong
 
 
-def mismatched_outputs(session: Any, weights: Stored, reading: Reading, chunks: Sequence[Seen]) -> set[str]:
+def mismatched_outputs(
+    session: Any, weights: Stored, reading: TokenizedText, chunks: Sequence[EncoderOutput]
+) -> set[str]:
     """Return the names of the outputs that differ from the definition for one text."""
-    feeds, _, _ = assemble([Read(reading, chunks)])
+    feeds = assemble_feeds([EncodedText(reading, chunks)]).arrays
     names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))
     outputs = dict(zip(names, session.run(feeds, names), strict=True))
     hidden, embedding = (
-        np.concatenate([getattr(each, name) for each in chunks]) for name in ("states", "words")
+        np.concatenate([getattr(each, name) for each in chunks])
+        for name in ("hidden_states", "input_embeddings")
     )
     members = [range(*each) for each in pairwise(reading.bounds.tolist())]
     result = quantized.run(weights, hidden, embedding, members)

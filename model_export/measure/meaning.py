@@ -28,15 +28,16 @@ from model_export.measure import behaviour
 from model_export.measure.scores import balanced, score, sigmoid, three_labels
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.text.encoder import Read, Reader
-from service.text.head import UNITS, Head, outputs_of
-from service.text.tokenizer import Ints, Reading
+from service.text.decision import UNITS
+from service.text.encoder import EncodedText, Encoder
+from service.text.head import Head, run_heads
+from service.text.tokenizer import Ints, TokenizedText
 
 EVERYDAY = Path(__file__).with_name("everyday.tsv")
 TEXTS = 400  # of each data set
 AROUND = 2  # words on either side of a leader
 
-Cut = Callable[[Reading], list[tuple[Ints, Ints]]]
+Cut = Callable[[TokenizedText], list[tuple[Ints, Ints]]]
 
 
 class Served:
@@ -45,30 +46,30 @@ class Served:
     def __init__(self, models: Path, head: str) -> None:
         runtime = Runtime("cpu", 2)
         bundle = read_bundle(models / head)
-        self.reader = Reader.load(read_bundle(models / bundle.card["reader"]["name"]), runtime)
+        self.reader = Encoder.load(read_bundle(models / bundle.card["reader"]["name"]), runtime)
         self.head = Head.load(bundle, runtime, self.reader)
         self.even = float(bundle.card["even"])
 
-    def logits(self, texts: Sequence[str], cut: Cut = Reading.split) -> NDArray[np.float64]:
+    def logits(self, texts: Sequence[str], cut: Cut = TokenizedText.chunks) -> NDArray[np.float64]:
         return served_logits(self.reader, self.head, texts, cut)
 
 
 def served_logits(
-    reader: Reader, head: Head, texts: Sequence[str], cut: Cut = Reading.split
+    reader: Encoder, head: Head, texts: Sequence[str], cut: Cut = TokenizedText.chunks
 ) -> NDArray[np.float64]:
     """Of a head of two labels."""
     read = []
     for text in texts:
-        reading = reader.read(text)
-        read.append(Read(reading, reader.see(cut(reading), reasons=False)))
+        reading = reader.tokenize(text)
+        read.append(EncodedText(reading, reader.encode(cut(reading), output_attentions=False)))
     found = np.full(len(texts), head.bias[0, 0] / UNITS)
-    for _, places, outputs in outputs_of([head], read, reasons=False):
+    for _, places, outputs in run_heads([head], read, explain=False):
         found[places] = outputs.logit[0] / UNITS
     return found
 
 
-def pieces_alone(reading: Reading) -> list[tuple[Ints, Ints]]:
-    return list(zip(reading.pieces[:, None], reading.places[:, None], strict=True))
+def pieces_alone(reading: TokenizedText) -> list[tuple[Ints, Ints]]:
+    return list(zip(reading.token_ids[:, None], reading.position_ids[:, None], strict=True))
 
 
 def shuffled(text: str, draw: random.Random) -> str:
@@ -82,13 +83,13 @@ def read_and_led(served: Served, texts: Sequence[str]) -> tuple[list[float], lis
     shares: list[float] = []
     cuts: list[str] = []
     for text in texts:
-        reading = served.reader.read(text)
-        seen = served.reader.see(reading.split(), reasons=True)
+        reading = served.reader.tokenize(text)
+        seen = served.reader.encode(reading.chunks(), output_attentions=True)
         for each in seen:
-            assert each.read is not None
-            size = each.read.shape[1]
-            shares += [int(read).bit_count() / size for read in each.read[-1].tolist()]
-        ((_, _, outputs),) = outputs_of([served.head], [Read(reading, seen)], reasons=True)
+            assert each.receptive_fields is not None
+            size = each.receptive_fields.shape[1]
+            shares += [int(read).bit_count() / size for read in each.receptive_fields[-1].tolist()]
+        ((_, _, outputs),) = run_heads([served.head], [EncodedText(reading, seen)], explain=True)
         assert outputs.target is not None
         leaders = np.unique(outputs.target[outputs.target >= 0])
         kept = np.zeros(len(reading), bool)

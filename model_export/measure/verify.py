@@ -26,10 +26,10 @@ from model_export.encoder.quantized import ZERO, Array, Stored
 from model_export.head.graph import weights_of
 from model_export.head.verification import mismatched_outputs
 from service.errors import InvalidInput, NotFound
-from service.runtime.bundle import HEAD, READER, Bundle, find_served, kind_of, read_bundle
+from service.runtime.bundle import ENCODER, HEAD, Bundle, find_served, kind_of, read_bundle
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.text.encoder import Reader, Seen
+from service.text.encoder import Encoder, EncoderOutput
 
 
 @dataclass
@@ -68,23 +68,23 @@ def reader_weights(model: bytes) -> Stored:
 
 def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
     runtime, parity, draw = Runtime("cpu", 2), Parity(), random.Random(0)
-    served, session = Reader.load(reader, runtime), runtime.open(head.model)
+    served, session = Encoder.load(reader, runtime), runtime.open(head.model)
     of_reader, of_head = reader_weights(reader.model), weights_of(onnx.load_from_string(head.model))
     for text in texts:
-        reading = served.read(text)
-        passages = reading.split()
+        reading = served.tokenize(text)
+        passages = reading.chunks()
         if not passages:
             continue
-        seen = served.see(passages, reasons=True)
+        seen = served.encode(passages, output_attentions=True)
         for (pieces, places), each in zip(passages, seen, strict=True):
             states, words, follows = encoder_quantized.run(of_reader, pieces, places)
             parity.passages += 1
             parity.choices += follows.shape[0] * follows.shape[1] * int(of_reader["heads"])
             parity.different_states += not (
-                np.array_equal(states, each.states) and np.array_equal(words, each.words)
+                np.array_equal(states, each.hidden_states) and np.array_equal(words, each.input_embeddings)
             )
-            assert each.follows is not None
-            parity.different_choices += int((follows != each.follows).sum())
+            assert each.attention_counts is not None
+            parity.different_choices += int((follows != each.attention_counts).sum())
             _leave_out(served, pieces, places, each, draw, parity)
         differ = mismatched_outputs(session, of_head, reading, seen)
         parity.different_leaders += bool(differ & {"target", "since"})
@@ -95,20 +95,20 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
 
 
 def _leave_out(
-    served: Reader, pieces: Array, places: Array, seen: Seen, draw: random.Random, parity: Parity
+    served: Encoder, pieces: Array, places: Array, seen: EncoderOutput, draw: random.Random, parity: Parity
 ) -> None:
-    assert seen.read is not None
+    assert seen.receptive_fields is not None
     i = draw.randrange(len(pieces))
-    read = int(seen.read[-1][i])
+    read = int(seen.receptive_fields[-1][i])
     unread = [j for j in range(len(pieces)) if not read >> j & 1]
     if not unread:
         return
     for gone in (unread, [draw.choice(unread)]):
         kept = np.setdiff1d(np.arange(len(pieces)), gone)
-        (less,) = served.see([(pieces[kept], places[kept])], reasons=False)
+        (less,) = served.encode([(pieces[kept], places[kept])], output_attentions=False)
         (at,) = np.flatnonzero(kept == i)
         parity.left_out += 1
-        parity.different_without += not np.array_equal(less.states[at], seen.states[i])
+        parity.different_without += not np.array_equal(less.hidden_states[at], seen.hidden_states[i])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     if head.kind != HEAD:
         raise InvalidInput(f"{arguments.bundle} is a bundle of kind {head.kind}; verify needs a head")
     wanted, places = head.card["reader"]["sha256"], [arguments.bundle.absolute().parent, arguments.readers]
-    found = (read_bundle(each) for each in find_served(places).values() if kind_of(each) == READER)
+    found = (read_bundle(each) for each in find_served(places).values() if kind_of(each) == ENCODER)
     reader = next((each for each in found if each.card["model_sha256"] == wanted), None)
     if reader is None:
         where = " and ".join(map(str, places))

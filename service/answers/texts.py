@@ -8,16 +8,16 @@ from service.errors import InvalidInput, TooLarge
 from service.runtime.bundle import HEAD
 from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
-from service.text.counterfactual import MOST_TEXTS, find_flip
+from service.text.counterfactual import MAX_SEARCHED_TEXTS, find_counterfactual
 from service.text.head import Head
-from service.text.pipeline import Answer, RunOptions, Text, codepoints, texts_of
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks, to_codepoints
 
 Find = Callable[[str, str], Any]  # the model of a name and a kind
 Results = Sequence[list[Answer] | Exception]
-Read = Callable[[Sequence[Text]], Awaitable[Results]]  # what comes of texts that are read
+Read = Callable[[Sequence[ClassificationTask]], Awaitable[Results]]  # what comes of texts that are read
 
 
-def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[Text]:
+def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[ClassificationTask]:
     """The texts to read, and how to answer them."""
     if body.trajectory and body.explain != "full":
         raise InvalidInput('trajectory needs "explain": "full"', param="trajectory")
@@ -28,17 +28,17 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[T
         if begin >= end:
             problem = f"without[{place}] should be [from, to], and to the larger"
             raise InvalidInput(problem, param=f"without[{place}]")
-    if body.flip and count > MOST_TEXTS:
-        raise InvalidInput(f"flip goes with {MOST_TEXTS} texts at most", param="flip")
+    if body.flip and count > MAX_SEARCHED_TEXTS:
+        raise InvalidInput(f"flip goes with {MAX_SEARCHED_TEXTS} texts at most", param="flip")
     names = names_of(body, settings)
     heads = heads_of(find, [names] if isinstance(names, str) else names)
-    how = RunOptions(heads, body.explain, body.trajectory, body.truncate, body.spans)
+    how = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.spans)
     texts = texts_within(body.input, how, settings)
     if body.without:
         spans = [(begin, end) for begin, end in body.without]
-        texts[0].without = codepoints(texts[0].source, spans, body.spans)
+        texts[0].without = to_codepoints(texts[0].text, spans, body.spans)
         for place, (begin, _) in enumerate(texts[0].without):
-            if begin >= len(texts[0].source):
+            if begin >= len(texts[0].text):
                 param = f"without[{place}]"
                 raise InvalidInput(f"{param} begins behind the end of the text", param=param)
     return texts
@@ -52,19 +52,19 @@ def names_of(body: ClassifyRequest, settings: Settings) -> str | list[str]:
 def heads_of(find: Find, names: Sequence[str]) -> tuple[Head, ...]:
     """The models of those names, which must all stand on one reader."""
     heads = tuple(find(name, HEAD) for name in names)
-    if len({id(head.reader) for head in heads}) > 1:
+    if len({id(head.encoder) for head in heads}) > 1:
         raise InvalidInput("these models stand on several readers: ask for each alone", param="model")
     return heads
 
 
 def texts_within(
-    inputs: str | Sequence[str], how: RunOptions, settings: Settings, param: str = "input"
-) -> list[Text]:
+    inputs: str | Sequence[str], how: ClassifyOptions, settings: Settings, param: str = "input"
+) -> list[ClassificationTask]:
     """The texts of a request, unless they are too many or one is too long."""
     if not isinstance(inputs, str) and len(inputs) > settings.max_client_batch_size:
         problem = f"more than {settings.max_client_batch_size} texts (MAX_CLIENT_BATCH_SIZE)"
         raise TooLarge(problem, param=param)
-    texts = texts_of(inputs, how, param, settings.max_text_chars)
+    texts = make_tasks(inputs, how, param, settings.max_text_chars)
     if not texts:
         raise InvalidInput(f"{param} is empty", param=param)
     return texts
@@ -81,10 +81,12 @@ def raise_first(results: Results) -> list[list[Answer]]:
     return cast("list[list[Answer]]", results)
 
 
-async def tell_flips(text: Text, answers: Sequence[Answer], read: Read) -> None:
+async def tell_flips(text: ClassificationTask, answers: Sequence[Answer], read: Read) -> None:
     """Adds `flip` to each model's answer."""
-    for head, answer in zip(text.how.heads, answers, strict=True):
-        search = find_flip(Text(text.source, replace(text.how, heads=(head,)), text.without))
+    for head, answer in zip(text.options.heads, answers, strict=True):
+        search = find_counterfactual(
+            ClassificationTask(text.text, replace(text.options, heads=(head,)), text.without)
+        )
         asked = next(search)
         while "flip" not in answer:
             try:

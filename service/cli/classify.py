@@ -27,7 +27,7 @@ from service.cli.options import (
     tell,
 )
 from service.errors import ConfigurationError, InvalidInput, needs
-from service.runtime.registry import settle_default
+from service.runtime.registry import with_default_model
 
 EXPLAIN = "leaders"
 HELP = f"""\
@@ -177,5 +177,5 @@ def actors_of(arguments: argparse.Namespace) -> tuple[Callable[[], Api], float]:
     from service.local import Local
 
     # Actors, not threads, fill the cluster.
-    settings = settle_default(settings_of(arguments, intra_op_threads=1))
+    settings = with_default_model(settings_of(arguments, intra_op_threads=1))
     return partial(Local, settings), 0.25 if settings.provider == "cuda" else 0

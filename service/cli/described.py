@@ -6,7 +6,7 @@ from typing import Any
 from hardmax.answers import Answer
 from hardmax.documents import Cluster, Leader, number_of
 from hardmax.formatting import pluralize
-from service.runtime.bundle import newest
+from service.runtime.bundle import newest_version
 
 SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3
@@ -118,7 +118,7 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
     rows = [("model", "kind", "", "date", "rows", "right", "description")]
     for card in cards:
         asked = str(card["name"]).rpartition("@")[0]
-        serves = f"answers as {asked}" if asked and newest(asked, names) == card["name"] else ""
+        serves = f"answers as {asked}" if asked and newest_version(asked, names) == card["name"] else ""
         again = f"{card['again']} again: " if "again" in card else ""
         figures, data = card.get("figures") or {}, card.get("data") or {}
         right, number = figures.get("accuracy"), data.get("rows") if isinstance(data, dict) else None

@@ -272,7 +272,7 @@ class Batcher(Generic[Item, Result]):
         self.depth = 0
 
 
-def groups_by_length(lengths: Sequence[int], most: int, power: int = 1) -> Iterator[list[int]]:
+def group_by_length(lengths: Sequence[int], most: int, power: int = 1) -> Iterator[list[int]]:
     """Which items run together, by their places: those of similar length, as each is padded to the longest.
 
     An item is padded to twice its length at most, unless it is short. The sum of the padded lengths, raised

@@ -5,7 +5,7 @@
     NAME/card.json        name, kind, figures, licence, and the digest of the graph
 
 A head (kind "sentiment", whatever its labels) stands on a reader, which its card names by the digest of the
-reader's graph. Of a name with versions - mine@1, mine@2 - the newest is served under the bare name.
+reader's graph. Of a name with versions - mine@1, mine@2 - the newest_version is served under the bare name.
 
 A bundle that breaks this contract is a `BundleError` that names the field. Only regular files of at most the
 sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in their place blocks nothing.
@@ -28,11 +28,11 @@ import orjson
 
 from service.errors import BundleError, NotFound
 
-READER, HEAD = "reader", "sentiment"
+ENCODER, HEAD = "reader", "sentiment"
 FORMAT = 3
-FORMATS = {READER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # of each kind, that are read
+FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # of each kind, that are read
 KINDS = tuple(FORMATS)
-BUNDLED_DEFAULT = "sentiment"
+PRETRAINED_DEFAULT = "sentiment"
 # Bytes of a file. The largest graph that protobuf can hold is 2 GiB.
 LARGEST = {"card.json": 2**20, "model.onnx": 2**31}
 LARGEST_OTHER = 2**27
@@ -59,7 +59,7 @@ def read_bundle(folder: Path) -> Bundle:
     if digest != card["model_sha256"]:
         problem = f"{folder.name}: model.onnx is not the file its card describes"
         raise BundleError(problem, param="model_sha256")
-    pieces = _read(folder / "pieces.json") if card["kind"] == READER else None
+    pieces = _read(folder / "pieces.json") if card["kind"] == ENCODER else None
     files = (model, pieces or b"", json.dumps(card, sort_keys=True).encode())
     version = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
     return Bundle(
@@ -101,20 +101,20 @@ def versions_of(name: str, bundles: Iterable[str]) -> dict[int, str]:
     return {int(number): each for each, base, _, number in parts if base == name and number.isdecimal()}
 
 
-def newest(name: str, bundles: Iterable[str]) -> str:
-    """Which bundle is meant by `name`: that one, or else its newest version."""
+def newest_version(name: str, bundles: Iterable[str]) -> str:
+    """Which bundle is meant by `name`: that one, or else its newest_version version."""
     have = list(bundles)
     versions = versions_of(name, have)
     return versions[max(versions)] if versions and name not in have else name
 
 
-def default_of(folders: Iterable[Path]) -> str:
+def default_model(folders: Iterable[Path]) -> str:
     """The default model where the settings name none: the bundled one wherever it is served, or else the only
     head there is. Adding a model never changes it.
     """
     bundles = find_bundles(folders).items()
     heads = {name.rpartition("@")[0] or name for name, folder in bundles if kind_of(folder) == HEAD}
-    return heads.pop() if len(heads) == 1 else BUNDLED_DEFAULT
+    return heads.pop() if len(heads) == 1 else PRETRAINED_DEFAULT
 
 
 def kind_of(folder: Path) -> str | None:
@@ -124,7 +124,7 @@ def kind_of(folder: Path) -> str | None:
 
 def _digest_of_reader(folder: Path) -> str | None:
     card = _card_of(folder)
-    return card["model_sha256"] if card.get("kind") == READER else None
+    return card["model_sha256"] if card.get("kind") == ENCODER else None
 
 
 def _card_of(folder: Path) -> dict[str, Any]:
@@ -197,8 +197,8 @@ def _decode(raw: bytes, path: Path) -> str:
 def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
     """Serve the version again that was served before: (its name, the name that it has now).
 
-    It is added as the newest, as `kubectl rollout undo` does: nothing is lost, and going back twice serves
-    what was served at first.
+    It is added as the newest_version, as `kubectl rollout undo` does: nothing is lost, and going back twice
+    serves what was served at first.
     """
     versions = versions_of(name, find_bundles([models_dir]))
     if len(versions) < 2:

@@ -15,12 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from service.errors import BundleError, NotFound
-from service.runtime.bundle import HEAD, READER, Bundle, default_of, find_served, kind_of, newest, read_bundle
+from service.runtime.bundle import (
+    ENCODER,
+    HEAD,
+    Bundle,
+    default_model,
+    find_served,
+    kind_of,
+    newest_version,
+    read_bundle,
+)
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-DOES = {HEAD: "labels texts", "sequences": "labels sequences", "dynamics": "moves clouds"}  # models of a kind
+MODEL_PURPOSE = {
+    HEAD: "labels texts",
+    "sequences": "labels sequences",
+    "dynamics": "moves clouds",
+}  # models of a kind
 
 Loader = Callable[[Bundle], Any]
 Fingerprint = tuple[tuple[str, int, int, int], ...]
@@ -33,7 +46,7 @@ class Entry:
     name: str
     kind: str
     version: str
-    stands_on: str | None  # of a head: the version of its reader
+    encoder_digest: str | None  # of a head: the version of its reader
     card: Mapping[str, Any]
     model: Any
     folder: Path
@@ -49,25 +62,25 @@ class Registry:
         self.refused: Mapping[str, str] = {}  # names of bundles that could not be loaded, and why
 
     def get(self, name: str) -> Entry | None:
-        """What is served under that name: of a name with versions the newest."""
-        return self.entries.get(newest(name, self.entries))
+        """What is served under that name: of a name with versions the newest_version."""
+        return self.entries.get(newest_version(name, self.entries))
 
     def find(self, name: str, kind: str) -> Any:
         """The model of that name, which must be of that kind."""
         entry = self.get(name)
-        if entry is None and newest(name, self.refused) in self.refused:
+        if entry is None and newest_version(name, self.refused) in self.refused:
             raise NotFound(str(self.why_missing(name)), param="model")
         if entry is None or entry.kind != kind:
             have = ", ".join(each.name for each in self.entries.values() if each.kind == kind)
             others = f"; there are: {have}" if have else ""  # of those that are loaded
-            raise NotFound(f"no model {name!r} {DOES[kind]}{others}", param="model")
+            raise NotFound(f"no model {name!r} {MODEL_PURPOSE[kind]}{others}", param="model")
         return entry.model
 
     def why_missing(self, name: str) -> str | None:
         """Why no model of that name is served, or None where one is."""
         if self.get(name) is not None:
             return None
-        reason = self.refused.get(newest(name, self.refused))
+        reason = self.refused.get(newest_version(name, self.refused))
         return f"the model {name} was refused: {reason}" if reason else f"there is no model {name}"
 
     def refresh(self) -> None:
@@ -75,7 +88,7 @@ class Registry:
         entries: dict[str, Entry] = {}
         refused: dict[str, str] = {}
         bundles = self._bundles()
-        for name in sorted(bundles, key=lambda name: kind_of(bundles[name]) != READER):
+        for name in sorted(bundles, key=lambda name: kind_of(bundles[name]) != ENCODER):
             try:
                 entries[name] = self._keep_or_load(name, bundles[name], entries)
             except BundleError as broken:
@@ -97,11 +110,11 @@ class Registry:
         another reader does without a broken one.
         """
         bundles = self._bundles()
-        name = newest(name, bundles)
+        name = newest_version(name, bundles)
         if name not in bundles:
             raise NotFound(f"no model {name!r} here; there are {', '.join(bundles) or 'none'}", param="model")
         entries = dict(self.entries)
-        readers = [each for each in bundles if kind_of(bundles[each]) == READER]
+        readers = [each for each in bundles if kind_of(bundles[each]) == ENCODER]
         for each in readers if kind_of(bundles[name]) == HEAD else ():
             try:
                 entries[each] = self._keep_or_load(each, bundles[each], entries)
@@ -124,17 +137,17 @@ class Registry:
         """The entry we have if the bundle and its reader are the same, otherwise a new one."""
         old = self.entries.get(name)
         files = fingerprint(folder)
-        if old is not None and old.files == files and old.stands_on == _reader_of(old, readers):
+        if old is not None and old.files == files and old.encoder_digest == _reader_of(old, readers):
             return old
         bundle = read_bundle(folder)  # after the fingerprint: a change in between is seen by the next refresh
-        stands_on = _reader_of(bundle, readers)
-        if old is not None and (old.version, old.stands_on) == (bundle.version, stands_on):
+        encoder_digest = _reader_of(bundle, readers)
+        if old is not None and (old.version, old.encoder_digest) == (bundle.version, encoder_digest):
             return replace(old, folder=folder, files=files)
         return Entry(
             name=name,
             kind=bundle.kind,
             version=bundle.version,
-            stands_on=stands_on,
+            encoder_digest=encoder_digest,
             card=bundle.card,
             model=self._load(bundle),
             folder=folder,
@@ -159,7 +172,7 @@ def _reader_of(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str | None
         return None
     wanted = head.card["reader"]
     for entry in entries.values():
-        if entry.kind == READER and entry.card["model_sha256"] == wanted["sha256"]:
+        if entry.kind == ENCODER and entry.card["model_sha256"] == wanted["sha256"]:
             return entry.version
     which = f"{wanted['name']} ({wanted['sha256'][:12]})"
     raise BundleError(f"{head.name} stands on the reader {which}, which is not here", param="reader")
@@ -170,9 +183,9 @@ def _shown(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def settle_default(settings: Settings) -> Settings:
+def with_default_model(settings: Settings) -> Settings:
     """The same settings with a default model. Settled once: a bundle that comes later changes no answer."""
-    named = settings.default_model or default_of(settings.model_folders)
+    named = settings.default_model or default_model(settings.model_folders)
     return settings.model_copy(update={"default_model": named})
 
 
@@ -185,7 +198,7 @@ def fingerprint(folder: Path) -> Fingerprint:
     return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found)
 
 
-def fingerprints(folders: Sequence[Path]) -> Mapping[str, Fingerprint | str] | None:
+def bundle_fingerprints(folders: Sequence[Path]) -> Mapping[str, Fingerprint | str] | None:
     """Those of all bundles; None where a folder cannot be read at this moment."""
     found: dict[str, Fingerprint | str] = {}
     try:

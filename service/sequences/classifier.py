@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from service.engine.cloud_queue import Steps, result_of
 from service.errors import BundleError, InvalidInput
-from service.runtime.batcher import groups_by_length
+from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime, Session
 
@@ -66,7 +66,7 @@ class Sequences:
         """`classify`, with a step for each batch: whoever runs it may leave in between."""
         tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
         answers: list[dict[str, Any]] = [{} for _ in tokens]
-        for batch in groups_by_length(list(map(len, tokens)), PADDED_TOKENS):
+        for batch in group_by_length(list(map(len, tokens)), PADDED_TOKENS):
             output, margin, leader = yield from self._run([tokens[i] for i in batch])
             for row, i in enumerate(batch):
                 answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])

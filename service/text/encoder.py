@@ -1,10 +1,11 @@
-"""The reader: passages of pieces to their states, and what each state was made of.
+"""Run the encoder: chunks of tokens to hidden states, and the receptive field of every token.
 
-Its heads are hard, so it is known which pieces a state was made of (docs/theory.md, section 7):
+Its attention heads are hard, so it is known which tokens a hidden state was computed from (docs/theory.md,
+section 7):
 
-    R^0(i) = {i},  R^l(i) = R^(l-1)(i) and R^(l-1)(j) of every j that a head of layer l of i follows
+    R^0(i) = {i},  R^l(i) = R^(l-1)(i) and R^(l-1)(j) of every j that a head of layer l attends to from i
 
-A passage has 64 pieces at most: such a set is a number of 64 bits, and a union is an `or`.
+A chunk has 64 tokens at most: such a set is a number of 64 bits, and a union is an `or`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,225 +19,243 @@ from numpy.typing import NDArray
 
 from hardmax.documents import Explain
 from service.errors import BundleError
-from service.runtime.batcher import groups_by_length
+from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime, Session
-from service.text.tokenizer import LINK, UNKNOWN, Ints, Lists, Pieces, Reading
+from service.text.tokenizer import Chunk, Ints, TokenizedText, Vocabulary, WordPieceTokenizer
 
-Sets = NDArray[np.uint64]
+TokenSets = NDArray[np.uint64]
 
 INPUTS = {"pieces": "int64", "places": "int64", "rows": "int64"}
 OUTPUTS = {"states": "uint8", "words": "uint8", "follows": "uint8"}
-# Pieces that one inference sees, for each thread. More do not stay in a core's cache: 4,096 together take
-# 1.3 times as long, 8,192 twice.
-TOGETHER = 1_280
-FRAGMENT = 2  # letters of a piece that tells little about the word it is a part of
+# Tokens in one inference, for each thread. More do not stay in a core's cache: 4,096 together take 1.3 times
+# as long, 8,192 twice.
+TOKENS_PER_RUN = 1_280
+MAX_FRAGMENT_CHARS = 2  # a token this short says little about the word that it is a part of
+MIN_TOKENS = 101  # every vocabulary begins with the special tokens and the unknown token
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the reader says of a passage of n pieces."""
+class EncoderOutput:
+    """The encoder's output for a chunk of n tokens."""
 
-    states: NDArray[np.uint8]  # [n, W]
-    words: NDArray[np.uint8]  # [n, W] the first states
-    follows: NDArray[np.uint8] | None = None  # [L, n, n] how many heads of piece i follow piece j
-    read: Sets | None = None  # [L+1, n] R^l
+    hidden_states: NDArray[np.uint8]  # [n, W]
+    input_embeddings: NDArray[np.uint8]  # [n, W]
+    attention_counts: NDArray[np.uint8] | None = None  # [L, n, n] how many heads of token i attend to token j
+    receptive_fields: TokenSets | None = None  # [L+1, n] R^l
 
-    def kept(self, explain: Explain) -> "Seen":
-        """What an answer needs of it: who follows whom, by layer, is large."""
-        if explain == "full" or self.follows is None:
+    def reduce_to(self, explain: Explain) -> "EncoderOutput":
+        """Drop what an answer does not need: the attention counts are large."""
+        if explain == "full" or self.attention_counts is None:
             return self
-        return Seen(self.states, self.words, None, None if explain == "none" else self.read)
+        fields = None if explain == "none" else self.receptive_fields
+        return EncoderOutput(self.hidden_states, self.input_embeddings, None, fields)
 
-    def alone(self) -> "Seen":
-        """The same without the arrays of its run, of which it is a part: they hold every text of the run."""
-        follows = None if self.follows is None else self.follows.copy()
-        read = None if self.read is None else self.read.copy()
-        return Seen(self.states.copy(), self.words.copy(), follows, read)
+    def copy(self) -> "EncoderOutput":
+        """Copy the arrays out of their run's, which hold every text of the run."""
+        counts = None if self.attention_counts is None else self.attention_counts.copy()
+        fields = None if self.receptive_fields is None else self.receptive_fields.copy()
+        return EncoderOutput(self.hidden_states.copy(), self.input_embeddings.copy(), counts, fields)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Read:
-    """A text as the reader left it: its words, and what was seen of each of its passages."""
+class EncodedText:
+    """A tokenized text, and the encoder's output for each of its chunks."""
 
-    reading: Reading
-    seen: Sequence[Seen]
+    tokenized: TokenizedText
+    outputs: Sequence[EncoderOutput]
 
 
-class Reader:
-    """One model. Thread-safe."""
+class Encoder:
+    """An encoder with its tokenizer. Thread-safe."""
 
-    def __init__(self, session: Session, lists: Lists, threads: int = 1) -> None:
+    def __init__(self, session: Session, vocabulary: Vocabulary, threads: int = 1) -> None:
         self._session = session
-        self._most = TOGETHER * threads
-        self.graphs: dict[str, Session] = {}  # of the heads that stand on it, one for each family
-        self._pieces = Pieces(lists)
-        bare = [piece.removeprefix("##") for piece in lists.pieces]
-        self._has_letters = np.array([any(map(str.isalpha, piece)) for piece in bare])
-        self._is_short = np.array([len(piece) <= FRAGMENT for piece in bare])
+        self._tokens_per_run = TOKENS_PER_RUN * threads
+        self.graphs: dict[str, Session] = {}  # of the heads on this encoder, one for each family
+        self._tokenizer = WordPieceTokenizer(vocabulary)
+        self.special = vocabulary.special
+        bare = [token.removeprefix("##") for token in vocabulary.tokens]
+        self._has_letters = np.array([any(map(str.isalpha, token)) for token in bare])
+        self._is_short = np.array([len(token) <= MAX_FRAGMENT_CHARS for token in bare])
+        self._is_folded = np.isin(np.arange(len(bare)), self.special.folded)
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime) -> Self:
+        """Load the encoder of a bundle and run it once, within the time that a bundle has to load."""
         session = runtime.open(bundle.model)
         check_graph(bundle.name, session, INPUTS, OUTPUTS)
-        reader, one = cls(session, _lists(bundle), runtime.intra_op_threads), np.zeros(1, np.int64)
-        reader.see([(one, one)], reasons=True)  # within the time that a bundle has: a graph may never end
-        return reader
+        encoder = cls(session, _read_vocabulary(bundle), runtime.intra_op_threads)
+        one = np.zeros(1, np.int64)
+        encoder.encode([(one, one)], output_attentions=True)
+        return encoder
 
-    def read(self, text: str) -> Reading:
-        return self._pieces.read(text)
+    def tokenize(self, text: str) -> TokenizedText:
+        """Tokenize a text with the vocabulary of this encoder."""
+        return self._tokenizer.tokenize(text)
 
-    def see(self, passages: Sequence[tuple[Ints, Ints]], *, reasons: bool) -> list[Seen]:
-        """What is made of each passage (its pieces, their places); `reasons`: who follows whom as well."""
-        found: dict[int, Seen] = {}
-        for run in groups_by_length([len(pieces) for pieces, _ in passages], self._most):
-            found |= zip(run, self._see([passages[i] for i in run], reasons=reasons), strict=True)
-        return [found[i] for i in range(len(passages))]
+    def encode(self, chunks: Sequence[Chunk], *, output_attentions: bool) -> list[EncoderOutput]:
+        """Encode chunks, those of similar length together.
 
-    def _see(self, passages: Sequence[tuple[Ints, Ints]], *, reasons: bool) -> list[Seen]:
-        """The same, in one inference."""
-        sizes = np.array([len(pieces) for pieces, _ in passages])
-        inside = np.arange(sizes.max()) < sizes[:, None]
-        rows = np.full(inside.shape, sizes.sum())
-        rows[inside] = np.arange(sizes.sum())
+        Args:
+            chunks: Token ids and position ids of each chunk.
+            output_attentions: Whether to return attention counts and receptive fields.
+        """
+        outputs: dict[int, EncoderOutput] = {}
+        for run in group_by_length([len(token_ids) for token_ids, _ in chunks], self._tokens_per_run):
+            alike = [chunks[i] for i in run]
+            outputs |= zip(run, self._encode(alike, output_attentions=output_attentions), strict=True)
+        return [outputs[i] for i in range(len(chunks))]
+
+    def _encode(self, chunks: Sequence[Chunk], *, output_attentions: bool) -> list[EncoderOutput]:
+        """Encode chunks in one inference."""
+        sizes = np.array([len(token_ids) for token_ids, _ in chunks])
+        present = np.arange(sizes.max()) < sizes[:, None]
+        rows = np.full(present.shape, sizes.sum())
+        rows[present] = np.arange(sizes.sum())
         feeds = {
-            "pieces": np.concatenate([pieces for pieces, _ in passages]),
-            "places": np.concatenate([places for _, places in passages]),
+            "pieces": np.concatenate([token_ids for token_ids, _ in chunks]),
+            "places": np.concatenate([position_ids for _, position_ids in chunks]),
             "rows": rows,
         }
-        wanted = tuple(OUTPUTS) if reasons else ("states", "words")
-        states, words, *followed = self._session.run(feeds, wanted)
+        names = tuple(OUTPUTS) if output_attentions else ("states", "words")
+        states, embeddings, *attentions = self._session.run(feeds, names)
         cuts = np.cumsum(sizes)[:-1]
-        whole = zip(np.split(states, cuts), np.split(words, cuts), strict=True)
-        if not reasons:
-            return [Seen(*each) for each in whole]
-        (follows,) = followed
-        read = sets_read(follows)
+        columns = zip(np.split(states, cuts), np.split(embeddings, cuts), strict=True)
+        if not output_attentions:
+            return [EncoderOutput(*each) for each in columns]
+        (counts,) = attentions
+        fields = compute_receptive_fields(counts)
         return [
-            Seen(*each, follows[:, b, :n, :n], read[:, b, :n])
-            for b, (each, n) in enumerate(zip(whole, sizes.tolist(), strict=True))
+            EncoderOutput(*each, counts[:, b, :n, :n], fields[:, b, :n])
+            for b, (each, n) in enumerate(zip(columns, sizes.tolist(), strict=True))
         ]
 
-    def known(self, reading: Reading) -> Ints:
-        """[M] for each word: 1 if it is known, 0 if not, -1 if it says nothing either way.
+    def known_words(self, tokenized: TokenizedText) -> Ints:
+        """Return [M]: 1 for a word that is known, 0 for one that is not, -1 where that has no meaning.
 
-        A word of which a piece is unknown, or that falls into fragments mostly, is not known. Marks say
-        nothing unless several make an emoticon.
+        A word with an unknown token, or mostly of fragments, is not known. Punctuation has no meaning of its
+        own unless several marks make an emoticon.
         """
-        if not len(reading):
+        if not len(tokenized):
             return np.zeros(0, np.int64)
-        first, pieces = reading.bounds[:-1], reading.pieces
-        sizes = np.diff(reading.bounds)
-        folded = pieces[first] <= LINK
-        is_word = np.logical_or.reduceat(self._has_letters[pieces] | (pieces == UNKNOWN), first)
-        emoticon = np.minimum.reduceat(pieces, first) < np.maximum.reduceat(pieces, first)
-        fragments = np.add.reduceat(self._is_short[pieces], first, dtype=np.int64)
-        broken = (sizes > 1) & (2 * fragments > sizes)
-        lost = np.logical_or.reduceat(pieces == UNKNOWN, first) | broken
-        return np.where(folded, 1, np.where(is_word, ~lost, np.where(emoticon, 1, -1)))
+        first, tokens = tokenized.bounds[:-1], tokenized.token_ids
+        sizes, is_unknown = np.diff(tokenized.bounds), tokens == self.special.unknown
+        is_word = np.logical_or.reduceat(self._has_letters[tokens] | is_unknown, first)
+        emoticon = np.minimum.reduceat(tokens, first) < np.maximum.reduceat(tokens, first)
+        fragments = np.add.reduceat(self._is_short[tokens], first, dtype=np.int64)
+        unknown = np.logical_or.reduceat(is_unknown, first) | ((sizes > 1) & (2 * fragments > sizes))
+        return np.where(
+            self._is_folded[tokens[first]], 1, np.where(is_word, ~unknown, np.where(emoticon, 1, -1))
+        )
 
 
-def sets_read(follows: NDArray[np.uint8]) -> Sets:
-    """[L, B, N, N] -> [L+1, B, N]: R^l of each piece, a bit a piece of its passage."""
-    _, B, N, _ = follows.shape
-    read = np.broadcast_to(np.uint64(1) << np.arange(N, dtype=np.uint64), (B, N))
-    found = [read]
-    for layer in follows:
-        read = read | np.bitwise_or.reduce(np.where(layer > 0, read[:, None, :], np.uint64(0)), axis=2)
-        found.append(read)
-    return np.stack(found)
+def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:
+    """[L, B, N, N] -> [L+1, B, N]: R^l of each token, a bit for each token of its chunk."""
+    _, B, N, _ = attention_counts.shape
+    fields = np.broadcast_to(np.uint64(1) << np.arange(N, dtype=np.uint64), (B, N))
+    layers = [fields]
+    for counts in attention_counts:
+        attended = np.where(counts > 0, fields[:, None, :], np.uint64(0))
+        fields = fields | np.bitwise_or.reduce(attended, axis=2)
+        layers.append(fields)
+    return np.stack(layers)
+
+
+class ReceptiveFields:
+    """The receptive fields of the words of a text: from tokens of chunks to words of the text."""
+
+    def __init__(self, text: EncodedText) -> None:
+        self._bounds = text.tokenized.bounds
+        self._outputs = text.outputs
+        lengths = [len(output.hidden_states) for output in text.outputs]
+        self._starts = list(accumulate(lengths, initial=0))  # the first token of each chunk; the end
+        self._word = _repeat_numbers(np.diff(self._bounds))  # of each token
+        self._chunk = _repeat_numbers(lengths)  # of each token
+        # subtle: a `cache` of a method would be a cycle, which holds the states until the collector comes
+        self._cache: dict[int, list[tuple[int, int]]] = {}
+
+    def of(self, word: int) -> list[tuple[int, int]]:
+        """Return the other words that a word has read and their layers, in the order of entry."""
+        if word not in self._cache:  # several heads ask for the same words
+            self._cache[word] = self._find(word)
+        return self._cache[word]
+
+    def _find(self, word: int) -> list[tuple[int, int]]:
+        first, end = self._bounds[word : word + 2].tolist()
+        chunk = self._chunk[first]
+        begin, fields = self._starts[chunk], self._outputs[chunk].receptive_fields
+        assert fields is not None
+        layers = np.bitwise_or.reduce(fields[:, first - begin : end - begin], axis=1).tolist()
+        entered, before = {word: 0}, 0
+        for layer, tokens in enumerate(layers):
+            for token in _bit_numbers(tokens & ~before):
+                entered.setdefault(self._word[begin + token], layer)
+            before = tokens
+        return list(entered.items())[1:]
+
+    def attended(self) -> list[list[list[int]]]:
+        """Return for each word and layer the other words that its heads attend to, by the number of heads."""
+        ranked: list[list[list[int]]] = []
+        for chunk, output in enumerate(self._outputs):
+            words = self._word[self._starts[chunk] : self._starts[chunk + 1]]
+            first = np.flatnonzero(np.diff(words, prepend=-1))
+            assert output.attention_counts is not None
+            counts = np.add.reduceat(output.attention_counts, first, axis=1, dtype=np.int64)
+            counts = np.add.reduceat(counts, first, axis=2)
+            counts[:, range(len(first)), range(len(first))] = 0
+            ranked += _rank_attended(counts, words[0])
+        return ranked
 
 
 def check_graph(name: str, session: Session, inputs: dict[str, str], outputs: dict[str, str]) -> None:
-    """A graph that is not the one this service feeds is refused when it is loaded."""
-    for specs, wanted in ((session.inputs, inputs), (session.outputs, outputs)):
-        have: dict[str, Any] = {spec.name: spec.dtype for spec in specs}
-        if not wanted.items() <= have.items() or (wanted is inputs and have != wanted):
-            problem = f"{name}: its graph has {have}, expected {wanted}"
+    """Refuse a graph whose inputs and outputs are not those that this service uses."""
+    for specs, expected in ((session.inputs, inputs), (session.outputs, outputs)):
+        types: dict[str, Any] = {spec.name: spec.dtype for spec in specs}
+        if not expected.items() <= types.items() or (expected is inputs and types != expected):
+            problem = f"{name}: its graph has {types}, expected {expected}"
             raise BundleError(problem, param="model.onnx")
 
 
-def _lists(bundle: Bundle) -> Lists:
+def _read_vocabulary(bundle: Bundle) -> Vocabulary:
     try:
-        held = orjson.loads(bundle.pieces or "")
+        document = orjson.loads(bundle.pieces or "")
     except ValueError as damage:
         raise BundleError(f"{bundle.name}: pieces.json is not JSON: {damage}", param="pieces.json") from None
-    lists: dict[str, Any] = {
-        name: held.get(name) if isinstance(held, dict) else None for name in Lists.__slots__
-    }
-    for name, words in lists.items():
+    lists: dict[str, list[str]] = {}
+    for field, key in VOCABULARY_KEYS.items():
+        words = document.get(key) if isinstance(document, dict) else None
         if not isinstance(words, list) or not set(map(type, words)) <= {str}:
-            problem = f"{bundle.name}: pieces.json needs {name} (a list of words)"
+            problem = f"{bundle.name}: pieces.json needs {key} (a list of words)"
             raise BundleError(problem, param="pieces.json")
-    if len(lists["pieces"]) <= UNKNOWN:
-        problem = f"{bundle.name}: pieces.json needs the {UNKNOWN + 1} pieces with which every list begins"
+        lists[field] = words
+    if len(lists["tokens"]) < MIN_TOKENS:
+        problem = f"{bundle.name}: pieces.json needs at least {MIN_TOKENS} tokens"
         raise BundleError(problem, param="pieces.json")
-    pieces = lists.pop("pieces")
-    return Lists(pieces, **{name: frozenset(words) for name, words in lists.items()})
+    tokens, names, ambiguous, groups = lists.values()
+    return Vocabulary(tokens, frozenset(names), frozenset(ambiguous), frozenset(groups))
 
 
-class Ancestry:
-    def __init__(self, text: Read) -> None:
-        self._bounds = text.reading.bounds
-        self._seen = text.seen
-        lengths = [len(seen.states) for seen in text.seen]
-        self._starts = list(accumulate(lengths, initial=0))  # the first piece of each passage; the end
-        self._word = _owners(np.diff(self._bounds))  # of each piece
-        self._passage = _owners(lengths)
-        # subtle: a `cache` of a method would be a cycle, which holds the states until the collector comes
-        self._known: dict[int, list[tuple[int, int]]] = {}
-
-    def of(self, word: int) -> list[tuple[int, int]]:
-        """The other words that a word has read, each with the layer at which it entered, in that order."""
-        if word not in self._known:  # several heads ask for the same words
-            self._known[word] = self._of(word)
-        return self._known[word]
-
-    def _of(self, word: int) -> list[tuple[int, int]]:
-        first, end = self._bounds[word : word + 2].tolist()
-        k = self._passage[first]
-        begin, read = self._starts[k], self._seen[k].read
-        assert read is not None
-        sets = np.bitwise_or.reduce(read[:, first - begin : end - begin], axis=1).tolist()
-        entered, before = {word: 0}, 0
-        for layer, pieces in enumerate(sets):
-            for piece in _members(pieces & ~before):
-                entered.setdefault(self._word[begin + piece], layer)
-            before = pieces
-        return list(entered.items())[1:]
-
-    def followed(self) -> list[list[list[int]]]:
-        """For each word and each layer the other words that its heads followed, most followed first."""
-        found: list[list[list[int]]] = []
-        for k, seen in enumerate(self._seen):
-            begin = self._starts[k]
-            words = self._word[begin : self._starts[k + 1]]
-            first = np.flatnonzero(np.diff(words, prepend=-1))
-            assert seen.follows is not None
-            heads = np.add.reduceat(seen.follows, first, axis=1, dtype=np.int64)
-            heads = np.add.reduceat(heads, first, axis=2)
-            heads[:, range(len(first)), range(len(first))] = 0
-            found += _ranked(heads, words[0])
-        return found
+VOCABULARY_KEYS = {"tokens": "pieces", "names": "names", "ambiguous_names": "sometimes", "groups": "groups"}
 
 
-def _owners(sizes: Sequence[int] | Ints) -> list[int]:
-    """Of things that stand one behind the other, the number of the group that each is in."""
+def _repeat_numbers(sizes: Sequence[int] | Ints) -> list[int]:
+    """[2, 1] -> [0, 0, 1]: the group of each member of groups of these sizes."""
     return np.repeat(np.arange(len(sizes)), sizes).tolist()
 
 
-def _ranked(heads: NDArray[np.int64], first: int) -> list[list[list[int]]]:
-    """[L, m, m] as lists: for each word and layer whom it follows, counted from the word `first`."""
-    order = np.argsort(-heads, axis=2, kind="stable")
-    counts = (heads > 0).sum(axis=2)
+def _rank_attended(counts: NDArray[np.int64], first: int) -> list[list[list[int]]]:
+    """[L, m, m] as lists: for each word and layer whom it attends to, numbered from the word `first`."""
+    order = np.argsort(-counts, axis=2, kind="stable")
+    sizes = (counts > 0).sum(axis=2)
     return [
-        [(first + row[:n]).tolist() for row, n in zip(order[:, i], counts[:, i], strict=True)]
-        for i in range(heads.shape[1])
+        [(first + row[:n]).tolist() for row, n in zip(order[:, i], sizes[:, i], strict=True)]
+        for i in range(counts.shape[1])
     ]
 
 
-def _members(pieces: int) -> Iterator[int]:
-    """The numbers of the bits that are set."""
-    while pieces:
-        yield (pieces & -pieces).bit_length() - 1
-        pieces &= pieces - 1
+def _bit_numbers(bits: int) -> Iterator[int]:
+    """Yield the numbers of the bits that are set."""
+    while bits:
+        yield (bits & -bits).bit_length() - 1
+        bits &= bits - 1

@@ -1,7 +1,7 @@
-"""The way of texts through the models: read in pieces, seen in passages, judged whole, explained.
+"""The path of texts through the models: tokenize, encode in chunks, run the heads, explain.
 
-A `Text` is what waits in the queue. A run takes each of its texts a few passages further, all passages of all
-texts in one inference of the reader; texts of which every passage was seen go through their heads and are
+A `ClassificationTask` waits in the batcher. A run takes each of its tasks a few chunks further, all chunks of
+all tasks in one inference of the encoder; tasks whose chunks are all encoded go through their heads and are
 answered. No answer depends on the texts that it was computed with: every choice is made in whole numbers.
 """
 
@@ -15,252 +15,268 @@ from sys import getsizeof
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.documents import Explain, Spans
 from service.errors import InvalidInput, TooLarge
-from service.text.encoder import Read, Reader, Seen
-from service.text.explanation import READ, Reasons, utf16
-from service.text.head import Head, judge, outputs_of
-from service.text.tokenizer import MOST, Ints, Reading
+from service.text.encoder import EncodedText, Encoder, EncoderOutput
+from service.text.explanation import MAX_READ_WORDS, Explainer, utf16_offsets
+from service.text.head import Head, predict, run_heads
+from service.text.tokenizer import MAX_WORDS, Chunk, TokenizedText
 
 Answer = dict[str, Any]
 Span = tuple[int, int]
 
-STRIDE = 128  # pieces of a text that one run reads at most: the turn of others comes soon
-CHARS_PER_PIECE = 4
+STEP_TOKENS = 128  # of a text in one run at most: the turn of others comes soon
+CHARS_PER_TOKEN = 4
 # What an answer takes, as JSON and as objects: for each text,
 TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}
-LETTERS = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text,
-WORD_BYTES = 1_400  # for each word in a whole explanation,
-PLACE_BYTES = 150  # and for each word's place at one layer of a trajectory
-_IN_A_WORD = string.ascii_letters.encode()
+CHAR_BYTES = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text,
+WORD_BYTES = 1_400  # for each word in a full explanation,
+POSITION_BYTES = 150  # and for each word's position at one layer of a trajectory
+_LETTERS = string.ascii_letters.encode()
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What is asked about a text, and of which heads. All of them stand on one reader."""
+class ClassifyOptions:
+    """The options of a request, and the heads that answer it. All heads are on one encoder."""
 
     heads: tuple[Head, ...]
     explain: Explain = "leaders"
     trajectory: bool = False
     truncate: bool = True
-    spans: Spans = "codepoints"
+    offset_unit: Spans = "codepoints"
 
     @property
-    def reader(self) -> Reader:
-        return self.heads[0].reader
+    def encoder(self) -> Encoder:
+        """The encoder of all heads."""
+        return self.heads[0].encoder
 
-    def bytes_of(self, texts: Sequence[str]) -> int:
-        """About what the texts and their answers take, beside the body."""
-        letters = sum([len(text.encode()) for text in texts])
-        size = TEXT_BYTES[self.explain] * len(texts) + LETTERS[self.explain] * letters
+    def estimated_response_bytes(self, texts: Sequence[str]) -> int:
+        """Return about what the texts and their answers take in memory, beyond the body."""
+        n_bytes = sum([len(text.encode()) for text in texts])
+        size = TEXT_BYTES[self.explain] * len(texts) + CHAR_BYTES[self.explain] * n_bytes
         if self.explain == "full":
-            word = WORD_BYTES + (8 * PLACE_BYTES if self.trajectory else 0)
-            size += word * sum(map(most_words, texts))
-        return size * len(self.heads) + sum(map(getsizeof, texts))  # of an emoji, four bytes a letter
+            word = WORD_BYTES + (8 * POSITION_BYTES if self.trajectory else 0)
+            size += word * sum(map(max_words, texts))
+        return size * len(self.heads) + sum(map(getsizeof, texts))  # with an emoji, four bytes a character
 
 
-def most_words(text: str) -> int:
-    """A bound on the words that are read: each stands alone, or has a blank or a mark beside it."""
-    others = text.encode().translate(None, _IN_A_WORD)
-    return min(MOST, len(text), 2 * len(others) - others.count(b" ") + 1)
+def max_words(text: str) -> int:
+    """Bound the number of words: each stands alone, or has a blank or a mark next to it."""
+    others = text.encode().translate(None, _LETTERS)
+    return min(MAX_WORDS, len(text), 2 * len(others) - others.count(b" ") + 1)
 
 
 @dataclass(eq=False, slots=True)
-class Text:
-    """One text on its way. `without` are spans, in code points, of words that are left out in place; the
-    request calls it `place`.
+class ClassificationTask:
+    """One text to classify, and how far it has come.
+
+    `without` are spans, in code points, of words to remove in place. `param` is the name of the text in the
+    request.
     """
 
-    source: str
-    how: RunOptions
+    text: str
+    options: ClassifyOptions
     without: Sequence[Span] = ()
-    place: str = "input"
-    reading: Reading | None = None
-    seen: list[Seen] = field(default_factory=list)
-    # passages that were not seen yet, last first
-    waiting: list[tuple[Ints, Ints]] = field(default_factory=list)
+    param: str = "input"
+    tokenized: TokenizedText | None = None
+    outputs: list[EncoderOutput] = field(default_factory=list)
+    waiting: list[Chunk] = field(default_factory=list)  # chunks that are not encoded yet, last first
 
     def __post_init__(self) -> None:
-        if not self.source or self.source.isspace():
-            raise InvalidInput("the text is empty", param=self.place)
+        if not self.text or self.text.isspace():
+            raise InvalidInput("the text is empty", param=self.param)
         try:
-            self.source.encode()
+            self.text.encode()
         except UnicodeEncodeError:
             problem = "the text holds half a character (a lone surrogate)"
-            raise InvalidInput(problem, param=self.place) from None
+            raise InvalidInput(problem, param=self.param) from None
 
     @property
     def size(self) -> int:
-        """Pieces that the next run reads; about as many where the text was not read yet."""
-        if self.reading is None:
-            return min(MOST, len(self.source) // CHARS_PER_PIECE + 1)
-        return min(STRIDE, sum([len(pieces) for pieces, _ in self.waiting]) + 1)
+        """The tokens of the next run; an estimate where the text is not tokenized yet."""
+        if self.tokenized is None:
+            return min(MAX_WORDS, len(self.text) // CHARS_PER_TOKEN + 1)
+        return min(STEP_TOKENS, sum([len(token_ids) for token_ids, _ in self.waiting]) + 1)
 
-    def read(self) -> None:
-        reading = self.how.reader.read(self.source)
-        if reading.truncated and not self.how.truncate:
-            problem = f"the text has more words than the model reads ({MOST}), and truncate is off"
-            raise TooLarge(problem, param=self.place)
+    def tokenize(self) -> None:
+        """Tokenize the text and remove the words of `without`.
+
+        Raises:
+            TooLarge: The text is too long and truncation is off.
+            InvalidInput: No word is left.
+        """
+        tokenized = self.options.encoder.tokenize(self.text)
+        if tokenized.truncated and not self.options.truncate:
+            problem = f"the text has more words than the model reads ({MAX_WORDS}), and truncate is off"
+            raise TooLarge(problem, param=self.param)
         if self.without:
-            reading = reading.without(covered(reading, self.without))
-            if not len(reading):
+            tokenized = tokenized.ablate(covered_words(tokenized, self.without))
+            if not len(tokenized):
                 raise InvalidInput("without leaves no word of the text", param="without")
-        self.waiting = reading.split()[::-1]
-        self.reading = reading
+        self.waiting = tokenized.chunks()[::-1]
+        self.tokenized = tokenized
 
-    def forget(self) -> None:
-        """Let go of what was read: it is answered, and its request still waits for others."""
-        self.reading, self.seen, self.waiting = None, [], []
+    def release(self) -> None:
+        """Release the states of an answered text, whose request may still wait for others."""
+        self.tokenized, self.outputs, self.waiting = None, [], []
 
-    def next_passages(self, most: int) -> list[tuple[Ints, Ints]]:
-        """What this run sees: about so many pieces, in whole passages, and one passage at least."""
-        found, pieces = 0, 0
-        while found < len(self.waiting) and pieces < min(most, STRIDE):
-            found += 1
-            pieces += len(self.waiting[-found][0])
-        return self.waiting[-1 : -found - 1 : -1]
+    def next_chunks(self, max_tokens: int) -> list[Chunk]:
+        """Return the chunks of this run: about `max_tokens` tokens, and at least one chunk."""
+        count, tokens = 0, 0
+        while count < len(self.waiting) and tokens < min(max_tokens, STEP_TOKENS):
+            count += 1
+            tokens += len(self.waiting[-count][0])
+        return self.waiting[-1 : -count - 1 : -1]
 
 
-def texts_of(
-    inputs: str | Sequence[str], how: RunOptions, param: str = "input", most_chars: float = math.inf
-) -> list[Text]:
-    """The texts on their way, each with its place. One that is too long is refused before it is read."""
-    texts = []
-    for i, source in enumerate([inputs] if isinstance(inputs, str) else inputs):
+def make_tasks(
+    inputs: str | Sequence[str], options: ClassifyOptions, param: str = "input", max_chars: float = math.inf
+) -> list[ClassificationTask]:
+    """Make a task of each text, named by its place in the request. A text that is too long is refused."""
+    tasks = []
+    for i, text in enumerate([inputs] if isinstance(inputs, str) else inputs):
         place = param if isinstance(inputs, str) else f"{param}[{i}]"
-        if len(source) > most_chars:
-            problem = f"the text has {len(source)} characters, more than {most_chars} (MAX_TEXT_CHARS)"
+        if len(text) > max_chars:
+            problem = f"the text has {len(text)} characters, more than {max_chars} (MAX_TEXT_CHARS)"
             raise TooLarge(problem, param=place)
-        texts.append(Text(source, how, place=place))
-    return texts
+        tasks.append(ClassificationTask(text, options, param=place))
+    return tasks
 
 
-def codepoints(source: str, spans: Sequence[Span], unit: Spans) -> list[Span]:
-    """Spans of a text, counted in code points."""
+def to_codepoints(text: str, spans: Sequence[Span], unit: Spans) -> list[Span]:
+    """Convert spans from `unit` to code points."""
     if unit == "codepoints":
         return list(spans)
-    units = utf16(source)
+    units = utf16_offsets(text)
     # subtle: a span that begins in the middle of a character has that character
     return [
         (int(units.searchsorted(begin, "right")) - 1, int(units.searchsorted(end))) for begin, end in spans
     ]
 
 
-def in_unit(source: str, spans: Sequence[Sequence[int]], unit: Spans) -> list[list[int]]:
-    """Spans of a text that count code points, in this unit."""
+def from_codepoints(text: str, spans: Sequence[Sequence[int]], unit: Spans) -> list[list[int]]:
+    """Convert spans from code points to `unit`."""
     if unit == "codepoints":
         return [list(span) for span in spans]
-    return [utf16(source)[list(span)].tolist() for span in spans]
+    return [utf16_offsets(text)[list(span)].tolist() for span in spans]
 
 
-def covered(reading: Reading, spans: Iterable[Span]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which words have a letter in one of the spans."""
-    gone = np.zeros(len(reading), np.bool_)
+def covered_words(tokenized: TokenizedText, spans: Iterable[Span]) -> NDArray[np.bool_]:
+    """Return which words have a character in one of the spans."""
+    covered_words = np.zeros(len(tokenized), np.bool_)
     for begin, end in spans:
-        gone |= (reading.starts < end) & (reading.ends > begin)
-    return gone
+        covered_words |= (tokenized.starts < end) & (tokenized.ends > begin)
+    return covered_words
 
 
-def run(
-    reader: Reader, texts: Sequence[Text], was_read: Callable[[float], None] = lambda seconds: None
+def run_batch(
+    encoder: Encoder,
+    tasks: Sequence[ClassificationTask],
+    report_tokenization: Callable[[float], None] = lambda seconds: None,
 ) -> list[list[Answer] | Exception | None]:
-    """What the batcher runs. A text that it finishes has an answer by each of its heads, or the reason why it
-    is refused; any other has None.
+    """Take tasks one step further; called by the batcher.
+
+    Returns:
+        For each task the answers of its heads, the reason why it is refused, or None if it is not finished.
     """
-    sizes = {text: text.size for text in texts}  # what the batch was planned with
-    refused = read_new(texts, was_read)
-    going = [text for text in texts if text not in refused]
-    see(reader, going, sizes)
-    answers = answer([text for text in going if not text.waiting])
-    for text in answers:
-        text.forget()
-    return [refused.get(text) or answers.get(text) for text in texts]
+    sizes = {task: task.size for task in tasks}  # what the batch was planned with
+    refused = _tokenize_new(tasks, report_tokenization)
+    accepted = [task for task in tasks if task not in refused]
+    _encode_next(encoder, accepted, sizes)
+    answers = _answer([task for task in accepted if not task.waiting])
+    for task in answers:
+        task.release()
+    return [refused.get(task) or answers.get(task) for task in tasks]
 
 
-def run_all(texts: Sequence[Text]) -> list[list[Answer] | Exception]:
-    """The same without a queue, to the end."""
-    found: dict[Text, list[Answer] | Exception] = {}
-    while left := [text for text in texts if text not in found]:
-        ended = zip(left, run(left[0].how.reader, left), strict=True)
-        found |= {text: end for text, end in ended if end is not None}
-    return [found[text] for text in texts]
+def classify_all(tasks: Sequence[ClassificationTask]) -> list[list[Answer] | Exception]:
+    """Run tasks to the end without a batcher."""
+    results: dict[ClassificationTask, list[Answer] | Exception] = {}
+    while left := [task for task in tasks if task not in results]:
+        ended = zip(left, run_batch(left[0].options.encoder, left), strict=True)
+        results |= {task: result for task, result in ended if result is not None}
+    return [results[task] for task in tasks]
 
 
-def read_new(texts: Sequence[Text], was_read: Callable[[float], None]) -> dict[Text, Exception]:
-    """Find the pieces of those that come for the first time; who is refused, and why."""
+def _tokenize_new(
+    tasks: Sequence[ClassificationTask], report: Callable[[float], None]
+) -> dict[ClassificationTask, Exception]:
+    """Tokenize the tasks that come for the first time; return those that are refused, with the reason."""
     began = time.perf_counter()
-    refused: dict[Text, Exception] = {}
-    new = [text for text in texts if text.reading is None]
-    for text in new:
+    refused: dict[ClassificationTask, Exception] = {}
+    new = [task for task in tasks if task.tokenized is None]
+    for task in new:
         try:
-            text.read()
+            task.tokenize()
         except (InvalidInput, TooLarge) as reason:
-            refused[text] = reason.with_traceback(None)  # which holds this function, and so the whole batch
+            refused[task] = reason.with_traceback(None)  # which holds this function, and so the whole batch
     if new:
-        was_read(time.perf_counter() - began)
+        report(time.perf_counter() - began)
     return refused
 
 
-def see(reader: Reader, texts: Sequence[Text], sizes: Mapping[Text, int]) -> None:
-    """The next passages of every text, in one inference."""
-    passages = [text.next_passages(sizes[text]) for text in texts]
-    flat = [passage for each in passages for passage in each]
+def _encode_next(
+    encoder: Encoder, tasks: Sequence[ClassificationTask], sizes: Mapping[ClassificationTask, int]
+) -> None:
+    """Encode the next chunks of every task in one inference."""
+    chunks = [task.next_chunks(sizes[task]) for task in tasks]
+    flat = [chunk for some in chunks for chunk in some]
     if not flat:
         return
-    reasons = any(text.how.explain != "none" for text in texts)
-    seen = iter(reader.see(flat, reasons=reasons))
-    for text, mine in zip(texts, passages, strict=True):
-        del text.waiting[len(text.waiting) - len(mine) :]
-        kept = [next(seen).kept(text.how.explain) for _ in mine]
-        text.seen += [each.alone() for each in kept] if text.waiting else kept
+    explains = any(task.options.explain != "none" for task in tasks)
+    outputs = iter(encoder.encode(flat, output_attentions=explains))
+    for task, some in zip(tasks, chunks, strict=True):
+        del task.waiting[len(task.waiting) - len(some) :]
+        reduced = [next(outputs).reduce_to(task.options.explain) for _ in some]
+        task.outputs += [each.copy() for each in reduced] if task.waiting else reduced
 
 
-def answer(texts: Sequence[Text]) -> dict[Text, list[Answer]]:
-    """Answers to texts that were seen to their end; those that ask for the same are answered together."""
-    found: dict[Text, list[Answer]] = {}
+def _answer(tasks: Sequence[ClassificationTask]) -> dict[ClassificationTask, list[Answer]]:
+    """Answer tasks that are encoded; those with the same options together."""
+    answers: dict[ClassificationTask, list[Answer]] = {}
 
-    def order(text: Text) -> tuple[list[int], str, bool, str]:
-        how = text.how
-        return list(map(id, how.heads)), how.explain, how.trajectory, how.spans
+    def order(task: ClassificationTask) -> tuple[list[int], str, bool, str]:
+        options = task.options
+        return list(map(id, options.heads)), options.explain, options.trajectory, options.offset_unit
 
-    for _, group in groupby(sorted(texts, key=order), order):
+    for _, group in groupby(sorted(tasks, key=order), order):
         alike = list(group)
-        found |= zip(alike, _explained(alike), strict=True)
-    return found
+        texts = [EncodedText(task.tokenized, task.outputs) for task in alike if task.tokenized is not None]
+        answers |= zip(alike, _answer_alike(texts, alike[0].options), strict=True)
+    return answers
 
 
-def _explained(texts: Sequence[Text]) -> list[list[Answer]]:
-    """All heads' answers to texts that ask for the same."""
-    how = texts[0].how
-    read = [Read(text.reading, text.seen) for text in texts if text.reading is not None]
-    found: dict[tuple[Head, int], Answer] = {}
-    for heads, places, outputs in outputs_of(how.heads, read, reasons=how.explain != "none"):
-        whose = list(product(heads, places))
-        answers = judge(
-            [head for head, _ in whose],
-            [text.reading for text in outputs.texts],
+def _answer_alike(texts: Sequence[EncodedText], options: ClassifyOptions) -> list[list[Answer]]:
+    """Return the answers of all heads to texts with the same options."""
+    answers: dict[tuple[Head, int], Answer] = {}
+    for heads, numbers, outputs in run_heads(options.heads, texts, explain=options.explain != "none"):
+        pairs = list(product(heads, numbers))
+        predictions = predict(
+            [head for head, _ in pairs],
+            [text.tokenized for text in outputs.texts],
             outputs.logit,
             outputs.bias,
-            outputs.unlike.tolist(),
+            outputs.is_ood.tolist(),
         )
-        if how.explain != "none":
-            reasons = Reasons(outputs, how.spans)
-            reasons.tell_leaders(answers, READ if how.explain == "leaders" else None)
-            if how.explain == "full":
-                reasons.tell_words(answers)
-            if how.trajectory:
-                reasons.tell_trajectory(answers)
-        found |= zip(whose, answers, strict=True)
+        if options.explain != "none":
+            explainer = Explainer(outputs, options.offset_unit, options.encoder.special)
+            explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
+            if options.explain == "full":
+                explainer.add_words(predictions)
+            if options.trajectory:
+                explainer.add_trajectory(predictions)
+        answers |= zip(pairs, predictions, strict=True)
     return [
-        [found.get((head, i)) or _wordless(head, text.reading, how) for head in how.heads]
-        for i, text in enumerate(read)
+        [answers.get((head, i)) or _answer_wordless(head, text.tokenized, options) for head in options.heads]
+        for i, text in enumerate(texts)
     ]
 
 
-def _wordless(head: Head, reading: Reading, how: RunOptions) -> Answer:
-    """A text of markup alone: nothing but the bias."""
-    (answer,) = judge([head], [reading], head.bias, head.bias, [False])
-    told = {"none": [], "leaders": ["leaders", "clusters"], "full": ["leaders", "clusters", "words"]}
-    empty = told[how.explain] + (["trajectory"] if how.trajectory else [])
-    return answer | {name: [] for name in empty}
+def _answer_wordless(head: Head, tokenized: TokenizedText, options: ClassifyOptions) -> Answer:
+    """Answer a text of markup alone: nothing but the bias."""
+    (answer,) = predict([head], [tokenized], head.bias, head.bias, [False])
+    lists = {"none": [], "leaders": ["leaders", "clusters"], "full": ["leaders", "clusters", "words"]}
+    names = lists[options.explain] + (["trajectory"] if options.trajectory else [])
+    return answer | {name: [] for name in names}

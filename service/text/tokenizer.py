@@ -1,39 +1,62 @@
-"""From a text to the pieces of words that the reader knows. Training and serving read with this alone.
+"""Split a text into words, WordPiece tokens and chunks. Training and inference share this module.
 
-    text -> words (its places) -> pieces (WordPiece ids of each word) -> passages (whole sentences)
+    text -> words (character spans) -> tokens (WordPiece ids of each word) -> chunks (whole sentences)
 
-One expression finds the words in a single pass: words of any script, numbers, marks, emoticons, emoji. Every
-branch is linear. What must not change a verdict is one piece each: a name, a number, a group of people, a
-@handle, a link; a run of the same one is a single word. Markup is no word.
+One regular expression finds the words in a single pass: words of any script, numbers, punctuation, emoticons,
+emoji. Every branch is linear. Names, numbers, groups of people, @handles and links must not change a label:
+each is one special token, and a run of the same one is a single word. Markup is skipped.
 
-Positions begin anew in each passage, so the cost of a text is linear in its length.
+Position ids start at 0 in each chunk, so the cost of a text is linear in its length.
 """
 
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Chunk = tuple[Ints, Ints]  # token ids and position ids
 
-MOST = 2_560  # words that are read of a text
-PASSAGE = 64  # pieces in a passage
-MOST_PIECES = 8  # in a word; one of more is UNKNOWN, like a run of more than LONGEST_WORD letters
-LONGEST_WORD = 64
-LEAST_DOUBLED = 7  # letters: in a word so long one letter may be written twice by mistake
-MOST_MARKS = 3  # that are read of a run of the same mark, and of an emoticon
-REMEMBERED = 1 << 16  # so many words are remembered; then all are forgotten
+MAX_WORDS = 2_560  # of a text
+CHUNK_TOKENS = 64  # receptive fields are sets of 64 bits
+MAX_TOKENS_PER_WORD = 8  # a word of more is the unknown token
+MAX_WORD_CHARS = 64  # a longer word is the unknown token
+MIN_CHARS_TO_UNDOUBLE = 7  # words this long are also looked up with one letter of a double letter removed
+MAX_REPEATED_MARKS = 3  # of a run of the same mark, and of an emoticon
+MAX_CACHED_WORDS = 1 << 16  # then the cache is emptied
 
-# Places of the published vocabulary that its authors left free, and its own piece for what it does not know.
-NAME, NUMBER, GROUP, HANDLE, LINK = range(1, 6)
-SPECIAL = {NAME: "<name>", NUMBER: "<number>", GROUP: "<group>", HANDLE: "<handle>", LINK: "<link>"}
-UNKNOWN = 100
 
-_LETTERS = r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*+"  # subtle: *+ keeps no way back, which takes memory
+@dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """The ids of the unknown token and of the tokens that stand for folded words.
+
+    The defaults are those of BERT's vocabulary, which left the ids 1 to 99 free.
+    """
+
+    name: int = 1
+    number: int = 2
+    group: int = 3
+    handle: int = 4
+    link: int = 5
+    unknown: int = 100
+
+    @property
+    def folded(self) -> tuple[int, ...]:
+        return self.name, self.number, self.group, self.handle, self.link
+
+    @property
+    def replacements(self) -> dict[int, str]:
+        """How each special token is shown in an explanation."""
+        return {getattr(self, name): f"<{name}>" for name in SpecialIds.__slots__}
+
+
+_LETTERS = (
+    r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*+"  # subtle: *+ keeps no backtracking state, which takes memory
+)
 _WORD = re.compile(
     rf"""
       (?P<markup> </?[a-z!][^<>]{{0,300}}> | &(?:\#\d{{1,7}}|[a-z]{{2,8}}); )
@@ -47,9 +70,8 @@ _WORD = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_FOLDED = {"number": NUMBER, "handle": HANDLE, "link": LINK}
-_ENDS = frozenset(".!?…")  # of a sentence
-_BEGINS = _ENDS | {":"}  # behind them a capital letter tells nothing
+_SENTENCE_ENDS = frozenset(".!?…")
+_CAPITAL_EXPECTED_AFTER = _SENTENCE_ENDS | {":"}  # a capital letter behind them does not mark a name
 _DRAWN_OUT = re.compile(r"(.)\1{2,}")
 # "hopped", "furry" and "needless" are other words than with one letter
 _DOUBLED = re.compile(r"(.)\1(?![eiy]|$)")
@@ -57,204 +79,224 @@ _AUXILIARIES = (
     "is are was were do does did has have had can could will would shall should might must need".split()
 )
 _SHORTENED = {"can": "ca", "will": "wo", "shall": "sha"}  # in front of n't
-CONTRACTED = {f"{_SHORTENED.get(word, word)}n{mark}t": word for word in _AUXILIARIES for mark in ("'", "")}
+CONTRACTIONS = {f"{_SHORTENED.get(word, word)}n{mark}t": word for word in _AUXILIARIES for mark in ("'", "")}
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
-    """What pieces.json keeps. `pieces` in the order of their ids."""
+class Vocabulary:
+    """The content of vocabulary.json: tokens in the order of their ids, and words that are folded."""
 
-    pieces: Sequence[str]
-    names: Collection[str]  # written with a capital nearly always: NAME in either case
-    sometimes: Collection[str]  # often a name: NAME when written with a capital inside a sentence
-    groups: Collection[str]
+    tokens: Sequence[str]
+    names: Collection[str]  # nearly always written with a capital: a name in either case
+    ambiguous_names: Collection[str]  # a name when written with a capital inside a sentence
+    groups: Collection[str]  # of people
+    special: SpecialIds = field(default_factory=SpecialIds)
+    chunk_tokens: int = CHUNK_TOKENS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """The words of one text: word i is read from the code points [starts[i], ends[i]) and has the pieces
-    [bounds[i], bounds[i+1]). Each piece has its place in its passage, from 0 on.
+class TokenizedText:
+    """A text as words, tokens and chunks.
+
+    Word i spans the code points [starts[i], ends[i]) and has the tokens [bounds[i], bounds[i+1]).
     """
 
     text: str
     starts: Ints  # [M]
-    ends: Ints
+    ends: Ints  # [M]
     bounds: Ints  # [M+1]
-    pieces: Ints  # [T]
-    places: Ints  # [T]
-    passages: Ints  # [T], which passage of the text
-    truncated: bool  # whether the text has more
+    token_ids: Ints  # [T]
+    position_ids: Ints  # [T] within the chunk
+    chunk_ids: Ints  # [T]
+    truncated: bool  # the text has more than the maximum number of words
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def without(self, gone: NDArray[np.bool_]) -> "Reading":
-        """The same with some words left out in place: all others stay where they are."""
+    def ablate(self, removed: NDArray[np.bool_]) -> "TokenizedText":
+        """Remove words in place: all other words keep their positions and chunks."""
         sizes = np.diff(self.bounds)
-        kept, pieces = ~gone, np.repeat(~gone, sizes)
-        return Reading(
+        words, tokens = ~removed, np.repeat(~removed, sizes)
+        return TokenizedText(
             self.text,
-            self.starts[kept],
-            self.ends[kept],
-            np.concatenate(([0], np.cumsum(sizes[kept]))),
-            self.pieces[pieces],
-            self.places[pieces],
-            self.passages[pieces],
+            self.starts[words],
+            self.ends[words],
+            np.concatenate(([0], np.cumsum(sizes[words]))),
+            self.token_ids[tokens],
+            self.position_ids[tokens],
+            self.chunk_ids[tokens],
             self.truncated,
         )
 
-    def split(self) -> list[tuple[Ints, Ints]]:
-        """(pieces, places) of each passage that has any, in order."""
-        cuts = np.flatnonzero(np.diff(self.passages)) + 1
-        if not len(self.pieces):
+    def chunks(self) -> list[Chunk]:
+        """The token ids and position ids of each chunk that has any, in order."""
+        cuts = np.flatnonzero(np.diff(self.chunk_ids)) + 1
+        if not len(self.token_ids):
             return []
-        return list(zip(np.split(self.pieces, cuts), np.split(self.places, cuts), strict=True))
+        return list(zip(np.split(self.token_ids, cuts), np.split(self.position_ids, cuts), strict=True))
 
 
-def plain(surface: str) -> str:
-    """Lower case, no accents, one kind of apostrophe."""
+def normalize_word(surface: str) -> str:
+    """Lower the case, remove accents, and use one kind of apostrophe."""
     if surface.isascii():
         return surface.lower()
-    split = unicodedata.normalize("NFKD", surface.replace("’", "'").lower())
-    return "".join(c for c in split if not unicodedata.combining(c))
+    decomposed = unicodedata.normalize("NFKD", surface.replace("’", "'").lower())
+    return "".join(c for c in decomposed if not unicodedata.combining(c))
 
 
-def _slips(word: str) -> Iterator[str]:
-    """What may have been meant by a word with a letter written too often."""
-    if _DRAWN_OUT.search(word):
-        yield from (_DRAWN_OUT.sub(by, word) for by in (r"\1\1", r"\1"))
-    for match in _DOUBLED.finditer(word if len(word) >= LEAST_DOUBLED else ""):
-        yield word[: match.start()] + word[match.start() + 1 :]
-
-
-def scan(text: str) -> Iterator[tuple[str, int, int, str]]:
-    """(surface, start, end, kind) of every match in `text`: words, markup and breaks of lines."""
+def scan_words(text: str) -> Iterator[tuple[str, int, int, str]]:
+    """Yield (surface, start, end, kind) of every match in `text`: words, markup and line breaks."""
     for match in _WORD.finditer(text):
         yield match[0], match.start(), match.end(), match.lastgroup or ""
 
 
-class Pieces:
-    """Reads texts with fixed lists. Thread-safe: what is remembered is only ever added to or forgotten."""
+class WordPieceTokenizer:
+    """A WordPiece tokenizer with a fixed vocabulary. Thread-safe: its cache only grows or is emptied."""
 
-    def __init__(self, lists: Lists) -> None:
-        self.spelt = lists.pieces
-        self._id = {piece: i for i, piece in enumerate(lists.pieces)}
-        self._folded = {**dict.fromkeys(lists.names, NAME), **dict.fromkeys(lists.groups, GROUP)}
-        self._sometimes = frozenset(lists.sometimes)
-        self._known: dict[tuple[str, bool], tuple[int, ...]] = {}
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.tokens = vocabulary.tokens
+        self.special = special = vocabulary.special
+        self.chunk_tokens = vocabulary.chunk_tokens
+        self._id = {token: i for i, token in enumerate(vocabulary.tokens)}
+        self._folded_words = {
+            **dict.fromkeys(vocabulary.names, special.name),
+            **dict.fromkeys(vocabulary.groups, special.group),
+        }
+        self._folded_kinds = {
+            "number": (special.number,),
+            "handle": (special.handle,),
+            "link": (special.link,),
+        }
+        self._folded_ids = frozenset(special.folded)
+        self._unknown = (special.unknown,)
+        self._ambiguous_names = frozenset(vocabulary.ambiguous_names)
+        self._cache: dict[tuple[str, bool], tuple[int, ...]] = {}
 
-    def read(self, text: str, most: int = MOST) -> Reading:
-        """The words of `text` in order, at most so many; linear in its length."""
+    def tokenize(self, text: str, max_words: int = MAX_WORDS) -> TokenizedText:
+        """Tokenize `text` up to `max_words` words. Linear in its length."""
         words: list[tuple[int, ...]] = []
         starts: list[int] = []
         ends: list[int] = []
-        sentences = [0]  # the words with which they begin
-        inside, ended, truncated = False, False, False
-        for surface, start, end, kind in scan(text):
+        sentences = [0]  # the first word of each
+        inside, ended, truncated = False, False, False  # inside a sentence; a sentence has ended
+        for surface, start, end, kind in scan_words(text):
             if kind in ("markup", "break"):
                 ended = ended or kind == "break" or surface.startswith("<")
                 inside = inside and not ended
                 continue
-            found = self._pieces(surface, kind, inside)
-            inside = surface[-1] not in _BEGINS
-            if ended and surface[-1] not in _ENDS and sentences[-1] < len(words):
+            tokens = self._word_tokens(surface, kind, inside)
+            inside = surface[-1] not in _CAPITAL_EXPECTED_AFTER
+            if ended and surface[-1] not in _SENTENCE_ENDS and sentences[-1] < len(words):
                 sentences.append(len(words))
-            ended = surface[-1] in _ENDS
-            if words and found[0] <= LINK and words[-1] == found and sentences[-1] < len(words):
+            ended = surface[-1] in _SENTENCE_ENDS
+            if words and tokens[0] in self._folded_ids and words[-1] == tokens and sentences[-1] < len(words):
                 ends[-1] = end  # a run of one folded class
                 continue
-            if len(words) == most:
+            if len(words) == max_words:
                 truncated = True
                 break
-            words.append(found)
+            words.append(tokens)
             starts.append(start)
             ends.append(end)
-        sizes = np.array([len(each) for each in words], np.int64)
-        places, passages = _passages(sizes, [*sentences, len(words)])
-        return Reading(
+        sizes = np.array([len(tokens) for tokens in words], np.int64)
+        position_ids, chunk_ids = _assign_chunks(sizes, [*sentences, len(words)], self.chunk_tokens)
+        return TokenizedText(
             text,
             np.array(starts, np.int64),
             np.array(ends, np.int64),
             np.concatenate(([0], np.cumsum(sizes))),
-            np.array([piece for each in words for piece in each], np.int64),
-            places,
-            passages,
+            np.array([token for tokens in words for token in tokens], np.int64),
+            position_ids,
+            chunk_ids,
             truncated,
         )
 
-    def _pieces(self, surface: str, kind: str, inside: bool) -> tuple[int, ...]:
-        if kind in _FOLDED:
-            return (_FOLDED[kind],)
-        surface = surface[: LONGEST_WORD + 1]  # what comes behind changes nothing, and need not be remembered
+    def _word_tokens(self, surface: str, kind: str, inside: bool) -> tuple[int, ...]:
+        """Return the tokens of one match, from the cache where they are there."""
+        if kind in self._folded_kinds:
+            return self._folded_kinds[kind]
+        surface = surface[: MAX_WORD_CHARS + 1]  # the rest changes nothing and need not be cached
         key = surface, inside
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= REMEMBERED:
-                self._known = {}
-            found = self._known[key] = self._word(surface, inside) if kind == "word" else self._drawn(surface)
-        return found
+        tokens = self._cache.get(key)
+        if tokens is None:
+            if len(self._cache) >= MAX_CACHED_WORDS:
+                self._cache = {}
+            tokens = self._split_word(surface, inside) if kind == "word" else self._split_mark(surface)
+            self._cache[key] = tokens
+        return tokens
 
-    def _word(self, surface: str, inside: bool) -> tuple[int, ...]:
-        if len(surface) > LONGEST_WORD:
-            return (UNKNOWN,)
-        word = plain(surface)
+    def _split_word(self, surface: str, inside: bool) -> tuple[int, ...]:
+        if len(surface) > MAX_WORD_CHARS:
+            return self._unknown
+        word = normalize_word(surface)
         bare = word.removesuffix("'s")
-        if (folded := self._folded.get(bare)) is not None:
+        if (folded := self._folded_words.get(bare)) is not None:
             return (folded,)
-        if (auxiliary := CONTRACTED.get(word)) is not None:
-            return self._cut(auxiliary) + self._cut("not")
-        found = self._cut(word)
+        if (auxiliary := CONTRACTIONS.get(word)) is not None:
+            return self._wordpiece(auxiliary) + self._wordpiece("not")
+        tokens = self._wordpiece(word)
         capital = inside and surface[0].isupper() and not (len(surface) > 1 and surface.isupper())
-        if capital and bare.isalpha() and (bare not in self._id or bare in self._sometimes):
-            return (NAME,)
-        if len(found) > 1 or found == (UNKNOWN,):
-            found = next((cut for cut in map(self._cut, _slips(word)) if len(cut) == 1), found)
-        return found
+        if capital and bare.isalpha() and (bare not in self._id or bare in self._ambiguous_names):
+            return (self.special.name,)
+        if len(tokens) > 1 or tokens == self._unknown:
+            corrected = map(self._wordpiece, _spelling_corrections(word))
+            tokens = next((each for each in corrected if len(each) == 1), tokens)
+        return tokens
 
-    def _drawn(self, surface: str) -> tuple[int, ...]:
-        """A mark, an emoticon by its marks, an emoji by its name."""
+    def _split_mark(self, surface: str) -> tuple[int, ...]:
+        """Split a mark, an emoticon into its marks, an emoji into its name."""
+        unknown = self.special.unknown
         if len(surface) > 1:
-            return tuple(self._id.get(each, UNKNOWN) for each in surface[:MOST_MARKS].lower())
+            return tuple(self._id.get(mark, unknown) for mark in surface[:MAX_REPEATED_MARKS].lower())
         if surface in self._id:
             return (self._id[surface],)
         name = unicodedata.name(surface, "")
         if unicodedata.category(surface) != "So" or not name:
-            return (self._id.get(unicodedata.normalize("NFKC", surface), UNKNOWN),)
-        return tuple(piece for word in name.lower().split() for piece in self._cut(word))[:MOST_PIECES]
+            return (self._id.get(unicodedata.normalize("NFKC", surface), unknown),)
+        tokens = [token for word in name.lower().split() for token in self._wordpiece(word)]
+        return tuple(tokens[:MAX_TOKENS_PER_WORD])
 
-    def _cut(self, word: str) -> tuple[int, ...]:
-        """WordPiece: the longest piece that fits, again and again, of each run of letters and each mark."""
-        found: list[int] = []
+    def _wordpiece(self, word: str) -> tuple[int, ...]:
+        """Take the longest token that fits, again and again, of each run of letters and each mark."""
+        tokens: list[int] = []
         for part in re.findall(r"\w+|[^\w\s]", word):
             begin = 0
             while begin < len(part):
                 for end in range(len(part), begin, -1):
-                    piece = self._id.get(part[begin:end] if begin == 0 else "##" + part[begin:end])
-                    if piece is not None:
+                    token = self._id.get(part[begin:end] if begin == 0 else "##" + part[begin:end])
+                    if token is not None:
                         break
                 else:
-                    return (UNKNOWN,)
-                found.append(piece)
+                    return self._unknown
+                tokens.append(token)
                 begin = end
-        return tuple(found) if 0 < len(found) <= MOST_PIECES else (UNKNOWN,)
+        return tuple(tokens) if 0 < len(tokens) <= MAX_TOKENS_PER_WORD else self._unknown
 
 
-def _passages(sizes: Ints, sentences: Sequence[int]) -> tuple[Ints, Ints]:
-    """[T] the place of each piece in its passage, and which passage that is.
+def _spelling_corrections(word: str) -> Iterator[str]:
+    """Yield what may have been meant by a word in which a letter is written too often."""
+    if _DRAWN_OUT.search(word):
+        yield from (_DRAWN_OUT.sub(by, word) for by in (r"\1\1", r"\1"))
+    for match in _DOUBLED.finditer(word if len(word) >= MIN_CHARS_TO_UNDOUBLE else ""):
+        yield word[: match.start()] + word[match.start() + 1 :]
 
-    A passage is as many whole sentences as fit; a sentence that does not fit into one is cut between words.
+
+def _assign_chunks(sizes: Ints, sentences: Sequence[int], chunk_tokens: int) -> tuple[Ints, Ints]:
+    """Return the position id [T] and the chunk id [T] of each token.
+
+    A chunk holds as many whole sentences as fit; a longer sentence is cut between words.
     """
-    places: list[int] = []
-    passages: list[int] = []
-    passage, filled = 0, 0
+    position_ids: list[int] = []
+    chunk_ids: list[int] = []
+    chunk, filled = 0, 0
     size = sizes.tolist()
     for begin, end in pairwise(sentences):
-        if filled and filled + sum(size[begin:end]) > PASSAGE:
-            passage, filled = passage + 1, 0
-        for pieces in size[begin:end]:
-            if filled + pieces > PASSAGE:
-                passage, filled = passage + 1, 0
-            places += range(filled, filled + pieces)
-            passages += [passage] * pieces
-            filled += pieces
-    return np.array(places, np.int64), np.array(passages, np.int64)
+        if filled and filled + sum(size[begin:end]) > chunk_tokens:
+            chunk, filled = chunk + 1, 0
+        for tokens in size[begin:end]:
+            if filled + tokens > chunk_tokens:
+                chunk, filled = chunk + 1, 0
+            position_ids += range(filled, filled + tokens)
+            chunk_ids += [chunk] * tokens
+            filled += tokens
+    return np.array(position_ids, np.int64), np.array(chunk_ids, np.int64)

@@ -35,7 +35,7 @@ from service.schemas.requests import ClassifyRequest, ControlWish, DynamicsParam
 from service.settings import BUNDLED_MODELS, Settings
 from service.state import domain_loaders
 from service.text.head import Head
-from service.text.pipeline import RunOptions, Text, run_all
+from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
@@ -133,7 +133,9 @@ def check_bundle(card: bytes) -> None:
 
 def check_text(text: str) -> None:
     """A text to its explanation: everything adds up to the logit, every span lies in the text."""
-    [result] = run_all([Text(text, RunOptions((_sentiment(),), "full", trajectory=True))])
+    [result] = classify_all(
+        [ClassificationTask(text, ClassifyOptions((_sentiment(),), "full", trajectory=True))]
+    )
     if isinstance(result, Exception):
         raise AssertionError from result
     [answer] = result

@@ -13,7 +13,7 @@ from model_export.measure.meaning import Served
 from model_export.pretrained import drawn, write
 from model_export.recipe import Recipe
 from service.errors import BundleError
-from service.text.tokenizer import Lists
+from service.text.tokenizer import Vocabulary
 
 
 def test_two_runs_of_one_recipe_begin_with_the_same_weights():
@@ -34,7 +34,10 @@ class Louder(LeaderHead):
 
 
 def test_head_is_written_only_if_its_graph_says_what_torch_does(tmp_path):
-    lists, about = Lists(LISTS["pieces"], *(frozenset(LISTS[name]) for name in Lists.__slots__[1:])), {}
+    lists, about = (
+        Vocabulary(*LISTS.values()),
+        {},
+    )
     reader, plane = random_encoder(), random_head()
     louder = Louder(plane.config)
     louder.load_state_dict(plane.state_dict())

@@ -10,7 +10,7 @@ from model_export.data.training_set import Lessons
 from model_export.stage_cache import Kept
 from model_export.teacher.logits import RECORD, Answers, _key
 from model_export.writing import replacing
-from service.text.tokenizer import Reading
+from service.text.tokenizer import TokenizedText
 
 
 class Stopped(Exception):
@@ -57,7 +57,7 @@ def test_step_that_was_stopped_while_it_was_written_goes_on_from_its_checkpoint(
     assert not list(tmp_path.glob("*.checkpoint"))
 
 
-READING = Reading(
+READING = TokenizedText(
     "a b", *np.array([[0, 2], [1, 3]]), *map(np.array, ([0, 1, 2], [7, 8], [0, 1], [0, 0])), False
 )
 
@@ -67,10 +67,10 @@ READING = Reading(
     [
         {},
         {"targets": [0.5]},
-        {"pieces": [7, 9]},
+        {"token_ids": [7, 9]},
         {"bounds": [0, 2]},
-        {"places": [0, 0]},
-        {"passages": [0, 1]},
+        {"position_ids": [0, 0]},
+        {"chunk_ids": [0, 1]},
         {"seed": 1},
     ],
 )

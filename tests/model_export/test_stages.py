@@ -13,10 +13,12 @@ from model_export.data.training_set import Lessons
 from model_export.recipe import Asked, Recipe, short_lessons, wanted
 from model_export.stages import Memory, Pooled, Step, StepContext, hard, looks, soft
 from model_export.teacher.logits import RECORD, Answers, _key
-from service.text.tokenizer import Lists, Pieces
+from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 WORDS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] [CLS] [SEP] good bad film soup plot".split()]
-PIECES = Pieces(Lists((*WORDS, *(f"w{i}" for i in range(292))), frozenset(), frozenset(), frozenset()))
+PIECES = WordPieceTokenizer(
+    Vocabulary((*WORDS, *(f"w{i}" for i in range(292))), frozenset(), frozenset(), frozenset())
+)
 PARTS = (("good", "bad"), ("film", "soup", "plot"), ("film", "soup", ""))
 TEXTS = [" ".join(words) for words in product(*PARTS)]
 LESSONS = Lessons.of(PIECES, TEXTS * 3, [float(text.startswith("good")) for text in TEXTS * 3])

@@ -17,7 +17,7 @@ from service import state
 from service.runtime.bundle import HEAD
 from service.settings import BUNDLED_MODELS, Settings
 from service.state import AppState
-from service.text.pipeline import RunOptions, run_all, texts_of
+from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 
 def add_an_input(model: onnx.ModelProto) -> None:
@@ -74,11 +74,11 @@ def test_text_ends_with_the_model_that_it_began_with(tmp_path: Path) -> None:
     write_head(tmp_path)
 
     async def replace(service: AppState) -> list[str]:
-        began = texts_of(["superb"], RunOptions((service.registry.find("tiny", HEAD),)))
+        began = make_tasks(["superb"], ClassifyOptions((service.registry.find("tiny", HEAD),)))
         write_head(tmp_path, labels=LABELS[::-1])
         await service.reload()
-        later = texts_of(["superb"], RunOptions((service.registry.find("tiny", HEAD),)))
-        return [answer["label"] for each in (began, later) for (answer,) in run_all(each)]
+        later = make_tasks(["superb"], ClassifyOptions((service.registry.find("tiny", HEAD),)))
+        return [answer["label"] for each in (began, later) for (answer,) in classify_all(each)]
 
     assert run(tmp_path, replace) == ["positive", "negative"]
 

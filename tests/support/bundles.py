@@ -29,9 +29,9 @@ from model_export.head.leader_head import LeaderHead
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
-from service.text.encoder import Reader
+from service.text.encoder import Encoder
 from service.text.head import Head
-from service.text.tokenizer import SPECIAL, UNKNOWN, Lists
+from service.text.tokenizer import SpecialIds, Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 WORDS = """
@@ -40,7 +40,7 @@ WORDS = """
     smiling face with open mouth ##ly ##ing ##est
 """.split()
 PIECES = [
-    *(SPECIAL.get(i, "[UNK]" if i == UNKNOWN else f"[unused{i}]") for i in range(UNKNOWN + 1)),
+    *(SpecialIds().replacements.get(i, f"[unused{i}]") for i in range(SpecialIds().unknown + 1)),
     *dict.fromkeys([*LETTERS, *".,!?:;()'\"-/…", *WORDS, *("##" + letter for letter in LETTERS)]),
 ]
 LISTS = {"pieces": PIECES, "names": ["paris"], "sometimes": ["grace"], "groups": ["martians"]}
@@ -68,11 +68,11 @@ def head_model(logits: int = 1, d: int = 2, seed: int = 0) -> onnx.ModelProto:
 @torch.no_grad()
 def teach(plane: LeaderHead) -> None:
     """Fit the first coordinate of the places, of which the logit is made, to the words of `TAUGHT`."""
-    reader = Reader(Runtime("cpu", 1).open(reader_model().SerializeToString()), Lists(**LISTS))
-    readings = [reader.read(text) for text in TAUGHT]
-    seen = [seen for text in readings for seen in reader.see(text.split(), reasons=False)]
-    states = (np.concatenate([each.states for each in seen]) - 128.0) / 16
-    worth = np.array([CHARGE.get(PIECES[piece], 0.0) for text in readings for piece in text.pieces])
+    reader = Encoder(Runtime("cpu", 1).open(reader_model().SerializeToString()), Vocabulary(*LISTS.values()))
+    readings = [reader.tokenize(text) for text in TAUGHT]
+    seen = [seen for text in readings for seen in reader.encode(text.chunks(), output_attentions=False)]
+    states = (np.concatenate([each.hidden_states for each in seen]) - 128.0) / 16
+    worth = np.array([CHARGE.get(PIECES[piece], 0.0) for text in readings for piece in text.token_ids])
     fitted = np.linalg.lstsq(np.c_[states, np.ones(len(states))], worth, rcond=1e-3)[0]
     plane.projection.weight[0], plane.projection.bias[0] = torch.tensor(fitted[:-1]), float(fitted[-1])
     plane.v[0], plane.b[0] = torch.tensor([16.0] + [0.0] * (plane.config.dimension - 1)), 0.5
@@ -96,14 +96,14 @@ def write_head(
     return write_bundle(models_dir, "sentiment", whole, head_model(logits, d, seed))
 
 
-def open_head(models_dir: Path, name: str = "tiny", reader: Reader | None = None, **options: Any) -> Head:
+def open_head(models_dir: Path, name: str = "tiny", reader: Encoder | None = None, **options: Any) -> Head:
     """The model of `write_head`, loaded as the service loads it."""
     bundle, runtime = write_head(models_dir, name, **options), Runtime("cpu", 1)
     return Head.load(bundle, runtime, reader or open_reader(models_dir))
 
 
-def open_reader(models_dir: Path) -> Reader:
-    return Reader.load(write_reader(models_dir), Runtime("cpu", 1))
+def open_reader(models_dir: Path) -> Encoder:
+    return Encoder.load(write_reader(models_dir), Runtime("cpu", 1))
 
 
 def change_graph(folder: Path, change: Callable[[onnx.ModelProto], None]) -> None:

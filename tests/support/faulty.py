@@ -18,27 +18,27 @@ from service.runtime.session import Runtime
 from service.server import serve
 from service.settings import Settings, load_settings
 from service.state import Loaders, domain_loaders
-from service.text.encoder import Reader
-from service.text.tokenizer import Reading
+from service.text.encoder import Encoder
+from service.text.tokenizer import TokenizedText
 
 
-class Fatal(Reader):
+class Fatal(Encoder):
     """A reader that ends the thread it runs in."""
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> TokenizedText:
         if text == "fatal":
             raise SystemExit
-        return super().read(text)
+        return super().tokenize(text)
 
 
-def reading_with(kind: type[Reader]) -> Loaders:
+def reading_with(kind: type[Encoder]) -> Loaders:
     """Loaders that make every reader one of that kind."""
 
     def loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
         ordinary = domain_loaders(runtime, settings)
 
-        def load(bundle: Bundle) -> Reader:
-            reader: Reader = ordinary["reader"](bundle)
+        def load(bundle: Bundle) -> Encoder:
+            reader: Encoder = ordinary["reader"](bundle)
             reader.__class__ = kind
             return reader
 

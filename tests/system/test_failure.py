@@ -10,20 +10,20 @@ from bundles import write_head
 from refusals import refusal
 from server import PATIENCE_S, eventually, in_process, serving
 
-from service.text.encoder import Reader
-from service.text.tokenizer import Reading
+from service.text.encoder import Encoder
+from service.text.tokenizer import TokenizedText
 
 FAULTY = (faulty.__file__,)
 NOT_READY = (503, "not_ready", None)
 
 
-class Failing(Reader):
+class Failing(Encoder):
     """A model with a fault that nobody foresaw, told in words that no caller may read."""
 
-    def read(self, text: str) -> Reading:
+    def tokenize(self, text: str) -> TokenizedText:
         if text == "fail":
             raise ZeroDivisionError("the password is swordfish")
-        return super().read(text)
+        return super().tokenize(text)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS, Settings
 from service.state import domain_loaders
-from service.text.pipeline import RunOptions, run_all, texts_of
+from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 
 def card_is_missing() -> str:
@@ -85,8 +85,8 @@ def test_sentiment_on_the_card_is_that_of_the_cpu(provider: Any) -> None:
     for each in (provider, "cpu"):
         registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime(each), Settings()))
         registry.load("sentiment")
-        how = RunOptions((registry.find("sentiment", HEAD),), "full", trajectory=True)
-        answers.append(run_all(texts_of(texts, how)))
+        how = ClassifyOptions((registry.find("sentiment", HEAD),), "full", trajectory=True)
+        answers.append(classify_all(make_tasks(texts, how)))
     assert answers[0] == answers[1]  # to the bit
 
 

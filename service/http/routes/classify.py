@@ -24,8 +24,8 @@ from service.http.bodies import json_body, reply_document
 from service.http.dependencies import ServiceOf, SizeOf
 from service.schemas.requests import ClassifyRequest
 from service.state import AppState
-from service.text.head import with_neutral
-from service.text.pipeline import Answer, RunOptions, Text
+from service.text.decision import abstain_as_neutral
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions
 
 router = APIRouter(tags=["inference"])
 
@@ -47,16 +47,18 @@ async def classify(
     in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by |contribution|.
     """
     texts = texts_asked(body, service.registry.find, service.settings)
-    await size.expect_response(texts[0].how.bytes_of([text.source for text in texts]))
+    await size.expect_response(texts[0].options.estimated_response_bytes([text.text for text in texts]))
     results = await run(service, texts)
     if body.flip:
-        read = partial(service.texts.submit, texts[0].how.reader)  # in turn with the texts of others
+        read = partial(service.texts.submit, texts[0].options.encoder)  # in turn with the texts of others
         await search_flips(texts, results, read)
     document = classification(names_of(body, service.settings), results)
     return await reply_document({"id": request.state.request_id, **document})
 
 
-async def search_flips(texts: Sequence[Text], results: Sequence[list[Answer]], read: Read) -> None:
+async def search_flips(
+    texts: Sequence[ClassificationTask], results: Sequence[list[Answer]], read: Read
+) -> None:
     """Adds `flip` to all answers. Where one search is refused, the others end too."""
     searches = [asyncio.create_task(tell_flips(*each, read)) for each in zip(texts, results, strict=True)]
     try:
@@ -66,11 +68,11 @@ async def search_flips(texts: Sequence[Text], results: Sequence[list[Answer]], r
             search.cancel()
 
 
-async def run(service: AppState, texts: Sequence[Text]) -> list[list[Answer]]:
+async def run(service: AppState, texts: Sequence[ClassificationTask]) -> list[list[Answer]]:
     """Queue the texts, and wait for the answers to each; count what they say."""
-    results = raise_first(await service.texts.submit(texts[0].how.reader, texts))
+    results = raise_first(await service.texts.submit(texts[0].options.encoder, texts))
     for text, answers in zip(texts, results, strict=True):
-        for head, answer in zip(text.how.heads, answers, strict=True):
+        for head, answer in zip(text.options.heads, answers, strict=True):
             service.metrics.judged(head.name, answer)
     return results
 
@@ -78,13 +80,13 @@ async def run(service: AppState, texts: Sequence[Text]) -> list[list[Answer]]:
 async def label(
     service: AppState,
     inputs: str | Sequence[str],
-    how: RunOptions,
+    how: ClassifyOptions,
     param: str,
     neutral: bool,
     size: RequestSize,
 ) -> list[Answer]:
     """One head's answers, for protocols that know labels alone. `neutral`: undecided is one of them."""
     texts = texts_within(inputs, how, service.settings, param)
-    await size.expect_response(how.bytes_of([text.source for text in texts]))
+    await size.expect_response(how.estimated_response_bytes([text.text for text in texts]))
     answers = [each for (each,) in await run(service, texts)]
-    return [with_neutral(answer) if neutral else answer for answer in answers]
+    return [abstain_as_neutral(answer) if neutral else answer for answer in answers]

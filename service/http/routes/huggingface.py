@@ -23,7 +23,7 @@ from service.http.routes.classify import label
 from service.schemas.protocols import Foreign, Wire
 from service.schemas.requests import Given
 from service.state import AppState
-from service.text.pipeline import Answer, RunOptions
+from service.text.pipeline import Answer, ClassifyOptions
 
 TopK = Annotated[
     int | None, Field(ge=1, description="How many labels of each text, the best first; all if absent.")
@@ -101,7 +101,7 @@ async def predict(
 ) -> Response:
     """One text gives one list of labels and scores, the best first; several give a list of such lists."""
     heads = heads_of(service.registry.find, [service.settings.default_model])
-    how = RunOptions(heads, "none", truncate=body.truncate)
+    how = ClassifyOptions(heads, "none", truncate=body.truncate)
     neutral = neutral and not body.raw_scores
     answers = await label(service, _texts(body.inputs), how, "inputs", neutral, size)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
@@ -112,15 +112,15 @@ async def _endpoint(
     body: EndpointRequest, service: AppState, name: str, neutral: bool, size: RequestSize
 ) -> Response:
     heads, parameters = heads_of(service.registry.find, [name]), body.parameters
-    labels, wanted = heads[0].rules.labels, parameters.candidate_labels
+    labels, wanted = heads[0].rule.labels, parameters.candidate_labels
     if wanted is not None and not set(wanted) <= set(labels):
         problem = f"this model tells {', '.join(labels)}, and cannot be asked for other labels"
         raise InvalidInput(problem, param="parameters.candidate_labels")
-    if parameters.function_to_apply == "sigmoid" and len(labels) > 2 and heads[0].rules.thresholds is None:
+    if parameters.function_to_apply == "sigmoid" and len(labels) > 2 and heads[0].rule.thresholds is None:
         problem = "the labels of this model exclude each other: ask for softmax or none"
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
-    how = RunOptions(heads, "none")
+    how = ClassifyOptions(heads, "none")
     answers = await label(service, body.inputs, how, "inputs", neutral and not raw, size)
     ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k, among=wanted) for answer in answers]
     zero_shot = wanted is not None and isinstance(body.inputs, str)  # then one list

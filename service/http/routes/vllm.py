@@ -15,7 +15,7 @@ from service.http.dependencies import NeutralOf, RequestId, ServiceOf, SizeOf
 from service.http.routes.classify import label
 from service.schemas.protocols import Foreign, Wire
 from service.schemas.requests import Given, ModelName
-from service.text.pipeline import RunOptions
+from service.text.pipeline import ClassifyOptions
 
 router = APIRouter(tags=["other clients"])
 
@@ -77,7 +77,7 @@ async def vllm(
 ) -> Response:
     """What vLLM answers, and beside it of each text `undecided` and `leaders`."""
     name = body.model or service.settings.default_model
-    how = RunOptions(heads_of(service.registry.find, [name]), "leaders")
+    how = ClassifyOptions(heads_of(service.registry.find, [name]), "leaders")
     answers = await label(service, body.input, how, "input", neutral, size)
     tokens = sum([answer["tokens"] for answer in answers])
     data = [

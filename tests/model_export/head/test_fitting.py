@@ -5,7 +5,7 @@ import pytest
 
 from model_export.head.encoded import WINDOW_WORDS, ZERO, EncodedTexts
 from model_export.head.fitting import Task, fit, logits, temperature
-from service.text.tokenizer import Reading
+from service.text.tokenizer import TokenizedText
 
 
 def test_temperature_makes_said_what_is_right():
@@ -28,7 +28,7 @@ def seen(first, last):
     """States of texts of five words, one piece each: [n, 5, W] of each kind."""
     found = np.stack([last, first], 2).round().clip(-128, 127).astype(np.int16) + 128
     at = np.arange(5)
-    reading = Reading("a b c d e", 2 * at, 2 * at + 1, np.arange(6), at, at, 0 * at, False)
+    reading = TokenizedText("a b c d e", 2 * at, 2 * at + 1, np.arange(6), at, at, 0 * at, False)
     return EncodedTexts([reading] * len(found), list(found.astype(np.uint8)))
 
 
@@ -46,7 +46,7 @@ def of_lengths(lengths):
     for n in lengths:
         at = np.arange(n)
         readings.append(
-            Reading("a " * n, 2 * at, 2 * at + 1, 2 * np.arange(n + 1), np.arange(2 * n), at, at, False)
+            TokenizedText("a " * n, 2 * at, 2 * at + 1, 2 * np.arange(n + 1), np.arange(2 * n), at, at, False)
         )
         found.append(rng.integers(0, 256, (2 * n, 2, 16)).astype(np.uint8))
     return EncodedTexts(readings, found)

@@ -150,7 +150,7 @@ def test_labels_that_do_not_exclude_each_other(folder, capsys):
     assert train(folder, write_rows(folder / "several.csv", words), "several", "--json") == 0
     assert reported(capsys)["several@1"]["accuracy"] >= 0.8  # both right; always the same would be a third
     with local(folder) as hardmax:
-        assert hardmax._model("several", "sentiment").rules.thresholds is not None
+        assert hardmax._model("several", "sentiment").rule.thresholds is not None
 
 
 def test_rows_that_repeat_a_text_are_held_out_with_it(folder, capsys):

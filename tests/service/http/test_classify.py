@@ -16,7 +16,7 @@ from server import in_process
 from service.answers.texts import Results
 from service.errors import Overloaded
 from service.http.routes.classify import search_flips
-from service.text.pipeline import RunOptions, Text
+from service.text.pipeline import ClassificationTask, ClassifyOptions
 
 
 def test_classify_answers_one_text_with_its_exact_reason(client: httpx.Client) -> None:
@@ -237,21 +237,23 @@ def test_body_without_a_media_type_is_refused_with_the_header_to_send(client: ht
 
 def test_searches_end_where_one_of_the_same_request_is_refused() -> None:
     head: Any = None
-    how = RunOptions((head,), "none")
+    how = ClassifyOptions((head,), "none")
     ended: list[str] = []
 
-    async def read(asked: Sequence[Text]) -> Results:
-        if asked[0].source == "refused":
+    async def read(asked: Sequence[ClassificationTask]) -> Results:
+        if asked[0].text == "refused":
             raise Overloaded("too much is waiting already")
         try:
             await asyncio.sleep(60)
         finally:
-            ended.append(asked[0].source)
+            ended.append(asked[0].text)
         return []
 
     async def search() -> None:
         with pytest.raises(Overloaded):
-            await search_flips([Text("waits", how), Text("refused", how)], [[{}], [{}]], read)
+            await search_flips(
+                [ClassificationTask("waits", how), ClassificationTask("refused", how)], [[{}], [{}]], read
+            )
         await asyncio.sleep(0)
         assert ended == ["waits"]
 

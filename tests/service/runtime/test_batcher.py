@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from service.errors import InvalidInput, NotReady, Overloaded
-from service.runtime.batcher import FIRST_COME_EVERY, Batcher, groups_by_length
+from service.runtime.batcher import FIRST_COME_EVERY, Batcher, group_by_length
 
 pytestmark = pytest.mark.anyio
 
@@ -280,7 +280,7 @@ async def test_runner_keeps_nothing_of_a_batch_that_is_over() -> None:
 
 def test_lengths_that_are_alike_run_together() -> None:
     lengths = [900, 3, 64, 500, 60, 1000, 7]
-    together = [sorted(lengths[i] for i in batch) for batch in groups_by_length(lengths, 10**6)]
+    together = [sorted(lengths[i] for i in batch) for batch in group_by_length(lengths, 10**6)]
     assert together == [[3, 7, 60, 64], [500, 900, 1000]]
-    assert [len(batch) for batch in groups_by_length([10] * 5, 200, power=2)] == [2, 2, 1]
-    assert list(groups_by_length([50], 7)) == [[0]]  # what is over the bound runs alone
+    assert [len(batch) for batch in group_by_length([10] * 5, 200, power=2)] == [2, 2, 1]
+    assert list(group_by_length([50], 7)) == [[0]]  # what is over the bound runs alone

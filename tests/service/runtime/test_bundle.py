@@ -11,8 +11,8 @@ import pytest
 from bundles import write_folder
 
 from service.errors import BundleError, NotFound
-from service.runtime.bundle import find_bundles, find_served, newest, read_bundle, roll_back
-from service.runtime.registry import settle_default
+from service.runtime.bundle import find_bundles, find_served, newest_version, read_bundle, roll_back
+from service.runtime.registry import with_default_model
 from service.settings import Settings
 
 
@@ -94,7 +94,7 @@ def test_find_bundles_lets_ones_own_replace_the_bundled_one_of_its_name(tmp_path
     [("mine", "mine@10"), ("mine@2", "mine@2"), ("plain", "plain"), ("nobody", "nobody"), ("odd@x", "odd@x")],
 )
 def test_name_means_its_newest_version(name: str, meant: str) -> None:
-    assert newest(name, ["mine@2", "mine@10", "plain", "plain@3", "odd@x", "min@99"]) == meant
+    assert newest_version(name, ["mine@2", "mine@10", "plain", "plain@3", "odd@x", "min@99"]) == meant
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_default_changes_only_when_told(
         write_folder(tmp_path / name, name=name, kind="sentiment", reader={"name": "reader", "sha256": "0"})
     write_folder(tmp_path / "chords", name="chords", kind="sequences")
     settings = Settings(models_dir=tmp_path, default_model=named, bundled_models=bundled)
-    assert settle_default(settings).default_model == default
+    assert with_default_model(settings).default_model == default
 
 
 def test_bundle_is_read_in_no_more_memory_than_it_has(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def write_versions(folder: Path, *graphs: bytes) -> None:
 def test_going_back_serves_the_version_before_and_loses_nothing(tmp_path: Path) -> None:
     write_versions(tmp_path, b"one", b"two")
     assert roll_back(tmp_path, "mine") == ("mine@1", "mine@3")
-    assert newest("mine", find_bundles([tmp_path])) == "mine@3"
+    assert newest_version("mine", find_bundles([tmp_path])) == "mine@3"
     assert (tmp_path / "mine@3" / "model.onnx").read_bytes() == b"one"
     assert json.loads((tmp_path / "mine@3" / "card.json").read_text())["again"] == "mine@1"
     assert (tmp_path / "mine@2" / "model.onnx").read_bytes() == b"two"

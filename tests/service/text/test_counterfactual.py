@@ -8,52 +8,52 @@ import pytest
 
 from hardmax.operations import run_sync
 from service.answers.texts import Results, raise_first, tell_flips
-from service.text.counterfactual import CANDIDATES, MOST_WORDS, find_flip
+from service.text.counterfactual import CANDIDATES_PER_ROUND, MAX_REMOVED_WORDS, find_counterfactual
 from service.text.head import Head
-from service.text.pipeline import Answer, RunOptions, Text, run_all
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, classify_all
 
 
-def flip(text: Text) -> tuple[Any, int]:
+def flip(text: ClassificationTask) -> tuple[Any, int]:
     """What is found, and how many texts were run for it."""
-    search, count = find_flip(text), 0
+    search, count = find_counterfactual(text), 0
     asked = next(search)
     while True:
         count += len(asked)
         try:
-            asked = search.send([answer for (answer,) in run_all(asked)])
+            asked = search.send([answer for (answer,) in classify_all(asked)])
         except StopIteration as end:
             return end.value, count
 
 
 def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]) -> None:
-    how, found = RunOptions((head,), "none"), 0
+    options, found = ClassifyOptions((head,), "none"), 0
     for source in sentences[:80]:
-        text = Text(source, how)
-        ((plain,),) = run_all([text])
-        told, runs = flip(Text(source, how))
-        assert runs <= 1 + MOST_WORDS * CANDIDATES
+        text = ClassificationTask(source, options)
+        ((plain,),) = classify_all([text])
+        told, runs = flip(ClassificationTask(source, options))
+        assert runs <= 1 + MAX_REMOVED_WORDS * CANDIDATES_PER_ROUND
         if told is None:
             continue
         found += 1
         spans = [span for word in told["without"] for span in word["spans"]]
-        assert len(spans) <= MOST_WORDS
+        assert len(spans) <= MAX_REMOVED_WORDS
         assert [source[begin:end].lower() for begin, end in spans] == [w["word"] for w in told["without"]]
-        ((again,),) = run_all([Text(source, how, without=spans)])
+        ((again,),) = classify_all([ClassificationTask(source, options, without=spans)])
         assert (again["label"], again["score"]) == (told["label"], told["score"])
         assert again["label"] != plain["label"]
     assert found > 20
 
 
 def test_flip_begins_with_what_is_left_out_already(head: Head) -> None:
-    how = RunOptions((head,), "none")
-    text = Text("the superb film", how, without=[(4, 10)])
+    options = ClassifyOptions((head,), "none")
+    text = ClassificationTask("the superb film", options, without=[(4, 10)])
     told, _ = flip(text)
     assert told is None or [4, 10] not in [word["spans"][0] for word in told["without"]]
 
 
 @pytest.mark.parametrize("source", ["superb", "<br>"])
 def test_text_of_one_word_or_none_has_no_flip(head: Head, source: str) -> None:
-    assert flip(Text(source, RunOptions((head,))))[0] is None
+    assert flip(ClassificationTask(source, ClassifyOptions((head,))))[0] is None
 
 
 class Held(dict[str, Any]):
@@ -64,15 +64,19 @@ def test_search_does_not_keep_the_whole_explanation_that_it_begins_with(head: He
     """Of a long text it is megabytes, and the search has many more runs to wait for."""
     kept: list[ref[Held]] = []
 
-    async def read(texts: Sequence[Text]) -> Results:
+    async def read(texts: Sequence[ClassificationTask]) -> Results:
         if kept:
             assert kept[0]() is None
-        found = run_all(texts)
-        if texts[0].how.explain == "full":
+        found = classify_all(texts)
+        if texts[0].options.explain == "full":
             found = [[Held(answer)] for (answer,) in raise_first(found)]
             kept.append(ref(found[0][0]))
         return found
 
     answer: Answer = {}
-    run_sync(tell_flips(Text("the film was a superb film", RunOptions((head,), "none")), [answer], read))
+    run_sync(
+        tell_flips(
+            ClassificationTask("the film was a superb film", ClassifyOptions((head,), "none")), [answer], read
+        )
+    )
     assert (len(kept), "flip" in answer) == (1, True)

@@ -11,36 +11,36 @@ from bundles import LISTS, head_model, reader_model, write_head
 from model_export.bundle import write_bundle
 from service.errors import BundleError
 from service.runtime.session import Runtime, Session
-from service.text.encoder import Ancestry, Read, Reader, sets_read
+from service.text.encoder import EncodedText, Encoder, ReceptiveFields, compute_receptive_fields
 from service.text.head import Head
 
 
 def test_many_passages_are_seen_few_at_once_and_no_one_differently(
     head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, sizes = head.reader, []
+    reader, sizes = head.encoder, []
     passages = [
-        passage for n in (1, 90, 3, 40) for passage in reader.read("the film was superb. " * n).split()
+        passage for n in (1, 90, 3, 40) for passage in reader.tokenize("the film was superb. " * n).chunks()
     ]
-    together = reader.see(passages, reasons=True)
+    together = reader.encode(passages, output_attentions=True)
 
     def counted(feeds: Any, outputs: Any) -> Any:
         sizes.append(feeds["rows"].size)
         return Session.run(reader._session, feeds, outputs)
 
     monkeypatch.setattr(reader._session, "run", counted)
-    monkeypatch.setattr(reader, "_most", 128)
-    apart = reader.see(passages, reasons=True)
+    monkeypatch.setattr(reader, "_tokens_per_run", 128)
+    apart = reader.encode(passages, output_attentions=True)
     assert len(sizes) > 4
     assert max(sizes) <= 128
     for one, other in zip(together, apart, strict=True):
-        for each in ("states", "words", "follows", "read"):
+        for each in ("hidden_states", "input_embeddings", "attention_counts", "receptive_fields"):
             np.testing.assert_array_equal(getattr(one, each), getattr(other, each))
 
 
 def test_sets_read_are_those_of_the_definition() -> None:
     follows = np.random.default_rng(2).choice(3, (4, 5, 64, 64), p=(0.98, 0.01, 0.01)).astype(np.uint8)
-    told = sets_read(follows)
+    told = compute_receptive_fields(follows)
     for b in range(5):
         sets = [{i} for i in range(64)]
         for layer in range(5):
@@ -53,21 +53,21 @@ def test_sets_read_are_those_of_the_definition() -> None:
 
 def test_ancestry_goes_from_pieces_of_passages_to_words_of_the_text(head: Head) -> None:
     text = "the xyzzy film was superb. " * 20
-    reading = head.reader.read(text)
-    seen = head.reader.see(reading.split(), reasons=True)
+    reading = head.encoder.tokenize(text)
+    seen = head.encoder.encode(reading.chunks(), output_attentions=True)
     assert len(seen) > 1
-    ancestry, sizes = Ancestry(Read(reading, seen)), np.diff(reading.bounds)
+    ancestry, sizes = ReceptiveFields(EncodedText(reading, seen)), np.diff(reading.bounds)
     word_of = np.repeat(np.arange(len(reading)), sizes)
-    starts = np.cumsum([0, *(len(each.states) for each in seen)])
-    followed = ancestry.followed()
+    starts = np.cumsum([0, *(len(each.hidden_states) for each in seen)])
+    followed = ancestry.attended()
     for word in range(len(reading)):
         pieces = np.flatnonzero(word_of == word)
         k = int(starts.searchsorted(pieces[0], side="right")) - 1
-        follows, begin = seen[k].follows, int(starts[k])
+        follows, begin = seen[k].attention_counts, int(starts[k])
         entered: dict[int, int] = {}
         for layer in range(len(follows) + 1):
             for piece in pieces:
-                mask = int(seen[k].read[layer, piece - begin])  # type: ignore[index]
+                mask = int(seen[k].receptive_fields[layer, piece - begin])  # type: ignore[index]
                 for i in range(64):
                     if mask >> i & 1 and word_of[begin + i] != word:
                         entered.setdefault(int(word_of[begin + i]), layer)
@@ -95,7 +95,7 @@ def test_ancestry_goes_from_pieces_of_passages_to_words_of_the_text(head: Head) 
     ],
 )
 def test_reader_knows_words_that_are_no_mere_fragments(head: Head, text: str, known: list[int]) -> None:
-    assert head.reader.known(head.reader.read(text)).tolist() == known
+    assert head.encoder.known_words(head.encoder.tokenize(text)).tolist() == known
 
 
 READER = reader_model()
@@ -108,7 +108,7 @@ READER = reader_model()
         ([], READER, "pieces.json needs pieces"),
         ({**LISTS, "names": "paris"}, READER, "pieces.json needs names"),
         ({**LISTS, "groups": [7]}, READER, "pieces.json needs groups"),
-        ({**LISTS, "pieces": ["a"]}, READER, "the 101 pieces with which every list begins"),
+        ({**LISTS, "pieces": ["a"]}, READER, "at least 101 tokens"),
         (LISTS, head_model(), "its graph has"),
     ],
 )
@@ -118,7 +118,7 @@ def test_reader_refuses_lists_that_are_none_by_name(
     text = lists if isinstance(lists, str) else json.dumps(lists)
     card = {"name": "reader", "description": "Broken."}
     with pytest.raises(BundleError, match=problem) as refused:
-        Reader.load(write_bundle(tmp_path, "reader", card, graph, text), Runtime("cpu", 1))
+        Encoder.load(write_bundle(tmp_path, "reader", card, graph, text), Runtime("cpu", 1))
     assert refused.value.param == ("model.onnx" if graph is not READER else "pieces.json")
 
 
@@ -139,7 +139,7 @@ def test_head_refuses_a_card_it_cannot_use(
     tmp_path: Path, head: Head, card: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(BundleError) as refused:
-        Head.load(write_head(tmp_path, **card), Runtime("cpu", 1), head.reader)
+        Head.load(write_head(tmp_path, **card), Runtime("cpu", 1), head.encoder)
     assert refused.value.param == field
 
 
@@ -147,4 +147,4 @@ def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path
     bundle = write_head(tmp_path)
     card = {**bundle.card, "labels": ["a", "b", "c"]}
     with pytest.raises(BundleError, match="its graph has 1 logits"):
-        Head("tiny", Runtime("cpu", 1).open(bundle.model), head.reader, card)
+        Head("tiny", Runtime("cpu", 1).open(bundle.model), head.encoder, card)

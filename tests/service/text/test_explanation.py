@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 
 from model_export.attention.reference import argmax_sets
-from service.text.encoder import Read
-from service.text.explanation import Reasons
-from service.text.head import UNITS, Head, HeadOutputs
+from service.text.decision import UNITS
+from service.text.encoder import EncodedText
+from service.text.explanation import Explainer
+from service.text.head import Head, HeadOutputs
 
 
 def told(head: Head, text: str, places: list[tuple[float, float]]) -> dict[str, Any]:
     """What is said of a text whose words stand at such places, in a plane of no layers."""
-    reading = head.reader.read(text)
+    reading = head.encoder.tokenize(text)
     assert len(reading) == len(places)
     z = np.array(places, float)
     C = argmax_sets(z)
@@ -21,21 +22,21 @@ def told(head: Head, text: str, places: list[tuple[float, float]]) -> dict[str, 
     ends = np.array([z[row].mean(axis=0) for row in C])
     leads = [at >= 0 and same[i][at] for i, at in enumerate(target)]
     outputs = HeadOutputs(
-        texts=[Read(reading, head.reader.see(reading.split(), reasons=True))],
+        texts=[EncodedText(reading, head.encoder.encode(reading.chunks(), output_attentions=True))],
         labels=[()],
         bounds=np.array([0, len(z)]),
         text=np.zeros(len(z), np.int64),
         bias=np.zeros((1, 1), np.int64),
         contribution=np.rint(UNITS * ends[:, 0]).astype(np.int64)[None],
         target=np.array(target),
-        since=np.where(leads, 0, -1),
-        plane=[z[None]],
-        unlike=np.zeros(1, bool),
+        leader_since=np.where(leads, 0, -1),
+        positions=[z[None]],
+        is_ood=np.zeros(1, bool),
     )
     answer: dict[str, Any] = {}
-    reasons = Reasons(outputs, "codepoints")
-    reasons.tell_leaders([answer])
-    reasons.tell_words([answer])
+    reasons = Explainer(outputs, "codepoints")
+    reasons.add_leaders([answer])
+    reasons.add_words([answer])
     return answer
 
 
@@ -77,5 +78,5 @@ def test_word_says_what_was_read_in_its_place(head: Head) -> None:
 
 def test_leader_names_eight_words_that_it_has_read_at_most(head: Head) -> None:
     text = "the film was superb and the story was good but the soup was cold and the hotel was awful"
-    places = [(1 + i, i) for i in range(len(head.reader.read(text)))]
+    places = [(1 + i, i) for i in range(len(head.encoder.tokenize(text)))]
     assert max(len(leader["read"]) for leader in told(head, text, places)["leaders"]) == 8

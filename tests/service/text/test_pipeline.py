@@ -19,36 +19,38 @@ from service.answers.texts import raise_first
 from service.answers.writing import write_document
 from service.errors import InvalidInput, TooLarge
 from service.runtime.session import Session
-from service.text.encoder import Ancestry, Read, Reader, Seen
+from service.text.encoder import EncodedText, Encoder, EncoderOutput, ReceptiveFields
 from service.text.head import Head
 from service.text.pipeline import (
-    LETTERS,
-    STRIDE,
+    CHAR_BYTES,
+    STEP_TOKENS,
     WORD_BYTES,
     Answer,
-    RunOptions,
-    Text,
-    codepoints,
-    most_words,
-    run,
-    run_all,
-    texts_of,
+    ClassificationTask,
+    ClassifyOptions,
+    classify_all,
+    make_tasks,
+    max_words,
+    run_batch,
+    to_codepoints,
 )
-from service.text.tokenizer import MOST, PASSAGE, Reading
+from service.text.tokenizer import CHUNK_TOKENS, MAX_WORDS, TokenizedText
 
 
-def answers(head: Head, sources: Sequence[str], **how: Any) -> list[Answer]:
-    found = run_all(texts_of(sources, RunOptions((head,), **{"explain": "full", "trajectory": True, **how})))
+def answers(head: Head, sources: Sequence[str], **options: Any) -> list[Answer]:
+    found = classify_all(
+        make_tasks(sources, ClassifyOptions((head,), **{"explain": "full", "trajectory": True, **options}))
+    )
     return [answer for (answer,) in found]
 
 
-class Watched(Reader):
+class Watched(Encoder):
     """Remembers how many pieces each run saw, and whether the arrays of a run are still here."""
 
-    def see(self, passages: Any, *, reasons: bool) -> Any:
+    def encode(self, passages: Any, *, output_attentions: bool) -> Any:
         self.runs.append(sum(len(pieces) for pieces, _ in passages))
-        seen = super().see(passages, reasons=reasons)
-        self.arrays += [ref(each.states.base) for each in seen]
+        seen = super().encode(passages, output_attentions=output_attentions)
+        self.arrays += [ref(each.hidden_states.base) for each in seen]
         return seen
 
 
@@ -114,22 +116,22 @@ def test_heads_answer_together_as_each_does_alone_in_one_run(folder: Path, sente
     }
     heads = tuple(open_head(folder, name, reader=reader, **card) for name, card in cards.items())
     texts = [*sentences[:12], "<br>", "the film superb, " * 40]
-    for how in ({"explain": "none"}, {"explain": "leaders"}, {"explain": "full", "trajectory": True}):
-        alone = [answers(head, texts, **{"trajectory": False, **how}) for head in heads]
-        together = run_all(texts_of(texts, RunOptions(heads, **how)))
+    for options in ({"explain": "none"}, {"explain": "leaders"}, {"explain": "full", "trajectory": True}):
+        alone = [answers(head, texts, **{"trajectory": False, **options}) for head in heads]
+        together = classify_all(make_tasks(texts, ClassifyOptions(heads, **options)))
         assert together == [list(each) for each in zip(*alone, strict=True)]
     session = heads[0].session
     session.__class__ = Counted
-    run_all(texts_of(["a superb film"], RunOptions(heads)))
+    classify_all(make_tasks(["a superb film"], ClassifyOptions(heads)))
     assert session.runs == 1
 
 
 def test_model_that_is_replaced_is_let_go(tmp_path: Path) -> None:
     head = open_head(tmp_path)
-    heads = (head, open_head(tmp_path, "second", reader=head.reader))
+    heads = (head, open_head(tmp_path, "second", reader=head.encoder))
     for asked in (heads[:1], heads):
-        run_all(texts_of(["a superb film"], RunOptions(asked)))
-    reader = ref(head.reader)
+        classify_all(make_tasks(["a superb film"], ClassifyOptions(asked)))
+    reader = ref(head.encoder)
     del head, heads, asked
     gc.collect()
     assert reader() is None
@@ -138,7 +140,7 @@ def test_model_that_is_replaced_is_let_go(tmp_path: Path) -> None:
 def test_printed_contributions_add_up_to_the_printed_logit(
     folder: Path, head: Head, sentences: list[str]
 ) -> None:
-    three = open_head(folder, "three", reader=head.reader, labels=["a", "b", "c"])
+    three = open_head(folder, "three", reader=head.encoder, labels=["a", "b", "c"])
 
     def of(number: Any, label: str) -> Decimal:
         return Decimal(repr(number[label] if isinstance(number, dict) else number))
@@ -165,30 +167,34 @@ def test_clusters_cover_every_word_exactly_once(head: Head, sentences: list[str]
 
 def test_words_that_were_not_read_may_go_and_a_state_stays_as_it_is(head: Head, sentences: list[str]) -> None:
     """docs/theory.md, section 7: of a thousand sentences, one unread word and all of them."""
-    chance, reader = random.Random(5), head.reader
-    readings = [reader.read(sentence) for sentence in sentences]
-    asked: list[tuple[Reading, NDArray[np.uint8], int]] = []
-    for reading, seen in zip(readings, seen_of(reader, readings, reasons=True), strict=True):
+    chance, reader = random.Random(5), head.encoder
+    readings = [reader.tokenize(sentence) for sentence in sentences]
+    asked: list[tuple[TokenizedText, NDArray[np.uint8], int]] = []
+    for reading, seen in zip(readings, seen_of(reader, readings, output_attentions=True), strict=True):
         word = chance.randrange(len(reading))
-        read = {word, *(other for other, _ in Ancestry(Read(reading, seen)).of(word))}
+        read = {word, *(other for other, _ in ReceptiveFields(EncodedText(reading, seen)).of(word))}
         unread = [other for other in range(len(reading)) if other not in read]
         state = states_of(reading, word, seen)
         for gone in (unread, [chance.choice(unread)]) if unread else ():
-            left = reading.without(np.isin(np.arange(len(reading)), gone))
+            left = reading.ablate(np.isin(np.arange(len(reading)), gone))
             asked.append((left, state, word - sum(other < word for other in gone)))
     assert len(asked) > 1000
-    left_out = seen_of(reader, [reading for reading, _, _ in asked], reasons=False)
+    left_out = seen_of(reader, [reading for reading, _, _ in asked], output_attentions=False)
     for (reading, state, word), seen in zip(asked, left_out, strict=True):
         assert np.array_equal(states_of(reading, word, seen), state)
 
 
-def states_of(reading: Reading, word: int, seen: list[Seen]) -> NDArray[np.uint8]:
-    return np.concatenate([each.states for each in seen])[slice(*reading.bounds[word : word + 2])]
+def states_of(text: TokenizedText, word: int, outputs: list[EncoderOutput]) -> NDArray[np.uint8]:
+    return np.concatenate([each.hidden_states for each in outputs])[slice(*text.bounds[word : word + 2])]
 
 
-def seen_of(reader: Reader, readings: Sequence[Reading], *, reasons: bool) -> list[list[Seen]]:
-    passages = [reading.split() for reading in readings]
-    seen = iter(reader.see([passage for each in passages for passage in each], reasons=reasons))
+def seen_of(
+    reader: Encoder, readings: Sequence[TokenizedText], *, output_attentions: bool
+) -> list[list[EncoderOutput]]:
+    passages = [reading.chunks() for reading in readings]
+    seen = iter(
+        reader.encode([passage for each in passages for passage in each], output_attentions=output_attentions)
+    )
     return [[next(seen) for _ in each] for each in passages]
 
 
@@ -199,7 +205,7 @@ def starts_of(leader: Any, answer: Answer) -> list[Any]:
 def moves(head: Head, source: str, answer: Answer, without: list[Any]) -> bool:
     """Whether the first leader begins in another place when these words are left out."""
     leader = answer["leaders"][0]
-    ((less,),) = run_all([Text(source, RunOptions((head,), "full"), without=without)])
+    ((less,),) = classify_all([ClassificationTask(source, ClassifyOptions((head,), "full"), without=without)])
     return starts_of(leader, less) != starts_of(leader, answer)
 
 
@@ -222,28 +228,28 @@ def test_leader_stays_in_its_place_when_what_it_has_not_read_goes_and_what_it_re
 
 def test_run_reads_no_more_pieces_than_its_batch_was_planned_with(watched: Head) -> None:
     """A text of marks alone has four times the pieces that its characters let expect."""
-    texts = texts_of(["?!" * 1280] * 4, RunOptions((watched,), "none"))
-    reader = watched.reader
+    texts = make_tasks(["?!" * 1280] * 4, ClassifyOptions((watched,), "none"))
+    reader = watched.encoder
     ends: list[Any] = [None]
     while None in ends:
-        planned = sum(min(text.size, STRIDE) + PASSAGE for text in texts)
-        ends = run(reader, texts)
+        planned = sum(min(text.size, STEP_TOKENS) + CHUNK_TOKENS for text in texts)
+        ends = run_batch(reader, texts)
         assert reader.runs[-1] <= planned
     assert sum(reader.runs) == 4 * 2560
-    assert max(reader.runs) <= 4 * (STRIDE + PASSAGE)
+    assert max(reader.runs) <= 4 * (STEP_TOKENS + CHUNK_TOKENS)
 
 
 def test_long_text_is_read_in_steps_beside_a_short_one(watched: Head) -> None:
-    long, short = texts_of(["the film was superb. " * 300, "superb"], RunOptions((watched,)))
-    reader = watched.reader
-    first = run(reader, [long, short])
+    long, short = make_tasks(["the film was superb. " * 300, "superb"], ClassifyOptions((watched,)))
+    reader = watched.encoder
+    first = run_batch(reader, [long, short])
     assert first[0] is None
     assert first[1][0]["label"] == "positive"
     steps = 1
-    while (end := run(reader, [long])[0]) is None:
+    while (end := run_batch(reader, [long])[0]) is None:
         steps += 1
     assert (end[0]["tokens"], steps) == (1500, len(reader.runs) - 1)
-    assert steps >= 1500 // (STRIDE + PASSAGE)
+    assert steps >= 1500 // (STEP_TOKENS + CHUNK_TOKENS)
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -252,16 +258,16 @@ def test_states_of_a_run_are_gone_after_it_and_those_of_a_text_with_its_answer(
     watched: Head, explain: Any
 ) -> None:
     """Of a request of a thousand long texts they would be two gigabytes."""
-    texts = texts_of(["?!" * 500, "superb", "<br>"], RunOptions((watched, watched), explain))
-    reader: Any = watched.reader
+    texts = make_tasks(["?!" * 500, "superb", "<br>"], ClassifyOptions((watched, watched), explain))
+    reader: Any = watched.encoder
     ends: list[Any] = [None] * len(texts)
     while None in ends:
         left = [i for i, end in enumerate(ends) if end is None]
-        for i, end in zip(left, run(reader, [texts[i] for i in left]), strict=True):
+        for i, end in zip(left, run_batch(reader, [texts[i] for i in left]), strict=True):
             ends[i] = end
         assert [array() for array in reader.arrays if array() is not None] == []
     assert len(reader.runs) > 2
-    assert [(text.reading, text.seen) for text in texts] == [(None, [])] * 3
+    assert [(text.tokenized, text.outputs) for text in texts] == [(None, [])] * 3
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -271,7 +277,9 @@ def test_request_that_is_refused_leaves_nothing_to_the_garbage_collector(head: H
     def request() -> None:
         body = np.zeros(1)
         held.append(ref(body))
-        raise_first(run_all(texts_of(["superb", "film " * 3000], RunOptions((head,), truncate=False))))
+        raise_first(
+            classify_all(make_tasks(["superb", "film " * 3000], ClassifyOptions((head,), truncate=False)))
+        )
 
     with suppress(TooLarge):
         request()
@@ -279,9 +287,9 @@ def test_request_that_is_refused_leaves_nothing_to_the_garbage_collector(head: H
 
 
 def test_text_that_is_refused_does_not_fail_its_neighbours(head: Head) -> None:
-    how = RunOptions((head,), truncate=False)
-    texts = texts_of(["superb", "film " * 3000, "bad"], how)
-    good, long, bad, empty = run_all([*texts, Text("a film", how, without=[(0, 6)])])
+    options = ClassifyOptions((head,), truncate=False)
+    texts = make_tasks(["superb", "film " * 3000, "bad"], options)
+    good, long, bad, empty = classify_all([*texts, ClassificationTask("a film", options, without=[(0, 6)])])
     assert [type(long), type(empty)] == [TooLarge, InvalidInput]
     assert [good[0]["label"], bad[0]["label"]] == ["positive", "negative"]
 
@@ -295,22 +303,22 @@ def test_text_of_markup_alone_is_the_bias(head: Head) -> None:
 @pytest.mark.parametrize("text", ["", " \n", "half \ud800 a character"])
 def test_text_that_cannot_be_read_is_named_by_its_place(head: Head, text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        texts_of(["superb", text], RunOptions((head,)))
+        make_tasks(["superb", text], ClassifyOptions((head,)))
     assert refused.value.param == "input[1]"
 
 
 def test_spans_count_code_points_or_utf16(head: Head) -> None:
     text = "🙂 was superb 🙂"
     (points,) = answers(head, [text])
-    (units,) = answers(head, [text], spans="utf16")
+    (units,) = answers(head, [text], offset_unit="utf16")
     assert [word["spans"][0] for word in points["words"]] == [[0, 1], [2, 5], [6, 12], [13, 14]]
     encoded = text.encode("utf-16-le")
     for word in units["words"]:
         begin, end = word["spans"][0]
         assert encoded[2 * begin : 2 * end].decode("utf-16-le") == word["text"]
     spans = [tuple(word["spans"][0]) for word in units["words"]]
-    assert codepoints(text, spans, "utf16") == [tuple(word["spans"][0]) for word in points["words"]]
-    assert codepoints(text, [(1, 2)], "utf16") == [(0, 1)]  # half a character
+    assert to_codepoints(text, spans, "utf16") == [tuple(word["spans"][0]) for word in points["words"]]
+    assert to_codepoints(text, [(1, 2)], "utf16") == [(0, 1)]  # half a character
 
 
 @pytest.mark.parametrize(
@@ -328,20 +336,29 @@ def test_spans_count_code_points_or_utf16(head: Head) -> None:
 @pytest.mark.parametrize(("explain", "trajectory"), [("leaders", False), ("full", False), ("full", True)])
 def test_price_of_an_answer_covers_it_as_json(head: Head, text: str, explain: Any, trajectory: bool) -> None:
     (answer,) = answers(head, [text], explain=explain, trajectory=trajectory)
-    assert len(answer.get("words", ())) <= most_words(text)
+    assert len(answer.get("words", ())) <= max_words(text)
     size = sum(map(len, write_document(answer)))
-    assert size <= RunOptions((head,), explain, trajectory).bytes_of([text])
+    assert size <= ClassifyOptions((head,), explain, trajectory).estimated_response_bytes([text])
 
 
 def test_price_of_an_answer_grows_with_heads_and_words_that_are_read(head: Head) -> None:
-    full, whole = RunOptions((head,), "full"), RunOptions((head,), "full", trajectory=True)
-    assert whole.bytes_of(["?!"]) > full.bytes_of(["?!"]) > full.bytes_of(["a"]) + WORD_BYTES
-    most = 2 * MOST * (LETTERS["full"] + 1) + 1
-    assert full.bytes_of(["! " * MOST * 2]) < full.bytes_of(["! " * MOST]) + most
+    full, whole = ClassifyOptions((head,), "full"), ClassifyOptions((head,), "full", trajectory=True)
+    assert (
+        whole.estimated_response_bytes(["?!"])
+        > full.estimated_response_bytes(["?!"])
+        > full.estimated_response_bytes(["a"]) + WORD_BYTES
+    )
+    most = 2 * MAX_WORDS * (CHAR_BYTES["full"] + 1) + 1
+    assert (
+        full.estimated_response_bytes(["! " * MAX_WORDS * 2])
+        < full.estimated_response_bytes(["! " * MAX_WORDS]) + most
+    )
     text = getsizeof("x")  # is here once
-    assert RunOptions((head, head)).bytes_of(["x"]) - text == 2 * (RunOptions((head,)).bytes_of(["x"]) - text)
+    assert ClassifyOptions((head, head)).estimated_response_bytes(["x"]) - text == 2 * (
+        ClassifyOptions((head,)).estimated_response_bytes(["x"]) - text
+    )
 
 
 def test_price_covers_the_text_itself_which_one_emoji_makes_four_times_as_long(head: Head) -> None:
     wide = "x" * 199_999 + "🙂"
-    assert RunOptions((head,), "none").bytes_of([wide]) > 4 * len(wide)
+    assert ClassifyOptions((head,), "none").estimated_response_bytes([wide]) > 4 * len(wide)

@@ -1,12 +1,19 @@
-"""What a text is read as: words, pieces, passages, and what is folded."""
+"""What a text is read as: words, tokens, chunks, and what is folded."""
 
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from service.text.tokenizer import GROUP, HANDLE, LINK, MOST_PIECES, NAME, NUMBER, PASSAGE, Lists, Pieces
+from service.text.tokenizer import (
+    CHUNK_TOKENS,
+    MAX_TOKENS_PER_WORD,
+    SpecialIds,
+    Vocabulary,
+    WordPieceTokenizer,
+)
 
+SPECIAL = SpecialIds()
 LETTERS = [chr(code) for code in range(ord("a"), ord("z") + 1)]
 WORDS = "the film was not so dull good comfortable i loved it can t ' cost met but and face grinning".split()
 VOCABULARY = [
@@ -20,12 +27,12 @@ VOCABULARY = [
 
 
 @pytest.fixture(scope="module")
-def pieces() -> Pieces:
-    return Pieces(Lists(VOCABULARY, {"london"}, {"will"}, {"muslims"}))
+def tokenizer() -> WordPieceTokenizer:
+    return WordPieceTokenizer(Vocabulary(VOCABULARY, {"london"}, {"will"}, {"muslims"}))
 
 
-def test_word_of_several_pieces_is_one_place_with_its_span(pieces):
-    found = pieces.read("it wasn't dull")
+def test_word_of_several_tokens_has_one_its_span(tokenizer):
+    found = tokenizer.tokenize("it wasn't dull")
     spans = zip(found.starts, found.ends, strict=True)
     assert [found.text[a:b] for a, b in spans] == ["it", "wasn't", "dull"]
 
@@ -39,85 +46,88 @@ def test_word_of_several_pieces_is_one_place_with_its_span(pieces):
         ("CAN'T", [["can", "not"]]),
         ("coomfortable", [["comfortable"]]),  # a letter written twice by mistake
         ("goooood", [["good"]]),  # letters drawn out
-        ("goodable", [["good", "##able"]]),  # the longest piece is taken first
+        ("goodable", [["good", "##able"]]),  # the longest token is taken first
         ("😀", [["grinning", "face"]]),
         ("dull" + "!" * 2_000, [["dull"], ["!", "!", "!"]]),
-        ("x" + "q" * MOST_PIECES, [["[UNK]"]]),
+        ("x" + "q" * MAX_TOKENS_PER_WORD, [["[UNK]"]]),
         ("x" * 5_000, [["[UNK]"]]),
         *((empty, []) for empty in ("", " ", "<br />", "\n\n")),
     ],
 )
-def test_words_are_spelt_as_a_reader_is_shown_them(pieces, text, words):
-    found = pieces.read(text)
+def test_words_are_split_into_tokens(tokenizer, text, words):
+    found = tokenizer.tokenize(text)
     bounds = zip(found.bounds, found.bounds[1:], strict=False)
-    assert [[pieces.spelt[piece] for piece in found.pieces[begin:end]] for begin, end in bounds] == words
+    assert [
+        [tokenizer.tokens[token] for token in found.token_ids[begin:end]] for begin, end in bounds
+    ] == words
     assert len(found) == len(words)
 
 
 @pytest.mark.parametrize(
-    ("text", "folded"),
+    ("text", "kind"),
     [
-        ("i met London", NAME), ("i met london", NAME), ("i met Gerardo", NAME), ("i met Gerardo's", NAME),
-        ("i met New York", NAME), ("i met Will", NAME), ("it cost 5,000.00", NUMBER),
-        ("i met muslims", GROUP), ("i met @bob", HANDLE), ("i met https://x.y/z?a=b", LINK),
+        ("i met London", "name"), ("i met london", "name"), ("i met Gerardo", "name"),
+        ("i met Gerardo's", "name"), ("i met New York", "name"), ("i met Will", "name"),
+        ("it cost 5,000.00", "number"), ("i met muslims", "group"), ("i met @bob", "handle"),
+        ("i met https://x.y/z?a=b", "link"),
     ],
 )  # fmt: skip
-def test_what_must_not_change_a_verdict_is_one_piece(pieces, text, folded):
-    assert pieces.read(text).pieces[2:].tolist() == [folded]
+def test_what_must_not_change_a_label_is_one_token(tokenizer, text, kind):
+    assert tokenizer.tokenize(text).token_ids[2:].tolist() == [getattr(SPECIAL, kind)]
 
 
-def test_word_with_a_capital_that_begins_a_sentence_is_no_name(pieces):
-    assert NAME not in pieces.read("Zxy was good. Qwv was dull").pieces
+def test_word_with_a_capital_that_begins_a_sentence_is_no_name(tokenizer):
+    assert SPECIAL.name not in tokenizer.tokenize("Zxy was good. Qwv was dull").token_ids
 
 
-def test_run_of_names_has_one_place_and_one_span(pieces):
-    found = pieces.read("i met Gerardo Zxyqv but it")
+def test_run_of_names_has_one_place_and_one_span(tokenizer):
+    found = tokenizer.tokenize("i met Gerardo Zxyqv but it")
     assert found.text[found.starts[2] : found.ends[2]] == "Gerardo Zxyqv"
     assert len(found) == 5
 
 
-def test_passage_holds_whole_sentences_and_positions_begin_anew(pieces):
-    found = pieces.read(" ".join(["the film was so good."] * 30))
-    assert found.places.max() < PASSAGE
-    begins = np.flatnonzero(found.places == 0)
-    assert all(pieces.spelt[piece] == "the" for piece in found.pieces[begins])
-    assert np.diff(begins).tolist() == [PASSAGE // 6 * 6] * (len(begins) - 1)
+def test_chunk_holds_whole_sentences_and_positions_begin_anew(tokenizer):
+    found = tokenizer.tokenize(" ".join(["the film was so good."] * 30))
+    assert found.position_ids.max() < CHUNK_TOKENS
+    begins = np.flatnonzero(found.position_ids == 0)
+    assert all(tokenizer.tokens[token] == "the" for token in found.token_ids[begins])
+    assert np.diff(begins).tolist() == [CHUNK_TOKENS // 6 * 6] * (len(begins) - 1)
 
 
-def test_sentence_longer_than_a_passage_is_cut(pieces):
-    found = pieces.read("good " * 150)
-    assert np.bincount(found.passages).tolist() == [PASSAGE, PASSAGE, 150 - 2 * PASSAGE]
+def test_sentence_longer_than_a_chunk_is_cut(tokenizer):
+    found = tokenizer.tokenize("good " * 150)
+    assert np.bincount(found.chunk_ids).tolist() == [CHUNK_TOKENS, CHUNK_TOKENS, 150 - 2 * CHUNK_TOKENS]
 
 
-def test_words_left_out_leave_the_others_in_their_places(pieces):
-    whole = pieces.read("the film wasn't dull")
-    less = whole.without(np.array([False, True, False, False]))
-    assert less.places.tolist() == [0, 2, 3, 4]
-    assert less.pieces.tolist() == np.delete(whole.pieces, 1).tolist()
+def test_words_left_out_leave_the_others_in_their_places(tokenizer):
+    whole = tokenizer.tokenize("the film wasn't dull")
+    less = whole.ablate(np.array([False, True, False, False]))
+    assert less.position_ids.tolist() == [0, 2, 3, 4]
+    assert less.token_ids.tolist() == np.delete(whole.token_ids, 1).tolist()
     assert less.starts.tolist() == [0, 9, 16]
 
 
-def test_split_gives_each_passage_its_pieces(pieces):
-    found = pieces.read("good. " * 100)
-    parts = found.split()
-    assert [len(piece) for piece, _ in parts] == np.bincount(found.passages).tolist()
-    assert pieces.read("").split() == []
-    assert np.concatenate([piece for piece, _ in parts]).tolist() == found.pieces.tolist()
+def test_chunks_have_their_tokens(tokenizer):
+    found = tokenizer.tokenize("good. " * 100)
+    parts = found.chunks()
+    assert [len(token) for token, _ in parts] == np.bincount(found.chunk_ids).tolist()
+    assert tokenizer.tokenize("").chunks() == []
+    assert np.concatenate([token for token, _ in parts]).tolist() == found.token_ids.tolist()
 
 
-def test_most_words_are_read_and_it_is_said(pieces):
-    found = pieces.read("good " * 12, most=10)
+def test_most_words_are_read_and_it_is_said(tokenizer):
+    found = tokenizer.tokenize("good " * 12, max_words=10)
     assert (len(found), found.truncated) == (10, True)
-    assert not pieces.read("good " * 10, most=10).truncated
+    assert not tokenizer.tokenize("good " * 10, max_words=10).truncated
 
 
-def test_long_words_and_runs_leave_nothing_in_memory(pieces: Pieces) -> None:
+def test_long_words_and_runs_leave_nothing_in_memory(tokenizer: WordPieceTokenizer) -> None:
     """Each was remembered whole: a text a second of one long word took gigabytes within the hour."""
     tracemalloc.start()
     try:
         for letter in "abcdefghij":
             for text in (letter * 200_000, "!" * (199_000 + ord(letter)), f"{letter}\u0301" * 100_000):
-                assert len(pieces.read(text)) == 1
+                assert len(tokenizer.tokenize(text)) == 1
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()

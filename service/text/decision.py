@@ -1,0 +1,120 @@
+"""From logits to an answer: labels, probabilities, and whether to abstain."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from service.errors import BundleError
+
+UNITS = 10_000_000  # of a logit: contributions and probabilities are counted in steps of 1e-7
+NO_KNOWN_WORDS, OUT_OF_DISTRIBUTION, LOW_CONFIDENCE = "nothing known", "unlike the rows", "even"
+NEUTRAL = "neutral"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRule:
+    """How a card turns logits into a label, and when the label should not be acted upon."""
+
+    labels: tuple[str, ...]
+    abstain_margin: float = 0.0  # a probability this near to one half is of low confidence
+    min_known_share: float = 0.5  # of the words
+    thresholds: tuple[float, ...] | None = None  # of each label, where several may apply at once
+
+    @property
+    def logit_labels(self) -> tuple[str, ...]:
+        """The labels that have a logit each; none where two labels share one logit."""
+        return () if len(self.labels) == 2 and self.thresholds is None else self.labels
+
+
+def read_decision_rule(card: Mapping[str, Any]) -> DecisionRule:
+    """Read the decision rule of a card.
+
+    Raises:
+        BundleError: The card has no usable rule; it names the field.
+    """
+    labels: Any = card.get("labels")
+    named = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    if not named or not 2 <= len(labels) == len(set(labels)):
+        raise BundleError("card.json needs two labels or more; of two the negative one first", param="labels")
+    return DecisionRule(
+        tuple(labels),
+        _read_share(card, "even", 0.0),
+        _read_share(card, "least_known", 0.5),
+        _read_thresholds(card, len(labels)),
+    )
+
+
+def _read_share(card: Mapping[str, Any], field: str, default: float) -> float:
+    value = card.get(field, default)
+    if not _is_share(value):
+        raise BundleError(f"card.json needs {field} (a number from 0 to 1)", param=field)
+    return float(value)
+
+
+def _read_thresholds(card: Mapping[str, Any], count: int) -> tuple[float, ...] | None:
+    multi = card.get("multi")
+    if multi is None:
+        return None
+    thresholds = multi.get("thresholds") if isinstance(multi, dict) else None
+    if not isinstance(thresholds, list) or len(thresholds) != count or not all(map(_is_share, thresholds)):
+        problem = "card.json needs multi.thresholds (a number from 0 to 1 for each label)"
+        raise BundleError(problem, param="multi")
+    return tuple(map(float, thresholds))
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool and 0 <= value <= 1
+
+
+def label_probabilities(rule: DecisionRule, logits: Sequence[float]) -> dict[str, float]:
+    """Return the probability of each label.
+
+    The numbers as printed sum to one, unless several labels may apply at once.
+    """
+    if rule.thresholds is not None:
+        return {label: _sigmoid(logit) for label, logit in zip(rule.labels, logits, strict=True)}
+    if len(logits) == 1:
+        p = _sigmoid(logits[0])
+        return {rule.labels[0]: round(1 - p, 7), rule.labels[1]: p}
+    largest = max(logits)
+    powers = [math.exp(logit - largest) for logit in logits]
+    parts = [round(UNITS * power / sum(powers)) for power in powers]
+    parts[parts.index(max(parts))] += UNITS - sum(parts)
+    return {label: part / UNITS for label, part in zip(rule.labels, parts, strict=True)}
+
+
+def abstain_reason(
+    rule: DecisionRule, probs: Mapping[str, float], n_known: int, n_words: int, is_ood: bool = False
+) -> str | None:
+    """Return why the label should not be acted upon, or None. `n_known` of `n_words` words are known."""
+    if not n_words or n_known < rule.min_known_share * n_words:
+        return NO_KNOWN_WORDS
+    if is_ood:
+        return OUT_OF_DISTRIBUTION
+    return LOW_CONFIDENCE if rule.thresholds is None and _lead(probs) < 2 * rule.abstain_margin else None
+
+
+def abstain_as_neutral(answer: dict[str, Any]) -> dict[str, Any]:
+    """Answer `neutral` instead of abstaining, for protocols that know only labels.
+
+    `neutral` gets what the first label lacks of a lead of one, or everything where the reason is not
+    low confidence; the other labels share the rest.
+    """
+    if not answer["undecided"]:
+        return answer
+    probs = answer["probs"]
+    rest = _lead(probs) if answer["undecided"] == LOW_CONFIDENCE else 0.0
+    shared = {label: round(rest * p, 7) for label, p in probs.items()}
+    shared[NEUTRAL] = round(shared.get(NEUTRAL, 0.0) + 1 - sum(shared.values()), 7)  # they sum to one
+    return {**answer, "label": NEUTRAL, "score": shared[NEUTRAL], "probs": shared}
+
+
+def _sigmoid(logit: float) -> float:
+    return round((1 + math.tanh(logit / 2)) / 2, 7)
+
+
+def _lead(probs: Mapping[str, float]) -> float:
+    """Return how far the most probable label is ahead of the next."""
+    first, second = sorted(probs.values(), reverse=True)[:2]
+    return first - second
