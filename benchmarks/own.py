@@ -35,15 +35,16 @@ from benchmarks.peers.set_fit import PAIRS, STEPS, TOGETHER, said, set_fit
 from benchmarks.record import ROOT, Record, Table, arguments
 from benchmarks.rows import LETTERS, PACKAGES, SEVERAL, SUBJECTS, TESTED, Parts, tasks
 from benchmarks.twins import Floats
+from evaluation.baseline import new_baseline
+from evaluation.folds import stratified_folds
 from evaluation.labels import Rows
 from model_export.bundle import write_bundle
 from model_export.data.corpora import read_table
 from model_export.head import graph, ood, quantized
-from model_export.head.cross_validation import OOD_FALSE_POSITIVE_RATE, fitted
+from model_export.head.cross_validation import cross_validate
 from model_export.head.encoded import EncodedTexts, encode_texts
-from model_export.head.fitting import Ints, fixed_scales, logits
+from model_export.head.fitting import Ints, fixed_scales, predict_logits
 from model_export.head.train import open_reader
-from service.report.figures import folds, tf_idf
 from service.runtime.bundle import HEAD, Bundle
 from service.runtime.session import Runtime
 from service.settings import BUNDLED_MODELS
@@ -131,12 +132,12 @@ def accuracy(
 def answers(asked: Question, some: Ints, measured: Ints, seed: int) -> dict[str, NDArray[np.bool_]]:
     """[n, C] which labels each says of the texts that are measured."""
     rows, several = asked.taken(some), asked.rows.several
-    parts = [np.array(part) for part in folds([frozenset(have) for have in rows.truth])]
-    plane, _ = fitted(rows, asked.states.take(some), parts, seed=seed)
-    score = logits(plane, asked.states.take(measured))
+    parts = stratified_folds([frozenset(have) for have in rows.truth], np.arange(len(rows.truth)))
+    plane, _ = cross_validate(rows, asked.states.take(some), parts, seed=seed)
+    score = predict_logits(plane, asked.states.take(measured))
     truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
     told = [asked.rows.texts[i] for i in measured]
-    peer = tf_idf(several).fit(rows.texts, truth).predict(told)
+    peer = new_baseline(several).fit(rows.texts, truth).predict(told)
     ours = score > 0
     if not several:
         ours = ours[:, 0].astype(int) if score.shape[1] == 1 else score.argmax(1)
@@ -168,8 +169,9 @@ def apart(
             for seed in range(seeds):
                 some = asked.few(size, seed)
                 rows = asked.taken(some)
-                parts = [np.array(part) for part in folds([frozenset(have) for have in rows.truth])]
-                found, _, _ = ood.calibrate(asked.states.take(some), others, parts, OOD_FALSE_POSITIVE_RATE)
+                parts = stratified_folds([frozenset(have) for have in rows.truth], np.arange(len(rows.truth)))
+                correct = np.full(len(some), np.nan)
+                found = ood.calibrate(asked.states.take(some), others, parts, correct).weights
                 subjects = {"rows of its own": asked.states.take(np.flatnonzero(asked.measured))}
                 if case != PACKAGES and PACKAGES in questions:
                     packed = questions[PACKAGES]
@@ -188,7 +190,7 @@ def trained_s(file: Path) -> float:
     """Seconds of `hardmax-export train`, the start of Python and torch included."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        train = ("model_export.cli", "train", str(file), "--out", folder, "--name", "mine")
+        train = ("model_export.cli", "train", str(file), "--models-dir", folder, "--name", "mine")
         subprocess.run([sys.executable, "-m", *train], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
         return time.perf_counter() - began
 
@@ -210,7 +212,7 @@ def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
     """Ten heads beside one on the same reader."""
     some = asked.few(SIZES[0], 0)
     parts = [np.arange(len(some))[i::5] for i in range(5)]
-    plane, _ = fitted(asked.taken(some), asked.states.take(some), parts)
+    plane, _ = cross_validate(asked.taken(some), asked.states.take(some), parts)
     model = graph.to_onnx(quantized.quantize(plane, fixed_scales(asked.states.width)))
     runtime = Runtime("cpu", 1)
     served = Encoder.load(reader, runtime)

@@ -77,7 +77,7 @@ def read_rows(
         told.append(f"left out: {len(pairs) - len(whole):,} without a text or a label")
     if not as_is and (several or any(BETWEEN in value for _, value in whole)):
         parts = [(text, tuple(filter(None, map(str.strip, value.split(BETWEEN))))) for text, value in whole]
-        how = f"(written a{BETWEEN}b); --as-is keeps each value as one label"
+        how = f"(written a{BETWEEN}b); --keep-labels keeps each value as one label"
         told.append(f"a text may have several labels {how}")
         return _rows(table, parts, told, least, several=True)
     values = [value for _, value in whole]
@@ -86,7 +86,9 @@ def read_rows(
     if between := {value for value in values if names.get(value) == ""}:
         number = sum(1 for _, name in kept if not name)
         said = ", ".join(sorted(between, key=float))
-        told.append(f"left out: {number:,} with {label_column} {said}, which is neither (--as-is keeps it)")
+        told.append(
+            f"left out: {number:,} with {label_column} {said}, which is neither (--keep-labels keeps it)"
+        )
     return _rows(table, [(text, (name,)) for text, name in kept if name], told, least)
 
 
@@ -185,7 +187,7 @@ def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:
         if highest <= top and len(sides) < 2 <= len(distinct):
             raise InvalidInput(
                 f"{table.source}: {column} from {min(distinct, key=float)} to {highest:g}, read as stars "
-                f"of {top}, has one side only; --as-is keeps every value as a label"
+                f"of {top}, has one side only; --keep-labels keeps every value as a label"
             )
         if highest <= top and sides:
             return meant

@@ -1,4 +1,4 @@
-"""`hardmax-export`: the offline side's commands. Each lives in a module of its own; this one finds it."""
+"""`hardmax-export`: train, construct and check models. The module of a command is imported on demand."""
 
 from __future__ import annotations
 
@@ -7,40 +7,54 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from hardmax.formatting import printable
 from service import __version__
 from service.errors import HardmaxError
 
-# command: (module, what it is for). Modules are imported when asked for: torch takes seconds to come.
+# command: (module, help)
 COMMANDS = {
-    "train": ("head.train", "train, measure and export a model from your own rows"),
-    "verify": ("measure.verify", "compare a served model with the definition, to the bit, on many texts"),
-    "meaning": ("measure.meaning", "measure what a served model reads: order, context, everyday sentences"),
+    "train": ("head.train", "train, measure and export a custom model from labelled rows"),
     "exact": ("exact.construct", "construct an exact classifier of sequences"),
-    "dynamics": ("dynamics.graph", "write the bundle that /dynamics uses"),
-    "pretrained": ("pretrained", "train the bundled reader and its sentiment head from the data sets"),
+    "pretrained": ("pretrained", "train the pretrained encoder and its sentiment head from the data sets"),
+    "ablations": ("measure.meaning", "measure what a model uses: word order, attention, implicit sentiment"),
+    "verify": ("measure.verify", "compare a model with its definition, to the bit, on many texts"),
+    "dynamics": ("cloud.graph", "write the graph of point clouds, as the service bundles it"),
 }
+OLD_COMMANDS = {"bundled": "pretrained", "meaning": "ablations"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when it worked; 2, and one line on stderr, when the data, a flag or the installation is at fault."""
+    """Run a command.
+
+    Returns:
+        0 on success, 1 if a comparison found differences, 2 after one line on stderr if the data, a flag or
+        the installation is at fault.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         return _run(arguments)
-    except HardmaxError as problem:
-        print(f"hardmax-export: {problem.message}", file=sys.stderr)
-        return 2
-    except OSError as problem:
-        print(f"hardmax-export: {problem}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] in ("model_export", "service", ""):
+    except HardmaxError as error:
+        return _fail(error.message)
+    except OSError as error:
+        return _fail(describe_os_error(error))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("model_export", "service", "evaluation", "hardmax", ""):
             raise
-        needs = f"{missing.name} is not installed here: run `make export` in the checkout"
-        print(f"hardmax-export {arguments[0]}: {needs}", file=sys.stderr)
-        return 2
+        return _fail(f"{error.name} is not installed: run `make export` in the checkout")
     except KeyboardInterrupt:
-        print("hardmax-export: stopped", file=sys.stderr)
+        _fail("stopped")
         return 130
+
+
+def describe_os_error(error: OSError) -> str:
+    """Return one sentence without the error number: what could not be done with which file."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _fail(message: str) -> int:
+    print(f"hardmax-export: {printable(message)}", file=sys.stderr)
+    return 2
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -51,8 +65,10 @@ def _run(arguments: Sequence[str]) -> int:
         command = commands.add_parser(name, help=purpose, description=purpose)
         if arguments and arguments[0] == name:
             importlib.import_module(f"model_export.{module}").add_arguments(command)
-    chosen = parser.parse_args(arguments)
-    return int(importlib.import_module(f"model_export.{COMMANDS[chosen.command][0]}").run(chosen))
+    if arguments and arguments[0] in OLD_COMMANDS:
+        parser.error(f"{arguments[0]} is called {OLD_COMMANDS[arguments[0]]} now")
+    parsed = parser.parse_args(arguments)
+    return int(importlib.import_module(f"model_export.{COMMANDS[parsed.command][0]}").run(parsed))
 
 
 if __name__ == "__main__":

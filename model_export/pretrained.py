@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from evaluation.folds import N_FOLDS
 from model_export.bundle import write_bundle
 from model_export.data import corpora, names
 from model_export.data.corpora import Rows
@@ -53,7 +54,6 @@ from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fitted
 from model_export.teacher.logits import SAID, Answers
 from service.errors import BundleError, NotFound
-from service.report.figures import FOLDS
 from service.runtime.session import Runtime
 from service.text.encoder import VOCABULARY_KEYS
 from service.text.encoder import Encoder as ServedReader
@@ -239,9 +239,9 @@ def _foreign(reader: ServedReader, own: Sequence[str]) -> tuple[dict[str, Any], 
     """What tells other languages, whose pieces are all in the vocabulary, from texts; the share it tells."""
     states, _ = encode_texts(reader, own)
     others, _ = encode_texts(reader, ood.foreign_sentences())
-    parts = np.array_split(np.random.default_rng(0).permutation(len(states)), FOLDS)
-    near, _, caught = ood.calibrate(states, [others], parts, TAKEN)
-    return near, caught
+    parts = np.array_split(np.random.default_rng(0).permutation(len(states)), N_FOLDS)
+    score = ood.calibrate(states, [others], parts, np.ones(len(states)), [TAKEN])
+    return score.weights, score.detected
 
 
 def held(pieces: WordPieceTokenizer, sets: Mapping[str, Rows], split: str) -> dict[str, Lessons]:

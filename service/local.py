@@ -17,7 +17,6 @@ from service.answers.clouds import MODEL, dynamics_answer, find_control, paramet
 from service.answers.texts import Results, classification, names_of, raise_first, tell_flips, texts_asked
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics
-from service.engine.cloud_queue import result_of
 from service.errors import BundleError, NotFound
 from service.runtime.bundle import find_bundles, newest_version, read_bundle
 from service.runtime.registry import Registry, with_default_model
@@ -86,7 +85,7 @@ class Local(Api):
         points = np.array(asked.pop("points"), np.float64)
         model: Dynamics = self._model(MODEL, "dynamics")
         within_s = self._settings.request_timeout_s
-        return _as_written(result_of(find_control(points, asked, model, self._settings, within_s)))
+        return _as_written(find_control(points, asked, model, self._settings, within_s))
 
     def _sequences(self, request: ApiRequest) -> dict[str, Any]:
         asked = request.body or {}

@@ -72,6 +72,12 @@ class Settings(BaseModel):
     max_points: int = setting(1_000_000, "points of one cloud", ge=1)
     max_dimension: int = setting(256, "dimension of a cloud", ge=1)
     max_layers: int = setting(100_000, "layers one cloud may ask for", ge=1)
+    compute_memory_mb: float = Field(
+        default_factory=lambda: available_memory() // 4 / 1e6,
+        gt=0,
+        description="megabytes of memory that computing one cloud, control or batch of sequences may take; "
+        "default: a quarter of what this process may use",
+    )
     request_timeout_s: float = setting(60.0, "seconds a request may take before 504", gt=0)
     shutdown_grace_s: float = setting(30.0, "seconds accepted requests may take after SIGTERM", ge=0)
 
@@ -148,6 +154,10 @@ class Settings(BaseModel):
     @property
     def payload_limit_bytes(self) -> int:
         return int(self.payload_limit_mb * 1e6)
+
+    @property
+    def compute_memory_bytes(self) -> int:
+        return int(self.compute_memory_mb * 1e6)
 
 
 def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:

@@ -17,20 +17,21 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from service.answers import clouds
 from service.auth import Keys
 from service.cloud.candidates import by_length
 from service.cloud.dynamics import Dynamics, Limits
 from service.concurrency import ConcurrencyLimit
-from service.engine.cloud_queue import CloudQueue
 from service.errors import ConfigurationError, NotReady
 from service.observability.metrics import Metrics
 from service.observability.tracing import spans_to
 from service.runtime.batcher import Batcher
 from service.runtime.bundle import ENCODER, HEAD, Bundle
+from service.runtime.compute import Compute
 from service.runtime.registry import Entry, Loader, Registry, bundle_fingerprints
 from service.runtime.session import Runtime
 from service.sequences.classifier import Sequences
-from service.settings import Settings, available_memory
+from service.settings import Settings
 from service.text.encoder import Encoder
 from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, run_batch
@@ -70,7 +71,11 @@ class AppState:
             report=self.metrics.batch_ran,
             failed=self.failed.set,
         )
-        self.clouds = CloudQueue(depth=CLOUDS_WAITING)
+        self.compute = Compute(
+            memory_bytes=settings.compute_memory_bytes,
+            depth=CLOUDS_WAITING,
+            preload=[clouds.__name__],
+        )
         self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
@@ -79,6 +84,7 @@ class AppState:
         self._has_default = False  # whether the default model was there at the start
 
     async def start(self) -> None:
+        self.compute.start()
         await asyncio.to_thread(self._load)
         self.run_in_background(self._observe())
         self.run_in_background(self._watch_models())
@@ -111,7 +117,7 @@ class AppState:
             with suppress(asyncio.CancelledError):
                 await task
         self.texts.stop()
-        self.clouds.stop()
+        await asyncio.to_thread(self.compute.stop)
         if self.spans is not None:
             await asyncio.to_thread(self.spans.shutdown)
 
@@ -174,7 +180,7 @@ class AppState:
             self.metrics.sample(
                 in_flight=self.requests.running,
                 texts_waiting=self.texts.depth,
-                clouds_waiting=self.clouds.waiting,
+                clouds_waiting=self.compute.waiting,
                 ready=self.unready() is None,
             )
             await asyncio.sleep(SAMPLE_S)
@@ -216,7 +222,7 @@ def freeze_gc() -> None:
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
     """How each kind of bundle becomes a model."""
     most = settings.max_points, settings.max_dimension, settings.max_layers
-    limits = Limits(*most, max_bytes=available_memory() // 4)
+    limits = Limits(*most, max_bytes=settings.compute_memory_bytes)
     readers: WeakValueDictionary[str, Encoder] = WeakValueDictionary()  # by the digest of their graph
 
     def reader(bundle: Bundle) -> Encoder:
@@ -230,7 +236,7 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
     def dynamics(bundle: Bundle) -> Dynamics:
         model = Dynamics.load(bundle, runtime, limits)
         one = np.ones((1, 1))  # small clouds do without the graph, so it is run here once
-        for _ in by_length(model.session, np.zeros(1, np.int64), one, one, np.zeros(1)):
+        for _ in by_length(runtime.open(bundle.model), np.zeros(1, np.int64), one, one, np.zeros(1)):
             pass
         return model
 

@@ -1,12 +1,13 @@
-"""What a head learns of labelled rows, and how good it is on rows that it had not seen.
+"""Train a head on labelled rows by cross-validation, and measure it on rows that it was not trained on.
 
-    folds -> how long a plane learns, how sure it may be -> the plane of all rows -> what it does not know
+    folds by near-duplicates -> number of steps, temperature -> the head of all rows -> OOD threshold
 
-It handles states and labels; train.py handles files and the command line.
+This module handles encoded texts and labels; train.py handles files and the command line.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,205 +17,267 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from evaluation.baseline import NAME, cross_validated_accuracy
+from evaluation.folds import N_FOLDS, NearDuplicates, find_near_duplicates, stratified_folds
+from evaluation.label_errors import find_label_errors
 from evaluation.labels import Rows
+from evaluation.metrics import N_ERRORS, Prediction, describe_prediction, evaluate
 from model_export.data.training_set import Ints
 from model_export.encoder.quantized import Stored
 from model_export.head import ood, quantized
 from model_export.head.encoded import EncodedTexts
-from model_export.head.fitting import CHECKS, Floats, Task, fit, fixed_scales, logits, temperature, tempered
+from model_export.head.fitting import (
+    CHECKPOINTS,
+    Floats,
+    Task,
+    fit,
+    fixed_scales,
+    predict_logits,
+    scale_logits,
+    temperature,
+)
 from model_export.head.leader_head import LeaderHead
 from service.errors import InvalidInput
-from service.report.figures import FOLDS, Judged, folds, linear, measure, repeated
 
-OOD_FALSE_POSITIVE_RATE = 0.05  # share of the rows that may be called unlike the others
-MANY = 2_000  # from so many rows on, one fold is measured: a third of the time
+ONE_FOLD_ROWS = 2_000  # from so many rows on a single fold is held out
+OUT_OF_DISTRIBUTION = "unlike the rows"
 
-Thresholds = tuple[float, ...]  # of each label the probability from which on it is said
+Thresholds = tuple[float, ...]  # of each label, the probability from which it is predicted
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Held:
-    """What planes said of rows that they had not seen."""
+class HeldOut:
+    """Predictions of heads for rows that they were not trained on."""
 
     rows: Ints
     logits: Floats  # [n, C]
-    weights: list[Stored]  # the plane of each row
+    weights: list[Stored]  # the head of each row
     steps: int
     factor: float
 
 
 @dataclass(frozen=True)
 class Trained:
+    """A head, what its card says, and the report of its cross-validation."""
+
     weights: dict[str, Any]
     report: dict[str, Any]
     thresholds: Thresholds | None
-    unlike: dict[str, float]
+    ood: dict[str, float]
 
 
 def train(
-    rows: Rows,
-    states: EncodedTexts,
-    others: Sequence[EncodedTexts],
-    *,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    rows: Rows, texts: EncodedTexts, contrasts: Sequence[EncodedTexts], *, seed: int = 0, log: Log = print
 ) -> Trained:
-    """`states` of `rows`, which all have words; `others`: of sentences that are not rows."""
-    truth = [frozenset(have) for have in rows.truth]
-    parts = [np.array(part) for part in folds(truth, rows.texts)]
-    if len(parts) < 2:
-        raise InvalidInput("too few different texts to learn from some and measure others: add rows")
-    near, apart, foreign = ood.calibrate(states, others, parts, OOD_FALSE_POSITIVE_RATE)
-    plane, held = fitted(rows, states, parts, seed=seed, progress=progress)
-    thresholds, chosen = _thresholds(held, rows) if rows.several else (None, [None] * len(held.rows))
-    weights = {**quantized.quantize(plane, fixed_scales(states.width)), **near}
-    judged = _judged(rows, states, held, chosen, apart)
-    report = _report(rows, judged, held)
-    return Trained(weights, report, thresholds, {"held_out": OOD_FALSE_POSITIVE_RATE, "others": foreign})
+    """Train a head and measure it.
+
+    Args:
+        rows: texts with labels; all have words.
+        texts: the same texts, encoded.
+        contrasts: encoded texts that are unlike the rows, for the OOD score.
+        seed: of the random numbers.
+        log: called with a line after each fold.
+
+    Raises:
+        InvalidInput: the rows are too few or too alike for two folds.
+    """
+    truth = [frozenset(labels) for labels in rows.truth]
+    duplicates = find_near_duplicates(rows.texts)
+    folds = stratified_folds(truth, duplicates.groups)
+    if len(folds) < 2:
+        raise InvalidInput("too few different texts to train on some and measure on others: add rows")
+    head, held_out = cross_validate(rows, texts, folds, seed=seed, log=log)
+    thresholds, of_row = (
+        _f1_thresholds(held_out, rows) if rows.several else (None, [None] * len(held_out.rows))
+    )
+    predictions = _predictions(rows, texts, held_out, of_row)
+    correct = np.full(len(rows.texts), np.nan)
+    correct[held_out.rows] = [each.correct for each in predictions]
+    score = ood.calibrate(texts, contrasts, folds, correct)
+    predictions = [
+        each if score.held_out[row] <= 0 else _flagged(each)
+        for row, each in zip(held_out.rows.tolist(), predictions, strict=True)
+    ]
+    weights = {**quantized.quantize(head, fixed_scales(texts.width)), **score.weights}
+    report = _report(rows, predictions, held_out, folds, duplicates)
+    return Trained(weights, report, thresholds, {"held_out": score.rate, "others": score.detected})
 
 
-def fitted(
-    rows: Rows,
-    states: EncodedTexts,
-    parts: Sequence[Ints],
-    *,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[LeaderHead, Held]:
-    """The plane of all rows, as the folds `parts` would have it, and what theirs said."""
+def cross_validate(
+    rows: Rows, texts: EncodedTexts, folds: Sequence[Ints], *, seed: int = 0, log: Log = lambda line: None
+) -> tuple[LeaderHead, HeldOut]:
+    """Return the head of all rows, trained as the folds suggest, and the predictions of the folds' heads."""
     torch.set_num_threads(1)  # small products gain nothing from a second thread
     task = Task(len(rows.labels), rows.several)
-    held = _held_out(states, rows, task, parts[:1] if len(rows.texts) >= MANY else parts, seed, progress)
-    plane = fit(states, rows.targets, task, held.steps, seed=seed)
-    tempered(plane, held.factor)
-    return plane, held
+    measured = folds[:1] if len(rows.texts) >= ONE_FOLD_ROWS else folds
+    held_out = _held_out(texts, rows.targets, task, measured, seed, log)
+    head = fit(texts, rows.targets, task, held_out.steps, seed=seed)
+    scale_logits(head, held_out.factor)
+    return head, held_out
 
 
 def _held_out(
-    states: EncodedTexts,
-    rows: Rows,
-    task: Task,
-    parts: Sequence[Ints],
-    seed: int,
-    progress: Callable[[int, int], None],
-) -> Held:
-    """Each part answered by a plane of the others; how long it learns is what tells the truth best."""
-    most = max(each for each in CHECKS if each <= max(60, 2 * len(states)))
-    seen: dict[int, list[tuple[Floats, Stored]]] = {}
-    for number, part in enumerate(parts):
-        progress(number, len(parts))
-        learnt, held = np.setdiff1d(np.arange(len(states)), part), states.take(part)
+    texts: EncodedTexts, targets: NDArray[np.float32], task: Task, folds: Sequence[Ints], seed: int, log: Log
+) -> HeldOut:
+    """Predict each fold by a head of the other rows; the number of steps is that of the least loss."""
+    max_steps = max(each for each in CHECKPOINTS if each <= max(60, 2 * len(texts)))
+    found: dict[int, list[tuple[Floats, Stored]]] = {}
+    for number, fold in enumerate(folds, 1):
+        began = time.monotonic()
+        train_rows, test = np.setdiff1d(np.arange(len(texts)), fold), texts.take(fold)
 
-        def look(steps: int, plane: LeaderHead, held: EncodedTexts = held) -> None:
-            weights = quantized.quantize(plane, fixed_scales(states.width))
-            seen.setdefault(steps, []).append((logits(plane, held), weights))
+        def checkpoint(steps: int, head: LeaderHead, test: EncodedTexts = test) -> None:
+            weights = quantized.quantize(head, fixed_scales(test.width))
+            found.setdefault(steps, []).append((predict_logits(head, test), weights))
 
-        fit(states.take(learnt), rows.targets[learnt], task, most, seed=seed, look=look)
-    every = np.concatenate(parts)
-    targets = rows.targets[every]
+        fit(texts.take(train_rows), targets[train_rows], task, max_steps, seed=seed, checkpoint=checkpoint)
+        took = f"{time.monotonic() - began:.1f} s"
+        log(f"fold {number} of {len(folds)}: trained on {len(train_rows):,}, held out {len(fold):,} ({took})")
+    rows = np.concatenate(folds)
+    y = targets[rows]
 
-    def surprise(steps: int) -> tuple[float, float, Floats]:
-        said = np.concatenate([found for found, _ in seen[steps]])
-        factor = temperature(said, targets, task)
-        loss = task.loss(torch.from_numpy(said * factor), torch.from_numpy(targets).double())
-        return float(loss), factor, said * factor
+    def loss_at(steps: int) -> tuple[float, float, Floats]:
+        logits = np.concatenate([each for each, _ in found[steps]])
+        factor = temperature(logits, y, task)
+        loss = task.loss(torch.from_numpy(logits * factor), torch.from_numpy(y).double())
+        return float(loss), factor, logits * factor
 
-    best = min(seen, key=lambda steps: surprise(steps)[0])
-    _, factor, said = surprise(best)
-    planes = [weights for part, (_, weights) in zip(parts, seen[best], strict=True) for _ in part]
-    return Held(every, said, planes, best, factor)
+    best = min(found, key=lambda steps: loss_at(steps)[0])
+    _, factor, logits = loss_at(best)
+    heads = [weights for fold, (_, weights) in zip(folds, found[best], strict=True) for _ in fold]
+    return HeldOut(rows, logits, heads, best, factor)
 
 
-def _thresholds(held: Held, rows: Rows) -> tuple[Thresholds, list[Thresholds]]:
-    """Those of all held-out rows, for the model; of each row those of the other folds, to measure with."""
-    probs, truth = 1 / (1 + np.exp(-held.logits)), rows.targets[held.rows] > 0
-    whole = _best(probs, truth)
-    each = [whole] * len(probs)
-    for part in folds([frozenset(rows.truth[i]) for i in held.rows], [rows.texts[i] for i in held.rows]):
-        others = np.setdiff1d(np.arange(len(probs)), part)
-        best = _best(probs[others], truth[others])
-        for i in part:
-            each[i] = best
-    return whole, each
+# ---- several labels of one text
 
 
-def _best(probs: Floats, truth: NDArray[np.bool_]) -> Thresholds:
-    """Those of the best F1, label by label."""
-    tried = np.linspace(0.2, 0.8, 25)
+def _f1_thresholds(held_out: HeldOut, rows: Rows) -> tuple[Thresholds, list[Thresholds]]:
+    """Return the thresholds of the best F1: by all rows, for the model; for each row, by other folds."""
+    probs, truth = 1 / (1 + np.exp(-held_out.logits)), rows.targets[held_out.rows] > 0
+    of_all = _best_f1(probs, truth)
+    of_row = [of_all] * len(probs)
+    labels = [frozenset(rows.truth[i]) for i in held_out.rows]
+    for fold in stratified_folds(labels, np.arange(len(labels))):
+        others = np.setdiff1d(np.arange(len(probs)), fold)
+        best = _best_f1(probs[others], truth[others])
+        for i in fold:
+            of_row[i] = best
+    return of_all, of_row
+
+
+def _best_f1(probs: Floats, truth: NDArray[np.bool_]) -> Thresholds:
+    candidates = np.linspace(0.2, 0.8, 25)
 
     def score(label: int, threshold: float) -> tuple[float, float]:
-        said = probs[:, label] >= threshold
-        f1 = 2 * (said & truth[:, label]).sum() / max(1, said.sum() + truth[:, label].sum())
+        predicted = probs[:, label] >= threshold
+        f1 = 2 * (predicted & truth[:, label]).sum() / max(1, predicted.sum() + truth[:, label].sum())
         return float(f1), -abs(threshold - 0.5)
 
-    return tuple(round(max(tried, key=partial(score, label)), 3) for label in range(probs.shape[1]))
+    return tuple(round(max(candidates, key=partial(score, label)), 3) for label in range(probs.shape[1]))
 
 
-def _judged(
-    rows: Rows, states: EncodedTexts, held: Held, chosen: Sequence[Thresholds | None], apart: Floats
-) -> list[Judged]:
-    """`chosen`: thresholds, row by row. subtle: leaders only of wrong rows; the report shows no others."""
-    found = []
-    whole = zip(held.rows.tolist(), held.logits, held.weights, chosen, strict=True)
-    for row, said, weights, thresholds in whole:
-        probs = dict(zip(rows.labels, _probabilities(said, thresholds is not None).tolist(), strict=True))
-        if thresholds is None:
-            answer = frozenset([max(probs, key=probs.__getitem__)])
+# ---- predictions and the report
+
+
+def _predictions(
+    rows: Rows, texts: EncodedTexts, held_out: HeldOut, thresholds: Sequence[Thresholds | None]
+) -> list[Prediction]:
+    """Return the held-out predictions; leaders are computed for errors alone, which the report lists."""
+    predictions = []
+    of_rows = zip(held_out.rows.tolist(), held_out.logits, held_out.weights, thresholds, strict=True)
+    for row, logits, weights, limits in of_rows:
+        probs = dict(zip(rows.labels, _probabilities(logits, limits is not None).tolist(), strict=True))
+        if limits is None:
+            predicted = frozenset([max(probs, key=probs.__getitem__)])
         else:
-            answer = frozenset(
-                label for (label, p), least in zip(probs.items(), thresholds, strict=True) if p >= least
-            )
+            above = zip(probs.items(), limits, strict=True)
+            predicted = frozenset(label for (label, p), limit in above if p >= limit)
         truth = frozenset(rows.truth[row])
-        leaders = () if answer == truth else _leaders(rows.texts[row], states, row, weights)
-        undecided = "unlike the rows" if apart[row] > 0 else None
-        found.append(Judged(rows.texts[row], truth, answer, probs, undecided, leaders))
-    return found
+        leaders = () if predicted == truth else _leaders(rows.texts[row], texts, row, weights)
+        predictions.append(Prediction(rows.texts[row], truth, predicted, probs, leaders=leaders))
+    return predictions
 
 
-def _probabilities(said: Floats, several: bool) -> Floats:
-    if len(said) == 1 or several:
-        p = 1 / (1 + np.exp(-said))
-        return np.array([1 - p[0], p[0]]) if len(said) == 1 else p
-    power = np.exp(said - said.max())
+def _probabilities(logits: Floats, multi_label: bool) -> Floats:
+    if len(logits) == 1 or multi_label:
+        p = 1 / (1 + np.exp(-logits))
+        return np.array([1 - p[0], p[0]]) if len(logits) == 1 else p
+    power = np.exp(logits - logits.max())
     return np.asarray(power / power.sum())
 
 
-def _leaders(text: str, states: EncodedTexts, row: int, weights: Stored) -> tuple[str, ...]:
-    """The words that the others end with, those of the heaviest clusters first."""
-    reading, both = states.readings[row], states.states[row]
-    told = quantized.run(weights, both[:, 0], both[:, 1], states.members(row))
-    worth = {
-        int(leader): float(np.abs(told.contribution[:, told.target == leader].sum(1)).max())
-        for leader in set(told.target.tolist()) - {-1}
+def _leaders(text: str, texts: EncodedTexts, row: int, weights: Stored) -> tuple[str, ...]:
+    """Return the leaders of a text, those of the heaviest clusters first."""
+    reading, states = texts.readings[row], texts.states[row]
+    result = quantized.run(weights, states[:, 0], states[:, 1], texts.members(row))
+    contribution = {
+        int(leader): float(np.abs(result.contribution[:, result.target == leader].sum(1)).max())
+        for leader in set(result.target.tolist()) - {-1}
     }
-    order = sorted(worth, key=lambda leader: -worth[leader])
+    order = sorted(contribution, key=lambda leader: -contribution[leader])
     return tuple(text[reading.starts[i] : reading.ends[i]].lower() for i in order)
 
 
-def _report(rows: Rows, judged: Sequence[Judged], held: Held) -> dict[str, Any]:
-    found = measure(judged, rows.labels, several=rows.several)
-    every = len(held.rows) == len(rows.texts)
-    truth, parts = [frozenset(have) for have in rows.truth], [] if every else [held.rows.tolist()]
-    beside = linear(rows.texts, truth, rows.labels, parts)
-    folded = f"{FOLDS} folds of the rows" if every else f"{len(judged):,} rows, held out"
-    again = repeated(rows.texts)
-    together = f"; {again:,} rows repeat the text of another and are held out with it" if again else ""
-    warnings = [
-        f"the label {each['label']!r} is never answered: it has too few rows, or they read like the others"
-        for each in found["labels"]
-        if not each["said"]
-    ]
-    if beside is not None and beside > found["accuracy"] + 0.5 / len(judged) ** 0.5:
-        warnings.append(
-            f"TF-IDF with logistic regression is better on the same rows: {beside:.1%} against "
-            f"{found['accuracy']:.1%}"
-        )
-    if found["accuracy"] <= found["most_frequent_label"]:
-        warnings.append("no better than always answering the most frequent label: more rows are needed")
+def _flagged(prediction: Prediction) -> Prediction:
+    return Prediction(**{**vars(prediction), "abstain_reason": OUT_OF_DISTRIBUTION})
+
+
+def _report(
+    rows: Rows,
+    predictions: Sequence[Prediction],
+    held_out: HeldOut,
+    folds: Sequence[Ints],
+    duplicates: NearDuplicates,
+) -> dict[str, Any]:
+    metrics = evaluate(predictions, rows.labels, multi_label=rows.several)
+    measured = folds if len(held_out.rows) == len(rows.texts) else folds[:1]
+    truth = [frozenset(labels) for labels in rows.truth]
+    baseline = cross_validated_accuracy(
+        rows.texts, truth, rows.labels, [fold.tolist() for fold in measured], multi_label=rows.several
+    )
+    by = (
+        f"{len(measured)} folds"
+        if len(measured) > 1
+        else f"{len(predictions):,} rows held out of {N_FOLDS} parts"
+    )
     return {
-        "title": "A model of one's own",
-        "source": f"measured on {folded}, each by a plane that had not seen it{together}",
-        "models": {"this model": found},
-        "linear": beside,
-        "warnings": warnings,
+        "title": "Custom model",
+        "source": f"cross-validation: {by}; no row was predicted by a head that was trained on it",
+        "models": {"custom": metrics},
+        "baseline": {"name": NAME, "accuracy": baseline, "source": "same folds"} if baseline else None,
+        "label_errors": [] if rows.several else _label_errors(rows, predictions),
+        "warnings": [*_duplicate_warnings(rows, duplicates), *_quality_warnings(metrics, baseline)],
     }
+
+
+def _label_errors(rows: Rows, predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
+    probs = np.array([[each.probs[label] for label in rows.labels] for each in predictions])
+    given = [rows.labels.index(next(iter(each.truth))) for each in predictions]
+    return [describe_prediction(predictions[i]) for i in find_label_errors(probs, given)[:N_ERRORS]]
+
+
+def _duplicate_warnings(rows: Rows, duplicates: NearDuplicates) -> list[str]:
+    share = duplicates.n_rows / len(rows.texts)
+    if share < 0.1:
+        return []
+    return [
+        f"{duplicates.n_rows:,} of {len(rows.texts):,} rows are near-duplicates of others (they share "
+        f"{duplicates.similarity:.0%} of their words or more). They are held out together; texts in other "
+        "words may still be harder than these figures say: measure some with hardmax evaluate"
+    ]
+
+
+def _quality_warnings(metrics: dict[str, Any], baseline: float | None) -> list[str]:
+    warnings = [
+        f"the label {each['label']!r} is never predicted: it has too few rows, or they resemble the others"
+        for each in metrics["labels"]
+        if not each["predicted"]
+    ]
+    if baseline is not None and baseline > metrics["accuracy"] + 0.5 / metrics["rows"] ** 0.5:
+        warnings.append(
+            f"{NAME} is better on the same folds: {baseline:.1%}, this model {metrics['accuracy']:.1%}"
+        )
+    if metrics["accuracy"] <= metrics["majority_class"]:
+        warnings.append("no better than always predicting the most frequent label: more rows are needed")
+    return warnings

@@ -1,14 +1,14 @@
-"""A plane of one's own rows, learnt on the frozen states of a reader.
+"""Fit a leader head to labelled texts on the outputs of an encoder whose weights do not change.
 
-    start     a linear probe of each text's mean states, last and first, says in which direction its words lie
-    steps     reach, directions and weights learn by gradient, as many steps as the folds say is best
-    read-out  v and b are a logistic regression on the places that the words end with: convex, a few numbers
+    start     a linear probe of each text's mean features gives the directions in which words are placed
+    steps     reach, directions and weights are trained by gradient, as many steps as cross-validation chooses
+    read-out  v and b are a logistic regression on the weighted means of leaders: convex, a few numbers
 
-First states say what words are anywhere. Last ones know their context, but a reader keeps in them above all
-what it was taught: subjects are told better by both. Places begin near the origin, where they are linear in
-the states: further out all words have the same length, and those that say much no longer lead.
+The features of a word are its hidden state, which depends on its context, and its input embedding. Points
+start near the origin, where they are linear in the features: further out all have the same length, and a word
+that carries much information could not lead.
 
-Two labels that exclude each other have one logit, all others one each.
+Two exclusive labels have one logit, all others one each.
 """
 
 from __future__ import annotations
@@ -22,177 +22,189 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from model_export.data.training_set import Batch, Ints
+from model_export.data.training_set import Batch, Ints, batches
 from model_export.encoder.model import OutputScales
 from model_export.head.encoded import EncodedTexts
 from model_export.head.leader_head import WEIGHT_GRID, LeaderHead, LeaderHeadConfig
-from service.runtime.batcher import group_by_length
 
 Floats = NDArray[np.float64]
+Checkpoint = Callable[[int, LeaderHead], None]
 
 MAX_DIMENSION = 16
-STEP = 1 / 32  # what one step of a state is taken to be worth
-TEXTS = 32  # in a batch
-PAIRS = 2**20  # pairs of words that are compared at once where nothing is learnt
-PENALTY = 0.5  # on the squared weights of the probe, in mean squares of a row, however many there are
-PENALTY_OUT = 0.3  # on the squared weights of the read-out
-CHECKS = (0, 60, 240, 960)  # numbers of steps after which the read-out is made anew; the folds choose one
-RATE = 5e-4
-SPREAD = 0.25  # how far a usual word's direction goes in the beginning
-
-
-def fixed_scales(width: int) -> OutputScales:
-    """Return the scales that heads of custom models assume: the same for every channel."""
-    scale = torch.full((width,), STEP)
-    return OutputScales(scale, scale)
+SCALE = 1 / 32  # assumed value of one step of the encoder's outputs
+BATCH_TEXTS = 32
+TOKENS_PER_RUN = 4_096  # where nothing is trained
+PROBE_PENALTY = 0.5  # on the squared weights of the probe, in mean squares of a row
+READOUT_PENALTY = 0.3  # on the squared weights of the read-out
+CHECKPOINTS = (0, 60, 240, 960)  # numbers of steps after which the read-out is fitted again
+LEARNING_RATE = 5e-4
+INITIAL_RADIUS = 0.25  # mean length of a word's direction before training
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is learnt: `several` labels may hold of one text."""
+    """A classification task; with `multi_label` a text may have several labels."""
 
-    labels: int
-    several: bool
-
-    @property
-    def logits(self) -> int:
-        return 1 if self.labels == 2 and not self.several else self.labels
+    n_labels: int
+    multi_label: bool
 
     @property
-    def dimensions(self) -> int:
-        """Of the plane: two for two or three labels; one less than the labels, as their logits have."""
-        return int(np.clip(self.logits - (not self.several), 2, MAX_DIMENSION))
+    def n_logits(self) -> int:
+        """One for two exclusive labels, else one for each label."""
+        return 1 if self.n_labels == 2 and not self.multi_label else self.n_labels
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the points: two for two or three labels, else that of the logits."""
+        return int(np.clip(self.n_logits - (not self.multi_label), 2, MAX_DIMENSION))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        if self.logits == 1:
+        """Return the mean cross-entropy of logits [n, C] to targets [n, labels]."""
+        if self.n_logits == 1:
             return functional.binary_cross_entropy_with_logits(logits[:, 0], targets[:, 1])
-        if self.several:
-            return functional.binary_cross_entropy_with_logits(logits, targets) * self.labels
+        if self.multi_label:
+            return functional.binary_cross_entropy_with_logits(logits, targets) * self.n_labels
         return functional.cross_entropy(logits, targets)
 
 
+def fixed_scales(width: int) -> OutputScales:
+    """Return the scales that heads of custom models assume: the same for every channel."""
+    scale = torch.full((width,), SCALE)
+    return OutputScales(scale, scale)
+
+
 def fit(
-    states: EncodedTexts,
+    texts: EncodedTexts,
     targets: NDArray[np.float32],
     task: Task,
     steps: int,
     *,
     seed: int = 0,
-    look: Callable[[int, LeaderHead], None] = lambda steps, plane: None,
+    checkpoint: Checkpoint = lambda steps, head: None,
 ) -> LeaderHead:
-    """The plane after so many steps, one of `CHECKS`; `look` sees it at each of them."""
+    """Return a head after a number of steps.
+
+    Args:
+        texts: the training data, encoded.
+        targets: [n, labels], 1 for the labels of a text.
+        task: labels and loss.
+        steps: one of CHECKPOINTS.
+        seed: of the random numbers.
+        checkpoint: called with the head at each of CHECKPOINTS on the way.
+    """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    frozen, y = fixed_scales(states.width), torch.from_numpy(targets)
-    plane = _begin(states, y, task, frozen)
-    optimiser = torch.optim.AdamW(plane.parameters(), lr=RATE, weight_decay=0.01)
+    scales, y = fixed_scales(texts.width), torch.from_numpy(targets)
+    head = _initial_head(texts, y, task)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
     order: list[Ints] = []
     for step in range(steps + 1):
-        if step in CHECKS:
-            _read_out(plane, frozen, states, y, task)
-            look(step, plane)
+        if step in CHECKPOINTS:
+            _fit_readout(head, texts, y, task)
+            checkpoint(step, head)
         if step == steps:
             break
         if not order:
-            order = np.array_split(rng.permutation(len(states)), max(1, len(states) // TEXTS))
+            order = np.array_split(rng.permutation(len(texts)), max(1, len(texts) // BATCH_TEXTS))
         rows = order.pop()
-        plane.train()
-        logits, reach = plane(frozen, *states.batch(rows, rng))
+        head.train()
+        logits, reach = head(scales, *texts.batch(rows, rng))
         loss = task.loss(logits, y[rows].double()) + 0.1 * reach
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(plane.parameters(), 1.0)
-        optimiser.step()
-    return plane.eval()
+        torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
+        optimizer.step()
+    return head.eval()
 
 
 @torch.no_grad()
-def logits(plane: LeaderHead, states: EncodedTexts) -> Floats:
-    """[n, C] in whole numbers, as the graph gives them."""
-    plane.eval()
-    frozen = fixed_scales(states.width)
-    return np.asarray(_of_all(states, lambda batch: plane(frozen, *batch)[0]).numpy(), np.float64)
+def predict_logits(head: LeaderHead, texts: EncodedTexts) -> Floats:
+    """Return [n, C], the numbers that the graph gives."""
+    head.eval()
+    scales = fixed_scales(texts.width)
+    return np.asarray(_map(texts, lambda batch: head(scales, *batch)[0]).numpy(), np.float64)
 
 
-def _of_all(states: EncodedTexts, of: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
-    """Of every text, those of similar length together."""
-    runs = list(group_by_length([len(each) for each in states.readings], PAIRS, power=2))
-    found = torch.cat([of(states.batch(np.array(rows))) for rows in runs])
-    return found[torch.from_numpy(np.concatenate(runs)).argsort()]
+def _map(texts: EncodedTexts, function: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
+    """Apply a function to batches of texts of similar length; return its rows in the order of the texts."""
+    lengths = np.array([len(each.token_ids) for each in texts.readings])
+    runs = list(batches(lengths, TOKENS_PER_RUN))
+    rows = torch.cat([function(texts.batch(run)) for run in runs])
+    return rows[torch.from_numpy(np.concatenate(runs)).argsort()]
 
 
-def _begin(states: EncodedTexts, y: Tensor, task: Task, frozen: OutputScales) -> LeaderHead:
-    W, d = states.width, task.dimensions
-    x = torch.from_numpy(states.mean_features()).float() * STEP
-    middle = x.mean(0)
-    spread = (x - middle).view(-1, 2, W).pow(2).sum(2).mean(0).sqrt()  # of last and of first states
-    scale = (0.5**0.5 / spread.clamp(min=1e-6)).repeat_interleave(W)
-    weight = _probe((x - middle) * scale, y[:, 1:] if task.logits == 1 else y)
+def _initial_head(texts: EncodedTexts, y: Tensor, task: Task) -> LeaderHead:
+    W, d = texts.width, task.dimension
+    x = torch.from_numpy(texts.mean_features()).float() * SCALE
+    center = x.mean(0)
+    deviation = (x - center).view(-1, 2, W).pow(2).sum(2).mean(0).sqrt()  # of hidden states, of embeddings
+    scale = (0.5**0.5 / deviation.clamp(min=1e-6)).repeat_interleave(W)
+    weight = _probe((x - center) * scale, y[:, 1:] if task.n_logits == 1 else y)
     _, size, along = torch.linalg.svd(weight, full_matrices=False)
     rank = min(d, len(size))
     direction = torch.zeros(d, 2 * W)
     direction[:rank] = along[:rank] * (size[:rank, None] / size[0].clamp(min=1e-9)).sqrt() * scale
-    some = np.concatenate(
-        [states.word_features(i) for i in range(0, len(states), max(1, len(states) // 200))]
-    )
-    usual = ((torch.from_numpy(some).float() * STEP - middle) @ direction.T).norm(dim=1).mean()
-    direction = direction * (SPREAD / usual.clamp(min=1e-6))
-    plane = LeaderHead(LeaderHeadConfig(W, d, task.logits, use_embeddings=True))
+    sample = range(0, len(texts), max(1, len(texts) // 200))
+    words = torch.from_numpy(np.concatenate([texts.word_features(i) for i in sample])).float() * SCALE
+    radius = ((words - center) @ direction.T).norm(dim=1).mean()
+    direction = direction * (INITIAL_RADIUS / radius.clamp(min=1e-6))
+    head = LeaderHead(LeaderHeadConfig(W, d, task.n_logits, use_embeddings=True))
     with torch.no_grad():
-        plane.reach_output.bias.fill_(1.0)
-        plane.projection.weight.zero_()
-        plane.projection.weight[:d] = direction
-        plane.projection.bias.zero_()
-        plane.projection.bias[:d] = -direction @ middle
-    return plane
+        head.reach_output.bias.fill_(1.0)
+        head.projection.weight.zero_()
+        head.projection.weight[:d] = direction
+        head.projection.bias.zero_()
+        head.projection.bias[:d] = -direction @ center
+    return head
 
 
 def _probe(x: Tensor, y: Tensor) -> Tensor:
-    """Least squares with a ridge, [C, c]: few rows teach more so than by a logistic regression."""
+    """Return the weights [C, c] of a ridge regression: with few rows better than a logistic regression."""
     square = x.T @ x
-    square.diagonal().add_(PENALTY * x.pow(2).sum(1).mean().clamp(min=1e-6))  # rows may all read alike
-    found: Tensor = torch.linalg.solve(square, x.T @ (y - y.mean(0))).T
-    return found
+    square.diagonal().add_(PROBE_PENALTY * x.pow(2).sum(1).mean().clamp(min=1e-6))  # texts may all be alike
+    weights: Tensor = torch.linalg.solve(square, x.T @ (y - y.mean(0))).T
+    return weights
 
 
 @torch.no_grad()
-def _read_out(plane: LeaderHead, frozen: OutputScales, states: EncodedTexts, y: Tensor, task: Task) -> None:
-    """v and b by a logistic regression on where each text is read, [n, d]."""
-    plane.eval()
-    x = _of_all(states, lambda batch: plane.pooled(frozen, *batch))
+def _fit_readout(head: LeaderHead, texts: EncodedTexts, y: Tensor, task: Task) -> None:
+    """Set v and b by a logistic regression on the pooled leaders [n, d]."""
+    head.eval()
+    scales = fixed_scales(texts.width)
+    x = _map(texts, lambda batch: head.pooled(scales, *batch))
     with torch.enable_grad():
-        v, b = regression(x.float(), y, task, PENALTY_OUT)
-    plane.v.copy_(torch.round(v.double() * WEIGHT_GRID) / WEIGHT_GRID)
-    plane.b.copy_(b.double())
+        v, b = logistic_regression(x.float(), y, task, READOUT_PENALTY)
+    head.v.copy_(torch.round(v.double() * WEIGHT_GRID) / WEIGHT_GRID)
+    head.b.copy_(b.double())
 
 
-def regression(x: Tensor, y: Tensor, task: Task, penalty: float) -> tuple[Tensor, Tensor]:
-    """Logistic regression: (weights [C, c], b [C]); `penalty` on half the squares, per row."""
-    weight = torch.zeros(task.logits, x.shape[1], requires_grad=True)
-    b = torch.zeros(task.logits, requires_grad=True)
-    found = torch.optim.LBFGS([weight, b], max_iter=60, line_search_fn="strong_wolfe")
+def logistic_regression(x: Tensor, y: Tensor, task: Task, penalty: float) -> tuple[Tensor, Tensor]:
+    """Return weights [C, c] and biases [C]; `penalty` is on half the squared weights, per row."""
+    weight = torch.zeros(task.n_logits, x.shape[1], requires_grad=True)
+    b = torch.zeros(task.n_logits, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, b], max_iter=60, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
-        found.zero_grad()
+        optimizer.zero_grad()
         value = task.loss(x @ weight.T + b, y) + penalty / len(x) / 2 * (weight * weight).sum()
         value.backward()  # type: ignore[no-untyped-call]
         return value
 
-    found.step(loss)  # type: ignore[no-untyped-call]
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
     return weight.detach(), b.detach()
 
 
-def tempered(plane: LeaderHead, factor: float) -> None:
-    """All logits times `factor`."""
+def scale_logits(head: LeaderHead, factor: float) -> None:
+    """Multiply all logits by a factor."""
     with torch.no_grad():
-        plane.v.copy_(torch.round(plane.v * factor * WEIGHT_GRID) / WEIGHT_GRID)
-        plane.b.mul_(factor)
+        head.v.copy_(torch.round(head.v * factor * WEIGHT_GRID) / WEIGHT_GRID)
+        head.b.mul_(factor)
 
 
 def temperature(logits: Floats, targets: NDArray[np.float32], task: Task) -> float:
-    """The factor with which held-out logits are calibrated best, between 1/8 and 2."""
+    """Return the factor between 1/8 and 2 that calibrates held-out logits best (Platt 1999)."""
     x, y = torch.from_numpy(logits), torch.from_numpy(targets).double()
-    doubt = 1 / (len(y) + 2)  # a few rows, all right, are no proof (Platt 1999)
-    y = y * (1 - doubt) + (1 - y) * doubt / max(1, y.shape[1] - 1)
-    tried = np.geomspace(0.125, 2.0, 41)
-    return float(min(tried, key=lambda factor: float(task.loss(x * factor, y))))
+    smoothing = 1 / (len(y) + 2)  # a few rows, all correct, prove little
+    y = y * (1 - smoothing) + (1 - y) * smoothing / max(1, y.shape[1] - 1)
+    candidates = np.geomspace(0.125, 2.0, 41)
+    return float(min(candidates, key=lambda factor: float(task.loss(x * factor, y))))

@@ -11,6 +11,7 @@ one of them. In the graph u is the largest of these linear maps (quantized.ood_s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
@@ -25,6 +26,7 @@ Floats = NDArray[np.float64]
 Features = NDArray[np.float32]
 
 RIDGE = 0.3  # share of the mean variance of a feature
+RATES = (0.05, 0.02, 0.01, 0.0)  # of held-out rows that may be flagged
 MAX_ROWS = 4_000  # rows that a direction is estimated from
 
 
@@ -42,19 +44,32 @@ def _lines(name: str) -> list[str]:
     return files("model_export.head").joinpath(name).read_text(encoding="utf-8").split("\n")[:-1]
 
 
+@dataclass(frozen=True)
+class Calibrated:
+    """The score of all rows, and how it was calibrated."""
+
+    weights: dict[str, Array]
+    held_out: Floats  # [n] the score of each row by directions estimated without it
+    rate: float  # the share of rows that the threshold was to flag at most
+    detected: float  # the share of the contrast texts that is flagged
+
+
 def calibrate(
-    rows: EncodedTexts, contrasts: Sequence[EncodedTexts], folds: Sequence[Ints], false_positive_rate: float
-) -> tuple[dict[str, Array], Floats, float]:
+    rows: EncodedTexts,
+    contrasts: Sequence[EncodedTexts],
+    folds: Sequence[Ints],
+    correct: Floats,
+    rates: Sequence[float] = RATES,
+) -> Calibrated:
     """Fit the score to all rows.
 
     Args:
         rows: the training data.
         contrasts: texts that are not like it, one set for each direction.
         folds: a partition of the rows, for held-out scores.
-        false_positive_rate: the share of held-out rows that may be flagged.
-
-    Returns:
-        The stored numbers, the held-out score of each row, and the share of the contrast texts flagged.
+        correct: 1 for a row whose held-out prediction is correct, 0 for an error, NaN where there is none.
+        rates: shares of the rows that may be flagged. The first is taken at which the flagged rows are less
+            often correct than all, or none is flagged.
     """
     features, others = rows.mean_features(), [each.mean_features() for each in contrasts]
     held_out = np.zeros((len(rows), len(others)))
@@ -62,11 +77,16 @@ def calibrate(
         fitted = np.setdiff1d(np.arange(len(rows)), fold)
         weight, bias = directions(features[fitted], others)
         held_out[fold] = features[fold] @ weight + bias
+    for rate in rates:
+        thresholds = conformal_thresholds(held_out, rate)
+        flagged = (held_out > thresholds).any(1)
+        judged = ~np.isnan(correct)
+        if not (flagged & judged).any() or correct[flagged & judged].mean() < correct[judged].mean():
+            break
     weight, bias = directions(features, others)
-    threshold = _thresholds(held_out[np.concatenate([*folds])], false_positive_rate)
-    weights = _quantize(weight, bias - threshold)
-    flagged = [scores(weights, each) > 0 for each in contrasts]
-    return weights, (held_out - threshold).max(1), float(np.concatenate(flagged).mean())
+    weights = _quantize(weight, bias - thresholds)
+    detected = float(np.concatenate([scores(weights, each) > 0 for each in contrasts]).mean())
+    return Calibrated(weights, (held_out - thresholds).max(1), rate, detected)
 
 
 def directions(rows: Features, contrasts: Sequence[Features]) -> tuple[Floats, Floats]:
@@ -91,10 +111,17 @@ def scores(weights: dict[str, Array], texts: EncodedTexts) -> Floats:
     )
 
 
-def _thresholds(held_out: Floats, share: float) -> Floats:
-    """Return [k], the same quantile of each score: this share of the rows [n, k] exceeds one of them."""
-    ranks = held_out.argsort(0).argsort(0).max(1)  # of each row, its highest rank
-    rank = int(np.quantile(ranks, 1 - share, method="higher"))
+def conformal_thresholds(held_out: Floats, rate: float) -> Floats:
+    """Return [k] thresholds, one of which a new row exceeds with a probability of at most `rate`.
+
+    The rank of a row is that of its most unusual score [n, k]. A new row has every rank with the same
+    probability, so ceil((n + 1) (1 - rate)) of n rows must not exceed the threshold (Vovk 2005); too few rows
+    flag none.
+    """
+    n = len(held_out)
+    ranks = held_out.argsort(0).argsort(0).max(1)
+    below = int(np.ceil((n + 1) * (1 - rate)))
+    rank = int(np.sort(ranks)[below - 1]) if below <= n else n - 1
     thresholds: Floats = np.sort(held_out, axis=0)[rank]
     return thresholds
 

@@ -1,6 +1,6 @@
 """What a served model reads: with whole sentences, without their order, without anybody to follow.
 
-    hardmax-export meaning MODELS --data DATA
+    hardmax-export ablations MODELS --data DATA
 
     ordinary    as the service answers
     shuffled    the words of each text in any order: a reader of order must lose

@@ -1,20 +1,21 @@
 """POST /dynamics and POST /control as documents: how a cloud is run, and what is answered about it."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from service.answers.arrays import as_array, write_npz
-from service.answers.writing import Records, write
-from service.cloud.dynamics import Dynamics, Parameters, Result, Run
+from service.answers.writing import Records, write, write_document
+from service.cloud.dynamics import Dynamics, Parameters, Progress, Result, Run
 from service.cloud.points import Floats
 from service.control.search import ControlResult, find_form
-from service.engine.cloud_queue import Steps
+from service.engine.cloud_queue import result_of
 from service.errors import InvalidInput
 from service.schemas.reading import validate
 from service.schemas.requests import ControlWish, DynamicsParameters
+from service.sequences.classifier import Sequences
 from service.settings import Settings
 
 MODEL = "dynamics"  # the bundle that runs clouds
@@ -84,10 +85,47 @@ def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> I
     return write_npz(arrays)
 
 
+def answer_dynamics(
+    model: Dynamics,
+    points: Floats,
+    parameters: Parameters,
+    request_id: str,
+    *,
+    as_npz: bool = False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> list[bytes]:
+    """Run a cloud and write the answer, in pieces."""
+    run = model.start(points, parameters)
+    for progress in run:
+        on_progress(progress)
+    if as_npz:
+        return list(dynamics_npz(request_id, run.result, parameters.include))
+    return list(write_document({"id": request_id, **dynamics_answer(run.result, parameters.include)}))
+
+
+def answer_control(
+    points: Floats,
+    document: dict[str, Any],
+    model: Dynamics,
+    settings: Settings,
+    within_s: float,
+    request_id: str,
+) -> list[bytes]:
+    """Solve a control problem, which is the rest of the request, and write the answer."""
+    answer = find_control(points, document, model, settings, within_s)
+    return list(write_document({"id": request_id, **answer}))
+
+
+def answer_sequences(model: Sequences, name: str, sequences: list[Floats], request_id: str) -> list[bytes]:
+    """Classify sequences and write the answer."""
+    data = [{"index": index, **result} for index, result in enumerate(model.classify(sequences))]
+    return list(write_document({"id": request_id, "model": name, "data": data}))
+
+
 def find_control(
     points: Floats, document: dict[str, Any], model: Dynamics, settings: Settings, within_s: float
-) -> Steps[dict[str, Any]]:
-    """The answer to a wish, which is the rest of the request; a step at a time, since it takes long."""
+) -> dict[str, Any]:
+    """The answer to a wish, which is the rest of the request."""
     wish = validate(document, ControlWish)
     assignment = None if wish.assignment is None else _by_index(wish.assignment)
 
@@ -95,7 +133,7 @@ def find_control(
         layers = min(CONTROL_LAYERS, settings.max_layers)
         return model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
 
-    return control_answer((yield from find_form(points, assignment, wish.leaders, run, within_s)))
+    return control_answer(result_of(find_form(points, assignment, wish.leaders, run, within_s)))
 
 
 def control_answer(found: ControlResult) -> dict[str, Any]:

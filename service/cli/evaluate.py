@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.labels import read_rows
+from evaluation.baseline import NAME, Labels, baseline_accuracy
+from evaluation.html import render_report
+from evaluation.labels import Rows, read_rows
+from evaluation.metrics import Prediction
+from evaluation.metrics import evaluate as evaluate_predictions
+from evaluation.report import describe_report
 from evaluation.tables.writing import check_folder
 from hardmax.answers import Answer
 from hardmax.progress import Progress
 from service.cli.options import Commands, add_where, answered, open_where, show, tell
 from service.errors import InvalidInput
-from service.report.figures import FOLDS, Judged, Truth, described, linear, measure
-from service.report.page import page
 
 
 def add_commands(commands: Commands) -> None:
@@ -20,11 +23,18 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--file", required=True, help="the rows")
     parser.add_argument("--model", help="default: HARDMAX_DEFAULT_MODEL")
     parser.add_argument("--against", metavar="MODEL", help="a second model, on the same rows")
+    parser.add_argument(
+        "--train",
+        metavar="FILE",
+        help="the rows that the model was trained on: compare it with a baseline trained on them",
+    )
     parser.add_argument("--column", help="the column of texts")
     parser.add_argument(
         "--label", nargs="+", default=[], help="the column of labels, or a column of 0 and 1 for each"
     )
-    parser.add_argument("--as-is", action="store_true", help="keep stars, 0/1 and a|b as labels of their own")
+    parser.add_argument(
+        "--keep-labels", action="store_true", help="keep stars, 0/1 and a|b as labels of their own"
+    )
     parser.add_argument("--html", type=Path, metavar="OUT", help="write the report as one page to this file")
     add_where(parser)
     parser.set_defaults(run=evaluate)
@@ -33,65 +43,79 @@ def add_commands(commands: Commands) -> None:
 def evaluate(arguments: argparse.Namespace) -> int:
     if arguments.html:
         check_folder(arguments.html)
-    found = read_rows(
-        arguments.file, column=arguments.column, label=arguments.label, as_is=arguments.as_is, least=1
-    )
-    for line in found.told:
+    rows = _read(arguments, arguments.file)
+    for line in rows.told:
         tell(line)
-    truth = list(map(frozenset, found.truth))
+    baseline = _baseline(arguments, rows) if arguments.train else None
+    truth = list(map(frozenset, rows.truth))
     models = {}
     with Progress() as progress, open_where(arguments, progress) as hardmax:
         cards = hardmax.models()  # first: it may fail, and the rows are long work
         for name in dict.fromkeys([arguments.model, *([arguments.against] if arguments.against else [])]):
-            said = _asked(hardmax, name, found.texts, truth, progress)
-            models[said.pop("name")] = said
-    labels = [each["label"] for each in next(iter(models.values()))["labels"]]
-    beside = linear(found.texts, truth, labels) if len(truth) >= 2 * FOLDS else None
+            metrics = _evaluate_model(hardmax, name, rows.texts, truth, progress)
+            models[metrics.pop("name")] = metrics
     report: dict[str, Any] = {
         "title": " and ".join(models),
         "source": f"{len(truth):,} rows of {Path(arguments.file).name}",
         "models": models,
-        "linear": beside,
+        "baseline": baseline,
         "warnings": [
-            f"{card.name} learnt from these very rows: how good it is on others, its training's report says"
+            f"{card.name} was trained on these rows: its accuracy on others is in the report of its training"
             for card in cards
             if card.name.partition("@")[0] in {name.partition("@")[0] for name in models}
-            and card.document.get("data", {}).get("sha256") == found.digest
+            and card.document.get("data", {}).get("sha256") == rows.digest
         ],
     }
     if arguments.html:
-        arguments.html.write_text(page(report), encoding="utf-8")
-    show(report, arguments.json, described)
+        arguments.html.write_text(render_report(report), encoding="utf-8")
+    show(report, arguments.json, describe_report)
     return 0
 
 
-def _asked(
-    hardmax: Any, name: str | None, texts: Sequence[str], truth: Truth, progress: Progress
+def _read(arguments: argparse.Namespace, path: str) -> Rows:
+    column, label = arguments.column, arguments.label
+    return read_rows(path, column=column, label=label, as_is=arguments.keep_labels, least=1)
+
+
+def _baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, Any] | None:
+    """Train the baseline on the rows of --train and measure it on these."""
+    train = _read(arguments, arguments.train)
+    labels = list(dict.fromkeys([*train.labels, *rows.labels]))
+    of_train, of_rows = ((each.texts, list(map(frozenset, each.truth))) for each in (train, rows))
+    try:
+        accuracy = baseline_accuracy(of_train, of_rows, labels, multi_label=train.several or rows.several)
+    except ImportError:
+        raise InvalidInput("--train needs scikit-learn: pip install scikit-learn", param="--train") from None
+    if accuracy is None:
+        raise InvalidInput(f"{arguments.train}: has a single label or no word", param="--train")
+    return {"name": NAME, "accuracy": accuracy, "source": f"trained on {Path(arguments.train).name}"}
+
+
+def _evaluate_model(
+    hardmax: Any, name: str | None, texts: Sequence[str], truth: Labels, progress: Progress
 ) -> dict[str, Any]:
-    """What one model says of the rows, measured."""
-    judged: list[Judged] = []
+    """Return the metrics of one model, and its name."""
+    predictions: list[Prediction] = []
     refused: list[Answer] = []
-    several, called = False, ""
-    answers = answered(hardmax, texts, progress, name)
-    for text, true, answer in zip(texts, truth, answers, strict=True):
+    multi_label, model = False, ""
+    for text, true, answer in zip(texts, truth, answered(hardmax, texts, progress, name), strict=True):
         if answer.error is not None:
             refused.append(answer)
             continue
-        called = answer.model
-        unknown = true - answer.probs.keys()
-        if unknown:
+        model = answer.model
+        if unknown := true - answer.probs.keys():
             have = ", ".join(answer.probs)
-            say = "--label: another column, --model: another model, --as-is: stars, 0/1 and a|b as they stand"
-            raise InvalidInput(f"{called} has no label {min(unknown)!r}; it has {have}. Say {say}")
-        several = several or "labels" in answer.document
-        said = frozenset(answer.labels if several else [answer.label])
+            say = "--label: another column, --model: another model, --keep-labels: stars, 0/1 and a|b as is"
+            raise InvalidInput(f"{model} has no label {min(unknown)!r}; it has {have}. Say {say}")
+        multi_label = multi_label or "labels" in answer.document
+        predicted = frozenset(answer.labels if multi_label else [answer.label])
         leaders = tuple(leader.word for leader in answer.leaders)
-        judged.append(Judged(text, true, said, dict(answer.probs), answer.undecided, leaders))
+        predictions.append(Prediction(text, true, predicted, dict(answer.probs), answer.undecided, leaders))
     progress.clear()
     why = refused[0].row["hardmax_error"] if refused else ""
-    if not judged:
+    if not predictions:
         raise InvalidInput(f"no row was answered: {why}")
     if refused:
-        tell(f"left out: {len(refused):,} that {called} did not answer: {why}")
-    found = measure(judged, list(judged[0].probs), several=several)
-    return {"name": called, **found}
+        tell(f"left out: {len(refused):,} that {model} did not answer: {why}")
+    labels = list(predictions[0].probs)
+    return {"name": model, **evaluate_predictions(predictions, labels, multi_label=multi_label)}

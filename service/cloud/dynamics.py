@@ -25,7 +25,7 @@ from service.cloud.margin import Gap, Temperature
 from service.cloud.points import Cloud, Floats, Ints, check_size, prepare
 from service.errors import BundleError, TooLarge
 from service.runtime.bundle import Bundle
-from service.runtime.session import Runtime, Session
+from service.runtime.session import Graph, Runtime, Session
 
 CHUNK_S = 0.1  # a run stops so often to see whether it should go on
 OUTPUTS = {"best_out", "runs", "scores"}
@@ -145,19 +145,22 @@ class Result:
 class Dynamics:
     """A loaded dynamics bundle."""
 
-    def __init__(self, session: Session, limits: Limits | None = None, chunk_s: float = CHUNK_S) -> None:
-        self.session = session
+    def __init__(self, graph: Graph, limits: Limits | None = None, chunk_s: float = CHUNK_S) -> None:
+        self.graph = graph
         self._limits = limits or Limits()
         self._chunk_s = chunk_s
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, limits: Limits | None = None) -> Dynamics:
         """The dynamics of a bundle, or a `BundleError` where its graph has other outputs than we read."""
-        session = runtime.open(bundle.model)
-        missing = OUTPUTS - {spec.name for spec in session.outputs}
+        missing = OUTPUTS - {spec.name for spec in runtime.open(bundle.model).outputs}
         if missing:
             raise BundleError(f"{bundle.name}: model.onnx has no output {min(missing)}", param="model.onnx")
-        return cls(session, limits)
+        return cls(runtime.graph(bundle.model), limits)
+
+    @property
+    def session(self) -> Session:
+        return self.graph.session
 
     def start(self, points: Floats, parameters: Parameters | None = None) -> Run:
         """A run that has computed nothing yet; whatever is wrong with its input is said here."""

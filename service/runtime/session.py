@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 import onnxruntime as ort
 
-from service.engine.cloud_queue import STEP_S, Steps
 from service.errors import BundleError, ConfigurationError, InferenceError
 
 log = logging.getLogger(__name__)
@@ -61,19 +59,6 @@ class Session:
         """The named outputs. subtle: ONNX Runtime computes the others too unless the graph skips them."""
         return self._run(feeds, outputs, self._options)
 
-    def run_apart(self, feeds: Arrays, outputs: Sequence[str]) -> Steps[list[np.ndarray[Any, Any]]]:
-        """`run` in a thread of its own. Whoever leaves the steps early ends it at the graph's next node."""
-        options = ort.RunOptions()
-        with ThreadPoolExecutor(1, "graph") as thread:
-            running = thread.submit(self._run, feeds, outputs, options)
-            try:
-                while not running.done():
-                    wait([running], timeout=STEP_S / 2)
-                    yield
-            finally:
-                options.terminate = True
-        return running.result()
-
     def _run(
         self, feeds: Arrays, outputs: Sequence[str], options: ort.RunOptions | None
     ) -> list[np.ndarray[Any, Any]]:
@@ -92,6 +77,10 @@ class Runtime:
         self.provider = choose_provider(provider)
         self.intra_op_threads = intra_op_threads
         self._options: ort.RunOptions | None = None
+
+    def graph(self, model: bytes) -> Graph:
+        """A graph that is loaded when, and where, it is first run."""
+        return Graph(model, self.provider, self.intra_op_threads)
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
@@ -131,6 +120,25 @@ class Runtime:
             raise BundleError(
                 f"not a graph ONNX Runtime can load: {failure}", param="model.onnx"
             ) from failure
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph and how to run it: can be sent to another process, and is loaded where it is first run."""
+
+    model: bytes
+    provider: Literal["cpu", "cuda"]
+    intra_op_threads: int
+
+    @property
+    def session(self) -> Session:
+        """The loaded graph, one for every process."""
+        return _open_once(self)
+
+
+@lru_cache(maxsize=8)
+def _open_once(graph: Graph) -> Session:
+    return Runtime(graph.provider, graph.intra_op_threads).open(graph.model)
 
 
 def choose_provider(wanted: Provider) -> Literal["cpu", "cuda"]:

@@ -11,11 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.engine.cloud_queue import Steps, result_of
 from service.errors import BundleError, InvalidInput
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
-from service.runtime.session import Runtime, Session
+from service.runtime.session import Graph, Runtime, Session, TensorSpec
 
 Points = NDArray[np.floating[Any]]
 Label = str | int | float | bool
@@ -28,9 +27,10 @@ PADDED_TOKENS = 1 << 15  # of one run: keeps a block's arrays inside the caches
 class Sequences:
     """One served model: `labels` is empty if it was made for vector targets, which it then answers with."""
 
-    def __init__(self, session: Session, labels: Sequence[Label], *, collapses: bool, width: int) -> None:
-        tokens = session.inputs[0]
-        self._session = session
+    def __init__(
+        self, graph: Graph, tokens: TensorSpec, labels: Sequence[Label], *, collapses: bool, width: int
+    ) -> None:
+        self._graph = graph
         self._dtype = FLOATS[tokens.dtype]
         self._collapses = collapses  # all tokens end at one output, led there by one of them
         self._width = width
@@ -47,31 +47,33 @@ class Sequences:
         if not isinstance(outputs, dict) or not {"width", "per_sequence"} <= outputs.keys():
             problem = f"{bundle.name}: card.json needs outputs (width and per_sequence)"
             raise BundleError(problem, param="outputs")
-        return cls(session, labels, collapses=outputs["per_sequence"] == 1, width=int(outputs["width"]))
+        graph = runtime.graph(bundle.model)
+        return cls(
+            graph,
+            session.inputs[0],
+            labels,
+            collapses=outputs["per_sequence"] == 1,
+            width=int(outputs["width"]),
+        )
 
     def classify(self, sequences: Sequence[Points]) -> list[dict[str, Any]]:
         """For each sequence: label, margin, leader, and the output where that is no label.
 
         The answer is the same while every token moves by less than `margin` (None: it cannot change).
         """
-        return result_of(self.steps(sequences))
+        tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
+        answers: list[dict[str, Any]] = [{} for _ in tokens]
+        for batch in group_by_length(list(map(len, tokens)), PADDED_TOKENS):
+            output, margin, leader = self._run([tokens[i] for i in batch])
+            for row, i in enumerate(batch):
+                answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
+        return answers
 
     def numbers_of(self, sequences: Sequence[Points]) -> int:
         """How many numbers the outputs in an answer have."""
         if self.labels:
             return 0
         return self._width * (len(sequences) if self._collapses else sum(map(len, sequences)))
-
-    def steps(self, sequences: Sequence[Points]) -> Steps[list[dict[str, Any]]]:
-        """`classify`, with a step for each batch: whoever runs it may leave in between."""
-        tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
-        answers: list[dict[str, Any]] = [{} for _ in tokens]
-        for batch in group_by_length(list(map(len, tokens)), PADDED_TOKENS):
-            output, margin, leader = yield from self._run([tokens[i] for i in batch])
-            for row, i in enumerate(batch):
-                answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
-            yield
-        return answers
 
     def _check(self, points: Points, param: str) -> Points:
         if points.ndim != 2 or len(points) == 0:
@@ -86,17 +88,14 @@ class Sequences:
             raise InvalidInput(f"{place} holds a number that is not finite", param=place)
         return tokens
 
-    def _run(self, tokens: list[Points]) -> Steps[list[NDArray[Any]]]:
+    def _run(self, tokens: list[Points]) -> list[NDArray[Any]]:
         longest = max(map(len, tokens))
         padded = np.zeros((len(tokens), longest, self.dimension), self._dtype)
         mask = np.zeros((len(tokens), longest), bool)
         for row, points in enumerate(tokens):
             padded[row, : len(points)] = points
             mask[row, : len(points)] = True
-        feeds = {"tokens": padded, "mask": mask}
-        if mask.size <= PADDED_TOKENS:
-            return self._session.run(feeds, OUTPUTS)
-        return (yield from self._session.run_apart(feeds, OUTPUTS))
+        return self._graph.session.run({"tokens": padded, "mask": mask}, OUTPUTS)
 
     def _answer(self, output: Points, margin: Any, leader: Any) -> dict[str, Any]:
         answer: dict[str, Any] = {

@@ -18,11 +18,16 @@ from starlette.types import Receive, Scope, Send
 
 from hardmax.documents import ControlResponse, DynamicsResult, SequencesResponse
 from service.answers.arrays import read_arrays, read_npy, read_rows
-from service.answers.clouds import MODEL, dynamics_answer, dynamics_npz, find_control, parameters_of
-from service.answers.writing import write, write_document
-from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
+from service.answers.clouds import (
+    MODEL,
+    answer_control,
+    answer_dynamics,
+    answer_sequences,
+    parameters_of,
+)
+from service.answers.writing import write
+from service.cloud.dynamics import Dynamics, Parameters, Progress
 from service.cloud.points import Floats
-from service.engine.cloud_queue import LARGE, Steps
 from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.bodies import (
@@ -32,10 +37,8 @@ from service.http.bodies import (
     NPY,
     NPZ,
     BodyOf,
-    join_pieces,
     read_bytes,
     reply,
-    reply_document,
     wanted,
 )
 from service.http.dependencies import RequestId, ServiceOf, SizeOf
@@ -51,6 +54,7 @@ from service.schemas.requests import (
 from service.sequences.classifier import Sequences
 from service.settings import Settings
 
+LARGE = 65_536  # numbers: work on more is done one request at a time
 NUMBER_BYTES = 8  # that a number in an answer takes at least
 OUTPUT_BYTES = 32  # that an output of a sequence takes on its way into an answer
 SHARE = 0.8  # after this share of its time a control answers with the best that was found
@@ -87,28 +91,22 @@ async def dynamics(
     points, parameters = await read_bytes(
         request, _read, body.content, body.media_type, query, model, service.settings
     )
-    kept = 0
+    trajectory = 0  # numbers in it
     if parameters.stop == "never" and "trajectory" in parameters.include:
-        kept = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
-    await size.expect_response(max(NUMBER_BYTES * kept, points.nbytes))
-
-    async def work(tell: Callable[[Progress], None]) -> Result:
-        async with service.clouds.slot(large=max(kept, points.size) > LARGE) as slot:
-            run = await slot.step(partial(model.start, points, parameters))
-            while (progress := await slot.step(lambda: next(run, None))) is not None:
-                size.check_response(run.kept_bytes)
-                tell(progress)
-            return run.result
-
-    def form(result: Result) -> dict[str, Any]:
-        return {"id": request_id, **dynamics_answer(result, parameters.include)}
-
+        trajectory = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
+    await size.expect_response(max(NUMBER_BYTES * trajectory, points.nbytes))
+    work = partial(
+        service.compute.run,
+        partial(answer_dynamics, as_npz=answer_as == NPZ),
+        model,
+        points,
+        parameters,
+        request_id,
+        large=max(trajectory, points.size) > LARGE,
+    )
     if answer_as == NDJSON:
-        return await _stream(_lines(work, form), request)
-    result = await work(lambda progress: None)
-    if answer_as == NPZ:
-        return reply(await join_pieces(dynamics_npz(request_id, result, parameters.include)), NPZ)
-    return await reply_document(form(result))
+        return await _stream(_lines(work), request)
+    return reply(b"".join(await work()), answer_as)
 
 
 def _limits(settings: Settings) -> dict[str, int]:
@@ -157,8 +155,7 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
 
 
 async def _lines(
-    work: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Result]],
-    form: Callable[[Result], dict[str, Any]],
+    work: Callable[..., Coroutine[Any, Any, list[bytes]]],
 ) -> AsyncGenerator[bytes]:
     """The latest progress, whenever the reader has taken the line before, and then the result. The work does
     not wait for its reader.
@@ -171,7 +168,7 @@ async def _lines(
         latest = progress
         news.set()
 
-    working = asyncio.create_task(work(tell))
+    working = asyncio.create_task(work(on_progress=tell))
     working.add_done_callback(lambda task: news.set())
     try:
         while latest is not None or not working.done():
@@ -180,7 +177,7 @@ async def _lines(
             if latest is not None:
                 line, latest = write({"progress": latest}) + b"\n", None
                 yield line
-        yield await join_pieces(write_document(form(await working))) + b"\n"
+        yield b"".join(await working) + b"\n"
     finally:
         working.cancel()
 
@@ -225,17 +222,10 @@ async def classify_sequences(
     )
     name = validate(document, SequencesEnvelope).model
     model: Sequences = service.registry.find(name, "sequences")
-    numbers = sum(each.size for each in sequences)
     await size.expect_response(OUTPUT_BYTES * model.numbers_of(sequences))
-
-    def work() -> Steps[list[dict[str, Any]]]:
-        yield
-        return (yield from model.steps(sequences))
-
-    async with service.clouds.slot(large=numbers > LARGE) as slot:
-        results = await slot.follow(work())
-    data = [{"index": index, **result} for index, result in enumerate(results)]
-    return await reply_document({"id": request_id, "model": name, "data": data})
+    large = sum(each.size for each in sequences) > LARGE
+    pieces = await service.compute.run(answer_sequences, model, name, sequences, request_id, large=large)
+    return reply(b"".join(pieces))
 
 
 @router.post(
@@ -253,7 +243,6 @@ async def control(
     settings = service.settings
     points, wish = await read_bytes(request, read_rows, body.content, "points", **_limits(settings))
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    async with service.clouds.slot(large=points.size > LARGE) as slot:
-        within_s = SHARE * settings.request_timeout_s
-        answer = await slot.follow(find_control(points, wish, model, settings, within_s))
-    return await reply_document({"id": request_id, **answer})
+    within_s = SHARE * settings.request_timeout_s
+    arguments = points, wish, model, settings, within_s, request_id
+    return reply(b"".join(await service.compute.run(answer_control, *arguments, large=points.size > LARGE)))

@@ -8,7 +8,7 @@ import pytest
 
 from model_export.attention.screen import RUN
 from model_export.cli import main
-from model_export.dynamics.graph import build_dynamics
+from model_export.cloud.graph import build_dynamics
 from service.cloud.candidates import RUN as RUN_SERVED
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime

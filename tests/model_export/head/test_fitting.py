@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model_export.head.encoded import WINDOW_WORDS, ZERO, EncodedTexts
-from model_export.head.fitting import Task, fit, logits, temperature
+from model_export.head.fitting import Task, fit, predict_logits, temperature
 from service.text.tokenizer import TokenizedText
 
 
@@ -37,7 +37,7 @@ def test_rows_that_all_read_alike_teach_no_more_than_how_many_there_are():
     one = np.random.default_rng(0).normal(0, 40, (1, 5, 16)).repeat(8, 0)
     targets = np.eye(2, dtype=np.float32)[[0, 0, 0, 1, 0, 0, 0, 1]]
     states, task = seen(one, one), Task(2, False)
-    assert np.allclose(logits(fit(states, targets, task, 60), states), np.log(1 / 3), atol=0.1)
+    assert np.allclose(predict_logits(fit(states, targets, task, 60), states), np.log(1 / 3), atol=0.1)
 
 
 def of_lengths(lengths):
@@ -71,8 +71,8 @@ def test_step_looks_at_some_words_in_a_row_of_a_long_text():
 def test_every_text_has_its_own_logits_whatever_stands_beside_it():
     rows = of_lengths([3, 90, 1, 40, 700, 2])
     plane = fit(rows, np.eye(3, dtype=np.float32)[np.arange(6) % 3], Task(3, False), 0)
-    alone = [logits(plane, rows.take(np.array([i])))[0] for i in range(6)]
-    np.testing.assert_allclose(logits(plane, rows), alone, rtol=1e-12)
+    alone = [predict_logits(plane, rows.take(np.array([i])))[0] for i in range(6)]
+    np.testing.assert_allclose(predict_logits(plane, rows), alone, rtol=1e-12)
 
 
 @pytest.mark.parametrize("where", ["first", "last"])
@@ -83,7 +83,7 @@ def test_eight_rows_teach_what_either_state_tells(where):
     states[where][:, 2] += np.where(label, 1, -1)[:, None] * rng.choice([-30, 30], 64)
     rows, targets, task = seen(**states), np.eye(2, dtype=np.float32)[label], Task(2, False)
     plane = fit(rows.take(np.arange(16)), targets[:16], task, 60)
-    said = logits(plane, rows.take(np.arange(16, 216)))[:, 0] > 0
+    said = predict_logits(plane, rows.take(np.arange(16, 216)))[:, 0] > 0
     assert (said == label[16:]).mean() >= 0.95
 
 
@@ -92,6 +92,12 @@ def test_plane_of_many_steps_is_the_one_that_was_seen_on_the_way():
     rng = np.random.default_rng(1)
     rows = seen(*(rng.normal(0, 20, (12, 5, 16)) for _ in range(2)))
     targets, task, on_the_way = np.eye(3, dtype=np.float32)[np.arange(12) % 3], Task(3, False), {}
-    fit(rows, targets, task, 240, look=lambda steps, plane: on_the_way.update({steps: logits(plane, rows)}))
+    fit(
+        rows,
+        targets,
+        task,
+        240,
+        checkpoint=lambda steps, plane: on_the_way.update({steps: predict_logits(plane, rows)}),
+    )
     assert set(on_the_way) == {0, 60, 240}
-    assert np.array_equal(logits(fit(rows, targets, task, 60), rows), on_the_way[60])
+    assert np.array_equal(predict_logits(fit(rows, targets, task, 60), rows), on_the_way[60])

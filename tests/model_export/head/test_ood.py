@@ -5,10 +5,10 @@ import pytest
 
 from hardmax import Local
 from model_export.head import ood
-from model_export.head.cross_validation import OOD_FALSE_POSITIVE_RATE
-from model_export.head.encoded import encode_texts
+from model_export.head.encoded import ZERO, EncodedTexts, encode_texts
 from model_export.head.train import open_reader
 from service.settings import BUNDLED_MODELS
+from service.text.tokenizer import TokenizedText
 
 STRANGE = """Gozdovi so pozimi tihi in sneg prekriva steze.
 Els nens juguen al pati mentre la mare prepara el sopar.
@@ -34,17 +34,50 @@ def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):
     states, _ = encode_texts(reader, [f"{food} {said}." for food in FOOD for said in SAID])
     others = [encode_texts(reader, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
     parts = [np.arange(len(states))[i::5] for i in range(5)]
-    found, held, known = ood.calibrate(states, others, parts, OOD_FALSE_POSITIVE_RATE)
-    assert (held > 0).sum() <= 2  # of 40
-    assert known >= 0.9
-    assert (ood.scores(found, encode_texts(reader, STRANGE)[0]) > 0).sum() >= 9
+    score = ood.calibrate(states, others, parts, np.full(len(states), np.nan))
+    assert (score.held_out > 0).sum() <= 2  # of 40
+    assert score.detected >= 0.9
+    assert (ood.scores(score.weights, encode_texts(reader, STRANGE)[0]) > 0).sum() >= 9
 
 
-def test_two_thresholds_together_let_a_twentieth_through():
-    held = np.random.default_rng(0).normal(size=(1000, 2)) * (1, 50)
-    above = held > ood._thresholds(held, OOD_FALSE_POSITIVE_RATE)
-    assert above.any(1).sum() in (49, 50)
+def test_two_thresholds_together_flag_at_most_a_twentieth():
+    held_out = np.random.default_rng(0).normal(size=(1000, 2)) * (1, 50)
+    above = held_out > ood.conformal_thresholds(held_out, 0.05)
+    assert above.any(1).sum() in (48, 49, 50)
     assert above.sum(0) == pytest.approx(25, abs=8)
+
+
+def test_threshold_allows_for_the_number_of_rows():
+    """At the empirical quantile of 20 rows, one in ten of new rows would be flagged, not one in twenty."""
+    rng, flagged = np.random.default_rng(0), []
+    for _ in range(400):
+        held_out, new = rng.normal(size=(20, 1)), rng.normal(size=(50, 1))
+        flagged.append((new > ood.conformal_thresholds(held_out, 0.05)).mean())
+    assert np.mean(flagged) == pytest.approx(0.05, abs=0.01)
+    few = rng.normal(size=(10, 1))
+    assert not (few > ood.conformal_thresholds(few, 0.05)).any()
+
+
+def texts_at(rows):
+    """Texts of one word whose hidden state and embedding are the two halves of a row."""
+    found = np.clip(np.round(rows * 20) + ZERO, 0, 255).astype(np.uint8).reshape(len(rows), 1, 2, -1)
+    reading = TokenizedText(
+        "a", np.array([0]), np.array([1]), np.arange(2), np.zeros(1), np.zeros(1), 0, False
+    )
+    return EncodedTexts([reading] * len(rows), list(found))
+
+
+@pytest.mark.parametrize(("unusual_are_correct", "rate"), [(False, 0.05), (True, 0.0)])
+def test_rows_are_flagged_only_if_they_are_less_often_correct(unusual_are_correct, rate):
+    rng = np.random.default_rng(0)
+    rows, others = rng.normal(size=(200, 8)), rng.normal(size=(60, 8)) + 4 * np.eye(8)[0]
+    folds = [np.arange(200)[i::5] for i in range(5)]
+    unusual = rows[:, 0] > np.quantile(rows[:, 0], 0.8)
+    correct = np.where(unusual, unusual_are_correct, rng.random(200) < 0.8).astype(float)
+    score = ood.calibrate(texts_at(rows), [texts_at(others)], folds, correct)
+    assert score.rate == rate
+    assert ((score.held_out > 0).sum() > 0) == (rate > 0)
+    assert (score.held_out > 0).mean() <= 0.05
 
 
 def test_the_bundled_head_says_of_other_languages_that_it_does_not_know_them():

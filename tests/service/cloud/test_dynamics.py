@@ -306,7 +306,7 @@ def test_dynamics_trajectory_keeps_every_so_many_layers_and_the_last() -> None:
 
 def test_run_writes_a_long_trajectory_in_steps_that_a_caller_may_leave() -> None:
     """Certified at layer 1; the other 499 layers are arithmetic, and as many chances to stop."""
-    restless = Dynamics(bundled().session, chunk_s=0.0)
+    restless = Dynamics(bundled().graph, chunk_s=0.0)
     options = Parameters(alpha=0.5, stop="never", max_layers=500, include=KEEP, trajectory_every=2)
     left = restless.start(TRIANGLE, options)
     reached = [next(left).layer for _ in range(120)]
@@ -320,7 +320,7 @@ def test_run_writes_a_long_trajectory_in_steps_that_a_caller_may_leave() -> None
 
 
 def test_run_reports_progress_and_has_no_result_before_its_end() -> None:
-    steps = Dynamics(bundled().session, chunk_s=0.0).start(EMERGING, Parameters(alpha=0.5))
+    steps = Dynamics(bundled().graph, chunk_s=0.0).start(EMERGING, Parameters(alpha=0.5))
     with pytest.raises(RuntimeError, match="not over"):
         _ = steps.result
     told = list(steps)  # a layer takes several of them

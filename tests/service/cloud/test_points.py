@@ -66,7 +66,7 @@ def test_cloud_refuses_points_and_forms_by_place(points: Floats, form: Any, plac
 def test_dynamics_refuses_what_is_over_a_limit_before_it_starts(
     shape: tuple[int, int], parameters: Parameters, limits: Limits, words: str
 ) -> None:
-    limited = Dynamics(bundled().session, limits)
+    limited = Dynamics(bundled().graph, limits)
     with pytest.raises(TooLarge) as refused:
         limited.start(np.ones(shape), parameters)
     assert refused.value.message.startswith(words)

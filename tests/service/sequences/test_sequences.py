@@ -1,8 +1,7 @@
 """What the service does with a constructed classifier: batches, margins, leaders, and what it refuses."""
 
 import dataclasses
-import time
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from model_export.exact.construct import make, write
 from model_export.exact.data import make_examples
 from service.errors import BundleError, InvalidInput
 from service.runtime.bundle import Bundle, read_bundle
-from service.runtime.session import Runtime, Session
+from service.runtime.session import Runtime
 from service.sequences.classifier import Sequences
 from service.settings import BUNDLED_MODELS
 
@@ -51,42 +50,6 @@ def test_sequences_are_labelled_in_their_own_order(scenes):
     for order in ([0, 1, 2, 3, 4], [3, 0, 4, 2, 1]):
         answers = scenes.classify([rows[i] for i in order])
         assert labels_of(answers) == [SCENES[i]["label"] for i in order]
-
-
-class Endless:
-    """A session whose graph runs until it is told to end."""
-
-    ended = False
-    get_inputs = get_outputs = get_providers = get_overridable_initializers = lambda self: []
-
-    def get_modelmeta(self):
-        return SimpleNamespace(custom_metadata_map={})
-
-    def run(self, outputs, feeds, options):
-        while not options.terminate:
-            time.sleep(0.001)
-        self.ended = True
-
-
-def test_run_of_a_graph_ends_when_nobody_waits_for_it():
-    """A million tokens held the queue of clouds for 46 s, whoever had left."""
-    endless = Endless()
-    steps = Session(endless).run_apart({}, ["output"])
-    next(steps)
-    next(steps)
-    assert not endless.ended
-    steps.close()
-    assert endless.ended
-
-
-def test_sequences_that_are_long_run_apart_and_are_answered_alike(scenes, monkeypatch):
-    tokens = np.tile(SCENES[3]["sequence"], (30, 1))
-    alone = scenes.classify([tokens])
-    ways = []
-    monkeypatch.setattr(Session, "run", lambda *_: ways.append("at once"))
-    monkeypatch.setattr("service.sequences.classifier.PADDED_TOKENS", 50)
-    assert scenes.classify([tokens]) == alone
-    assert ways == []
 
 
 def test_sequences_are_answered_alike_alone_and_beside_others(scenes):

@@ -1,0 +1,168 @@
+"""A report as one HTML page without external resources, in the style of the service's page."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from evaluation.report import describe_abstentions, percent
+from hardmax.formatting import printable
+
+STYLE = """
+:root { color-scheme: light dark; --paper: light-dark(#f8f6f1, #121417); --card: light-dark(#fffefb, #191c21);
+  --ink: light-dark(#1c1d22, #ece9e2); --soft: light-dark(#5d5c62, #a5a8b0);
+  --line: light-dark(#ddd8cc, #343943);
+  --pos: light-dark(#1765a8, #6fb4f5); --neg: light-dark(#b8480c, #ff9b5e);
+  --serif: Newsreader, "Iowan Old Style", Georgia, serif;
+  --sans: Inter, system-ui, "Helvetica Neue", sans-serif }
+* { box-sizing: border-box } body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 400 15px/1.5 var(--sans) }
+main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem }
+h1, h2, h3 { font-family: var(--serif); font-weight: 500; line-height: 1.2; margin: 0 }
+h1 { font-size: 2.2rem } h2 { font-size: 1.5rem } h3 { font-size: 1.15rem; margin: 2rem 0 .5rem }
+.soft { color: var(--soft); font-size: 13px }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1.5rem;
+  margin: 1.5rem 0 }
+.figures { display: flex; flex-wrap: wrap; gap: 1.5rem 3rem; margin: 1rem 0 }
+.figure b { display: block; font: 500 2.2rem/1.1 var(--serif) }
+.compared b { color: var(--soft) }
+table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
+th, td { padding: .35rem .75rem; text-align: right; border-bottom: 1px solid var(--line);
+  font-variant-numeric: tabular-nums; vertical-align: top }
+th { font-weight: 500; color: var(--soft); font-size: 13px }
+th:first-child, td:first-child, .text { text-align: left }
+.warning { border-left: 3px solid var(--neg); padding-left: .75rem; margin: .5rem 0 }
+mark { background: none; color: var(--pos); font-weight: 500; margin-right: .5em }
+svg { max-width: 100%; height: auto; display: block } svg text { fill: var(--ink); font: 12px var(--sans) }
+svg .axis { fill: var(--soft) } svg .cell { fill: var(--pos) } svg .over { fill: var(--card) }
+svg .wrong { fill: var(--neg) } svg .line { stroke: var(--line) } svg .dot { fill: var(--pos) }
+@media print { :root { color-scheme: light } body, section { background: #fff }
+  main { padding: 0; max-width: none }
+  section { border: 0; padding: 0 } h3, tr, svg { break-inside: avoid } h3 { break-after: avoid }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact } }
+"""
+CELL, MARGIN = 56, 110  # pixels of the confusion matrix
+MAX_DRAWN_LABELS = 12
+PLOT = 220  # pixels of the calibration curve
+
+
+def render_report(report: dict[str, Any]) -> str:
+    """Return the whole document. Texts are escaped, control characters replaced."""
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        "<meta name=viewport content='width=device-width, initial-scale=1'>",
+        f"<title>{escape(report['title'])}</title><style>{STYLE}</style>",
+        f"<main><h1>{escape(report['title'])}</h1><p class=soft>{escape(report['source'])}</p>",
+        *(f"<p class=warning>{escape(warning)}</p>" for warning in report.get("warnings", [])),
+    ]
+    for name, metrics in report["models"].items():
+        parts += ["<section>", *([f"<h2>{escape(name)}</h2>"] if len(report["models"]) > 1 else [])]
+        parts += [*_model(metrics, report.get("baseline")), "</section>"]
+    if errors := report.get("label_errors"):
+        note = "A model that was not trained on these rows predicts another label with confidence."
+        parts += ["<section><h2>Rows that look mislabelled</h2>", f"<p class=soft>{note}</p>"]
+        parts += [_predictions(errors), "</section>"]
+    return printable("\n".join([*parts, "</main>"])) + "\n"
+
+
+def _model(metrics: dict[str, Any], baseline: dict[str, Any] | None) -> Iterator[str]:
+    low, high = metrics["interval"]
+    interval = f"accuracy on {metrics['rows']:,} rows (95 % interval {percent(low)} to {percent(high)})"
+    yield "<div class=figures>"
+    yield _figure(metrics["accuracy"], interval)
+    if baseline:
+        yield _figure(baseline["accuracy"], f"{baseline['name']}, {baseline['source']}", "compared")
+    yield _figure(metrics["majority_class"], "most frequent label", "compared")
+    yield _figure(metrics["balanced_accuracy"], "balanced accuracy")
+    yield "</div>"
+    if metrics["abstained"]:
+        yield f"<p>{escape(describe_abstentions(metrics)).capitalize()}.</p>"
+    names = ["label", "rows", "predicted", "precision", "recall"]
+    yield _table(names, [[_cell(each[name]) for name in names] for each in metrics["labels"]])
+    if "confusion" in metrics and len(metrics["labels"]) <= MAX_DRAWN_LABELS:
+        yield "<h3>Confusion matrix</h3>"
+        yield _confusion([each["label"] for each in metrics["labels"]], metrics["confusion"])
+    yield f"<h3>Calibration: error {percent(metrics['calibration']['error'])}</h3>"
+    yield _calibration(metrics["calibration"]["bins"])
+    if metrics["errors"]:
+        yield "<h3>Errors, the most confident first</h3>"
+        yield _predictions(metrics["errors"])
+
+
+def _figure(share: float, caption: str, kind: str = "") -> str:
+    return (
+        f"<div class='figure {kind}'><b>{percent(share)}</b><span class=soft>{escape(caption)}</span></div>"
+    )
+
+
+def _confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
+    """Draw the matrix: true labels down, predicted labels across, shades by the share of the true label."""
+    size = MARGIN + CELL * len(labels)
+    drawn = [
+        f"<svg width={size} height={size - MARGIN + 60} viewBox='0 0 {size} {size - MARGIN + 60}' role=img "
+        "aria-label='Confusion matrix: true labels down, predicted labels across'>"
+    ]
+    for i, (label, row) in enumerate(zip(labels, counts, strict=True)):
+        y = 40 + i * CELL
+        drawn.append(f"<text x={MARGIN - 8} y={y + CELL / 2 + 4} text-anchor=end>{escape(label[:14])}</text>")
+        across = MARGIN + (i + 0.5) * CELL
+        drawn.append(f"<text x={across} y=30 text-anchor=middle>{escape(label[:8])}</text>")
+        for j, count in enumerate(row):
+            share, x = count / max(1, sum(row)), MARGIN + j * CELL
+            kind = "cell" if i == j else "cell wrong"
+            box = f"x={x + 1} y={y + 1} width={CELL - 2} height={CELL - 2} rx=4"
+            drawn.append(f"<rect class='{kind}' fill-opacity={0.06 + 0.94 * share:.2f} {box} />")
+            over = "over" if share > 0.5 else ""
+            at = f"x={x + CELL / 2} y={y + CELL / 2 + 4} text-anchor=middle"
+            drawn.append(f"<text class='{over}' {at}>{count:,}</text>")
+    drawn.append(
+        f"<text class=axis x={MARGIN} y=12>predicted</text><text class=axis x=0 y=30>true</text></svg>"
+    )
+    return f"<div class=scroll>{''.join(drawn)}</div>"
+
+
+def _calibration(bins: Sequence[dict[str, Any]]) -> str:
+    """Draw accuracy against confidence; the area of a dot is its share of the rows."""
+    total, size = sum(each["rows"] for each in bins), PLOT + 60
+    dots = [
+        f"<circle class=dot fill-opacity=.75 cx={40 + PLOT * each['confidence']:.1f} "
+        f"cy={10 + PLOT * (1 - each['accuracy']):.1f} r={3 + 12 * (each['rows'] / total) ** 0.5:.1f}>"
+        f"<title>{each['rows']:,} rows: confidence {each['confidence']:.0%}, accuracy {each['accuracy']:.0%}"
+        "</title></circle>"
+        for each in bins
+    ]
+    frame = f"<rect x=40 y=10 width={PLOT} height={PLOT} fill=none class=line />"
+    diagonal = f"<line class=line x1=40 y1={10 + PLOT} x2={40 + PLOT} y2=10 />"
+    middle = 10 + PLOT / 2
+    axes = (
+        f"<text class=axis x={40 + PLOT / 2} y={PLOT + 44} text-anchor=middle>confidence</text>"
+        f"<text class=axis x=40 y={PLOT + 26}>0</text><text class=axis x={32 + PLOT} y={PLOT + 26}>1</text>"
+        f"<text class=axis x=12 y={middle} text-anchor=middle transform='rotate(-90 12 {middle})'>"
+        "accuracy</text>"
+    )
+    head = f"<svg width={size} height={size} viewBox='0 0 {size} {size}' role=img aria-label=Calibration>"
+    return f"{head}{frame}{diagonal}{''.join(dots)}{axes}</svg>"
+
+
+def _predictions(predictions: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for each in predictions:
+        leaders = "".join(f"<mark>{escape(word)}</mark>" for word in each["leaders"])
+        true, predicted = ("|".join(each[name]) or "-" for name in ("truth", "predicted"))
+        text = f"{escape(each['text'][:600])}{'<br>' if leaders else ''}{leaders}"
+        cells = (
+            f"<td>{escape(true)}<td class=text>{escape(predicted)} {each['score']:.0%}<td class=text>{text}"
+        )
+        rows.append(f"<tr>{cells}</tr>")
+    head = "<tr><th>label<th class=text>predicted<th class=text>text, leaders</tr>"
+    return f"<div class=scroll><table>{head}{''.join(rows)}</table></div>"
+
+
+def _cell(value: Any) -> str:
+    return percent(value) if value is None or isinstance(value, float) else str(value)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    names = "".join(f"<th>{escape(name)}" for name in head)
+    cells = ["".join(f"<td>{escape(cell)}" for cell in row) for row in rows]
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<div class=scroll><table><tr>{names}</tr>{body}</table></div>"

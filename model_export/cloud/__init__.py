@@ -1,0 +1,1 @@
+"""The graph that screens the scores of point clouds."""

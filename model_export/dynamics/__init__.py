@@ -1,1 +1,0 @@
-"""The graph that finds, for clouds of points, the scores near the best."""

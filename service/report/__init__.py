@@ -1,1 +1,0 @@
-"""How good a model is on labelled rows: as numbers, as lines, as a page. It knows answers, not models."""

@@ -1,0 +1,197 @@
+"""Long CPU work in processes of its own: one job at a time in each, killed when its caller leaves.
+
+    compute = Compute(memory_bytes=2**30, preload=["service.answers.clouds"])
+    parts = await compute.run(answer_control, model, points)
+
+A job is a function that can be pickled by reference; what it returns or raises comes back. A worker process
+(`compute_worker.py`) may take `memory_bytes` more than it has at its start. An idle worker is always ready:
+when it is taken, another one is started.
+"""
+
+import asyncio
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from typing import Any, TypeVar
+
+from service.errors import InferenceError, NotReady, Overloaded, TooLarge
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Report = Callable[[Any], None]
+MAX_RUNNING = 2  # jobs at once, of which one may be large: a small job does not wait for a large one
+MAX_IDLE = 2
+MAX_GROWTH_BYTES = 20 << 20  # a worker that has grown by more is replaced, so that its memory is given back
+
+
+class Compute:
+    """Runs jobs in worker processes; at most `depth` of them wait."""
+
+    def __init__(self, *, memory_bytes: int, depth: int = 16, preload: Sequence[str] = ()) -> None:
+        self.memory_bytes = memory_bytes
+        self.depth = depth
+        self.jobs = 0  # that run or wait
+        self._command = [sys.executable, "-m", "service.runtime.compute_worker", str(memory_bytes), *preload]
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._stopped = False
+        self._running = asyncio.Semaphore(MAX_RUNNING)
+        self._large = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(MAX_RUNNING + 1, thread_name_prefix="compute")
+
+    @property
+    def waiting(self) -> int:
+        return max(0, self.jobs - MAX_RUNNING)
+
+    def start(self) -> None:
+        """Have a worker ready before the first job comes."""
+        self._threads.submit(self._add_idle)
+
+    async def run(
+        self, function: Callable[..., T], *args: Any, large: bool = False, on_progress: Report | None = None
+    ) -> T:
+        """Run `function(*args)` in a worker process. Cancelling the wait kills the process.
+
+        Args:
+            large: whether to wait until no other large job runs.
+            on_progress: called in the event loop with what the function reports; it is then given a keyword
+                argument `on_progress` to report with.
+
+        Raises:
+            Overloaded: more than `depth` jobs wait already.
+            TooLarge: the job needs more memory than it may take.
+        """
+        if self._stopped:
+            raise NotReady("the service is stopping")
+        if self.jobs > self.depth:
+            raise Overloaded("too many clouds are waiting already; try again shortly")
+        self.jobs += 1
+        try:
+            async with AsyncExitStack() as stack:
+                if large:
+                    await stack.enter_async_context(self._large)
+                await stack.enter_async_context(self._running)
+                result: T = await self._run(function, args, on_progress)
+                return result
+        finally:
+            self.jobs -= 1
+
+    async def _run(
+        self, function: Callable[..., Any], args: Sequence[Any], on_progress: Report | None
+    ) -> Any:
+        loop = asyncio.get_running_loop()
+
+        def report(value: Any) -> None:
+            if on_progress is not None:
+                with suppress(RuntimeError):  # the loop is closed: the caller is gone
+                    loop.call_soon_threadsafe(on_progress, value)
+
+        worker = self._idle.pop(0) if self._idle else await loop.run_in_executor(self._threads, self._start)
+        if not self._idle:
+            self._threads.submit(self._add_idle)
+        self._busy.add(worker)
+        job = (function, args, on_progress is not None)
+        try:
+            return await loop.run_in_executor(self._threads, worker.run, job, report)
+        except asyncio.CancelledError:
+            worker.kill()
+            raise
+        finally:
+            self._release(worker)
+
+    def _release(self, worker: "Worker") -> None:
+        """Keep a worker for the next job, unless it failed, was killed or has grown."""
+        self._busy.discard(worker)
+        if worker.usable and len(self._idle) < MAX_IDLE and not self._stopped:
+            self._idle.append(worker)
+        else:
+            worker.kill()
+            with suppress(RuntimeError):  # stopped: `stop` closes what is left
+                self._threads.submit(worker.close)
+
+    def _start(self) -> "Worker":
+        return Worker(self._command, self.memory_bytes)
+
+    def _add_idle(self) -> None:
+        if not self._idle and not self._stopped:
+            self._idle.append(self._start())
+
+    def stop(self) -> None:
+        """Take no more jobs and end all processes."""
+        self._stopped = True
+        for worker in self._busy:
+            worker.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in (*self._busy, *self._idle):
+            worker.kill()
+            worker.close()
+        self._idle.clear()
+
+
+class Worker:
+    """A process that runs jobs, seen from the server. Its methods block, `kill` apart."""
+
+    def __init__(self, command: Sequence[str], memory_bytes: int) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment["MALLOC_ARENA_MAX"] = "1"  # heaps of other threads keep what is free
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        self._memory_bytes = memory_bytes
+        self._killed = False
+        self.usable = True
+
+    def run(self, job: object, report: Report) -> Any:
+        """Send a job and wait for its end; what it reports meanwhile is passed on."""
+        source, sink = self._process.stdout, self._process.stdin
+        assert source is not None
+        assert sink is not None
+        try:
+            pickle.dump(job, sink, pickle.HIGHEST_PROTOCOL)
+            sink.flush()
+            while (message := pickle.load(source))[0] == "progress":
+                report(message[1])
+        except (OSError, EOFError, pickle.UnpicklingError, ValueError) as broken:
+            self.usable = False
+            raise self._explain_death() from broken
+        kind, value, grown_bytes = message
+        self.usable = kind == "result" and grown_bytes < MAX_GROWTH_BYTES
+        if kind == "result":
+            return value
+        if isinstance(value, MemoryError):
+            raise self._too_large() from value
+        raise value
+
+    def _explain_death(self) -> Exception:
+        code = self._process.wait()
+        if self._killed:
+            return NotReady("the service is stopping")
+        if code == -signal.SIGKILL:  # by the system, which had no memory left
+            return self._too_large()
+        return InferenceError(f"the compute process ended with code {code}")
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(
+            f"this needs more than {self._memory_bytes / 1e6:.0f} MB of memory (COMPUTE_MEMORY_MB)"
+        )
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._killed, self.usable = True, False
+        with suppress(OSError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """Wait for the end of a killed process, and close its pipes."""
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError, ValueError):  # bytes of a job that were never sent
+                pipe.close()

@@ -1,0 +1,128 @@
+"""The other end of `compute.py`: a process that runs one job after the other, within a bound of memory.
+
+    python -m service.runtime.compute_worker MEMORY_BYTES [MODULE..]
+
+Jobs come as pickles on standard input, answers leave on standard output. It ends when its input ends, even in
+the middle of a job: the server is gone then.
+"""
+
+import importlib
+import os
+import pickle
+import queue
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from service.errors import InferenceError
+
+PROGRESS_S = 0.1  # between two reports of one job
+NICE = 5  # text inference goes first where processors are few
+
+
+def main(arguments: Sequence[str]) -> None:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a job prints must not get between answers
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which lets its requests end
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(NICE)
+    for module in arguments[1:]:
+        importlib.import_module(module)
+    np.linalg.inv(np.eye(300) @ np.eye(300))  # the linear algebra library takes its buffers before the bound
+    _limit_memory(int(arguments[0]))
+    resident = _resident_bytes()
+    jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_read_jobs, args=(sys.stdin.buffer, jobs), daemon=True).start()
+    while True:
+        kind, value = _run(answers, *jobs.get())
+        _send(answers, (kind, value, _resident_bytes() - resident))
+
+
+def _read_jobs(source: BinaryIO, jobs: queue.SimpleQueue[Any]) -> None:
+    """Read jobs as they come; end the process when the server closes its end."""
+    while True:
+        try:
+            jobs.put(pickle.load(source))
+        except EOFError:
+            os._exit(0)
+        except BaseException as failure:  # noqa: BLE001 - told to the server in place of an answer
+            jobs.put((_raise, (failure,), False))
+
+
+def _raise(failure: BaseException) -> None:
+    raise failure
+
+
+def _run(answers: BinaryIO, function: Any, args: Sequence[Any], wants_progress: bool) -> tuple[str, Any]:
+    """What a job returns, or why it failed."""
+    options = {"on_progress": Reporter(answers)} if wants_progress else {}
+    try:
+        return "result", function(*args, **options)
+    except Exception as failure:  # noqa: BLE001 - raised again in the server
+        return "error", _portable(failure)
+
+
+def _portable(failure: Exception) -> Exception:
+    """The same error in a form that can be sent, with its traceback as a note."""
+    if isinstance(failure, MemoryError) or "bad_alloc" in str(failure) or "allocate memory" in str(failure):
+        return MemoryError()
+    text = "".join(traceback.format_exception(failure))
+    try:
+        pickle.loads(pickle.dumps(failure))
+    except Exception:  # noqa: BLE001 - whatever an error's class does
+        failure = InferenceError(text)
+    failure.add_note(text)
+    return failure
+
+
+class Reporter:
+    """Sends the first report of a job, and later ones that are `PROGRESS_S` apart."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+        self._next = 0.0
+
+    def __call__(self, value: Any) -> None:
+        if time.monotonic() >= self._next:
+            _send(self._answers, ("progress", value))
+            self._next = time.monotonic() + PROGRESS_S
+
+
+def _send(answers: BinaryIO, message: object) -> None:
+    try:
+        pickle.dump(message, answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+    except BrokenPipeError:
+        os._exit(1)
+
+
+def _limit_memory(more: int) -> None:
+    """Let this process take so many bytes more than it has (Linux)."""
+    if sys.platform == "linux":
+        (kilobytes,) = (
+            int(line.split()[1])
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("VmData:")
+        )
+        limit = kilobytes * 1024 + more
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _resident_bytes() -> int:
+    """Resident memory; where the system does not tell, its peak."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,148 @@
+"""The compute process: who works, who waits, what becomes of those who leave, and its bound of memory."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import jobs
+import psutil
+import pytest
+from server import eventually
+
+from service.errors import InferenceError, InvalidInput, NotReady, Overloaded, TooLarge
+from service.runtime.compute import MAX_RUNNING, Compute
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def compute() -> AsyncIterator[Compute]:
+    compute = Compute(memory_bytes=200_000_000, depth=3, preload=["jobs"])
+    compute.start()
+    yield compute
+    await asyncio.to_thread(compute.stop)
+
+
+def children() -> set[int]:
+    """The processes that run here, without those that have ended."""
+    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE}
+
+
+async def test_jobs_run_in_one_process_that_is_not_the_servers(compute: Compute) -> None:
+    first = await compute.run(jobs.PID)
+    assert first != os.getpid()
+    await asyncio.sleep(1)  # the spare is there
+    assert len({await compute.run(jobs.PID) for _ in range(5)}) <= 2
+
+
+async def test_small_job_does_not_wait_for_a_large_one_and_large_ones_wait(compute: Compute) -> None:
+    async def timed(seconds: float, large: bool) -> float:
+        await compute.run(jobs.sleep, seconds, large=large)
+        return time.monotonic()
+
+    await compute.run(jobs.PID)
+    began = time.monotonic()
+    large = asyncio.gather(timed(1.5, True), timed(0.0, True))
+    await asyncio.sleep(0.1)
+    small = await timed(0.0, False) - began
+    ends = [end - began for end in await large]
+    assert small < 1.4
+    assert min(ends) >= 1.5
+
+
+async def test_more_jobs_than_may_wait_are_refused(compute: Compute) -> None:
+    waiting = [asyncio.create_task(compute.run(jobs.sleep, 0.2)) for _ in range(compute.depth + 1)]
+    await asyncio.sleep(0)
+    assert compute.waiting == compute.depth + 1 - MAX_RUNNING
+    with pytest.raises(Overloaded, match="too many clouds are waiting"):
+        await compute.run(jobs.sleep, 0)
+    await asyncio.gather(*waiting)
+    assert (compute.jobs, compute.waiting) == (0, 0)
+
+
+async def test_process_is_killed_when_its_caller_leaves_and_a_spare_takes_over(compute: Compute) -> None:
+    await compute.run(jobs.PID)
+    await asyncio.sleep(1)  # until the spare is there
+    before = children()
+    running = asyncio.create_task(compute.run(jobs.sleep, 60))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    began = time.monotonic()
+    assert await compute.run(jobs.PID) in before
+    assert time.monotonic() - began < 0.5
+    await asyncio.to_thread(eventually, lambda: len(before & children()) < len(before))
+    assert compute.jobs == 0
+
+
+async def test_deadline_ends_the_work(compute: Compute) -> None:
+    await compute.run(jobs.PID)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await compute.run(jobs.sleep, 60)
+    assert (await asyncio.wait_for(compute.run(jobs.PID), 10)) in children()
+
+
+async def test_job_over_its_memory_is_too_large_and_the_next_one_is_not(compute: Compute) -> None:
+    with pytest.raises(TooLarge, match=r"more than 200 MB of memory \(COMPUTE_MEMORY_MB\)"):
+        await compute.run(jobs.allocate, 400)
+    assert await compute.run(jobs.allocate, 100) == 100_000_000
+
+
+async def test_process_that_keeps_memory_is_replaced(compute: Compute) -> None:
+    grown = await compute.run(jobs.remember)
+    await asyncio.to_thread(eventually, lambda: grown not in children())
+
+
+async def test_errors_of_a_job_arrive_as_they_were_raised(compute: Compute) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        await compute.run(jobs.refuse)
+    assert (refusal.value.message, refusal.value.param) == ("points[3] is wrong", "points[3]")
+    assert "in refuse" in refusal.value.__notes__[0]
+    with pytest.raises(InferenceError, match="cannot be pickled"):
+        await compute.run(jobs.raise_local)
+
+
+async def test_process_that_ends_by_itself_is_a_failure_of_this_job_alone(compute: Compute) -> None:
+    with pytest.raises(InferenceError, match="ended with code 3"):
+        await compute.run(jobs.end)
+    assert await compute.run(jobs.sleep, 0) in children()
+
+
+async def test_progress_is_reported_at_intervals_and_the_result_follows(compute: Compute) -> None:
+    reported: list[int] = []
+    assert await compute.run(jobs.report, 60, 0.01, on_progress=reported.append) == "done"
+    assert reported[0] == 0
+    assert 3 <= len(reported) <= 20
+    assert reported == sorted(reported)
+
+
+async def test_output_of_a_job_does_not_disturb_its_answer(compute: Compute) -> None:
+    assert await compute.run(jobs.write_to_stdout) == "written"
+
+
+async def test_signals_that_stop_the_server_leave_a_running_job_alone(compute: Compute) -> None:
+    process = await compute.run(jobs.PID)
+    running = asyncio.create_task(compute.run(jobs.sleep, 0.5))
+    await asyncio.sleep(0.1)
+    for child in children():
+        os.kill(child, signal.SIGTERM)
+        os.kill(child, signal.SIGINT)
+    assert await running
+    assert process in children()
+
+
+async def test_stop_ends_every_process_and_refuses_further_jobs(compute: Compute) -> None:
+    before = children()
+    assert await compute.run(jobs.PID) in children()
+    running = asyncio.create_task(compute.run(jobs.sleep, 60))
+    await asyncio.sleep(0.1)
+    await asyncio.to_thread(compute.stop)
+    with pytest.raises(NotReady, match="stopping"):
+        await running
+    with pytest.raises(NotReady):
+        await compute.run(jobs.PID)
+    assert not children() - before
