@@ -9,11 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 from hardmax import notebook
-from hardmax.dataframe import RESULT_COLUMNS
+from hardmax.dataframe import MIN_CONTRIBUTION, RESULT_COLUMNS, as_frame
 from hardmax.documents import Classification, DynamicsResult, Spans, Usage, number_of
 from hardmax.errors import HardmaxError, UnexpectedAnswer
 from hardmax.formatting import format_signed, pluralize, printable, shorten
 from hardmax.reading import read
+from hardmax.shap_export import explain_as_shap
 
 EMPTY_ANSWER: dict[str, Any] = {
     "label": "", "score": float("nan"), "probs": {}, "logit": float("nan"), "bias": float("nan"),
@@ -43,7 +44,10 @@ class Answer(Classification):
         several = document.get("answers") if isinstance(document, dict) else None
         if not isinstance(several, dict) or not several:
             known = {"text": text, "index": index, "model": model, "spans": spans}
-            return read(cls, document, **known, error=None, answers={})
+            answer = read(cls, document, **known, error=None, answers={})
+            if not all(0.0 <= number <= 1.0 for number in (answer.score, *answer.probs.values())):
+                raise UnexpectedAnswer("this is no answer of hardmax: a probability is not from 0 to 1")
+            return answer
         answers = {name: cls.of(each, text, index, name, spans) for name, each in several.items()}
         first = next(iter(answers.values()))
         made = replace(first, answers=answers)
@@ -57,16 +61,12 @@ class Answer(Classification):
 
     @property
     def verdict(self) -> str:
-        """The label with its probability, or why there is none."""
+        """The label with its probability and, if the model abstains, the reason; or the error."""
         if self.error:
             return f"no answer: {self.row['hardmax_error']}"
-        if self.undecided:
-            return f"undecided: {self.undecided}"
-        return (
-            "none of its labels"
-            if self._applicable_labels is None
-            else f"{self._applicable_labels} {self.score:.1%}"
-        )
+        labels = self._applicable_labels
+        verdict = "none of its labels" if labels is None else f"{labels} {self.score:.1%}"
+        return f"{verdict} (abstains: {self.undecided})" if self.undecided else verdict
 
     @property
     def _applicable_labels(self) -> str | None:
@@ -85,20 +85,41 @@ class Answer(Classification):
     def row(self) -> dict[str, Any]:
         """The answer as columns of a table.
 
-        Label and score are empty if the model abstains, and if no label of a multi-label model applies.
+        A model that abstains has a label, a score and an `abstain_reason`. Label and score are empty if no
+        label of a multi-label model applies. Leaders have their contributions; small ones are left out.
         """
         if self.error:
             message = self.error.message.removeprefix(f"{self.error.param}: ")
             return dict.fromkeys(RESULT_COLUMNS) | {"hardmax_error": message}
-        label = None if self.undecided else self._applicable_labels
+        label = self._applicable_labels
+        contributions = [(each.word, number_of(each.contribution, self.label)) for each in self.leaders]
         return {
             "label": label,
             "score": None if label is None else self.score,
-            "undecided": self.undecided,
+            "abstain_reason": self.undecided,
             "truncated": self.truncated,
-            "leaders": [leader.word for leader in self.leaders],
+            "leaders": [f"{word} {x:+.2f}" for word, x in contributions if abs(x) >= MIN_CONTRIBUTION],
             "hardmax_error": None,
         }
+
+    def to_shap(self, label: str | None = None) -> Any:
+        """Return the contributions as a SHAP explanation, for `shap.plots.waterfall` and the others.
+
+        The features are the words with `explain="full"`, and the clusters with "leaders". Unlike SHAP values
+        they are exact: base value and contributions add up to the logit.
+
+        Args:
+            label: The label whose logit is explained, for models with one logit per label; by default the
+                label of the answer.
+
+        Returns:
+            A `shap.Explanation` if shap is installed, otherwise an object with the same `values`,
+            `base_values`, `data` and `feature_names`.
+
+        Raises:
+            InvalidInput: The answer has no contributions, or there is no such label.
+        """
+        return explain_as_shap(self, label or self.label)
 
     def __repr__(self) -> str:
         reason = f", {self.reason}" if self.reason else ""
@@ -123,11 +144,18 @@ class CloudRun(DynamicsResult):
 
 
 class Answers(list[Answer]):
-    """The answers to many texts, in their order."""
+    """The answers to many texts, in their order.
 
-    def __init__(self, model: str = "", spans: Spans = "codepoints") -> None:
+    Args:
+        model: The name of the model.
+        spans: The unit of character offsets.
+        index: The index of the pandas Series that the texts came from.
+    """
+
+    def __init__(self, model: str = "", spans: Spans = "codepoints", index: Any = None) -> None:
         super().__init__()
         self._spans = spans
+        self._index = index
         self.id = uuid4().hex
         self.model = model
 
@@ -142,27 +170,35 @@ class Answers(list[Answer]):
         for text, entry in zip(texts, data, strict=True):
             self.append(Answer.of(entry, text, len(self), self.model, self._spans))
 
-    def to_frame(self) -> Any:
+    def to_frame(self, *, text: bool | None = None) -> Any:
         """Return a pandas DataFrame with a row for each text.
+
+        It has the columns `label`, `score`, `abstain_reason`, `truncated`, `leaders`, `hardmax_error` and
+        `p(label)` for each label. Answers to a pandas Series keep its index, so that
+        `frame.join(answers.to_frame())` puts each answer next to its text.
+
+        Args:
+            text: Add the texts as a column; by default unless they came from a Series.
 
         Raises:
             ImportError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("to_frame() needs pandas: pip install pandas") from None
-        rows = [
-            {"text": each.text, **each.row, **{f"p({label})": p for label, p in each.probs.items()}}
-            for each in self
-        ]
-        return pandas.DataFrame(rows)
+        own_index = self._index is not None and len(self._index) == len(self)
+        with_text = not own_index if text is None else text
+        rows = [({"text": each.text} if with_text else {}) | each.row for each in self]
+        return as_frame(rows, [each.probs for each in self], self._index if own_index else None)
+
+    @property
+    def abstained(self) -> int:
+        """The number of answers whose label should not be acted upon."""
+        return sum(each.undecided is not None for each in self)
 
     def __repr__(self) -> str:
         counts = Counter(each.row["label"] or each.verdict.partition(":")[0] for each in self)
         summary = ", ".join(f"{number:,} {name}" for name, number in counts.most_common(8))
         by = f" by {self.model}" if self.model else ""
-        return f"<{pluralize(len(self), 'answer')}{by}{': ' if summary else ''}{summary}>"
+        abstained = f" ({self.abstained:,} abstained)" if self.abstained else ""
+        return f"<{pluralize(len(self), 'answer')}{by}{': ' if summary else ''}{summary}{abstained}>"
 
     def _repr_html_(self) -> str:
         if len(self) == 1:

@@ -24,6 +24,7 @@ class ClassifyOptions(TypedDict, total=False):
     flip: bool
     errors: ErrorHandling
     batch_size: int
+    progress: bool | None
 
 
 class Api(ABC):
@@ -61,6 +62,7 @@ class Api(ABC):
         flip: bool = False,
         errors: ErrorHandling = "raise",
         batch_size: int = BATCH_TEXTS,
+        progress: bool | None = None,
     ) -> Answer | Answers:
         """Classify one text, or many, with the exact reason for each label.
 
@@ -78,6 +80,7 @@ class Api(ABC):
             errors: "raise" stops at the first text without an answer; "keep" stores the error in its
                 `Answer` and classifies the others. Errors of an option are raised in either case.
             batch_size: Texts in one request.
+            progress: Show progress; by default in terminals and notebooks, after the first second.
 
         Returns:
             An `Answer` for one text, `Answers` for many, in the order of the texts.
@@ -91,7 +94,9 @@ class Api(ABC):
             "model": model, "explain": explain, "trajectory": trajectory, "truncate": truncate,
             "spans": spans, "without": without, "flip": flip,
         }  # fmt: skip
-        operation = operations.classify(self._send, texts, options, errors=errors, batch_size=batch_size)
+        operation = operations.classify(
+            self._send, texts, options, errors=errors, batch_size=batch_size, progress=progress
+        )
         return run_sync(operation)
 
     def dynamics(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Self, Unpack, overload
@@ -24,7 +25,7 @@ class AsyncClient:
     Args:
         url: The address of the server.
         api_key: The API key, if the server needs one.
-        timeout_s: Seconds to wait for the server.
+        timeout_s: Seconds for one request, with its retries, however slowly the server sends.
         retries: Further attempts after a 429 or 503 response.
         transport: An httpx transport, for proxies and tests.
     """
@@ -38,8 +39,8 @@ class AsyncClient:
         retries: int = 3,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._http = httpx.AsyncClient(timeout=timeout_s, transport=transport)
-        self._protocol = HttpProtocol(url, api_key, retries)
+        self._protocol = HttpProtocol(url, api_key, timeout_s, retries)
+        self._http = httpx.AsyncClient(timeout=self._protocol.httpx_timeout, transport=transport)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -52,15 +53,29 @@ class AsyncClient:
             HardmaxError: The request was refused, or no answer came.
         """
         http_request = self._protocol.build_request(request)
+        deadline = self._protocol.deadline()
         for attempt in itertools.count():
             with self._protocol.translate_failures():
-                response = await self._http.send(http_request, stream=True)
-                content = await self._read(response)
-            pause_s = self._protocol.pause_s(response, attempt)
+                async with asyncio.timeout(self._protocol.remaining_s(deadline)):
+                    response = await self._connect(http_request)
+                    content = await self._read(response)
+            pause_s = self._protocol.pause_s(response, attempt, deadline)
             if pause_s is None:
                 break
             await asyncio.sleep(pause_s)
         return decode_response(response, content)
+
+    async def _connect(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, again for a moment if the connection is refused."""
+        started = time.monotonic()
+        while True:
+            try:
+                return await self._http.send(request, stream=True)
+            except httpx.ConnectError:
+                pause_s = self._protocol.connect_pause_s(started)
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
 
     @overload
     async def classify(self, texts: str, **options: Unpack[ClassifyOptions]) -> Answer: ...
@@ -79,13 +94,16 @@ class AsyncClient:
         flip: bool = False,
         errors: ErrorHandling = "raise",
         batch_size: int = BATCH_TEXTS,
+        progress: bool | None = None,
     ) -> Answer | Answers:
         """Classify one text, or many, with the exact reason for each label. See `Client.classify`."""
         options: dict[str, Any] = {
             "model": model, "explain": explain, "trajectory": trajectory, "truncate": truncate,
             "spans": spans, "without": without, "flip": flip,
         }  # fmt: skip
-        return await operations.classify(self.send, texts, options, errors=errors, batch_size=batch_size)
+        return await operations.classify(
+            self.send, texts, options, errors=errors, batch_size=batch_size, progress=progress
+        )
 
     async def dynamics(
         self,
@@ -151,12 +169,14 @@ class AsyncClient:
 
     async def _stream(self, request: ApiRequest) -> AsyncGenerator[dict[str, Any], None]:
         with self._protocol.translate_failures():
-            response = await self._http.send(self._protocol.build_request(request, NDJSON), stream=True)
+            deadline = self._protocol.deadline()
+            response = await self._connect(self._protocol.build_request(request, NDJSON))
             if response.is_error:
                 decode_response(response, await self._read(response))
             buffer = BoundedBuffer()
             async with aclosing(response):
                 async for part in response.aiter_bytes():
+                    self._protocol.remaining_s(deadline)
                     for line in buffer.lines(part):
                         yield decode_response(response, line)
                 for line in buffer.lines(b"\n"):

@@ -12,6 +12,7 @@ import httpx
 
 from hardmax import operations
 from hardmax.api import Api
+from hardmax.deadline import run_with_timeout
 from hardmax.documents import Include, Stop
 from hardmax.operations import ApiRequest
 from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
@@ -23,7 +24,7 @@ class Client(Api):
     Args:
         url: The address of the server.
         api_key: The API key, if the server needs one.
-        timeout_s: Seconds to wait for the server.
+        timeout_s: Seconds for one request, with its retries, however slowly the server sends.
         retries: Further attempts after a 429 or 503 response.
         transport: An httpx transport, for proxies and tests.
     """
@@ -37,8 +38,8 @@ class Client(Api):
         retries: int = 3,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._http = httpx.Client(timeout=timeout_s, transport=transport)
-        self._protocol = HttpProtocol(url, api_key, retries)
+        self._protocol = HttpProtocol(url, api_key, timeout_s, retries)
+        self._http = httpx.Client(timeout=self._protocol.httpx_timeout, transport=transport)
 
     def close(self) -> None:
         """Close the connections."""
@@ -51,15 +52,32 @@ class Client(Api):
             HardmaxError: The request was refused, or no answer came.
         """
         http_request = self._protocol.build_request(request)
+        deadline = self._protocol.deadline()
         for attempt in itertools.count():
             with self._protocol.translate_failures():
-                response = self._http.send(http_request, stream=True)
-                content = self._read(response)
-            pause_s = self._protocol.pause_s(response, attempt)
+                seconds = self._protocol.remaining_s(deadline)
+                response, content = run_with_timeout(lambda: self._exchange(http_request), seconds)
+            pause_s = self._protocol.pause_s(response, attempt, deadline)
             if pause_s is None:
                 break
             time.sleep(pause_s)
         return decode_response(response, content)
+
+    def _exchange(self, request: httpx.Request) -> tuple[httpx.Response, bytes]:
+        response = self._connect(request)
+        return response, self._read(response)
+
+    def _connect(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, again for a moment if the connection is refused."""
+        started = time.monotonic()
+        while True:
+            try:
+                return self._http.send(request, stream=True)
+            except httpx.ConnectError:
+                pause_s = self._protocol.connect_pause_s(started)
+                if pause_s is None:
+                    raise
+                time.sleep(pause_s)
 
     def stream_dynamics(
         self,
@@ -94,12 +112,14 @@ class Client(Api):
 
     def _stream(self, request: ApiRequest) -> Iterator[dict[str, Any]]:
         with self._protocol.translate_failures():
-            response = self._http.send(self._protocol.build_request(request, NDJSON), stream=True)
+            deadline = self._protocol.deadline()
+            response = self._connect(self._protocol.build_request(request, NDJSON))
             if response.is_error:
                 decode_response(response, self._read(response))
             buffer = BoundedBuffer()
             with closing(response):
                 for part in itertools.chain(response.iter_bytes(), [b"\n"]):
+                    self._protocol.remaining_s(deadline)
                     yield from (decode_response(response, line) for line in buffer.lines(part))
 
     def _read(self, response: httpx.Response) -> bytes:

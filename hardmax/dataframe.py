@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+MIN_CONTRIBUTION = 0.05  # of a leader that is listed in a table
+
 # The columns of an answer and their types.
 RESULT_COLUMNS = {
     "label": "string",
     "score": "number",
-    "undecided": "string",
+    "abstain_reason": "string",
     "truncated": "boolean",
     "leaders": "strings",
     "hardmax_error": "string",
@@ -44,3 +46,22 @@ def append_columns(table: Any, rows: Iterable[dict[str, Any]]) -> Any:
             table = table.drop_columns([column])
         table = table.append_column(column, results.column(name))
     return table
+
+
+def as_frame(
+    rows: Sequence[dict[str, Any]], probabilities: Sequence[dict[str, float]], index: Any = None
+) -> Any:
+    """Return a pandas DataFrame of rows with a column `p(label)` for each label.
+
+    Raises:
+        ImportError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("to_frame() needs pandas: pip install pandas") from None
+    labels = dict.fromkeys(label for probs in probabilities for label in probs)
+    frame = pandas.DataFrame(list(rows), index=index)
+    for label in labels:
+        frame[f"p({label})"] = [probs.get(label, float("nan")) for probs in probabilities]
+    return frame

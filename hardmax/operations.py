@@ -26,6 +26,7 @@ from hardmax.documents import (
     Stop,
 )
 from hardmax.errors import InputError, InvalidInput, TooLarge
+from hardmax.progress import Progress
 from hardmax.reading import read
 
 BATCH_TEXTS = 256  # texts in one request
@@ -68,6 +69,7 @@ async def classify(
     *,
     errors: ErrorHandling,
     batch_size: int,
+    progress: bool | None,
 ) -> Answer | Answers:
     """Classify one text, or many in batches."""
     if errors not in ("raise", "keep"):
@@ -76,9 +78,12 @@ async def classify(
     keep = errors == "keep"
     if isinstance(texts, str):
         return await _classify_one(send, texts, body, keep)
-    answers = Answers(spans=options["spans"])
-    for batch in _batches(_as_list(texts), batch_size):
-        await _classify_batch(send, batch, answers, body, keep)
+    listed = _as_list(texts)
+    answers = Answers(spans=options["spans"], index=_series_index(texts))
+    with Progress(enabled=progress) as progress_line:
+        for batch in _batches(listed, batch_size):
+            await _classify_batch(send, batch, answers, body, keep)
+            progress_line.count(len(answers), len(listed), "texts")
     return answers
 
 
@@ -171,6 +176,12 @@ def _as_list(texts: Any) -> list[Any]:
         kind = type(texts).__name__
         raise InvalidInput(f"expected a text or many, not {kind}; of a table give one column", param="input")
     return list(texts)
+
+
+def _series_index(texts: Any) -> Any:
+    """Return the index of a pandas Series, None for any other iterable."""
+    index = getattr(texts, "index", None)
+    return None if callable(index) else index
 
 
 def _batches(texts: list[Any], size: int) -> Iterator[list[Any]]:

@@ -1,4 +1,4 @@
-"""Show the progress of long work on one line of a terminal; print nothing elsewhere."""
+"""Show the progress of long work in terminals and notebooks."""
 
 import sys
 import time
@@ -7,18 +7,33 @@ from typing import Self, TextIO
 
 QUIET_S = 1.0  # shorter work shows nothing
 REFRESH_S = 0.1
+LINE_EVERY_S = 5.0  # where a line cannot be rewritten
 
 
 class Progress:
-    """A progress line: call it with a message, or `count` finished items. The line is cleared at the end."""
+    """A progress line: call it with a message, or `count` finished items. The line is cleared at the end.
 
-    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        stream: Where to write; standard error by default.
+        enabled: Whether to show progress; by default in terminals and notebooks. Elsewhere True prints a
+            line every few seconds.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        enabled: bool | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stream = stream or sys.stderr
         self._clock = clock
-        self._live = self._stream.isatty()
+        self._rewrites = self._stream.isatty() or in_notebook()
+        self._enabled = self._rewrites if enabled is None else enabled
         self._started = self._clock()
         self._next = self._started + QUIET_S
-        self._dirty = False
+        self._shown = 0  # characters of the line
 
     def __call__(self, message: str) -> None:
         self._show(f"{message}, {duration(self._clock() - self._started)}")
@@ -32,23 +47,32 @@ class Progress:
 
     def _show(self, line: str) -> None:
         now = self._clock()
-        if self._live and now >= self._next:
-            self._stream.write(f"\r\x1b[K{line}")
-            self._stream.flush()
-            self._next, self._dirty = now + REFRESH_S, True
+        if not self._enabled or now < self._next:
+            return
+        self._next = now + (REFRESH_S if self._rewrites else LINE_EVERY_S)
+        self._stream.write(f"\r{line:<{self._shown}}" if self._rewrites else f"{line}\n")
+        self._stream.flush()
+        self._shown = len(line) if self._rewrites else 0
 
     def clear(self) -> None:
         """Clear the line."""
-        if self._dirty:
-            self._stream.write("\r\x1b[K")
+        if self._shown:
+            self._stream.write(f"\r{'':<{self._shown}}\r")
             self._stream.flush()
-            self._dirty = False
+            self._shown = 0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *failure: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.clear()
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return hasattr(shell, "kernel")
 
 
 def duration(seconds: float) -> str:

@@ -7,6 +7,7 @@ import json
 import math
 import random
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,7 +30,12 @@ from hardmax.operations import ApiRequest
 DEFAULT_URL = "http://127.0.0.1:8000"
 RETRIED_STATUSES = (429, 503)
 MAX_PAUSE_S = 30.0
+CONNECT_TIMEOUT_S = 5.0
+CONNECT_RETRY_S = 1.0  # how long a refused connection is tried again, for a server that is starting
+CONNECT_PAUSE_S = 0.25
 MAX_RESPONSE_BYTES = 2**28  # of an answer, or of a line of a stream
+# Numbers, lists and objects in an answer: a list of empty lists takes 30 times its bytes once it is parsed.
+MAX_RESPONSE_VALUES, MAX_RESPONSE_CONTAINERS = 2**24, 2**23
 MAX_MATRIX_CHARS = 4000  # of a matrix A in the query: many proxies read 8 kB of it
 # The same for clouds that may exceed the 4 MB of JSON that a server accepts: 62 kB when escaped.
 MAX_MATRIX_CHARS_LARGE_CLOUD = 44_000
@@ -45,11 +51,34 @@ ERROR_CLASSES = {  # too_large -> TooLarge
 class HttpProtocol:
     """Builds requests, decides about retries and translates failures of httpx."""
 
-    def __init__(self, url: str, api_key: str | None, retries: int) -> None:
+    def __init__(self, url: str, api_key: str | None, timeout_s: float, retries: int) -> None:
         self._base_url = parse_url(url)
         key = clean_api_key(api_key)
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._timeout_s = timeout_s
         self._retries = retries
+
+    @property
+    def httpx_timeout(self) -> httpx.Timeout:
+        """The timeouts of single steps; `remaining_s` bounds the whole call."""
+        return httpx.Timeout(self._timeout_s, connect=min(self._timeout_s, CONNECT_TIMEOUT_S))
+
+    def deadline(self) -> float:
+        """Return the time of the monotonic clock at which a call that starts now is over."""
+        return time.monotonic() + self._timeout_s
+
+    def remaining_s(self, deadline: float) -> float:
+        """Return the seconds left of a call, or raise ConnectionFailed if there are none."""
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
+            raise self.timeout_error()
+        return seconds
+
+    def timeout_error(self) -> ConnectionFailed:
+        """Return the error of a call that took too long."""
+        return ConnectionFailed(
+            f"no complete answer from {self._server} within {self._timeout_s:g} s (timeout_s)"
+        )
 
     def build_request(self, request: ApiRequest, accept: str = "application/json") -> httpx.Request:
         """Return the HTTP request. A cloud travels as npy, unless its matrix A is too long for a query."""
@@ -70,26 +99,41 @@ class HttpProtocol:
                 content = {"json": {"points": request.points.tolist(), **request.body}}
         return httpx.Request(method, self._base_url.join(request.path), headers=headers, **content)
 
-    def pause_s(self, response: httpx.Response, attempt: int) -> float | None:
+    def pause_s(self, response: httpx.Response, attempt: int, deadline: float) -> float | None:
         """Return the seconds to wait before the next attempt, or None if the response is final.
 
-        It is the pause that the server asks for, or else a doubling one, with jitter.
+        It is the pause that the server asks for, or else a doubling one, with jitter. A response is also
+        final if the next attempt would start after the deadline.
         """
         if response.status_code not in RETRIED_STATUSES or attempt == self._retries:
             return None
         requested = parse_retry_after(response)
         pause_s = 0.1 * 2**attempt if requested is None else requested
-        return min(pause_s, MAX_PAUSE_S) * random.uniform(1.0, 1.25)
+        pause_s = min(pause_s, MAX_PAUSE_S) * random.uniform(1.0, 1.25)
+        return pause_s if time.monotonic() + pause_s < deadline else None
+
+    def connect_pause_s(self, started: float) -> float | None:
+        """Return the seconds to wait before connecting again, or None after `CONNECT_RETRY_S`."""
+        return CONNECT_PAUSE_S if time.monotonic() + CONNECT_PAUSE_S < started + CONNECT_RETRY_S else None
+
+    @property
+    def _server(self) -> str:
+        return f"{self._base_url.scheme}://{self._base_url.netloc.decode()}"  # without a password
 
     @contextmanager
     def translate_failures(self) -> Iterator[None]:
         """Raise what httpx raises when it cannot connect, or when an answer breaks off, as our own error."""
         try:
             yield
-        except (httpx.HTTPError, httpx.StreamError) as failure:
-            server = f"{self._base_url.scheme}://{self._base_url.netloc.decode()}"  # without a password
+        except httpx.ConnectError as failure:
             why = printable(str(failure)) or type(failure).__name__
-            raise ConnectionFailed(f"no answer from {server}: {why}") from failure
+            tried = f"tried again for {CONNECT_RETRY_S:g} s; is the server running?"
+            raise ConnectionFailed(f"no answer from {self._server}: {why} ({tried})") from failure
+        except (httpx.HTTPError, httpx.StreamError) as failure:
+            why = printable(str(failure)) or type(failure).__name__
+            raise ConnectionFailed(f"no answer from {self._server}: {why}") from failure
+        except TimeoutError:
+            raise self.timeout_error() from None
 
 
 def parse_url(url: str) -> httpx.URL:
@@ -150,13 +194,21 @@ class BoundedBuffer:
 
 def decode_response(response: httpx.Response, content: bytes) -> Any:
     """Return the document of a response; raise the error that it describes."""
+    containers = content.count(b"[") + content.count(b"{")
+    if content.count(b",") > MAX_RESPONSE_VALUES or containers > MAX_RESPONSE_CONTAINERS:
+        raise UnexpectedAnswer("this is no answer of hardmax: it has too many values")
     try:
-        document = json.loads(content)
+        document = json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):  # no JSON, nested too deeply, or a number of thousands of digits
         document = None
     if response.is_error or document is None or (isinstance(document, dict) and "error" in document):
         raise decode_error(document, response)
     return document
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and Infinity, which are not JSON."""
+    raise ValueError(f"{name} is not JSON")
 
 
 def decode_error(document: Any, response: httpx.Response) -> HardmaxError:

@@ -92,12 +92,12 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
     if arguments.out:
         check_writable(arguments.out)
     table, column = _read(arguments)
-    refused = 0
+    counts = {"abstained (see abstain_reason)": 0, "without an answer (see hardmax_error)": 0}
 
     def rows(answers: Iterable[Answer]) -> Iterator[Row]:
-        nonlocal refused
         for answer in answers:
-            refused += answer.error is not None
+            counts["abstained (see abstain_reason)"] += answer.undecided is not None
+            counts["without an answer (see hardmax_error)"] += answer.error is not None
             yield answer.row
 
     with Progress() as progress, open_where(arguments, progress) as hardmax:
@@ -107,8 +107,8 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
         else:
             _show(answers, arguments)
     if arguments.out:
-        without = f", {refused} without an answer (see hardmax_error)" if refused else ""
-        tell(f"{arguments.out}: {pluralize(len(table), 'row')}{without}")
+        details = [f"{number:,} {what}" for what, number in counts.items() if number]
+        tell(f"{arguments.out}: {', '.join([pluralize(len(table), 'row'), *details])}")
     return 0
 
 

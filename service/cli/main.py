@@ -20,7 +20,7 @@ from service import __version__
 from service.cli import classify, clouds, evaluate
 from service.cli.described import describe_models
 from service.cli.options import Commands, add_where, open_where, show, tell
-from service.errors import HardmaxError, InvalidInput, needs
+from service.errors import HardmaxError, InvalidInput, Unauthorized, needs
 from service.runtime.bundle import roll_back
 from service.settings import PREFIX, Settings, load_settings
 
@@ -35,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
+    except Unauthorized:
+        given = "does not accept this API key" if arguments.api_key else "needs an API key"
+        tell(f"{arguments.server} {given}: give one with --api-key KEY, or in {PREFIX}API_KEYS")
+        return BAD_INPUT
     except HardmaxError as refused:
         tell(refused.message)
         return BAD_INPUT

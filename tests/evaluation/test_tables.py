@@ -175,7 +175,7 @@ def test_rows_keep_a_column_of_the_name_of_ours(tmp_path: Path) -> None:
     own = "review,label\ngood,5\nbad,1\n"
     write_rows(str(tmp_path / "out.csv"), read_table(write(tmp_path, "in.csv", own)), ANSWERS)
     assert (tmp_path / "out.csv").read_text().splitlines() == [
-        "review,label,hardmax_label,score,undecided,truncated,leaders,hardmax_error",
+        "review,label,hardmax_label,score,abstain_reason,truncated,leaders,hardmax_error",
         "good,5,positive,0.9,,false,good; film,",
         "bad,1,,,,,,",
     ]

@@ -7,7 +7,11 @@ import io
 import json
 import pickle
 import pydoc
+import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -29,6 +33,7 @@ from hardmax import (
     transport,
 )
 from hardmax.api import ClassifyOptions
+from hardmax.dataframe import RESULT_COLUMNS
 
 Handler = Callable[[httpx.Request], httpx.Response]
 ENTRY = {
@@ -574,3 +579,209 @@ def test_client_error_never_steers_a_terminal() -> None:
     told = f"{refused.value} {refused.value.param} {refused.value.request_id} {refused.value.type}"
     assert not set(told) & set("\x1b\x07\x9b\u202e")
     assert "owned" in told
+
+
+# ---------------------------------------- tables
+
+
+def test_frame_of_a_series_keeps_its_index() -> None:
+    frame = pandas.DataFrame({"text": ["bad", "good", "worst", "a"]}, index=[10, 3, 7, 1])
+    with client() as hardmax:
+        joined = frame.join(hardmax.classify(frame["text"], batch_size=3).to_frame())
+        frames = [
+            hardmax.classify(frame["text"]).to_frame(text=True),
+            hardmax.classify(list(frame["text"])).to_frame(),
+        ]
+    assert joined.index.tolist() == [10, 3, 7, 1]
+    assert joined["text"].tolist() == frame["text"].tolist()
+    assert joined["label"].tolist() == ["positive"] * 4
+    assert [each.index.tolist() for each in frames] == [[10, 3, 7, 1], [0, 1, 2, 3]]
+    assert frames[0]["text"].tolist() == frames[1]["text"].tolist() == frame["text"].tolist()
+
+
+def test_frame_has_label_score_and_probabilities_where_the_model_abstains() -> None:
+    abstaining = {**ENTRY, "score": 0.55, "probs": {"negative": 0.45, "positive": 0.55}, "undecided": "even"}
+    with client(Server(answered(ENTRY, abstaining), answered(ENTRY))) as hardmax:
+        answers = hardmax.classify(["a", "b", "", "c"], errors="keep")
+    frame = answers.to_frame()
+    assert frame.columns.tolist() == ["text", *RESULT_COLUMNS, "p(negative)", "p(positive)"]
+    assert frame.loc[1, ["label", "score", "abstain_reason"]].tolist() == ["positive", 0.55, "even"]
+    assert frame["p(positive)"].tolist()[:2] == [0.9, 0.55]
+    assert frame["hardmax_error"].tolist()[2] == "the text is empty"
+    assert frame.loc[2, ["label", "score", "p(positive)"]].isna().all()
+    assert (answers.abstained, answers[1].verdict) == (1, "positive 55.0% (abstains: even)")
+    assert repr(answers) == "<4 answers by m: 3 positive, 1 no answer (1 abstained)>"
+
+
+def leader(word: str, contribution: Any) -> dict[str, Any]:
+    return {
+        "word": word,
+        "cluster": 0,
+        "since_layer": 0,
+        "followers": 0,
+        "spans": [],
+        "contribution": contribution,
+    }
+
+
+def test_row_lists_leaders_with_their_contributions_but_for_small_ones() -> None:
+    leaders = [leader("lid", -2.345), leader("and", 0.01), leader("off", 0.05)]
+    per_label = [leader("goal", {"positive": 1.5, "negative": 0.0})]
+    with client(Server(answered({**ENTRY, "leaders": leaders}, {**ENTRY, "leaders": per_label}))) as hardmax:
+        rows = [answer.row for answer in hardmax.classify(["a", "b"])]
+    assert [row["leaders"] for row in rows] == [["lid -2.35", "off +0.05"], ["goal +1.50"]]
+
+
+def test_progress_of_a_long_list_is_printed_where_it_is_requested(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hardmax.progress.QUIET_S", 0.0)
+    with client() as hardmax:
+        hardmax.classify(["a"] * 4, batch_size=2)
+        assert capsys.readouterr().err == ""
+        hardmax.classify(["a"] * 4, batch_size=2, progress=True)
+    assert capsys.readouterr().err.startswith("2 of 4 texts, ")
+
+
+# ---------------------------------------- SHAP
+
+WORDS = [
+    {"text": text, "spans": [], "cluster": 0, "leader": True, "contribution": x, "start": [], "end": []}
+    for text, x in (("superb", 2.0), ("film", -0.5))
+]  # fmt: skip
+CLUSTER = {
+    "id": 0, "kind": "tie", "leaders": ["superb", "film"], "words": [], "size": 2, "share": 1.0,
+    "contribution": 1.5,
+}  # fmt: skip
+
+
+def test_shap_explanation_adds_up_to_the_logit() -> None:
+    entry = {**ENTRY, "logit": 1.6, "bias": 0.1, "clusters": [CLUSTER]}
+    with client(Server(answered(entry), answered({**entry, "words": WORDS}), answered(ENTRY))) as hardmax:
+        clusters, words = hardmax.classify("a").to_shap(), hardmax.classify("a", explain="full").to_shap()
+        with pytest.raises(InvalidInput, match='classify with explain="leaders" or "full"'):
+            hardmax.classify("a").to_shap()
+    assert (words.data.tolist(), words.values.tolist()) == (["superb", "film"], [2.0, -0.5])
+    assert words.feature_names == ["word 1", "word 2"]
+    assert (clusters.data.tolist(), clusters.values.tolist()) == (["superb, film"], [1.5])
+    for explanation in (clusters, words):
+        assert explanation.base_values + explanation.values.sum() == pytest.approx(1.6)
+
+
+def test_shap_explanation_of_several_logits_is_of_one_label() -> None:
+    numbers = {"negative": -1.0, "positive": 1.0}
+    entry = {**ENTRY, "logit": numbers, "bias": {"negative": 0.0, "positive": 0.5}}
+    entry["words"] = [WORDS[0] | {"contribution": {"negative": -1.0, "positive": 0.5}}]
+    with client(Server(then=lambda request: answered(entry))) as hardmax:
+        answer = hardmax.classify("a", explain="full")
+    assert (answer.to_shap().values.tolist(), answer.to_shap().base_values) == ([0.5], 0.5)
+    assert answer.to_shap("negative").values.tolist() == [-1.0]
+    with pytest.raises(InvalidInput, match="no label 'other'; there are negative, positive"):
+        answer.to_shap("other")
+
+
+# ---------------------------------------- deadlines and bounds
+
+
+class Dripping:
+    """A server that sends a byte at a time, without end: of the head, or of the body."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                Thread(target=self._drip, args=[connection], daemon=True).start()
+
+    def _drip(self, connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.sendall(self._head)
+            while True:
+                time.sleep(0.02)
+                connection.sendall(b"1")
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture(params=[b"HTTP/1.1 200 OK\r\nX-Long: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
+def dripping(request: pytest.FixtureRequest) -> Iterator[Dripping]:
+    server = Dripping(request.param)
+    yield server
+    server.close()
+
+
+def test_client_waits_no_longer_than_its_timeout_for_a_server_that_drips(dripping: Dripping) -> None:
+    started = time.monotonic()
+    with (
+        Client(dripping.url, timeout_s=0.5) as hardmax,
+        pytest.raises(ConnectionFailed, match=r"within 0\.5 s"),
+    ):
+        hardmax.classify("good")
+    assert time.monotonic() - started < 2.0
+
+
+def test_async_client_waits_no_longer_than_its_timeout_for_a_server_that_drips(dripping: Dripping) -> None:
+    async def scenario() -> None:
+        async with AsyncClient(dripping.url, timeout_s=0.5) as hardmax:
+            await hardmax.classify("good")
+
+    started = time.monotonic()
+    with pytest.raises(ConnectionFailed, match=r"within 0\.5 s"):
+        asyncio.run(scenario())
+    assert time.monotonic() - started < 2.0
+
+
+def test_client_does_not_wait_for_a_retry_that_comes_after_its_timeout() -> None:
+    server = Server(refusal(429, "overloaded", "later"))
+    server.answers[0].headers["retry-after"] = "20"
+    with client(server, timeout_s=5.0) as hardmax, pytest.raises(Overloaded, match="later"):
+        hardmax.classify("good")
+    assert len(server.seen) == 1
+
+
+def test_client_without_a_server_fails_after_a_second_and_says_that_it_tried_again() -> None:
+    started = time.monotonic()
+    with Client("http://127.0.0.1:1") as hardmax, pytest.raises(ConnectionFailed) as failed:
+        hardmax.classify("good")
+    assert 0.5 < time.monotonic() - started < 2.5
+    assert str(failed.value).endswith("(tried again for 1 s; is the server running?)")
+
+
+def test_client_connects_again_where_a_server_is_about_to_start() -> None:
+    attempts = []
+
+    def starting(request: httpx.Request) -> httpx.Response:
+        attempts.append(request)
+        if len(attempts) < 3:
+            raise httpx.ConnectError("refused")
+        return classified(request)
+
+    with client(starting) as hardmax:
+        assert hardmax.classify("good").logit == 4.0
+
+
+@pytest.mark.parametrize("content", [b"[" + b"[]," * 100 + b"[]]", b"[" + b"1," * 300 + b"1]"])
+def test_client_counts_the_values_of_an_answer_before_it_parses_them(
+    content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "MAX_RESPONSE_CONTAINERS", 100)
+    monkeypatch.setattr(transport, "MAX_RESPONSE_VALUES", 200)
+    monkeypatch.setattr(transport.json, "loads", lambda *parsed, **options: pytest.fail("parsed"))
+    with (
+        always(httpx.Response(200, content=content)) as hardmax,
+        pytest.raises(UnexpectedAnswer, match="too many values"),
+    ):
+        hardmax.classify("good")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-0.5", "1.5"])
+def test_client_refuses_a_score_that_is_no_probability(number: str) -> None:
+    content = json.dumps({"data": [ENTRY | {"score": 7}]}).replace("7", number)
+    with always(httpx.Response(200, content=content)) as hardmax, pytest.raises(UnexpectedAnswer):
+        hardmax.classify("good")

@@ -1,6 +1,8 @@
 """Progress: silent for a second and off terminals; then what is done, at what pace, and the time left."""
 
 import io
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,10 +22,11 @@ def test_progress_tells_the_time_left_once_work_takes_over_a_second() -> None:
         assert terminal.getvalue() == ""
         clock[0] += 0.1
         shown.count(1_000, 200_000, "texts")
-        assert terminal.getvalue() == "\r\x1b[K1,000 of 200,000 texts, 1,000 per second, 3 min 19 s left"
+        assert terminal.getvalue() == "\r1,000 of 200,000 texts, 1,000 per second, 3 min 19 s left"
         shown.count(1_001, 200_000, "texts")  # within a tenth of a second: not again
         assert terminal.getvalue().count("texts") == 1
-    assert terminal.getvalue().endswith("\r\x1b[K")
+    line = "1,000 of 200,000 texts, 1,000 per second, 3 min 19 s left"
+    assert terminal.getvalue() == f"\r{line}\r{' ' * len(line)}\r"
 
 
 def test_progress_off_a_terminal_is_silent() -> None:
@@ -33,6 +36,35 @@ def test_progress_off_a_terminal_is_silent() -> None:
         shown.count(1, 2, "texts")
         shown("layer 3, 5 leaders")
     assert pipe.getvalue() == ""
+
+
+def test_progress_that_is_requested_prints_lines_to_a_pipe() -> None:
+    pipe, clock = io.StringIO(), [0.0]
+    with Progress(pipe, enabled=True, clock=lambda: clock[0]) as shown:
+        for done in (1, 2, 3, 10):
+            clock[0] = float(done)
+            shown.count(done, 20, "texts")
+    lines = ["1 of 20 texts, 1 per second, 19 s left", "10 of 20 texts, 1 per second, 10 s left"]
+    assert pipe.getvalue().splitlines() == lines
+
+
+def test_progress_is_shown_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel's standard error is no terminal."""
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    cell, clock = io.StringIO(), [0.0]
+    with Progress(cell, clock=lambda: clock[0]) as shown:
+        clock[0] = 2.0
+        shown.count(1, 2, "texts")
+    assert cell.getvalue().startswith("\r1 of 2 texts")
+
+
+def test_progress_can_be_switched_off() -> None:
+    terminal, clock = Terminal(), [0.0]
+    with Progress(terminal, enabled=False, clock=lambda: clock[0]) as shown:
+        clock[0] = 60.0
+        shown.count(1, 2, "texts")
+    assert terminal.getvalue() == ""
 
 
 @pytest.mark.parametrize(

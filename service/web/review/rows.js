@@ -10,7 +10,7 @@ import { columnOf, csvOf, readTable, readText } from "./table.js";
 const BATCH = 64; // rows a request
 const SHOWN = 100;
 const PAUSE_S = 2; // before a busy server is asked again
-const ADDED = ["label", "score", "undecided", "truncated", "leaders", "hardmax_error"]; // as the command line writes
+const ADDED = ["label", "score", "abstain_reason", "truncated", "leaders", "hardmax_error"]; // as the command line writes
 
 export class Rows {
   /** `model()` is the name of the model to ask. */
@@ -149,34 +149,42 @@ export class Rows {
 
 const isSaid = (text) => text.trim() !== "";
 
-/** An answer as columns: an undecided verdict leaves label and score empty. */
-const rowOf = ({ label, labels, score, undecided, truncated, leaders }) => ({
-  label: undecided ? null : labels?.join(", ") || label,
-  score: undecided ? null : score,
-  undecided,
-  truncated,
-  leaders: (leaders ?? []).map(({ word }) => word).join("; "),
-});
+const LEAST_ADDED = 0.05; // what a leader adds at least to be listed
 
-/** "612 positive, 301 negative, 14 undecided, 2 not answered" */
+/** An answer as columns, as the command line writes them. Leaders have their contributions. */
+function rowOf({ label, labels, score, undecided, truncated, leaders }) {
+  const amounts = (leaders ?? []).map(({ word, contribution: x }) => [word, typeof x === "object" ? x[label] : x]);
+  const listed = amounts.filter(([, x]) => Math.abs(x) >= LEAST_ADDED);
+  return {
+    label: labels?.join(", ") || label,
+    score,
+    abstain_reason: undecided,
+    truncated,
+    leaders: listed.map(([word, x]) => `${word} ${x < 0 ? "" : "+"}${x.toFixed(2)}`).join("; "),
+  };
+}
+
+/** "612 positive, 301 negative, 2 not answered (14 abstained)" */
 function countsOf(answers) {
   const counts = new Map();
-  for (const { label, undecided, hardmax_error: error } of answers) {
-    const kind = error ? "not answered" : undecided ? "undecided" : label;
+  for (const { label, hardmax_error: error } of answers) {
+    const kind = error ? "not answered" : label;
     counts.set(kind, (counts.get(kind) ?? 0) + 1);
   }
   const often = [...counts].sort((a, b) => b[1] - a[1]);
-  return often.map(([kind, count]) => `${count.toLocaleString("en")} ${kind}`).join(", ");
+  const named = often.map(([kind, count]) => `${count.toLocaleString("en")} ${kind}`).join(", ");
+  const abstained = answers.filter(({ abstain_reason: reason }) => reason).length;
+  return abstained ? `${named} (${abstained.toLocaleString("en")} abstained)` : named;
 }
 
-function rowNode(text, { label, score, undecided, leaders, hardmax_error: error }) {
-  const verdict = error ?? (undecided ? el("span", { class: "badge" }, undecided) : label);
+function rowNode(text, { label, score, abstain_reason: reason, leaders, hardmax_error: error }) {
+  const verdict = error ? [error] : [label, reason && [" ", el("span", { class: "badge" }, reason)]].flat(2).filter(Boolean);
   return el(
     "tr",
     {},
     el("td", {}, text.length > 160 ? `${text.slice(0, 160)}\u2026` : text),
-    el("td", {}, verdict),
-    el("td", { class: "number" }, error || undecided ? "" : percent(score)),
+    el("td", {}, ...verdict),
+    el("td", { class: "number" }, error ? "" : percent(score)),
     el("td", {}, leaders ?? ""),
   );
 }

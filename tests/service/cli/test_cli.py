@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pickle
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -94,7 +95,7 @@ def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
 
 def test_cli_verdict_says_that_nothing_is_known() -> None:
     told = answer("qwertz", label="positive", score=0.5, undecided="nothing known")
-    assert list(describe_answer(told)) == ["undecided: nothing known  qwertz"]
+    assert list(describe_answer(told)) == ["positive 50.0% (abstains: nothing known)  qwertz"]
 
 
 def test_cli_classify_json_is_the_answer_of_the_api(hardmax: Run) -> None:
@@ -209,16 +210,23 @@ def test_cli_never_prints_what_steers_a_terminal(tmp_path: Path, hardmax: Run) -
     assert not set("".join(said)) & set("\x1b\x07\x9b\ud83d")
 
 
-def test_cli_out_says_what_is_undecided_and_what_was_cut(tmp_path: Path) -> None:
+def test_cli_out_says_why_the_model_abstains_and_what_was_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = ["superb film", "qwertz", "good " * 3000, "good " * 50_000]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert main(["classify", "--file", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out.csv")]) == 0
     with open(tmp_path / "out.csv", newline="") as file:
         out = list(csv.DictReader(file))
-    assert list(out[0])[1:] == ["label", "score", "undecided", "truncated", "leaders", "hardmax_error"]
+    assert list(out[0])[1:] == ["label", "score", "abstain_reason", "truncated", "leaders", "hardmax_error"]
     for column in ("label", "score"):
-        assert [row[column] != "" for row in out] == [True, False, True, False]
-    assert [row["undecided"] for row in out] == ["", "nothing known", "", ""]
+        assert [row[column] != "" for row in out] == [True, True, True, False]
+    assert [row["abstain_reason"] for row in out] == ["", "nothing known", "", ""]
+    leaders = out[0]["leaders"].split("; ")
+    assert all(re.fullmatch(r"[a-z]+ [+-]\d+\.\d\d", each) for each in leaders)
+    told = capsys.readouterr().err.splitlines()[-1]
+    counts = "4 rows, 1 abstained (see abstain_reason), 1 without an answer (see hardmax_error)"
+    assert told == f"hardmax: {tmp_path / 'out.csv'}: {counts}"
     assert [row["truncated"] for row in out] == ["false", "false", "true", ""]
     assert out[3]["hardmax_error"] == "the text has 250000 characters, more than 200000 (MAX_TEXT_CHARS)"
 

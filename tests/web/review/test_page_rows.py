@@ -47,11 +47,11 @@ def test_rows_get_the_labels_of_the_service(review: Visit, server: str) -> None:
     assert [row["label"] for row in found] == ["mine"] * 4  # a column of one's own stays
     told = [row for row in found if not row["hardmax_error"]]
     for row, answer in zip(told, answers, strict=True):
-        sure = answer["undecided"] is None
-        assert row["hardmax_label"] == answer["label"] * sure
-        assert row["score"] == str(answer["score"]) * sure
-        assert row["undecided"] == (answer["undecided"] or "")
-        assert row["leaders"].split("; ") == [leader["word"] for leader in answer["leaders"]]
+        assert row["hardmax_label"] == answer["label"]
+        assert row["score"] == str(answer["score"])
+        assert row["abstain_reason"] == (answer["undecided"] or "")
+        weights = [(leader["word"], leader["contribution"]) for leader in answer["leaders"]]
+        assert row["leaders"] == "; ".join(f"{name} {x:+.2f}" for name, x in weights if abs(x) >= 0.05)
     assert found[2]["hardmax_error"] == "the text is empty"
     expect_fit_for_everybody(page)
 
@@ -171,15 +171,17 @@ def test_busy_server_is_asked_again_and_a_refused_row_stands_alone(review: Visit
     assert [row["hardmax_error"] for row in saved(page)] == [""] * 5 + ["this text is too long"] + [""] * 3
 
 
-def test_undecided_row_does_not_look_decided(review: Visit) -> None:
+def test_row_of_a_model_that_abstains_has_its_label_and_the_reason(review: Visit) -> None:
     unlike = explained("fine", [word("fine", 1.0, leader=True)], undecided="unlike the rows")
     page = review()
     page.route("**/classify", lambda route: route.fulfill(json=unlike))
     give(page, "reviews.txt", "fine")
-    expect(page.locator("#rows-body td")).to_have_text(["fine", "unlike the rows", "", "fine"])
-    expect(page.locator("#rows-state")).to_have_text("1 of 1 row: 1 undecided.")
+    expect(page.locator("#rows-body td")).to_have_text(
+        ["fine", "positive unlike the rows", "73.1 %", "fine +1.00"]
+    )
+    expect(page.locator("#rows-state")).to_have_text("1 of 1 row: 1 positive (1 abstained).")
     row = saved(page)[0]  # as the command line writes it
-    assert (row["label"], row["score"], row["undecided"]) == ("", "", "unlike the rows")
+    assert (row["label"], row["abstain_reason"]) == ("positive", "unlike the rows")
 
 
 def test_server_that_is_gone_leaves_what_was_answered(review: Visit) -> None:
