@@ -48,7 +48,7 @@ def open_reader(folder: Path) -> tuple[Bundle, Encoder]:
     """Open the bundle of an encoder."""
     bundle = read_bundle(folder)
     if bundle.kind != ENCODER:
-        raise InvalidInput(f"{folder} is a bundle of kind {bundle.kind}; --encoder needs a {ENCODER}")
+        raise InvalidInput(f"{folder} is a bundle of kind {bundle.kind}; --encoder needs an encoder")
     return bundle, Encoder.load(bundle, Runtime("cpu", 1))
 
 

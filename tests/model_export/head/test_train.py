@@ -183,10 +183,10 @@ def test_states_come_from_the_disk_the_second_time(folder):
     texts = ["a superb film", "", "the soup was cold " * 40]
     states, kept = encode_texts(reader, texts, cache=folder / "cache")
     assert kept.tolist() == [0, 2]
-    again, _ = encode_texts(Namespace(read=reader.read), texts, cache=folder / "cache")
+    again, _ = encode_texts(Namespace(tokenize=reader.tokenize), texts, cache=folder / "cache")
     assert all(np.array_equal(a, b) for a, b in zip(states.states, again.states, strict=True))
-    alone = reader.see(reader.read(texts[0]).split(), reasons=False)[0]
-    assert np.array_equal(states.states[0][:, 0], alone.states)
+    alone = reader.encode(reader.tokenize(texts[0]).chunks(), output_attentions=False)[0]
+    assert np.array_equal(states.states[0][:, 0], alone.hidden_states)
 
 
 def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
@@ -196,16 +196,16 @@ def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
     def read(text: str):
         if text == "stop":
             raise KeyboardInterrupt
-        return reader.read(text)
+        return reader.tokenize(text)
 
     texts, cache = ["", *["superb"] * 1_023, "stop"], folder / "stopped"
-    stopping = Namespace(read=read, see=reader.see)
+    stopping = Namespace(tokenize=read, encode=reader.encode)
     with pytest.raises(KeyboardInterrupt):
         encode_texts(stopping, texts, cache=cache, progress=lambda *each: told.append(each))
     assert told[0] == (0, 1_025)
     assert any(0 < done < 1_024 for done, _ in told), "many texts were read in silence"
     assert told[-1] == (1_024, 1_025)
-    states, kept = encode_texts(Namespace(read=reader.read), texts[:1_024], cache=cache)
+    states, kept = encode_texts(Namespace(tokenize=reader.tokenize), texts[:1_024], cache=cache)
     assert (len(states), kept[0]) == (1_023, 1)
 
 
