@@ -1,8 +1,8 @@
-"""Writing model bundles, the only thing that the two sides share (service/runtime/bundle.py reads them).
+"""Write model bundles, which the service reads (service/runtime/bundle.py).
 
-    NAME/model.onnx   NAME/pieces.json (kind "reader")   NAME/card.json
+    NAME/model.onnx   NAME/pieces.json (encoders)   NAME/card.json
 
-It handles files and versions, and does not know what a model means.
+This module handles files and versions; it does not know what a model means.
 """
 
 from __future__ import annotations
@@ -23,49 +23,68 @@ import onnx
 from service.errors import InvalidInput
 from service.runtime.bundle import FORMAT, KINDS, Bundle, read_bundle
 
-LICENCE = "Apache-2.0"
-_TOOLS = ("hardmax", "onnx", "onnxscript", "torch", "numpy")
+DEFAULT_LICENSE = "Apache-2.0"
+RECORDED_PACKAGES = ("hardmax", "onnx", "onnxscript", "torch", "numpy")
 
 
 def write_bundle(
     models_dir: Path, kind: str, card: Mapping[str, Any], model: onnx.ModelProto, pieces: str | None = None
 ) -> Bundle:
-    """Writes models_dir/NAME and reads it back as the service will; a reader never meets half of it.
+    """Write models_dir/NAME so that the service never sees half of it, and read it back.
 
-    The card brings at least name and description; format, kind, digest, versions and date are added here.
+    Args:
+        models_dir: the folder of models; it is created if necessary.
+        kind: one of the kinds that the service knows.
+        card: at least a name and a description; format, kind, digest, versions and date are added.
+        model: the graph.
+        pieces: the vocabulary of an encoder, as JSON.
+
+    Raises:
+        InvalidInput: the kind or the name is not possible, or the folder cannot be written.
     """
     name = str(card.get("name", ""))
     if kind not in KINDS or not name or name.startswith(".") or Path(name).name != name:
         raise InvalidInput(f"no bundle can be kind {kind!r} with the name {name!r}", param="name")
     graph = model.SerializeToString(deterministic=True)
-    whole = {
+    complete = {
         "format": FORMAT,
         "kind": kind,
-        "licence": LICENCE,
-        "created": _now(),
+        "licence": DEFAULT_LICENSE,
+        "created": _created(),
         "versions": _versions(),
         **card,
         "model_sha256": hashlib.sha256(graph).hexdigest(),
     }
-    models_dir.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=".writing-", dir=models_dir))
+    files = {"model.onnx": graph, "card.json": _to_json(complete)}
+    if pieces is not None:
+        files["pieces.json"] = pieces.encode()
     try:
-        folder = place / name
+        return _write_files(models_dir, name, files)
+    except OSError as error:
+        problem = f"{models_dir / name} cannot be written: {error.strerror or error}"
+        raise InvalidInput(problem, param="models_dir") from error
+
+
+def _write_files(models_dir: Path, name: str, files: Mapping[str, bytes]) -> Bundle:
+    models_dir.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".writing-", dir=models_dir))
+    try:
+        folder = draft / name
         folder.mkdir()
-        (folder / "model.onnx").write_bytes(graph)
-        if pieces is not None:
-            (folder / "pieces.json").write_text(pieces, encoding="utf-8")
-        text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False)
-        (folder / "card.json").write_text(text + "\n", encoding="utf-8")
+        for file, content in files.items():
+            (folder / file).write_bytes(content)
         bundle = read_bundle(folder)
         _replace(models_dir / name, folder)
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(draft, ignore_errors=True)
     return bundle
 
 
 def _replace(target: Path, new: Path) -> None:
-    """subtle: file by file, the card last: a service that watches the folder waits for a card that fits."""
+    """Replace the files of a bundle.
+
+    subtle: the card comes last, since a service that watches the folder waits for a card that fits.
+    """
     if not target.exists():
         new.rename(target)
         return
@@ -74,18 +93,22 @@ def _replace(target: Path, new: Path) -> None:
             os.replace(new / name, target / name)
 
 
-def _now() -> str:
-    """SOURCE_DATE_EPOCH, where set, makes a bundle reproducible to the byte."""
+def _to_json(card: Mapping[str, Any]) -> bytes:
+    return (json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _created() -> str:
+    """Return the time. SOURCE_DATE_EPOCH, where set, makes a bundle reproducible to the byte."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     return moment.isoformat(timespec="seconds")
 
 
 def _versions() -> dict[str, str]:
-    found = {}
-    for tool in _TOOLS:
+    versions = {}
+    for package in RECORDED_PACKAGES:
         try:
-            found[tool] = version(tool)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

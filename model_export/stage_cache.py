@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.data.training_set import Lessons
-from model_export.writing import replacing
+from model_export.writing import atomic_write
 
 
 class Kept:
@@ -39,7 +39,7 @@ class Kept:
 
 def keep(learnt: dict[str, Any], file: Path) -> None:
     """subtle: what a stopped run goes on from is deleted last."""
-    with replacing(file) as out:
+    with atomic_write(file) as out:
         torch.save(learnt, out)
     file.with_suffix(".checkpoint").unlink(missing_ok=True)
 

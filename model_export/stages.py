@@ -26,7 +26,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similar
 from model_export.data.training_set import Ints, Lessons
 from model_export.encoder.model import PAD, Encoder
 from model_export.head.leader_head import LeaderHead
-from model_export.writing import replacing
+from model_export.writing import atomic_write
 
 Say = Callable[[str], None]
 EVERY = 50  # steps between two lines
@@ -302,7 +302,7 @@ def descend(
             total = 0.0
         if (step + 1) % CHECKPOINT == 0:
             kept = {"step": step + 1, "learnt": learnt, "optimiser": optimiser.state_dict()}
-            with replacing(checkpoint) as out:
+            with atomic_write(checkpoint) as out:
                 torch.save(kept, out)
 
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: a stopped run goes on with what it finds."""
+"""Write files atomically: a stopped run leaves the old file or the new one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import BinaryIO
 
 
 @contextmanager
-def replacing(file: Path) -> Iterator[BinaryIO]:
-    """What is written takes the place of `file` when it is whole; until then whatever was there stays."""
+def atomic_write(file: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `file` when the block ends without an exception."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    partly = file.with_name(f"{file.name}.part")
-    with partly.open("wb") as out:
+    partial = file.with_name(f"{file.name}.part")
+    with partial.open("wb") as out:
         yield out
-    os.replace(partly, file)
+    os.replace(partial, file)

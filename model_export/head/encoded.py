@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.data.training_set import Batch, Ints, words_of
-from model_export.writing import replacing
+from model_export.writing import atomic_write
 from service.runtime.batcher import group_by_length
 from service.text.encoder import Encoder
 from service.text.tokenizer import TokenizedText
@@ -128,7 +128,7 @@ def _encode_or_load(
         return np.concatenate(_encode(reader, readings, report))
     file = cache / f"{_digest(readings)}.npy"
     if not file.exists():
-        with replacing(file) as out:
+        with atomic_write(file) as out:
             np.save(out, np.concatenate(_encode(reader, readings, report)))
     loaded: Array = np.load(file, mmap_mode="r")
     return loaded

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from model_export.data.training_set import padded
 from model_export.teacher.encoder import PADDING, Teacher, in_whole_numbers
-from model_export.writing import replacing
+from model_export.writing import atomic_write
 
 SAID = Path(__file__).with_name("said.npy")  # what comes with the project
 RECORD = np.dtype([("text", "S8"), ("logits", np.float16, (3,))])
@@ -47,7 +47,7 @@ class Answers:
             part = new[at : at + PART]
             logits = _asked(teacher, part)
             self._said |= {_key(text): row for text, row in zip(part, logits, strict=True)}
-            with replacing(self._files[-1]) as out:
+            with atomic_write(self._files[-1]) as out:
                 np.save(out, np.array(list(self._said.items()), RECORD))
             done = at + len(part)
             left = (time.monotonic() - began) / done * (len(new) - done)

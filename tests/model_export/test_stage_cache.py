@@ -9,7 +9,7 @@ from encoders import random_encoder
 from model_export.data.training_set import Lessons
 from model_export.stage_cache import Kept
 from model_export.teacher.logits import RECORD, Answers, _key
-from model_export.writing import replacing
+from model_export.writing import atomic_write
 from service.text.tokenizer import TokenizedText
 
 
@@ -28,7 +28,7 @@ def test_file_is_replaced_when_it_is_whole(tmp_path):
     file = tmp_path / "new" / "file.npy"
 
     def write(content, *, stop=False):
-        with replacing(file) as out:
+        with atomic_write(file) as out:
             out.write(content)
             if stop:
                 raise Stopped
