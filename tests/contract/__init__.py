@@ -1,0 +1,12 @@
+"""The public contract, recorded: what HTTP, the command line and the Python names answer.
+
+    exchanges/*.yaml     requests of every route and protocol, each with its answer (errors included)
+    commands.yaml        commands, with their output and exit codes
+    python_api.txt       the signatures of the public Python names
+    answers/*.csv        exact answers of the pretrained models to generated texts, clouds and sequences
+    docs/openapi.json    the OpenAPI document
+
+The tests use public surfaces only. `python -m tests.contract.record` writes the expectations again; the diff
+then shows what users will notice. Request ids, times, versions and the wording of error messages are not
+compared.
+"""
