@@ -1,4 +1,4 @@
-"""The exact construction: how many blocks random labels take, and how long it is in the making.
+"""The exact built: how many blocks random labels take, and how long it is in the making.
 
     python -m benchmarks.exact
 
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.record import Record, arguments
-from model_export.exact.construct import make, write
+from model_export.exact.command import build_classifier, write_verified
 from model_export.exact.data import make_examples
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.sequences.classifier import Sequences
+from service.sequences.classifier import SequenceClassifier
 
 Rng = np.random.Generator
 Points = NDArray[np.float64]
@@ -91,25 +91,25 @@ def labelled(sequences: list[Points], rng: Rng, dtype: str = "float64") -> list[
 
 def main() -> None:
     quick = arguments(__doc__).parse_args().quick
-    record = Record("exact", "The exact construction", ["numpy", "onnxruntime"])
+    record = Record("exact", "The exact built", ["numpy", "onnxruntime"])
     record.note("Three labels at random; a proof says 3 N blocks at most. Answers take one thread.")
     record.note("Every token of a sequence is moved at random by 99.9 % of the margin that its answer names.")
-    table = record.table("construction", "What it takes", unit="", better="neither")
+    table = record.table("built", "What it takes", unit="", better="neither")
     for family, N, d in [*((family, 200, 3) for family in FAMILIES), (random, 2_000, 8)]:
         N = N // 10 if quick else N
         rng = np.random.default_rng([d, N])
         sequences = family(rng, N, d)
-        made = make(make_examples(labelled(sequences, rng)))
+        built = build_classifier(make_examples(labelled(sequences, rng)))
         with TemporaryDirectory() as folder:
-            found = write(made, Path(folder) / "model", description="a benchmark", licence="none")
-            model = Sequences.load(read_bundle(Path(folder) / "model"), Runtime("cpu", 1))
+            found = write_verified(built, Path(folder) / "model", description="a benchmark", licence="none")
+            model = SequenceClassifier.load(read_bundle(Path(folder) / "model"), Runtime("cpu", 1))
         case = {"family": family.__name__.replace("_", " "), "d": d, "N": N}
         figures: dict[str, list[float]] = {
-            "splits": [made.model.splits],
-            "blocks": [len(made.model.blocks)],
+            "splits": [built.model.splits],
+            "blocks": [len(built.model.blocks)],
             "wrong under noise": [wrong_under_noise(model, sequences, rng)],
             "radius": [found.radius or float("inf")],
-            "s to construct": [made.seconds],
+            "s to construct": [built.seconds],
             "ms to answer one": [_milliseconds(model, sequences[:1]) for _ in range(ANSWERS)],
             "ms to answer 32": [_milliseconds(model, sequences[:32]) for _ in range(ANSWERS)],
         }
@@ -118,7 +118,7 @@ def main() -> None:
     record.keep(quick=quick)
 
 
-def wrong_under_noise(model: Sequences, sequences: list[Points], rng: Rng) -> int:
+def wrong_under_noise(model: SequenceClassifier, sequences: list[Points], rng: Rng) -> int:
     """How many labels change when every token moves by nearly as much as its sequence stands."""
     answers, moved = model.classify(sequences), []
     for tokens, answer in zip(sequences, answers, strict=True):
@@ -129,7 +129,7 @@ def wrong_under_noise(model: Sequences, sequences: list[Points], rng: Rng) -> in
     return sum(a["label"] != b["label"] for a, b in zip(answers, after, strict=True))
 
 
-def _milliseconds(model: Sequences, sequences: list[Points]) -> float:
+def _milliseconds(model: SequenceClassifier, sequences: list[Points]) -> float:
     began = time.perf_counter()
     model.classify(sequences)
     return 1e3 * (time.perf_counter() - began)

@@ -14,7 +14,7 @@ from service.errors import HardmaxError
 # command: (module, help)
 COMMANDS = {
     "train": ("head.train", "train, measure and export a custom model from labelled rows"),
-    "exact": ("exact.construct", "construct an exact classifier of sequences"),
+    "exact": ("exact.command", "construct an exact classifier of sequences"),
     "pretrained": ("pretrained", "train the pretrained encoder and its sentiment head from the data sets"),
     "ablations": ("measure.meaning", "measure what a model uses: word order, attention, implicit sentiment"),
     "verify": ("measure.verify", "compare a model with its definition, to the bit, on many texts"),

@@ -23,7 +23,7 @@ from service.runtime.registry import Registry, with_default_model
 from service.runtime.session import Runtime
 from service.schemas.reading import validate
 from service.schemas.requests import ClassifyRequest
-from service.sequences.classifier import Sequences
+from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings, load_settings
 from service.state import domain_loaders
 from service.text.pipeline import ClassificationTask, classify_all
@@ -89,7 +89,7 @@ class Local(Api):
 
     def _sequences(self, request: ApiRequest) -> dict[str, Any]:
         asked = request.body or {}
-        classifier: Sequences = self._model(asked["model"], "sequences")
+        classifier: SequenceClassifier = self._model(asked["model"], "sequences")
         labels = classifier.classify([np.array(each, np.float64) for each in asked["sequences"]])
         data = [{"index": i, **label} for i, label in enumerate(labels)]
         return {"id": uuid4().hex, "model": asked["model"], "data": data}

@@ -30,7 +30,7 @@ from service.runtime.bundle import ENCODER, HEAD, Bundle
 from service.runtime.compute import Compute
 from service.runtime.registry import Entry, Loader, Registry, bundle_fingerprints
 from service.runtime.session import Runtime
-from service.sequences.classifier import Sequences
+from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 from service.text.encoder import Encoder
 from service.text.head import Head
@@ -244,6 +244,6 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
         ENCODER: reader,
         HEAD: head,
         "dynamics": dynamics,
-        "sequences": lambda bundle: Sequences.load(bundle, runtime),
+        "sequences": lambda bundle: SequenceClassifier.load(bundle, runtime),
     }
     return {kind: runtime.limit(LOAD_S)(load) for kind, load in loaders.items()}

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from model_export.exact.construct import Made, make
+from model_export.exact.command import BuiltClassifier, build_classifier
 from model_export.exact.data import make_examples
 
 COLOURS = {"circle": "#0072b2", "square": "#d55e00", "star": "#009e73"}
@@ -58,9 +58,9 @@ def draw_outputs(axes: Axes, states: list[np.ndarray]) -> None:
 
 
 def main() -> None:
-    made: Made = make(make_examples(ROWS))
-    model = made.model
-    ways = [model.states(points) for points in made.examples.points]
+    built: BuiltClassifier = build_classifier(make_examples(ROWS))
+    model = built.model
+    ways = [model.states(points) for points in built.examples.points]
     origin = min(X[:, 0].min() for way in ways for X in way[1 : model.read_out + 1]) // 1
     attending = [i for i, block in enumerate(model.blocks) if block.attends]
     *splits, collapse = attending

@@ -3,7 +3,7 @@
 A block is a feed-forward layer of width 3, FF(x) = eta x + W relu(U x + b), and rank-one hardmax attention,
 SA(X)_i = rho x_i + v <w, mean of x_j over C_i>, C_i = argmax_j <q, x_i><k, x_j>. Tokens of R^d become
 (g, f, 0, ..): g says which class its sequence is in and which token it is, f is a flag. docs/exact.md has the
-construction and its proof; the step numbers below are those of that page.
+built and its proof; the step numbers below are those of that page.
 
 subtle: the numbers are chosen so that floating point hardly rounds. All codes g lie on one grid of
 numbers (layout.py), widths are powers of two: differences, flags and changes of class are exact in
@@ -18,9 +18,9 @@ from itertools import pairwise
 import numpy as np
 
 from model_export.exact.data import Examples, Floats, Measures
-from model_export.exact.layout import STRAY, Cell, Code, cells_in_order, lay_out, limit
+from model_export.exact.layout import STRAY, Cell, Code, build_layout, cells_in_order, coordinate_limit
 
-NOWHERE = (-np.inf, -np.inf, 1.0)
+NO_ZONE = (-np.inf, -np.inf, 1.0)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Block:
     w: Floats
     q: Floats
     k: Floats
-    zone: tuple[float, float, float] = NOWHERE
+    zone: tuple[float, float, float] = NO_ZONE
 
     @property
     def attends(self) -> bool:
@@ -86,12 +86,13 @@ class Transformer:
         return len(self.blocks) * (10 * self.dimension + 5)
 
 
-def construct(examples: Examples, measures: Measures, *, seed: int = 0) -> Transformer:
+def build_transformer(examples: Examples, measures: Measures, *, seed: int = 0) -> Transformer:
     """The transformer that sends every sequence to its output."""
     D = max(2, measures.tokens.shape[1], examples.outputs[0].shape[1])
-    layout = lay_out(measures, seed, disjoint=examples.tokenwise)
+    layout = build_layout(measures, seed, disjoint=examples.has_token_outputs)
     tree, code, start = layout.tree, layout.code, layout.start
-    build = _Blocks(D, code.scale * (1 - 8 * float(np.finfo(measures.tokens.dtype).eps)), 2 * layout.error)
+    scale = code.scale * (1 - 8 * float(np.finfo(measures.tokens.dtype).eps))
+    build = BlockBuilder(D, scale, 2 * layout.error)
     blocks = [build.code(code, start[0])]
     for split in tree.token_splits:
         G, shift = start[split.owner] + code.t[split.token], start[split.new] - start[split.owner]
@@ -99,15 +100,17 @@ def construct(examples: Examples, measures: Measures, *, seed: int = 0) -> Trans
     for turn in tree.frequency_splits:
         G = start[turn.owner] + turn.offset + code.t[turn.token]
         blocks += build.flag(G, layout.width(turn.isolation), turn.spread, uniform=True)
-    if not examples.tokenwise:
+    if not examples.has_token_outputs:
         blocks.append(build.collapse())
     read_out = len(blocks)
     blocks += build.read_out(list(cells_in_order(layout, examples)), examples.outputs)
     splits = len(tree.token_splits) + len(tree.frequency_splits)
-    return Transformer(tuple(blocks), read_out, not examples.tokenwise, splits, limit(measures.tokens))
+    return Transformer(
+        tuple(blocks), read_out, not examples.has_token_outputs, splits, coordinate_limit(measures.tokens)
+    )
 
 
-class _Blocks:
+class BlockBuilder:
     """Block by block, in the dimension D. A token that moves by r moves its code by r / `scale` and `stray`.
 
     The latter is what rounding may do to the codes before and after: zones are wider by as much.
@@ -179,7 +182,7 @@ class _Blocks:
         w: Floats | None = None,
         q: Floats | None = None,
         k: Floats | None = None,
-        zone: tuple[float, float, float] = NOWHERE,
+        zone: tuple[float, float, float] = NO_ZONE,
     ) -> Block:
         """Attention is off unless v is given: rho = 1 and v = 0 leave every token where it is."""
         v, w, q, k = (np.zeros(self.D) if part is None else part for part in (v, w, q, k))

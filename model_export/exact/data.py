@@ -1,4 +1,4 @@
-"""Labelled sequences for the exact construction: reading them, and what hardmax attention can tell apart.
+"""Labelled sequences for the exact built: reading them, and what hardmax attention can tell apart.
 
 Attention without positions sees a sequence as an empirical measure: which tokens, and each one's share. So a
 data set is kept as the distinct tokens of each sequence with their multiplicities.
@@ -44,7 +44,7 @@ class Examples:
         return int(self.points[0].shape[1])
 
     @property
-    def tokenwise(self) -> bool:
+    def has_token_outputs(self) -> bool:
         """Whether some sequence has several outputs: then tokens, not sequences, are sent to targets."""
         return any(len(output) > 1 for output in self.outputs)
 
@@ -119,7 +119,7 @@ def with_positions(points: Iterable[Floats]) -> list[Floats]:
     return [np.column_stack([rows, np.arange(len(rows), dtype=rows.dtype)]) for rows in points]
 
 
-def measure(examples: Examples, points: Sequence[Floats]) -> Measures:
+def compute_measures(examples: Examples, points: Sequence[Floats]) -> Measures:
     """The distinct measures; two examples with equal measures and different outputs are refused."""
     tokens, inverse = np.unique(np.concatenate(points) + 0.0, axis=0, return_inverse=True)
     ends = np.cumsum([len(rows) for rows in points])
@@ -131,10 +131,10 @@ def measure(examples: Examples, points: Sequence[Floats]) -> Measures:
         key = token.tobytes() + (count // np.gcd.reduce(count)).tobytes()
         twin = first.setdefault(key, j)
         if wanted[twin] != wanted[j]:
-            raise ImpossibleData(_twins(examples, twin, j))
+            raise ImpossibleData(_conflict(examples, twin, j))
         if twin == j:
             kept.append((token, count, j))
-        if examples.tokenwise and len(examples.outputs[j]) > len(token):
+        if examples.has_token_outputs and len(examples.outputs[j]) > len(token):
             m, n = len(examples.outputs[j]), len(token)
             raise ImpossibleData(f"{examples.names[j]} has {n} distinct tokens and cannot have {m} outputs")
     # Several outputs are laid along one sequence's own tokens: it shares its class with no other.
@@ -144,13 +144,13 @@ def measure(examples: Examples, points: Sequence[Floats]) -> Measures:
         start=np.cumsum([0, *(len(token) for token, _, _ in kept)]),
         token=np.concatenate([token for token, _, _ in kept]).astype(np.int64),
         count=np.concatenate([count for _, count, _ in kept]).astype(np.int64),
-        target=np.arange(len(kept)) if examples.tokenwise else _number(wanted_outputs),
+        target=np.arange(len(kept)) if examples.has_token_outputs else _number_outputs(wanted_outputs),
         example=np.array([j for _, _, j in kept], np.int64),
         names=examples.names,
     )
 
 
-def _twins(examples: Examples, one: int, other: int) -> str:
+def _conflict(examples: Examples, one: int, other: int) -> str:
     names = f"{examples.names[one]} and {examples.names[other]}"
     return (
         f"{names} hold the same tokens in the same proportions but want different outputs: attention without "
@@ -158,7 +158,7 @@ def _twins(examples: Examples, one: int, other: int) -> str:
     )
 
 
-def _number(outputs: list[Floats]) -> Ints:
+def _number_outputs(outputs: list[Floats]) -> Ints:
     """Equal outputs get equal numbers, in lexicographic order: labels are numbered as they are coded."""
     flat = sorted({tuple(map(tuple, output.tolist())) for output in outputs})
     numbers = {value: number for number, value in enumerate(flat)}

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from model_export.exact.data import Examples, Floats, ImpossibleData, Ints, Measures
-from model_export.exact.tree import GAP, Tree, grow
+from model_export.exact.tree import CELL_GAP, Tree, grow_tree
 
-STRAY = GAP / 4  # how far an unknown token may lie outside [0, 1], where known ones are
+STRAY = CELL_GAP / 4  # how far an unknown token may lie outside [0, 1], where known ones are
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Code:
         return 1 / float(np.linalg.norm(self.u))
 
 
-def limit(tokens: Floats) -> float:
+def coordinate_limit(tokens: Floats) -> float:
     """Coordinates beyond it are held there: it is well outside known tokens, and bounds all rounding."""
     return 2 * float(np.abs(tokens).max()) or 1.0
 
@@ -50,7 +50,7 @@ class Layout:
 
     def width(self, isolation: float) -> float:
         """The power of two within which a flag is 1; it is 0 from twice that on, so also at other tokens."""
-        return float(2.0 ** np.floor(np.log2(min(isolation, GAP) / 3)))
+        return float(2.0 ** np.floor(np.log2(min(isolation, CELL_GAP) / 3)))
 
     @property
     def radius(self) -> float:
@@ -69,12 +69,12 @@ class Cell:
     key: tuple[int, int]  # equal for equal outputs
 
 
-def lay_out(measures: Measures, seed: int, *, disjoint: bool) -> Layout:
+def build_layout(measures: Measures, seed: int, *, disjoint: bool) -> Layout:
     """Of the most promising directions the one whose tree stands most noise."""
     layouts, refused = [], ImpossibleData("no direction separates the tokens")
     for u in _directions(measures.tokens, seed, int(np.clip(4000 / len(measures), 2, 8))):
         try:
-            layouts.append(_place(*_encode(measures, u), disjoint))
+            layouts.append(_arrange(*_encode(measures, u), disjoint))
         except ImpossibleData as reason:
             refused = reason
     if not layouts:
@@ -112,16 +112,16 @@ def _encode(measures: Measures, u: Floats) -> tuple[Measures, Code]:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     # t is a sum of d products; two such sums and a constant make a code. t itself is rounded in float64.
-    sizes = limit(points) * np.abs(u).sum() + abs(p) + 2
+    sizes = coordinate_limit(points) * np.abs(u).sum() + abs(p) + 2
     error = float((len(u) + 3) * sizes * (np.finfo(dtype).eps + np.finfo(np.float64).eps))
     return _renumber(measures, rank), Code(u, p, t[order] - p, error)
 
 
-def _place(measures: Measures, code: Code, disjoint: bool) -> Layout:
+def _arrange(measures: Measures, code: Code, disjoint: bool) -> Layout:
     """Grow the tree and place its classes; again if so many classes leave too few digits to its splits."""
     error, dtype = code.error, measures.tokens.dtype
     for _ in range(4):
-        tree = grow(measures, code.t, 6 * error, disjoint=disjoint)
+        tree = grow_tree(measures, code.t, 6 * error, disjoint=disjoint)
         base, end = _cells(tree, measures)
         C = 2.0 ** float(np.ceil(np.log2(end)))
         error = code.error + _rounding(tree, float(np.spacing(dtype.type(C))), float(np.finfo(dtype).eps))
@@ -144,7 +144,7 @@ def _rounding(tree: Tree, spacing: float, eps: float) -> float:
 def _cells(tree: Tree, measures: Measures) -> tuple[Floats, float]:
     """Where each class's cell begins, in the order of their outputs, and where all of them end."""
     order = np.argsort([measures.target[rows].min() for rows in tree.members], kind="stable")
-    ends = 1 + np.cumsum(np.array(tree.widths)[order] + GAP)
+    ends = 1 + np.cumsum(np.array(tree.widths)[order] + CELL_GAP)
     base = np.empty(len(order))
     base[order] = np.concatenate([[1.0], ends[:-1]])
     return base, float(ends[-1])
@@ -178,12 +178,12 @@ def _output_cells(layout: Layout, examples: Examples) -> Iterator[Cell]:
     measures, tree, t = layout.measures, layout.tree, layout.code.t
     for rows, offsets, start in zip(tree.members, tree.offsets, layout.start, strict=True):
         gaps = np.diff(np.unique(offsets))
-        crowded = len(gaps) > 0 and gaps.min() < 1 + GAP
+        crowded = len(gaps) > 0 and gaps.min() < 1 + CELL_GAP
         for row, offset in zip(rows, start + offsets, strict=True):
             codes, target = t[measures.token[measures.row(int(row))]], int(measures.target[row])
             example = int(measures.example[row])
             parts = [(codes[-1], codes[-1])] if crowded else [(0.0, 1.0)]
-            if examples.tokenwise:
+            if examples.has_token_outputs:
                 parts = list(_cut(codes, len(examples.outputs[example])))
             for m, (lo, hi) in enumerate(parts):
                 yield Cell(offset + lo, offset + hi, example, m, (target, m))

@@ -1,4 +1,4 @@
-"""The offline half of the exact construction: which token tells which sequences apart, and where codes lie.
+"""The offline half of the exact built: which token tells which sequences apart, and where codes lie.
 
 A *class* is a set of sequences that the transformer has not yet told apart. Class 0 holds all; a token split
 moves those members of a class that contain a token into a new class; where members differ in their tokens'
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from model_export.exact.data import Floats, ImpossibleData, Ints, Measures
 
 Bools = NDArray[np.bool_]
-GAP = 0.5  # between the cells of two classes, which are 1 wide
-WIDEST_SPREAD = 64.0  # a frequency split moves codes by at most this, unless tokens have targets of their own
-SMALL = 8  # a side of at most 1/8 of its class may be split off together with others, from one scan
+CELL_GAP = 0.5  # between the cells of two classes, which are 1 wide
+MAX_SPREAD = 64.0  # a frequency split moves codes by at most this, unless tokens have targets of their own
+SMALL_SIDE_DIVISOR = 8  # sides of at most 1/8 of their class may be split off together, from one scan
+GAIN_SHARE = 0.8  # of the largest information gain: tokens with more are chosen by their isolation
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Tree:
         return [split.isolation for split in splits]
 
 
-def grow(measures: Measures, t: Floats, floor: float, *, disjoint: bool = False) -> Tree:
+def grow_tree(measures: Measures, t: Floats, floor: float, *, disjoint: bool = False) -> Tree:
     """Split until every class is pure. `floor`: tokens closer than this cannot be told apart safely.
 
     `disjoint` asks that frequency splits leave no two codes interleaved, whatever the spread.
@@ -70,7 +71,7 @@ def grow(measures: Measures, t: Floats, floor: float, *, disjoint: bool = False)
     while mixed:
         owner = mixed.pop()
         touched = {owner}
-        for split, stay, leave in _scan(measures, t, floor, owner, members[owner], len(members)):
+        for split, stay, leave in _split_class(measures, t, floor, owner, members[owner], len(members)):
             splits.append(split)
             members[split.owner] = stay
             members.append(leave)
@@ -79,7 +80,7 @@ def grow(measures: Measures, t: Floats, floor: float, *, disjoint: bool = False)
     tree = Tree(splits, [], members, [np.zeros(len(rows)) for rows in members], [1.0] * len(members))
     for owner, rows in enumerate(members):
         if len(np.unique(measures.target[rows])) > 1:
-            _spread(tree, owner, measures, t, floor, disjoint)
+            _split_by_frequency(tree, owner, measures, t, floor, disjoint)
     return tree
 
 
@@ -94,64 +95,93 @@ def _is_mixed(measures: Measures, rows: Ints) -> bool:
     return bool((measures.gather(rows)[1].reshape(len(rows), -1) != support).any())
 
 
-def _scan(
+def _split_class(
     measures: Measures, t: Floats, floor: float, owner: int, rows: Ints, new: int
 ) -> Iterator[tuple[TokenSplit, Ints, Ints]]:
-    """The best split of a class, or several that cut off small sides: (split, who stays, who leaves)."""
-    entry, token = measures.gather(rows)
-    target = np.unique(measures.target[rows], return_inverse=True)[1]
-    tokens, place = np.unique(token, return_inverse=True)
-    isolation = _isolation(t[tokens])
-    n, holders = len(rows), np.bincount(place)
-    usable = (holders < n) & (isolation >= floor)
+    """The best split of a class, or several that cut off small sides: (split, who stays, who leaves).
+
+    The larger side is split further: the class `owner` or, if the token's holders are more, the new one.
+    """
+    holdings = _Holdings.of(measures, rows)
+    isolation = _isolation(t[holdings.tokens])
+    usable = (holdings.count < len(rows)) & (isolation >= floor)
     if not usable.any():
         names = " and ".join(map(measures.name, rows[:2]))
         raise ImpossibleData(f"tokens that tell {names} apart are too close for this precision")
-    gain = _information_gain(target, target[entry], place, holders)
-    gain = np.where(usable, np.maximum(gain, 0), -1)
-    good = np.flatnonzero(usable & (gain >= 0.8 * gain.max()))
-    good = good[np.argsort(-isolation[good], kind="stable")]
-    by_token = entry[np.argsort(place, kind="stable")]
-    ends = np.cumsum(holders)
-    left = np.ones(n, bool)
-    for i in _choose(good, holders, by_token, ends, target):
-        has = np.zeros(n, bool)
-        has[by_token[ends[i] - holders[i] : ends[i]]] = True
-        split = TokenSplit(owner, int(tokens[i]), new, float(isolation[i]))
-        yield split, rows[left & ~has], rows[left & has]
-        small_leaves = 2 * holders[i] <= n
-        left &= ~has if small_leaves else has
-        owner, new = (owner, new + 1) if small_leaves else (new, new + 1)
+    gain = np.where(usable, np.maximum(_information_gain(holdings), 0), -1)
+    candidates = np.flatnonzero(usable & (gain >= GAIN_SHARE * gain.max()))
+    candidates = candidates[np.argsort(-isolation[candidates], kind="stable")]
+    larger = np.ones(len(rows), bool)
+    for i in _choose_tokens(candidates, holdings):
+        holds = np.zeros(len(rows), bool)
+        holds[holdings.holders(i)] = True
+        split = TokenSplit(owner, int(holdings.tokens[i]), new, float(isolation[i]))
+        yield split, rows[larger & ~holds], rows[larger & holds]
+        if holdings.is_minority(i):
+            larger &= ~holds
+        else:
+            larger &= holds
+            owner = new
+        new += 1
 
 
-def _choose(good: Ints, holders: Ints, by_token: Ints, ends: Ints, target: Ints) -> Iterator[int]:
+@dataclass(frozen=True)
+class _Holdings:
+    """Which members of a class hold which tokens; members and tokens are numbered within the class."""
+
+    target: Ints  # of each member
+    tokens: Ints  # the distinct ones, ascending
+    count: Ints  # members that hold each token
+    member: Ints  # of each entry (member, token)
+    column: Ints  # the token of each entry
+    by_token: Ints  # the members of all entries, ordered by token
+    ends: Ints  # where each token's part of `by_token` ends
+
+    @classmethod
+    def of(cls, measures: Measures, rows: Ints) -> _Holdings:
+        member, token = measures.gather(rows)
+        target = np.unique(measures.target[rows], return_inverse=True)[1]
+        tokens, column = np.unique(token, return_inverse=True)
+        count = np.bincount(column)
+        by_token = member[np.argsort(column, kind="stable")]
+        return cls(target, tokens, count, member, column, by_token, np.cumsum(count))
+
+    def holders(self, i: int) -> Ints:
+        return self.by_token[self.ends[i] - self.count[i] : self.ends[i]]
+
+    def is_minority(self, i: int) -> bool:
+        return bool(2 * self.count[i] <= len(self.target))
+
+
+def _choose_tokens(candidates: Ints, holdings: _Holdings) -> Iterator[int]:
     """Tokens to split by, in turn. Their small sides are disjoint, so that each split remains proper.
 
     Sequences of the commonest output are not cut off one by one: they may be what remains in the end.
     """
-    n, commonest = len(target), int(np.bincount(target).argmax())
-    left = np.ones(n, bool)
+    target, n = holdings.target, len(holdings.target)
     remaining = np.bincount(target)
-    work, chosen = 8 * len(by_token), 0
-    for i in good:
-        small = by_token[ends[i] - holders[i] : ends[i]]
-        if 2 * holders[i] > n:
+    commonest = int(remaining.argmax())
+    left = np.ones(n, bool)
+    work, n_chosen = 8 * len(holdings.by_token), 0
+    for i in candidates.tolist():
+        small = holdings.holders(i)
+        if not holdings.is_minority(i):
             small, work = np.setdiff1d(np.arange(n), small, assume_unique=True), work - n
         work -= len(small)
-        if len(small) * SMALL > n:
-            if not chosen:
-                yield int(i)
+        if len(small) * SMALL_SIDE_DIVISOR > n:
+            if not n_chosen:
+                yield i
                 return
             continue
         if left[small].all() and (target[small] != commonest).any():
             left[small] = False
             remaining -= np.bincount(target[small], minlength=len(remaining))
-            chosen += 1
-            yield int(i)
+            n_chosen += 1
+            yield i
         if work < 0 or 2 * left.sum() < n or np.count_nonzero(remaining) < 2:
             break
-    if not chosen:
-        yield int(good[0])
+    if not n_chosen:
+        yield int(candidates[0])
 
 
 def _isolation(t: Floats) -> Floats:
@@ -161,15 +191,17 @@ def _isolation(t: Floats) -> Floats:
     return nearest
 
 
-def _information_gain(target: Ints, entry_target: Ints, place: Ints, holders: Ints) -> Floats:
+def _information_gain(holdings: _Holdings) -> Floats:
     """Entropy (times n) that splitting by each token removes, in time linear in the class's entries."""
+    target, count = holdings.target, holdings.count
     n, totals = len(target), np.bincount(target)
-    pair, count = np.unique(place * len(totals) + entry_target, return_counts=True)
-    where, total = pair // len(totals), totals[pair % len(totals)]
-    yes = _xlogx(holders) - np.bincount(where, _xlogx(count), len(holders))
-    kept = _xlogx(totals).sum() + np.bincount(where, _xlogx(total - count) - _xlogx(total), len(holders))
+    pair, in_pair = np.unique(holdings.column * len(totals) + target[holdings.member], return_counts=True)
+    column, total = pair // len(totals), totals[pair % len(totals)]
+    of_holders = _xlogx(count) - np.bincount(column, _xlogx(in_pair), len(count))
+    changes = np.bincount(column, _xlogx(total - in_pair) - _xlogx(total), len(count))
+    of_others_less = _xlogx(totals).sum() + changes
     before = _xlogx(np.array([n])) - _xlogx(totals).sum()
-    gain: Floats = before - (yes + _xlogx(n - holders) - kept)
+    gain: Floats = before - (of_holders + _xlogx(n - count) - of_others_less)
     return gain
 
 
@@ -178,7 +210,9 @@ def _xlogx(x: Ints) -> Floats:
     return values
 
 
-def _spread(tree: Tree, owner: int, measures: Measures, t: Floats, floor: float, disjoint: bool) -> None:
+def _split_by_frequency(
+    tree: Tree, owner: int, measures: Measures, t: Floats, floor: float, disjoint: bool
+) -> None:
     """Frequency splits of one class, whose members hold the same tokens in different shares."""
     rows, offset = tree.members[owner], tree.offsets[owner]
     tokens = measures.token[measures.row(int(rows[0]))]
@@ -189,7 +223,7 @@ def _spread(tree: Tree, owner: int, measures: Measures, t: Floats, floor: float,
         here = float(offset[group][0])
         shifts = np.setdiff1d(np.unique(offset), [here]) - here
         isolation = _isolation_among(t[tokens], shifts)
-        column = _telling_token(share[group], target[group], isolation >= floor)
+        column = _best_token(share[group], target[group], isolation >= floor)
         if column is None:
             names = " and ".join(map(measures.name, rows[group][:2]))
             raise ImpossibleData(f"the shares that tell {names} apart are too close for this precision")
@@ -204,12 +238,14 @@ def _spread(tree: Tree, owner: int, measures: Measures, t: Floats, floor: float,
 
 def _choose_spread(here: float, moves: Floats, stay: Floats, disjoint: bool) -> float:
     """The spread that leaves offsets furthest apart: cells of their own, if that is cheap or asked for."""
-    wanted = 2.0 ** float(np.ceil(np.log2((1 + GAP) / np.diff(np.unique(moves)).min())))
+    wanted = 2.0 ** float(np.ceil(np.log2((1 + CELL_GAP) / np.diff(np.unique(moves)).min())))
     steps = np.arange(16, 64) / 16 if disjoint else np.arange(32, 16, -1) / 32
-    candidates = (wanted if disjoint else min(wanted, WIDEST_SPREAD)) * steps
+    candidates = (wanted if disjoint else min(wanted, MAX_SPREAD)) * steps
 
     def apart(spread: float) -> float:
-        return min(1 + GAP, float(np.diff(np.unique(np.concatenate([here + spread * moves, stay]))).min()))
+        return min(
+            1 + CELL_GAP, float(np.diff(np.unique(np.concatenate([here + spread * moves, stay]))).min())
+        )
 
     return float(max(candidates, key=apart))
 
@@ -224,7 +260,7 @@ def _mixed_group(offset: Floats, target: Ints) -> Bools | None:
     return offset == values[mixed[0]] if len(mixed) else None
 
 
-def _telling_token(share: Floats, target: Ints, usable: Bools) -> int | None:
+def _best_token(share: Floats, target: Ints, usable: Bools) -> int | None:
     """The token whose share leaves the fewest outputs mixed; of those, the one whose shares differ most."""
     best: tuple[float, float, int | None] = (np.inf, 0.0, None)
     for column in np.flatnonzero(usable):

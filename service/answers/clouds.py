@@ -15,7 +15,7 @@ from service.engine.cloud_queue import result_of
 from service.errors import InvalidInput
 from service.schemas.reading import validate
 from service.schemas.requests import ControlWish, DynamicsParameters
-from service.sequences.classifier import Sequences
+from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
 MODEL = "dynamics"  # the bundle that runs clouds
@@ -116,7 +116,9 @@ def answer_control(
     return list(write_document({"id": request_id, **answer}))
 
 
-def answer_sequences(model: Sequences, name: str, sequences: list[Floats], request_id: str) -> list[bytes]:
+def answer_sequences(
+    model: SequenceClassifier, name: str, sequences: list[Floats], request_id: str
+) -> list[bytes]:
     """Classify sequences and write the answer."""
     data = [{"index": index, **result} for index, result in enumerate(model.classify(sequences))]
     return list(write_document({"id": request_id, "model": name, "data": data}))

@@ -24,7 +24,7 @@ FLOATS = {"double": np.float64, "float": np.float32}
 PADDED_TOKENS = 1 << 15  # of one run: keeps a block's arrays inside the caches
 
 
-class Sequences:
+class SequenceClassifier:
     """One served model: `labels` is empty if it was made for vector targets, which it then answers with."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Sequences:
                 answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
         return answers
 
-    def numbers_of(self, sequences: Sequence[Points]) -> int:
+    def count_output_numbers(self, sequences: Sequence[Points]) -> int:
         """How many numbers the outputs in an answer have."""
         if self.labels:
             return 0

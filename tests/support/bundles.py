@@ -21,7 +21,7 @@ from onnx import TensorProto, helper
 from model_export.bundle import write_bundle
 from model_export.encoder import graph as encoder_graph
 from model_export.encoder import quantized as encoder_quantized
-from model_export.exact.construct import make, write
+from model_export.exact.command import build_classifier, write_verified
 from model_export.exact.data import make_examples
 from model_export.head import graph as head_graph
 from model_export.head import quantized as head_quantized
@@ -163,4 +163,4 @@ def write_scenes(folder: Path) -> None:
     """A model of sequences."""
     rows = [([[0, 0], [1, 1]], "calm"), ([[0, 0], [5, 5]], "storm"), ([[2, 1]], "calm")]
     examples = make_examples([{"sequence": sequence, "label": label} for sequence, label in rows])
-    write(make(examples), folder / "scenes", description="Scenes.", licence="Apache-2.0")
+    write_verified(build_classifier(examples), folder / "scenes", description="Scenes.", licence="Apache-2.0")

@@ -51,7 +51,7 @@ from service.schemas.requests import (
     SequencesEnvelope,
     SequencesRequest,
 )
-from service.sequences.classifier import Sequences
+from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
 LARGE = 65_536  # numbers: work on more is done one request at a time
@@ -221,8 +221,8 @@ async def classify_sequences(
         request, read_arrays, body.content, "sequences", most=most, **limits
     )
     name = validate(document, SequencesEnvelope).model
-    model: Sequences = service.registry.find(name, "sequences")
-    await size.expect_response(OUTPUT_BYTES * model.numbers_of(sequences))
+    model: SequenceClassifier = service.registry.find(name, "sequences")
+    await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
     large = sum(each.size for each in sequences) > LARGE
     pieces = await service.compute.run(answer_sequences, model, name, sequences, request_id, large=large)
     return reply(b"".join(pieces))

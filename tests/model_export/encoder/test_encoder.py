@@ -66,7 +66,7 @@ def test_what_passes_a_gradient_is_its_value_to_the_bit():
     assert torch.equal(gradient.grad, torch.ones(511))
 
 
-def test_graph_gives_the_numbers_of_the_definition(encoder, session):
+def test_graph_gives_the_count_output_numbers_the_definition(encoder, session):
     """To the bit, whatever stands beside a passage."""
     weights, passages = quantize(encoder), draw(LENGTHS)
     for company in (passages, passages[::-1], *([passage] for passage in passages)):
@@ -74,7 +74,7 @@ def test_graph_gives_the_numbers_of_the_definition(encoder, session):
             assert equal(found, run(weights, *passage))
 
 
-def test_torch_gives_the_numbers_of_the_definition(encoder):
+def test_torch_gives_the_count_output_numbers_the_definition(encoder):
     weights = quantize(encoder)
     for pieces, places in draw(LENGTHS, seed=1):
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The exact construction, end to end: data in, bundle written, every sequence asked of the served graph."""
+"""The exact built, end to end: data in, bundle written, every sequence asked of the served graph."""
 
 import json
 from dataclasses import replace
@@ -11,15 +11,15 @@ from paths import ROOT
 
 from benchmarks.exact import FAMILIES, labelled, overlapping, random, same_support
 from model_export.cli import main
-from model_export.exact.blocks import construct
-from model_export.exact.construct import describe, make, write
-from model_export.exact.data import ImpossibleData, make_examples, measure, read_examples
+from model_export.exact.blocks import build_transformer
+from model_export.exact.command import build_classifier, describe, write_verified
+from model_export.exact.data import ImpossibleData, compute_measures, make_examples, read_examples
 from model_export.exact.graph import to_onnx
-from model_export.exact.layout import lay_out
+from model_export.exact.layout import build_layout
 from service.errors import InputError, NotFound
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.sequences.classifier import Sequences
+from service.sequences.classifier import SequenceClassifier
 
 EXAMPLES = ROOT / "examples"
 PARAMETERS = ("U", "b", "W", "eta", "rho", "v", "w", "q", "k")
@@ -32,12 +32,12 @@ def very_different_lengths(rng, N, d):
 
 @pytest.fixture
 def build(tmp_path):
-    """rows -> (what was made, what was measured, the served model)."""
+    """rows -> (what was built, what was measured, the served model)."""
 
     def build(rows, dtype="float64", positions=False):
-        made = make(make_examples(rows, dtype=dtype), dtype=dtype, positions=positions)
-        found = write(made, tmp_path / "model", description="a test", licence="none")
-        return made, found, Sequences.load(read_bundle(tmp_path / "model"), Runtime("cpu"))
+        built = build_classifier(make_examples(rows, dtype=dtype), dtype=dtype, positions=positions)
+        found = write_verified(built, tmp_path / "model", description="a test", licence="none")
+        return built, found, SequenceClassifier.load(read_bundle(tmp_path / "model"), Runtime("cpu"))
 
     return build
 
@@ -46,8 +46,8 @@ def labels_of(answers):
     return [answer["label"] for answer in answers]
 
 
-def wished(sequences, field, wishes):
-    return [{"sequence": tokens, field: wish} for tokens, wish in zip(sequences, wishes, strict=True)]
+def with_outputs(sequences, field, outputs):
+    return [{"sequence": tokens, field: output} for tokens, output in zip(sequences, outputs, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_exact_classifies_every_sequence(family, sizes, d, dtype, build):
     for N in sizes:
         rng = np.random.default_rng([d, N])
         rows = labelled(family(rng, N, d), rng, dtype)
-        made, found, model = build(rows, dtype)
+        built, found, model = build(rows, dtype)
         assert (found.sequences, found.wrong, found.error) == (N, 0, 0.0)
-        assert len(made.model.blocks) <= 3 * N
-        numbers = [getattr(block, name) for block in made.model.blocks for name in PARAMETERS]
-        assert sum(map(np.size, numbers)) == made.model.parameters
-        assert made.model.parameters == (10 * max(2, d) + 5) * len(made.model.blocks)
+        assert len(built.model.blocks) <= 3 * N
+        numbers = [getattr(block, name) for block in built.model.blocks for name in PARAMETERS]
+        assert sum(map(np.size, numbers)) == built.model.parameters
+        assert built.model.parameters == (10 * max(2, d) + 5) * len(built.model.blocks)
 
         shuffled = [rng.permutation(row["sequence"]) for row in rows]
         assert labels_of(model.classify(shuffled)) == [row["label"] for row in rows]
@@ -101,8 +101,8 @@ def test_exact_codes_round_no_more_than_the_layout_says():
     measured = 0.0
     for family in (same_support, overlapping, random):
         examples = make_examples(labelled(family(rng, 40, 2), rng, "float32"), dtype="float32")
-        measures = measure(examples, examples.points)
-        model, layout = construct(examples, measures), lay_out(measures, 0, disjoint=False)
+        measures = compute_measures(examples, examples.points)
+        model, layout = build_transformer(examples, measures), build_layout(measures, 0, disjoint=False)
         splitting = [block for block in model.blocks[: model.read_out] if block.k[0] == 0]
         for points in examples.points:
             X = points.astype(np.float64)
@@ -118,10 +118,10 @@ def rounded(block, dtype):
     return replace(block, **{name: dtype(np.float32(getattr(block, name))) for name in PARAMETERS})
 
 
-def test_exact_tells_true_from_1(build):
+def test_exact_distinguishes_true_from_1(build):
     """Both are one value in Python: they were one label."""
     sequences = [np.array([[float(i)]]) for i in range(3)]
-    _, _, model = build(wished(sequences, "label", [1, True, "1"]))
+    _, _, model = build(with_outputs(sequences, "label", [1, True, "1"]))
     assert list(map(repr, labels_of(model.classify(sequences)))) == ["1", "True", "'1'"]
 
 
@@ -130,14 +130,18 @@ def test_exact_needs_no_more_blocks_for_longer_sequences():
     tokens = rng.normal(size=(6, 2))
     chain = [{"sequence": tokens[: k + 1], "label": k} for k in range(6)]
     longer = [{**row, "sequence": np.tile(row["sequence"], (500, 1))} for row in chain]
-    assert len(make(make_examples(chain)).model.blocks) == len(make(make_examples(longer)).model.blocks)
+    assert len(build_classifier(make_examples(chain)).model.blocks) == len(
+        build_classifier(make_examples(longer)).model.blocks
+    )
 
 
 def test_exact_builds_for_two_thousand_sequences_within_a_minute():
     rng = np.random.default_rng(4)
-    made = make(make_examples(wished(random(rng, 2000, 8), "label", rng.integers(2, size=2000).tolist())))
-    assert made.seconds < 60
-    assert len(made.model.blocks) <= 6000
+    built = build_classifier(
+        make_examples(with_outputs(random(rng, 2000, 8), "label", rng.integers(2, size=2000).tolist()))
+    )
+    assert built.seconds < 60
+    assert len(built.model.blocks) <= 6000
 
 
 def test_exact_counts_order_only_with_positions(build):
@@ -150,7 +154,7 @@ def test_exact_counts_order_only_with_positions(build):
 
 
 @pytest.mark.parametrize(
-    ("sequences", "field", "wishes", "message"),
+    ("sequences", "field", "outputs", "message"),
     [
         (([[0.0], [1.0]], [[1.0], [0.0], [0.0], [1.0]]), "label", (0, 1),
          "same tokens in the same proportions"),
@@ -159,9 +163,9 @@ def test_exact_counts_order_only_with_positions(build):
         (([[0.0], [0.0]],), "targets", ([[1.0], [2.0]],), "has 1 distinct tokens and cannot have 2 outputs"),
     ],
 )  # fmt: skip
-def test_exact_refuses_what_no_model_of_its_digits_can_do(sequences, field, wishes, message):
+def test_exact_refuses_what_no_model_of_its_digits_can_do(sequences, field, outputs, message):
     with pytest.raises(ImpossibleData, match=message):
-        make(make_examples(wished(sequences, field, wishes)))
+        build_classifier(make_examples(with_outputs(sequences, field, outputs)))
 
 
 @pytest.mark.parametrize("d", [1, 2, 4])
@@ -170,10 +174,10 @@ def test_exact_interpolates_vectors(d, width, build):
     rng = np.random.default_rng([d, width])
     sequences = [*random(rng, 25, d), *same_support(rng, 5, d)]
     rows = [{"sequence": tokens, "target": 100 * rng.normal(size=width)} for tokens in sequences]
-    made, found, model = build(rows)
+    built, found, model = build(rows)
     assert found.wrong == 0
     assert found.error < 1e-6
-    assert len(made.model.blocks) <= 90
+    assert len(built.model.blocks) <= 90
     answer = model.classify([rows[0]["sequence"]])[0]
     assert answer["label"] is None
     assert answer["output"] == [pytest.approx(rows[0]["target"], rel=1e-9)]
@@ -183,11 +187,11 @@ def test_exact_sends_sequences_to_sequences(build):
     rng = np.random.default_rng(6)
     sequences = [*(rng.normal(size=(rng.integers(5, 12), 2)) for _ in range(20)), *same_support(rng, 4, 2)]
     rows = [{"sequence": tokens, "targets": rng.normal(size=(rng.integers(1, 5), 2))} for tokens in sequences]
-    made, found, model = build(rows)
+    built, found, model = build(rows)
     assert found.wrong == 0
     assert found.error < 1e-6
-    assert made.bound == 2 * 24 - 1 + sum(len(row["targets"]) for row in rows)
-    assert len(made.model.blocks) <= made.bound
+    assert built.bound == 2 * 24 - 1 + sum(len(row["targets"]) for row in rows)
+    assert len(built.model.blocks) <= built.bound
     answer = model.classify([rows[0]["sequence"]])[0]
     outputs = np.array(answer["output"])
     assert (answer["leader"], len(outputs)) == (None, len(rows[0]["sequence"]))
@@ -199,9 +203,9 @@ def test_exact_graph_is_the_transformer_it_says(build):
     rng = np.random.default_rng(7)
     for family in (random, same_support):
         rows = labelled(family(rng, 25, 3), rng)
-        made, _, model = build(rows)
-        for row, output in zip(rows, made.examples.outputs, strict=True):
-            X = made.model.states(row["sequence"])[-1]
+        built, _, model = build(rows)
+        for row, output in zip(rows, built.examples.outputs, strict=True):
+            X = built.model.states(row["sequence"])[-1]
             assert np.array_equal(X, np.tile([*output[0], 0.0], (len(X), 1)))
             assert labels_of(model.classify([row["sequence"]])) == [row["label"]]
 
@@ -211,9 +215,11 @@ def test_exact_graph_gives_whole_numbers_for_labels(dtype, most):
     """In float64 exactly; in float32 the read-out of frequency splits rounds."""
     for family in FAMILIES:
         rng = np.random.default_rng([3, 40])
-        made = make(make_examples(labelled(family(rng, 40, 3), rng, dtype), dtype=dtype), dtype=dtype)
-        session = Runtime("cpu").open(to_onnx(made.model, dtype, 3, positions=False).SerializeToString())
-        for points, ((zero, code),) in zip(made.examples.points, made.examples.outputs, strict=True):
+        built = build_classifier(
+            make_examples(labelled(family(rng, 40, 3), rng, dtype), dtype=dtype), dtype=dtype
+        )
+        session = Runtime("cpu").open(to_onnx(built.model, dtype, 3, positions=False).SerializeToString())
+        for points, ((zero, code),) in zip(built.examples.points, built.examples.outputs, strict=True):
             feeds = {"tokens": points[None].astype(dtype), "mask": np.ones((1, len(points)), bool)}
             (output,) = session.run(feeds, ("output",))
             assert np.abs(output[0] - [zero, code, 0]).max() <= most
@@ -223,8 +229,8 @@ def test_exact_graph_does_not_grow_and_shows_its_functions():
     rng = np.random.default_rng(9)
     graphs = []
     for N in (3, 100):
-        made = make(make_examples(labelled(random(rng, N, 2), rng)))
-        graphs.append(to_onnx(made.model, "float64", 2, positions=False))
+        built = build_classifier(make_examples(labelled(random(rng, N, 2), rng)))
+        graphs.append(to_onnx(built.model, "float64", 2, positions=False))
     assert [node.op_type for node in graphs[0].graph.node] == [node.op_type for node in graphs[1].graph.node]
     names = {(function.domain, function.name) for function in graphs[0].functions}
     assert {("hardmax", "FeedForward"), ("hardmax", "RankOneAttention")} <= names
@@ -268,11 +274,11 @@ def test_exact_names_a_file_that_is_not_there(tmp_path):
 def test_exact_knows_the_chords_of_the_example_in_any_voicing(tmp_path):
     """Other orders and other doublings than those in the file, which are measures it has not seen."""
     examples = read_examples(EXAMPLES / "chords.jsonl")
-    made = make(examples)
-    found = write(made, tmp_path / "chords", description="a test", licence="none")
-    model = Sequences.load(read_bundle(tmp_path / "chords"), Runtime("cpu"))
+    built = build_classifier(examples)
+    found = write_verified(built, tmp_path / "chords", description="a test", licence="none")
+    model = SequenceClassifier.load(read_bundle(tmp_path / "chords"), Runtime("cpu"))
     assert (found.sequences, found.wrong) == (48, 0)
-    assert len(made.model.blocks) <= 144
+    assert len(built.model.blocks) <= 144
     voicings = [np.concatenate([points[::-1], points[:1], points]) for points in examples.points]
     wanted = [examples.labels[int(output[0, 1])] for output in examples.outputs]
     assert labels_of(model.classify(voicings)) == wanted
@@ -306,9 +312,9 @@ def test_exact_names_what_is_wrong_with_its_data(tmp_path, text, message):
 def test_exact_refuses_to_write_a_model_that_is_wrong(tmp_path):
     """The examples are swapped behind the model's back."""
     rows = [{"sequence": [[0.0]], "label": "a"}, {"sequence": [[1.0]], "label": "b"}]
-    made = make(make_examples(rows))
-    made.examples.points.reverse()
+    built = build_classifier(make_examples(rows))
+    built.examples.points.reverse()
     with pytest.raises(ImpossibleData, match="not written: wrong about sequence 0"):
-        write(made, tmp_path / "model", description="", licence="")
+        write_verified(built, tmp_path / "model", description="", licence="")
     assert not (tmp_path / "model").exists()
-    assert "bound 3N = 6" in describe(made)
+    assert "bound 3N = 6" in describe(built)

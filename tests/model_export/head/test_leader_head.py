@@ -55,7 +55,7 @@ def answers(session, states, words, texts):
 @pytest.mark.parametrize(("d", "labels"), [(2, 1), (2, 3), (5, 4)])
 @pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])
 @pytest.mark.parametrize("alike", [0, 4, 500], ids=["", "twins", "nothing else"])
-def test_graph_gives_the_numbers_of_the_definition(d, labels, alike, use_embeddings):
+def test_graph_gives_the_count_output_numbers_the_definition(d, labels, alike, use_embeddings):
     weights = quantize(random_head(d, labels, use_embeddings=use_embeddings), random_encoder().output_scales)
     session = Runtime("cpu", 1).open(to_onnx(weights).SerializeToString())
     states, words, texts = draw(LENGTHS, alike=alike)

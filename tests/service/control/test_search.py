@@ -252,7 +252,7 @@ def test_control_refutes_leaders_whose_equations_are_apart():
 
 @pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-170, 1e-30])
 @pytest.mark.parametrize("huge", [1.0, 1e150, 1e308])
-def test_control_takes_numbers_of_every_size(tiny, huge):
+def test_control_takes_count_output_numbers_every_size(tiny, huge):
     """These were errors of ours, and warnings in the log; what doubles cannot hold is undecided."""
     for points, leaders, feasible in (
         ([[huge, 0], [0, huge], [huge / 4, huge / 2]], [0], True),

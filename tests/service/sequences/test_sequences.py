@@ -6,12 +6,12 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from model_export.exact.construct import make, write
+from model_export.exact.command import build_classifier, write_verified
 from model_export.exact.data import make_examples
 from service.errors import BundleError, InvalidInput
 from service.runtime.bundle import Bundle, read_bundle
 from service.runtime.session import Runtime
-from service.sequences.classifier import Sequences
+from service.sequences.classifier import SequenceClassifier
 from service.settings import BUNDLED_MODELS
 
 RUNTIME = Runtime("cpu")
@@ -26,8 +26,8 @@ SCENES = [
 
 
 def bundle_of(rows, folder, dtype="float64") -> Bundle:
-    made = make(make_examples(rows, dtype=dtype), dtype=dtype)
-    write(made, folder, description="a test", licence="none")
+    built = build_classifier(make_examples(rows, dtype=dtype), dtype=dtype)
+    write_verified(built, folder, description="a test", licence="none")
     return read_bundle(folder)
 
 
@@ -38,7 +38,7 @@ def bundle(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def scenes(bundle):
-    return Sequences.load(bundle, RUNTIME)
+    return SequenceClassifier.load(bundle, RUNTIME)
 
 
 def labels_of(answers):
@@ -99,7 +99,9 @@ def test_sequences_leader_is_the_token_all_others_went_to(scenes):
 
 
 def test_sequences_have_no_margin_where_nothing_can_change(tmp_path):
-    model = Sequences.load(bundle_of([{"sequence": [[1.0]], "label": "only"}], tmp_path / "one"), RUNTIME)
+    model = SequenceClassifier.load(
+        bundle_of([{"sequence": [[1.0]], "label": "only"}], tmp_path / "one"), RUNTIME
+    )
     assert model.classify([np.array([[5.0]])]) == [{"label": "only", "margin": None, "leader": 0}]
 
 
@@ -127,7 +129,7 @@ def test_sequences_refuse_by_name(scenes, sequence, param, message):
 
 
 def test_sequences_refuse_what_float32_cannot_hold(tmp_path):
-    model = Sequences.load(bundle_of(SCENES, tmp_path / "small", dtype="float32"), RUNTIME)
+    model = SequenceClassifier.load(bundle_of(SCENES, tmp_path / "small", dtype="float32"), RUNTIME)
     assert labels_of(model.classify([np.array([VINE, SEA])])) == ["garden"]
     with pytest.raises(InvalidInput, match="not finite"):
         model.classify([np.array([[1e300, 0.0]])])
@@ -146,6 +148,6 @@ def test_sequences_refuse_a_bundle_that_breaks_the_contract(bundle, changes, par
     graph = bundle.model if changes else (BUNDLED_MODELS / "dynamics" / "model.onnx").read_bytes()
     card = MappingProxyType({**bundle.card, **changes})
     with pytest.raises(BundleError) as refused:
-        Sequences.load(dataclasses.replace(bundle, card=card, model=graph), RUNTIME)
+        SequenceClassifier.load(dataclasses.replace(bundle, card=card, model=graph), RUNTIME)
     assert refused.value.param == param
     assert changes or "not tokens and mask" in refused.value.message

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from model_export.bundle import write_bundle
-from model_export.exact.blocks import Transformer, construct
-from model_export.exact.data import Examples, ImpossibleData, measure, read_examples, with_positions
+from model_export.exact.blocks import Transformer, build_transformer
+from model_export.exact.data import Examples, ImpossibleData, compute_measures, read_examples, with_positions
 from model_export.exact.graph import to_onnx
 from service.runtime.session import Runtime
-from service.sequences.classifier import Sequences
+from service.sequences.classifier import SequenceClassifier
 
-TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of a target's error, relative to the largest target
+TARGET_TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of a target's error, relative to the largest target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,18 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     examples = read_examples(arguments.data, arguments.dtype)
-    made = make(examples, dtype=arguments.dtype, positions=arguments.positions, seed=arguments.seed)
-    print(describe(made), flush=True)
+    built = build_classifier(
+        examples, dtype=arguments.dtype, positions=arguments.positions, seed=arguments.seed
+    )
+    print(describe(built), flush=True)
     description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
-    check = write(made, arguments.out.resolve(), description=description, licence=arguments.licence)
+    check = write_verified(built, arguments.out.resolve(), description=description, licence=arguments.licence)
     print(check)
     print(f"written      {arguments.out}")
     return 0
 
 
 @dataclass(frozen=True)
-class Made:
-    """A transformer, what it was made for and how."""
+class BuiltClassifier:
+    """A transformer, what it was built for and how."""
 
     model: Transformer
     examples: Examples
@@ -64,37 +66,39 @@ class Made:
     def bound(self) -> int:
         """3N blocks for labels and targets; 2N - 1 and one for each output where sequences have several."""
         N = len(self.examples.points)
-        if self.examples.tokenwise:
+        if self.examples.has_token_outputs:
             return 2 * N - 1 + sum(map(len, self.examples.outputs))
         return 3 * N
 
 
-def make(examples: Examples, *, dtype: str = "float64", positions: bool = False, seed: int = 0) -> Made:
+def build_classifier(
+    examples: Examples, *, dtype: str = "float64", positions: bool = False, seed: int = 0
+) -> BuiltClassifier:
     begun = time.perf_counter()
     points = with_positions(examples.points) if positions else examples.points
-    model = construct(examples, measure(examples, points), seed=seed)
-    return Made(model, examples, dtype, positions, seed, time.perf_counter() - begun)
+    model = build_transformer(examples, compute_measures(examples, points), seed=seed)
+    return BuiltClassifier(model, examples, dtype, positions, seed, time.perf_counter() - begun)
 
 
-def describe(made: Made) -> str:
+def describe(built: BuiltClassifier) -> str:
     """What was built, beside the bounds it keeps."""
-    L, D, N = len(made.model.blocks), made.model.dimension, len(made.examples.points)
-    kind = "2N - 1 + outputs" if made.examples.tokenwise else "3N"
-    lengths = [len(points) for points in made.examples.points]
-    wanted = f"{len(made.examples.labels)} labels" if made.examples.labels else "vector targets"
-    tokens = f"{min(lengths)} to {max(lengths)} tokens in R^{made.examples.dimension}"
+    L, D, N = len(built.model.blocks), built.model.dimension, len(built.examples.points)
+    kind = "2N - 1 + outputs" if built.examples.has_token_outputs else "3N"
+    lengths = [len(points) for points in built.examples.points]
+    wanted = f"{len(built.examples.labels)} labels" if built.examples.labels else "vector targets"
+    tokens = f"{min(lengths)} to {max(lengths)} tokens in R^{built.examples.dimension}"
     return "\n".join(
         [
             f"sequences    N = {N}, {tokens}, {wanted}",
-            f"blocks       L = {L}, bound {kind} = {made.bound}; {made.model.splits} splits",
-            f"parameters   {made.model.parameters:,} = (10 * {D} + 5) * {L}",
-            f"constructed  in {made.seconds:.2f} s",
+            f"blocks       L = {L}, bound {kind} = {built.bound}; {built.model.splits} splits",
+            f"parameters   {built.model.parameters:,} = (10 * {D} + 5) * {L}",
+            f"constructed  in {built.seconds:.2f} s",
         ]
     )
 
 
 @dataclass(frozen=True)
-class Check:
+class Verification:
     """What the exported graph answered to all of its sequences."""
 
     sequences: int
@@ -111,15 +115,15 @@ class Check:
         return "\n".join([*lines, f"worst error  {self.error:.1e}"] if self.error else lines)
 
 
-def check(made: Made, model: Sequences) -> Check:
+def verify(built: BuiltClassifier, model: SequenceClassifier) -> Verification:
     """Ask the model that will be served for every sequence."""
-    examples = made.examples
+    examples = built.examples
     answers = model.classify(examples.points)
     largest = max(float(np.abs(output).max()) for output in examples.outputs)
     errors = np.array([_error(examples, j, answer) for j, answer in enumerate(answers)])
-    wrong = np.flatnonzero(~(errors <= TOLERANCE[made.dtype] * max(largest, 1e-300)))
+    wrong = np.flatnonzero(~(errors <= TARGET_TOLERANCE[built.dtype] * max(largest, 1e-300)))
     margins = [answer["margin"] for answer in answers if answer["margin"] is not None]
-    return Check(
+    return Verification(
         sequences=len(answers),
         wrong=len(wrong),
         error=float(errors.max()),
@@ -136,13 +140,18 @@ def _error(examples: Examples, j: int, answer: dict[str, Any]) -> float:
     return float(max(apart.min(axis=0).max(), apart.min(axis=1).max()))
 
 
-def write(made: Made, folder: Path, *, description: str, licence: str) -> Check:
+def write_verified(built: BuiltClassifier, folder: Path, *, description: str, licence: str) -> Verification:
     """Write the bundle, if the service that will read it answers every sequence as it should."""
-    graph = to_onnx(made.model, made.dtype, made.examples.dimension, positions=made.positions)
-    card = {"name": folder.name, "description": description, "licence": licence, **facts(made)}
+    graph = to_onnx(
+        built.model,
+        built.dtype,
+        built.examples.dimension,
+        positions=built.positions,
+    )
+    card = {"name": folder.name, "description": description, "licence": licence, **card_fields(built)}
     with tempfile.TemporaryDirectory() as draft:
         bundle = write_bundle(Path(draft), "sequences", card, graph)
-        found = check(made, Sequences.load(bundle, Runtime("cpu")))
+        found = verify(built, SequenceClassifier.load(bundle, Runtime("cpu")))
     if found.wrong:
         raise ImpossibleData(f"not written: wrong about {found.first_wrong}\n{found}")
     card["figures"] |= {"accuracy": 1.0, "radius": found.radius, "largest_error": found.error}
@@ -150,11 +159,11 @@ def write(made: Made, folder: Path, *, description: str, licence: str) -> Check:
     return found
 
 
-def facts(made: Made) -> dict[str, Any]:
+def card_fields(built: BuiltClassifier) -> dict[str, Any]:
     """What the card says of the model beside its name."""
-    model, examples = made.model, made.examples
+    model, examples = built.model, built.examples
     return {
-        "seed": made.seed,
+        "seed": built.seed,
         "layers": len(model.blocks),
         "dimension": examples.dimension,
         "labels": list(examples.labels),
@@ -162,11 +171,11 @@ def facts(made: Made) -> dict[str, Any]:
             "width": int(examples.outputs[0].shape[1]),
             "per_sequence": max(map(len, examples.outputs)),
         },
-        "positions": made.positions,
-        "dtype": made.dtype,
+        "positions": built.positions,
+        "dtype": built.dtype,
         "data": {"sequences": len(examples.points), "tokens": sum(map(len, examples.points))},
         "figures": {
-            "blocks_bound": made.bound,
+            "blocks_bound": built.bound,
             "parameters": model.parameters,
             "splits": model.splits,
             "state_dimension": model.dimension,
