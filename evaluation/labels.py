@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.tables.reading import Table, find_column, normal, read_table, usual_column
+from evaluation.tables.reading import Table, find_column, find_named_column, normalize_name, read_table
 from hardmax.errors import InvalidInput
 
 LABEL_NAMES = (
@@ -97,7 +97,7 @@ def find_label(table: Table, text_column: str, wanted: str | None) -> str:
     if wanted is not None:
         return find_column(table, wanted)
     others = [column for column in table.columns if column != text_column]
-    usual = usual_column(others, (*LABEL_NAMES, *STAR_NAMES))
+    usual = find_named_column(others, (*LABEL_NAMES, *STAR_NAMES))
     if usual is not None:
         return usual
     few = [column for column in others if 2 <= len({spelt(v) for v in table.values(column)}) <= 20]
@@ -179,7 +179,7 @@ def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:
     if len(two) == len(distinct) and len(set(two.values())) == 2:
         return two
     numbers = all(re.fullmatch(r"\d+(\.\d+)?", value) for value in distinct)
-    if normal(column) in STAR_NAMES and distinct and numbers:
+    if normalize_name(column) in STAR_NAMES and distinct and numbers:
         highest = max(map(float, distinct))
         top = 5 if highest <= 5 else 10
         meant = {value: _side((float(value) - 1) / (top - 1)) for value in distinct}

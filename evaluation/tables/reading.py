@@ -1,24 +1,25 @@
-"""Files of rows that people keep texts in: csv, tsv, jsonl, json, parquet, xlsx, plain lines; and which
-column holds the texts.
-"""
+"""Read tables of texts from csv, tsv, jsonl, json, parquet, xlsx and plain lines, and find the texts."""
 
 import csv
 import io
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile
 
-from hardmax.errors import InvalidInput, MalformedInput, NotFound
+from hardmax.errors import InvalidInput, MalformedInput, NotFound, TooLarge
 
 STDIN = "-"
 TEXT = "text"  # the column of a file of plain lines
-READ = {
+FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "jsonl",
@@ -28,8 +29,9 @@ READ = {
     ".xlsx": "xlsx",
 }
 SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
-SAMPLE = 200  # rows looked at to guess what a column holds
-END = "\0the end"  # a row of its own behind the last one, unless a quote is open there
+MAX_SHEET_CELLS = 50_000_000
+SAMPLE_ROWS = 200  # rows that decide what a column holds
+END = "\0the end"  # appended as a last row: it is not one if a quote is open there
 csv.field_size_limit(2**31 - 1)
 
 Row = dict[str, Any]
@@ -38,32 +40,41 @@ TEXT_NAMES = (TEXT, "review", "sentence", "content", "comment", "message", "twee
 
 @dataclass(frozen=True)
 class Table:
-    """Rows in the order of the file. A row of jsonl may lack a column."""
+    """The rows of a file, in their order. A row of jsonl may lack a column."""
 
     source: str
     columns: tuple[str, ...]
     rows: list[Row]
-    arrow: Any = field(default=None, repr=False)  # a parquet file as it is, with its types
+    arrow: Any = field(default=None, repr=False)  # the table of a parquet file, with its types
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def values(self, column: str) -> list[Any]:
+        """Return the values of a column, None where a row lacks it."""
         return [row.get(column) for row in self.rows]
 
     def sample(self, column: str) -> list[str]:
-        """The first few values that say something."""
-        found = (str(value) for row in self.rows[:SAMPLE] if (value := row.get(column)) is not None)
+        """Return the first values of a column that are not empty, as texts."""
+        found = (str(value) for row in self.rows[:SAMPLE_ROWS] if (value := row.get(column)) is not None)
         return [value for value in found if value.strip()]
 
 
 def read_table(path: str, *, column: str | None = None) -> Table:
-    """The rows of a file, by the end of its name; `-` is standard input.
+    """Read the rows of a file in the format that its name ends with; `-` is standard input.
 
-    A file of any other name is a text a line, or csv or jsonl where a `column` is asked for.
+    Args:
+        path: A file, or `-`. A file with any other ending has a text per line.
+        column: The column of texts. It makes a file with any other ending csv or jsonl.
+
+    Returns:
+        The rows with their columns.
+
+    Raises:
+        InputError: The file cannot be read, or is damaged; the message names the place.
     """
     suffix = Path(path).suffix.lower()
-    form = READ.get(suffix) if path != STDIN else None
+    form = FORMATS.get(suffix) if path != STDIN else None
     if suffix in SHEETS:
         raise InvalidInput(f"{path}: {suffix} is not read; save the sheet as .xlsx or .csv")
     source = source_of(path)
@@ -78,7 +89,7 @@ def read_table(path: str, *, column: str | None = None) -> Table:
 
 
 def read_text(path: str) -> str:
-    """A whole file, or standard input: UTF-8, or UTF-16 where it begins so."""
+    """Return the text of a file or of standard input: UTF-8, or UTF-16 with a byte order mark."""
     try:
         raw = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
     except OSError as failure:
@@ -92,25 +103,27 @@ def read_text(path: str) -> str:
 
 
 def source_of(path: str) -> str:
-    """What a message calls the file."""
+    """Return the name of the file in messages."""
     return "standard input" if path == STDIN else path
 
 
 def unreadable(path: str, failure: OSError, param: str | None = None) -> NotFound:
+    """Return the error of a file that cannot be opened or read."""
     return NotFound(f"{path} cannot be read: {failure.strerror or failure}", param=param)
 
 
 def parse_json(text: str, place: str) -> Any:
+    """Parse JSON, or raise MalformedInput with the place."""
     try:
         return json.loads(text)
     except RecursionError:
         raise MalformedInput(f"{place}: is nested too deeply") from None
-    except ValueError as invalid:  # a number of thousands of digits is one, too
+    except ValueError as invalid:  # also a number of thousands of digits
         raise MalformedInput(f"{place}: is not JSON: {invalid}") from None
 
 
 def _lines(text: str, source: str) -> Table:
-    """subtle: str.splitlines would also split at characters that stand inside of texts."""
+    """Return a text per line. subtle: str.splitlines would also split at characters inside texts."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -122,7 +135,7 @@ def _csv(text: str, source: str) -> Table:
 
 
 def delimiter_of(text: str) -> str:
-    """The mark that the first line has most of."""
+    """Return the separator that is most frequent in the first line."""
     first = text.lstrip("\r\n").partition("\n")[0]
     return max(",;\t|", key=lambda mark: (first.count(mark), mark == ","))
 
@@ -155,7 +168,7 @@ def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
         cells = [row for row in cells if any(cell != "" for cell in row)]
     first = [str(name) for name in cells[0]] if cells else []
     first += [""] * (width - len(first))
-    headed = bool(cells) and _is_header(first, cells[1:SAMPLE])
+    headed = bool(cells) and _is_header(first, cells[1:SAMPLE_ROWS])
     columns = tuple((headed and first[i]) or f"column_{i + 1}" for i in range(width))
     if len(set(columns)) < len(columns):
         twice = next(name for i, name in enumerate(columns) if name in columns[:i])
@@ -168,8 +181,9 @@ def _table_of_cells(cells: Sequence[Sequence[Any]], source: str) -> Table:
 
 
 def _is_header(first: Sequence[str], below: Sequence[Sequence[Any]]) -> bool:
-    """Names are short, none is a number or comes again below, and a name alone is one word. The first of
-    several may be empty: tables with an index are written so.
+    """Return whether a row is a header: short names that are no numbers and do not recur below.
+
+    A single name is one word. The first of several may be empty, as pandas writes an index.
     """
     named = first[1:] if len(first) > 1 and first[0] == "" else first
     if any(not name.strip() or len(name) > 64 or is_number(name) for name in named):
@@ -180,6 +194,7 @@ def _is_header(first: Sequence[str], below: Sequence[Sequence[Any]]) -> bool:
 
 
 def is_number(cell: str) -> bool:
+    """Return whether a cell is a number."""
     try:
         float(cell)
     except ValueError:
@@ -227,29 +242,48 @@ def _read_parquet(path: str) -> Table:
 
 
 def _read_xlsx(path: str) -> Table:
-    """The first sheet of a workbook."""
+    """Return the first sheet of a workbook."""
+    from openpyxl import load_workbook
+    from openpyxl.utils.exceptions import InvalidFileException
+
     try:
-        from python_calamine import CalamineError, CalamineWorkbook
-    except ImportError:
-        raise NotFound("xlsx needs python-calamine: pip install python-calamine") from None
-    try:
-        with open(path, "rb") as file:
-            rows = CalamineWorkbook.from_filelike(file).get_sheet_by_index(0).to_python()
+        workbook = load_workbook(path, read_only=True, data_only=True)
+        with closing(workbook):
+            sheet = workbook.worksheets[0]
+            sheet.reset_dimensions()  # the file states an extent of its own, which may be wrong
+            cells = _sheet_cells(sheet.iter_rows(values_only=True), path)
     except OSError as failure:
         raise unreadable(path, failure) from None
-    except CalamineError as damage:
+    except (BadZipFile, InvalidFileException, ParseError, KeyError, ValueError, IndexError) as damage:
         raise MalformedInput(f"{path} is not an xlsx file: {damage}. Save it as .xlsx or .csv") from None
-    return _table_of_cells([[_cell(value) for value in row] for row in rows], path)
+    return _table_of_cells(cells, path)
 
 
-def _cell(value: Any) -> Any:
-    """A number as it is shown, a date as text."""
+def _sheet_cells(rows: Iterable[Sequence[Any]], path: str) -> list[list[Any]]:
+    """Return the rows of a sheet, or raise TooLarge before a stray cell makes them fill the memory."""
+    found: list[Sequence[Any]] = []  # rows without a cell are one shared, empty tuple
+    width = 0
+    for row in rows:
+        found.append(row)
+        width = max(width, len(row))
+        if len(found) * width > MAX_SHEET_CELLS:
+            extent = f"{len(found):,} rows and {width:,} columns"
+            problem = "delete what lies outside of the table, or save it as .csv"
+            raise TooLarge(f"{path}: the sheet has {extent}, more than {MAX_SHEET_CELLS:,} cells; {problem}")
+    return [[_sheet_cell(value) for value in row] for row in found]
+
+
+def _sheet_cell(value: Any) -> Any:
+    """Return a number as it is shown, a date as text, an empty cell as an empty text."""
+    if value is None:
+        return ""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
 def import_pyarrow() -> tuple[Any, Any]:
+    """Return pyarrow and its parquet module, or raise NotFound."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -262,7 +296,7 @@ _READERS = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "json": _json, "lines": _
 
 
 def find_column(table: Table, wanted: str | None) -> str:
-    """The column of texts: the one wanted, one with a usual name, or the one that reads like text."""
+    """Return the column of texts: the one wanted, one with a usual name, or the one of the longest texts."""
     if not table.columns:
         raise InvalidInput(f"{table.source} is empty: it needs a line of names, and a row for each text")
     have = ", ".join(table.columns)
@@ -270,7 +304,7 @@ def find_column(table: Table, wanted: str | None) -> str:
         if wanted not in table.columns:
             raise InvalidInput(f"{table.source} has no column {wanted!r}; it has {have}")
         return wanted
-    usual = usual_column(table.columns, TEXT_NAMES)
+    usual = find_named_column(table.columns, TEXT_NAMES)
     if usual is not None:
         return usual
     lengths = {column: fmean([len(text) for text in table.sample(column)] or [0]) for column in table.columns}
@@ -281,13 +315,13 @@ def find_column(table: Table, wanted: str | None) -> str:
     raise InvalidInput(f"{table.source}: which column holds the texts? Say --column; it has {have}")
 
 
-def usual_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The column that has one of these names; where several have one, that of the earlier name."""
-    found = {normal(column): column for column in reversed(columns)}
+def find_named_column(columns: Sequence[str], names: Sequence[str]) -> str | None:
+    """Return the column with one of these names; of several, the one with the earlier name."""
+    found = {normalize_name(column): column for column in reversed(columns)}
     return next((found[name] for name in names if name in found), None)
 
 
-def normal(name: str) -> str:
-    """A column's name in small letters and digits alone: "Review Text" and "review_text" become the same."""
+def normalize_name(name: str) -> str:
+    """Return a column name in lower-case letters and digits: "Review Text" and "review_text" are the same."""
     short = re.sub(r"[^a-z0-9]", "", name.lower())
     return short.removesuffix("text") or short

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from evaluation.tables.reading import READ, STDIN, TEXT, Row, Table, find_column, read_table
-from evaluation.tables.writing import WRITTEN, check_writable, write_rows
+from evaluation.tables.reading import FORMATS, STDIN, TEXT, Row, Table, find_column, read_table
+from evaluation.tables.writing import check_writable, write_rows
 from hardmax import Answer
 from hardmax.api import Api
 from hardmax.formatting import pluralize
@@ -35,8 +35,8 @@ HELP = f"""\
   hardmax classify --file reviews.csv --column review --out out.csv    every row with its answer beside it
   cat lines.txt | hardmax classify -                                   one text per line
 
-The end of a file's name says what it is: {", ".join(READ)}; any other file has one text per line.
-A column with a usual name (text, review, ..) is found without --column. --out writes {", ".join(WRITTEN)}.
+The ending of a file name is its format: {", ".join(FORMATS)}; any other file has one text per line.
+A column with a usual name (text, review, ..) is found without --column. --out writes the same formats.
 """
 
 

@@ -2,17 +2,18 @@
 
 import csv
 import json
-import zipfile
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from openpyxl import Workbook, load_workbook
 from pyarrow import parquet
 
 from evaluation.tables.reading import find_column, read_table
 from evaluation.tables.writing import write_rows
 from hardmax.dataframe import RESULT_COLUMNS
-from service.errors import HardmaxError
+from service.errors import HardmaxError, TooLarge
 
 NOTHING = dict.fromkeys(RESULT_COLUMNS)
 ANSWERS = [
@@ -93,7 +94,7 @@ def test_rows_of_a_pipe_are_csv_or_jsonl_where_a_column_is_asked_for(tmp_path: P
         (
             "a.xlsx",
             b"no workbook",
-            "a.xlsx is not an xlsx file: Cannot detect file format. Save it as .xlsx or .csv",
+            "a.xlsx is not an xlsx file: File is not a zip file. Save it as .xlsx or .csv",
         ),
         ("a.json", b"[" * 100_000, "a.json: is nested too deeply"),
         ("a.jsonl", b'{"n": ' + b"1" * 5000 + b"}", "a.jsonl, line 1: is not JSON"),
@@ -191,40 +192,50 @@ def test_rows_with_half_a_character_are_written(tmp_path: Path) -> None:
     assert parquet.read_table(tmp_path / "out.parquet").column("text").to_pylist() == ["good ?", "bad"]
 
 
+def save_workbook(path: Path, cells: dict[str, object]) -> None:
+    workbook = Workbook()
+    for place, value in cells.items():
+        workbook.active[place] = value
+    workbook.save(path)
+
+
 def test_rows_of_a_workbook_are_read(tmp_path: Path) -> None:
-    """Texts as spreadsheets write them, once, in a list of their own, and numbers in the cells."""
-    cells = (
-        '<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c></row>'
-        '<row><c t="s"><v>2</v></c><c><v>5</v></c></row>'
-        '<row><c t="s"><v>3</v></c><c><v>2.5</v></c></row>'
-    )
-    write_workbook(tmp_path / "a.xlsx", cells, ["Review Text", "stars", "a good\nfilm", "bad"])
+    cells = {"A1": "Review Text", "B1": "stars", "A2": "a good\nfilm", "B2": 5.0, "A3": "bad", "B3": 2.5}
+    save_workbook(tmp_path / "a.xlsx", cells | {"C1": "day", "C2": date(2026, 11, 25)})
     table = read_table(str(tmp_path / "a.xlsx"))
     assert find_column(table, None) == "Review Text"
-    rows = [("a good\nfilm", 5), ("bad", 2.5)]
-    assert table.rows == [{"Review Text": text, "stars": stars} for text, stars in rows]
+    assert table.rows == [
+        {"Review Text": "a good\nfilm", "stars": 5, "day": "2026-11-25 00:00:00"},
+        {"Review Text": "bad", "stars": 2.5, "day": ""},
+    ]
 
 
-def write_workbook(path: Path, cells: str, texts: list[str]) -> None:
-    spreadsheet = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    related = "http://schemas.openxmlformats.org/package/2006/relationships"
-    sheet = f'<sheet name="a" sheetId="1" r:id="rId1" xmlns:r="{office}"/>'
-    shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
+@pytest.mark.parametrize("cells", [["XFD1048576"], ["A1", "XFD1048576"], ["XFD1", "A1048576"]])
+def test_workbook_with_a_cell_at_the_end_of_its_sheet_is_refused(tmp_path: Path, cells: list[str]) -> None:
+    save_workbook(tmp_path / "a.xlsx", dict.fromkeys(cells, 1))
+    assert (tmp_path / "a.xlsx").stat().st_size < 6000
+    with pytest.raises(TooLarge, match="16,384 columns, more than 50,000,000 cells; delete what lies"):
+        read_table(str(tmp_path / "a.xlsx"))
 
-    def link(number: int, kind: str, target: str) -> str:
-        return f'<Relationship Id="rId{number}" Type="{office}/{kind}" Target="{target}.xml"/>'
 
-    links = link(1, "worksheet", "sheet") + link(2, "sharedStrings", "sharedStrings")
-    with zipfile.ZipFile(path, "w") as file:
-        for name, root, space, inside in (
-            ("_rels/.rels", "Relationships", related, link(1, "officeDocument", "xl/workbook")),
-            ("xl/_rels/workbook.xml.rels", "Relationships", related, links),
-            ("xl/workbook.xml", "workbook", spreadsheet, f"<sheets>{sheet}</sheets>"),
-            ("xl/sheet.xml", "worksheet", spreadsheet, f"<sheetData>{cells}</sheetData>"),
-            ("xl/sharedStrings.xml", "sst", spreadsheet, shared),
-        ):
-            file.writestr(name, f'<{root} xmlns="{space}">{inside}</{root}>')
+def test_rows_are_written_as_a_workbook_and_as_json(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path, "in.csv", 'n,review\n007,"=1+1\nfilm"\n8,bell\a\n'))
+    for name in ("out.xlsx", "out.json"):
+        write_rows(str(tmp_path / name), table, ANSWERS)
+    sheet = load_workbook(tmp_path / "out.xlsx").active
+    assert list(sheet.values) == [
+        ("n", "review", *RESULT_COLUMNS),
+        ("007", "=1+1\nfilm", "positive", 0.9, None, "false", "good; film", None),
+        ("8", "bell?", *[None] * 6),
+    ]
+    assert sheet["B2"].data_type == "s"  # not a formula
+    again = read_table(str(tmp_path / "out.xlsx"))
+    assert (again.values("n"), again.values("label")) == (["007", "8"], ["positive", ""])
+    assert json.loads((tmp_path / "out.json").read_text())[0] == {
+        "n": "007",
+        "review": "=1+1\nfilm",
+        **ANSWERS[0],
+    }
 
 
 def test_rows_that_cannot_all_be_written_leave_the_old_file(tmp_path: Path) -> None:

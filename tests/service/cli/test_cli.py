@@ -273,7 +273,7 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
         ("classify --file none.csv", "hardmax: none.csv cannot be read: No such file or directory"),
         ("classify good --file a.csv", "hardmax: give texts or --file, not both"),
         ("classify good ''", "hardmax: input[1]: the text is empty"),
-        ("classify good --out a.xlsx", "hardmax: a.xlsx: --out writes .csv, .tsv, "),
+        ("classify good --out a.xls", "hardmax: a.xls: --out writes .csv, .tsv, "),
         ("classify good --out none/a.csv", "hardmax: none/a.csv cannot be written: "),
         ("classify ''", "hardmax: the text is empty"),
         (
