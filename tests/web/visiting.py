@@ -40,7 +40,7 @@ def settle(page: Page) -> Page:
 
 
 def write(page: Page, text: str) -> None:
-    page.get_by_label("Write a review, or take one").fill(text)
+    page.get_by_label("Write a text").fill(text)
     page.wait_for_function("text => document.getElementById('ink').textContent.startsWith(text)", arg=text)
     page.wait_for_function("() => document.querySelectorAll('#ink .word').length > 0")
 

@@ -8,7 +8,7 @@ import { PRESETS } from "../cloud/presets.js";
 import { cloudPrograms, reviewPrograms, showPrograms } from "./programs.js";
 
 const KINDS = {
-  reader: "reads for the others",
+  reader: "encoder",
   sentiment: "texts",
   dynamics: "clouds",
   sequences: "sequences",
@@ -37,7 +37,7 @@ export class Model {
     try {
       const [cards, info] = await Promise.all([this.cards(), this.info()]);
       this.showServer(info);
-      byId("cards").replaceChildren(...[...cards].sort(byUse).map((card) => cardNode(card, cards)));
+      byId("cards").replaceChildren(...servedOf(cards).sort(byUse).map((card) => cardNode(card, cards)));
       showProblem(byId("model-problem"), null);
     } catch (error) {
       showProblem(byId("model-problem"), inWords(error));
@@ -68,11 +68,20 @@ export class Model {
 const byUse = (a, b) => useOf(a) - useOf(b) || a.name.localeCompare(b.name);
 const useOf = (card) => (card.default ? 0 : card.kind === "sentiment" ? 1 : 2);
 
-/** What a model is for; of one with versions the newest answers. */
-function useIn(card, cards) {
-  const [name, version] = card.name.split("@");
-  if (card.default) return "default";
-  return version && meant(cards, name) === card ? `answers as ${name}` : (KINDS[card.kind] ?? card.kind);
+const baseOf = ({ name }) => name.split("@")[0];
+
+/** One card per model: of several versions the one that is served under the name. */
+function servedOf(cards) {
+  const names = [...new Set(cards.map(baseOf))];
+  return names.map((name) => meant(cards, name));
+}
+
+/** The versions of a model, newest first, the served one marked; null if there is only one. */
+function versionsOf(card, cards) {
+  const number = ({ name }) => Number(name.split("@")[1] ?? 0);
+  const all = cards.filter((other) => baseOf(other) === baseOf(card)).sort((a, b) => number(b) - number(a));
+  if (all.length < 2) return null;
+  return all.map(({ name }) => (name === card.name ? `${name} (served as ${baseOf(card)})` : name)).join(", ");
 }
 
 function cardNode(card, cards) {
@@ -81,7 +90,7 @@ function cardNode(card, cards) {
     ["Dimension", card.dimension],
     ["Layers", card.layers],
     ["\u03b1", card.alpha],
-    ["Version", /^\d+$/.test(card.version) ? card.version : null],
+    ["Versions", versionsOf(card, cards)],
     ["Reader", card.reader?.name],
     ["Labels", listed(card.labels)],
     ["Licence", card.licence],
@@ -91,7 +100,7 @@ function cardNode(card, cards) {
   return el(
     "article",
     { class: "card model-card", "data-model": card.name },
-    el("h2", {}, card.name, el("small", {}, useIn(card, cards))),
+    el("h2", {}, baseOf(card), el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
     el("p", {}, card.again && `${card.again} again: `, card.description),
     card.kind === "sentiment" &&
       el("a", { class: "chip", href: link("review", { model: card.name }) }, "Try it"),

@@ -112,11 +112,19 @@ export class Review {
     );
     byId("model-pick").hidden = models.length < 2;
     if (this.card) byId("review-model").value = this.card.name;
+    this.showExamples();
+  }
+
+  /** Examples are reviews: they are offered only to a model that labels sentiment. */
+  showExamples() {
+    const fits = ["negative", "positive"].every((label) => this.card?.labels?.includes(label));
+    for (const id of ["examples", "examples-or"]) byId(id).hidden = !fits;
   }
 
   useModel(name) {
     this.card = this.models.find((card) => card.name === name);
     this.missed = null;
+    this.showExamples();
     return this.ask();
   }
 

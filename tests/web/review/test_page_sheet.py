@@ -95,7 +95,7 @@ def test_what_a_leader_has_read_is_shown_by_keyboard(review: Visit) -> None:
     page = review(READ, reading)
     page.locator("#ledger button.name").first.focus()
     expect(page.locator("#ink .read")).to_have_text(["ending", "is"])
-    page.get_by_label("Write a review, or take one").focus()
+    page.get_by_label("Write a text").focus()
     page.keyboard.press("Control+Home")
     for _ in "Not b":
         page.keyboard.press("ArrowRight")
@@ -144,11 +144,11 @@ def test_writing_on_keeps_the_tints_of_what_stands(visit: Visit) -> None:
     write(page, PRAISE)
     tinted = page.locator("#ink .word").count()
     page.route("**/classify", lambda route: None)  # the answer never comes
-    page.get_by_label("Write a review, or take one").press("Control+End")
+    page.get_by_label("Write a text").press("Control+End")
     page.keyboard.type(" Really")
     assert page.locator("#ink .word").count() >= tinted - 1
     assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == PRAISE + " Really"
-    page.get_by_label("Write a review, or take one").press("Control+Home")
+    page.get_by_label("Write a text").press("Control+Home")
     page.keyboard.type("So, ")
     assert (page.locator("#ink").text_content() or "").rstrip("\u200b") == "So, " + PRAISE + " Really"
     assert page.locator("#ink .word").count() >= tinted - 2

@@ -28,7 +28,7 @@ def test_fast_writing_ends_with_the_verdict_of_the_last_text(review: Visit, serv
     page = review()
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url) if "/classify" in request.url else None)
-    box = page.get_by_label("Write a review, or take one")
+    box = page.get_by_label("Write a text")
     box.fill("")
     box.evaluate(WRITE, BLAME)
     page.wait_for_function("() => document.querySelector('#ink .word')")
@@ -61,9 +61,9 @@ def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
         ("asdf qwertz", "None of these words tells this model anything."),
         ("\U0001f389 \U0001f389", "There is no word here, only signs and pictures."),
     ):
-        page.get_by_label("Write a review, or take one").fill(text)
+        page.get_by_label("Write a text").fill(text)
         expect(fine).to_have_text(sentence)
-    page.get_by_label("Write a review, or take one").fill("  ")
+    page.get_by_label("Write a text").fill("  ")
     expect(fine).to_have_text("Write something, and the verdict follows.")
 
 
@@ -80,7 +80,7 @@ def test_verdict_not_to_act_upon_does_not_look_like_one(review: Visit, undecided
     expect(page.locator("#verdict-score")).to_have_text("51.2 % positive")
     expect(page.locator("#verdict-fine")).to_contain_text(why)
     expect(page.locator("#verdict-fine")).to_contain_text("2 words follow 1 leader.")
-    page.get_by_label("Write a review, or take one").fill(" ")
+    page.get_by_label("Write a text").fill(" ")
     expect(page.locator("#verdict-badge")).to_be_hidden()
 
 
@@ -149,7 +149,7 @@ def test_label_that_is_pressed_by_key_keeps_the_focus(review: Visit) -> None:
 def test_label_of_an_earlier_text_is_not_shown_as_of_this_one(review: Visit) -> None:
     page = review("a mess", explained("a mess", [word("a", STARS, leader=True), word("mess", STARS)], STARS))
     page.route("**/classify", lambda route: route.abort())
-    page.get_by_label("Write a review, or take one").fill("a lovely mess")
+    page.get_by_label("Write a text").fill("a lovely mess")
     expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
     label_buttons(page).nth(0).click()
     expect(label_buttons(page).nth(1)).to_have_attribute("aria-pressed", "true")
@@ -185,7 +185,7 @@ def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(review: Visit)
 
     page.route("**/classify", hold)
     with page.expect_request(lambda request: "A mess" in (request.post_data or "")):
-        page.get_by_label("Write a review, or take one").fill("A mess")
+        page.get_by_label("Write a text").fill("A mess")
     verdict, title = page.locator("#verdict"), page.locator("#verdict-title")
     expect(title).to_have_text("Asking \u2026")
     expect(page.locator("#verdict-label")).to_have_css("opacity", "0.4")
@@ -194,7 +194,7 @@ def test_old_verdict_is_dimmed_while_asking_and_when_asking_fails(review: Visit)
     expect(verdict).to_have_attribute("data-state", "old")
     expect(page.locator("#review-problem")).to_have_text("The server does not answer. Is it still running?")
     page.unroute("**/classify")
-    page.get_by_label("Write a review, or take one").fill("A lovely mess")
+    page.get_by_label("Write a text").fill("A lovely mess")
     expect(title).to_have_text("Verdict")
     expect(page.locator("#verdict-label")).to_have_css("opacity", "1")
     expect(page.locator("#review-problem")).to_be_hidden()
@@ -254,7 +254,7 @@ def test_back_forward_and_the_link_keep_what_was_written(visit: Visit) -> None:
     expect(again.locator("#review")).to_have_value(BLAME)
     page.get_by_role("link", name="A cloud").click()
     settle(page)
-    page.get_by_role("link", name="The model").click()
+    page.get_by_role("link", name="The models").click()
     page.go_back()
     page.go_back()
     expect(page.locator("#review")).to_have_value(BLAME)
@@ -266,7 +266,7 @@ def test_back_forward_and_the_link_keep_what_was_written(visit: Visit) -> None:
 def test_refusal_of_the_service_is_shown_in_its_words(review: Visit, server: str) -> None:
     page = review()
     limit = httpx.get(f"{server}/info").json()["limits"]["max_text_chars"]
-    page.get_by_label("Write a review, or take one").fill("long " * (limit // 5 + 1))
+    page.get_by_label("Write a text").fill("long " * (limit // 5 + 1))
     expect(page.locator("#review-problem")).to_contain_text(re.compile(rf"{limit}|{limit:,}"))
     expect(page.locator("#verdict-title")).to_have_text("Verdict on an earlier text")
 
@@ -292,3 +292,28 @@ def test_server_without_a_model_for_texts_is_told_so(visit: Visit) -> None:
         before=lambda page: page.route("**/models", lambda route: route.fulfill(json={"models": []})),
     )
     expect(page.locator("#review-problem")).to_contain_text("this server has no sentiment model")
+
+
+def test_verdict_is_visible_on_a_phone_without_scrolling(visit: Visit) -> None:
+    page = settle(visit("#review", width=390))
+    page.set_viewport_size({"width": 390, "height": 844})
+    box = page.locator("#verdict-score").bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 844
+
+
+def test_examples_are_offered_only_to_models_of_sentiment(visit: Visit) -> None:
+    def topics(page: Page) -> None:
+        def add(route: Route) -> None:
+            cards = route.fetch().json()["models"]
+            kind = next(card["kind"] for card in cards if card["name"] == "sentiment")
+            other = {"name": "topics", "kind": kind, "labels": ["sports", "politics"]}
+            route.fulfill(json={"models": [*cards, other]})
+
+        page.route("**/models", add)
+
+    page = settle(visit("#review", before=topics))
+    expect(page.locator("#examples")).to_be_visible()
+    page.route("**/classify", lambda route: route.abort())
+    page.locator("#review-model").select_option("topics")
+    expect(page.locator("#examples")).to_be_hidden()
