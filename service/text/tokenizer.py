@@ -24,7 +24,7 @@ Chunk = tuple[Ints, Ints]  # token ids and position ids
 MAX_WORDS = 2_560  # of a text
 CHUNK_TOKENS = 64  # receptive fields are sets of 64 bits
 MAX_TOKENS_PER_WORD = 8  # a word of more is the unknown token
-MAX_WORD_CHARS = 64  # a longer word is the unknown token
+MAX_WORD_CHARS = 64  # a longer word, as written or normalized, is the unknown token
 MIN_CHARS_TO_UNDOUBLE = 7  # words this long are also looked up with one letter of a double letter removed
 MAX_REPEATED_MARKS = 3  # of a run of the same mark, and of an emoticon
 MAX_CACHED_WORDS = 1 << 16  # then the cache is emptied
@@ -66,6 +66,7 @@ _WORD = re.compile(
     | (?P<word> {_LETTERS}(?:['’]{_LETTERS})*+ | ['’](?:s|m|d|re|ve|ll)\b )
     | (?P<number> \d+(?:[.,:/]\d+)*+(?:(?:st|nd|rd|th|s)\b)? )
     | (?P<break> \n )
+    | (?P<emoji> [\u2600-\u27bf\U0001f300-\U0001faff] [\ufe0f\u200d\U0001f3fb-\U0001f3ff]*+ )
     | (?P<mark> (?P<one>[^\w\s])(?P=one)* )
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -158,6 +159,7 @@ class WordPieceTokenizer:
         self.special = special = vocabulary.special
         self.chunk_tokens = vocabulary.chunk_tokens
         self._id = {token: i for i, token in enumerate(vocabulary.tokens)}
+        self._max_token_chars = max(map(len, vocabulary.tokens), default=0)
         self._folded_words = {
             **dict.fromkeys(vocabulary.names, special.name),
             **dict.fromkeys(vocabulary.groups, special.group),
@@ -221,7 +223,10 @@ class WordPieceTokenizer:
         if tokens is None:
             if len(self._cache) >= MAX_CACHED_WORDS:
                 self._cache = {}
-            tokens = self._split_word(surface, inside) if kind == "word" else self._split_mark(surface)
+            if kind == "emoji":
+                tokens = self._split_mark(surface[0])
+            else:
+                tokens = self._split_word(surface, inside) if kind == "word" else self._split_mark(surface)
             self._cache[key] = tokens
         return tokens
 
@@ -229,6 +234,8 @@ class WordPieceTokenizer:
         if len(surface) > MAX_WORD_CHARS:
             return self._unknown
         word = normalize_word(surface)
+        if len(word) > MAX_WORD_CHARS:  # NFKD makes a letter up to 18 letters long
+            return self._unknown
         bare = word.removesuffix("'s")
         if (folded := self._folded_words.get(bare)) is not None:
             return (folded,)
@@ -257,12 +264,17 @@ class WordPieceTokenizer:
         return tuple(tokens[:MAX_TOKENS_PER_WORD])
 
     def _wordpiece(self, word: str) -> tuple[int, ...]:
-        """Take the longest token that fits, again and again, of each run of letters and each mark."""
+        """Take the longest token that fits, again and again, of each run of letters and each mark.
+
+        Linear in the length of the word: no token is longer than the longest of the vocabulary.
+        """
         tokens: list[int] = []
         for part in re.findall(r"\w+|[^\w\s]", word):
             begin = 0
             while begin < len(part):
-                for end in range(len(part), begin, -1):
+                if len(tokens) == MAX_TOKENS_PER_WORD:
+                    return self._unknown
+                for end in range(min(len(part), begin + self._max_token_chars), begin, -1):
                     token = self._id.get(part[begin:end] if begin == 0 else "##" + part[begin:end])
                     if token is not None:
                         break
@@ -270,7 +282,7 @@ class WordPieceTokenizer:
                     return self._unknown
                 tokens.append(token)
                 begin = end
-        return tuple(tokens) if 0 < len(tokens) <= MAX_TOKENS_PER_WORD else self._unknown
+        return tuple(tokens) or self._unknown
 
 
 def _spelling_corrections(word: str) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """What a text is read as: words, tokens, chunks, and what is folded."""
 
+import time
 import tracemalloc
 
 import numpy as np
@@ -131,3 +132,21 @@ def test_long_words_and_runs_leave_nothing_in_memory(tokenizer: WordPieceTokeniz
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("letter", ["\ufdf2", "\ufdfa"])
+def test_word_that_normalization_makes_long_is_unknown(tokenizer, letter):
+    """61 of them are 18 times as many letters; 2,560 such words took 25 seconds."""
+    found = tokenizer.tokenize(f"{letter * 61} good")
+    assert [tokenizer.tokens[token] for token in found.token_ids] == ["[UNK]", "good"]
+    text = " ".join(f"{letter * 61}{chr(0x4E00 + i)}" for i in range(2_560))
+    began = time.process_time()
+    assert len(tokenizer.tokenize(text)) == 2_560
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("text", ["😀😀😀", "😀 😀 😀", "😀\ufe0f😀\u200d😀\U0001f3fd"])
+def test_run_of_emoji_is_split(tokenizer, text):
+    found = tokenizer.tokenize(text)
+    assert [tokenizer.tokens[token] for token in found.token_ids] == ["grinning", "face"] * 3
+    assert len(found) == 3
