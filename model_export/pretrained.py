@@ -221,7 +221,7 @@ def write(
         "figures": figures, **about,
     }  # fmt: skip
     graph = head_graph.to_onnx(head_quantized.quantize(plane, reader.output_scales) | near)
-    head = Head("sentiment", runtime.open(graph.SerializeToString()), served, card)
+    head = Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
     short = [text for text in own if 0 < len(served.tokenize(text)) <= WORDS][:: 1 + len(own) // CHECKED]
     learnt = verdicts(reader, plane, Lessons.of(WordPieceTokenizer(lists), short, [0.0] * len(short)))[:, 0]
     _check_same(learnt, served_logits(served, head, short))

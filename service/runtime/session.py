@@ -52,7 +52,6 @@ class Session:
         self.inputs = tuple(map(_spec, session.get_inputs()))
         self.outputs = tuple(map(_spec, session.get_outputs()))
         self.defaults = tuple(spec.name for spec in session.get_overridable_initializers())  # need no feeding
-        self.family: str | None = session.get_modelmeta().custom_metadata_map.get("family")
         self.provider = "cuda" if CUDA in session.get_providers() else "cpu"
 
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:

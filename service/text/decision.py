@@ -10,6 +10,8 @@ from service.errors import BundleError
 UNITS = 10_000_000  # of a logit: contributions and probabilities are counted in steps of 1e-7
 NO_KNOWN_WORDS, OUT_OF_DISTRIBUTION, LOW_CONFIDENCE = "nothing known", "unlike the rows", "even"
 NEUTRAL = "neutral"
+MAX_LABELS, MAX_LABEL_CHARS = 1_000, 200
+MAX_NEUTRAL_THRESHOLD = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +22,18 @@ class DecisionRule:
     abstain_margin: float = 0.0  # a probability this near to one half is of low confidence
     min_known_share: float = 0.5  # of the words
     thresholds: tuple[float, ...] | None = None  # of each label, where several may apply at once
+    neutral_threshold: float | None = None  # t of proportional odds: three labels from one logit
 
     @property
     def logit_labels(self) -> tuple[str, ...]:
-        """The labels that have a logit each; none where two labels share one logit."""
-        return () if len(self.labels) == 2 and self.thresholds is None else self.labels
+        """The labels that have a logit each; none where all labels share one logit."""
+        shared = self.neutral_threshold is not None or (len(self.labels) == 2 and self.thresholds is None)
+        return () if shared else self.labels
+
+    @property
+    def n_logits(self) -> int:
+        """The number of logits of the head's graph."""
+        return max(1, len(self.logit_labels))
 
 
 def read_decision_rule(card: Mapping[str, Any]) -> DecisionRule:
@@ -37,12 +46,28 @@ def read_decision_rule(card: Mapping[str, Any]) -> DecisionRule:
     named = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
     if not named or not 2 <= len(labels) == len(set(labels)):
         raise BundleError("card.json needs two labels or more; of two the negative one first", param="labels")
-    return DecisionRule(
-        tuple(labels),
-        _read_share(card, "even", 0.0),
-        _read_share(card, "least_known", 0.5),
-        _read_thresholds(card, len(labels)),
-    )
+    if len(labels) > MAX_LABELS or max(map(len, labels)) > MAX_LABEL_CHARS:
+        problem = f"card.json may have {MAX_LABELS} labels of {MAX_LABEL_CHARS} characters"
+        raise BundleError(problem, param="labels")
+    known, thresholds = _read_share(card, "least_known", 0.5), _read_thresholds(card, len(labels))
+    neutral = _read_neutral_threshold(card, labels, thresholds is not None)
+    if neutral is not None:
+        return DecisionRule((labels[0], NEUTRAL, labels[-1]), 0.0, known, None, neutral)
+    return DecisionRule(tuple(labels), _read_share(card, "even", 0.0), known, thresholds)
+
+
+def _read_neutral_threshold(card: Mapping[str, Any], labels: list[str], multi: bool) -> float | None:
+    value = card.get("neutral_threshold")
+    if value is None:
+        return None
+    fits = not multi and labels[1:-1] in ([], [NEUTRAL]) and NEUTRAL not in (labels[0], labels[-1])
+    is_number = isinstance(value, int | float) and type(value) is not bool
+    if not fits or not is_number or not 0 <= value <= MAX_NEUTRAL_THRESHOLD:
+        problem = (
+            f"neutral_threshold (0 to {MAX_NEUTRAL_THRESHOLD:g}) goes with a negative and a positive label"
+        )
+        raise BundleError(f"card.json: {problem}", param="neutral_threshold")
+    return float(value)
 
 
 def _read_share(card: Mapping[str, Any], field: str, default: float) -> float:
@@ -74,6 +99,11 @@ def label_probabilities(rule: DecisionRule, logits: Sequence[float]) -> dict[str
     """
     if rule.thresholds is not None:
         return {label: _sigmoid(logit) for label, logit in zip(rule.labels, logits, strict=True)}
+    if rule.neutral_threshold is not None:
+        negative, positive = (_sigmoid(sign * logits[0] - rule.neutral_threshold) for sign in (-1, 1))
+        positive = min(positive, round(1 - negative, 7))  # without a band both may be rounded up
+        neutral = round(1 - negative - positive, 7)
+        return dict(zip(rule.labels, (negative, neutral, positive), strict=True))
     if len(logits) == 1:
         p = _sigmoid(logits[0])
         return {rule.labels[0]: round(1 - p, 7), rule.labels[1]: p}

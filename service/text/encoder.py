@@ -8,10 +8,11 @@ section 7):
 A chunk has 64 tokens at most: such a set is a number of 64 bits, and a union is an `or`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 import orjson
@@ -72,7 +73,8 @@ class Encoder:
     def __init__(self, session: Session, vocabulary: Vocabulary, threads: int = 1) -> None:
         self._session = session
         self._tokens_per_run = TOKENS_PER_RUN * threads
-        self.graphs: dict[str, Session] = {}  # of the heads on this encoder, one for each family
+        # of the heads on this encoder, by the digest of their graph; they go with the last head
+        self.head_sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._tokenizer = WordPieceTokenizer(vocabulary)
         self.special = vocabulary.special
         bare = [token.removeprefix("##") for token in vocabulary.tokens]
@@ -208,13 +210,24 @@ class ReceptiveFields:
         return ranked
 
 
-def check_graph(name: str, session: Session, inputs: dict[str, str], outputs: dict[str, str]) -> None:
-    """Refuse a graph whose inputs and outputs are not those that this service uses."""
+def check_graph(
+    name: str,
+    session: Session,
+    inputs: dict[str, str],
+    outputs: dict[str, str],
+    weights: Collection[str] = (),
+) -> None:
+    """Refuse a graph whose inputs and outputs are not those that this service uses.
+
+    `weights` are the inputs that need not be fed.
+    """
     for specs, expected in ((session.inputs, inputs), (session.outputs, outputs)):
         types: dict[str, Any] = {spec.name: spec.dtype for spec in specs}
         if not expected.items() <= types.items() or (expected is inputs and types != expected):
             problem = f"{name}: its graph has {types}, expected {expected}"
             raise BundleError(problem, param="model.onnx")
+    if set(session.defaults) != set(weights):
+        raise BundleError(f"{name}: weights of its graph cannot be read", param="model.onnx")
 
 
 def _read_vocabulary(bundle: Bundle) -> Vocabulary:

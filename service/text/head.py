@@ -7,8 +7,9 @@ A head gives every word of a text a position, moves the words by hardmax dynamic
 where a word counts at the position of the leader that it ends with. Contributions are counted in units of
 1e-7, and the logit is their sum: printed numbers add up to the last digit.
 
-Heads of one family differ only in their weights, which their graph takes as inputs: they share one session,
-and one run answers for several. The output of one head for a text is a row of its own.
+Heads of one family, by the digest of their graph, differ only in their weights, which their graph takes as
+inputs: they share one session, and one run answers for several. The output of one head for a text is a row of
+its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +20,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.errors import BundleError
+from service.errors import BundleError, InferenceError
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
+from service.runtime.graph import split_weights
 from service.runtime.session import Runtime, Session
 from service.text.decision import UNITS, abstain_reason, label_probabilities, read_decision_rule
 from service.text.encoder import EncodedText, Encoder, check_graph
@@ -34,6 +36,7 @@ INPUTS = {"states": "uint8", "words": "uint8", "members": "int64", "texts": "int
 PREDICTION_OUTPUTS = {"bias": "double", "contribution": "double"}
 EXPLANATION_OUTPUTS = {"target": "int64", "since": "int64", "plane": "double"}
 OOD_OUTPUT = "unlike"  # optional out-of-distribution score: above 0 where a text is unlike the training data
+MAX_LOGIT = 1e5  # of a bias or a contribution: sums of 2,560 words in units stay below 2^53
 WARM_UP_TEXT = "A good film, and a bad one."
 
 
@@ -77,28 +80,52 @@ class HeadFeeds:
 class Head:
     """A classification head on an encoder. Thread-safe."""
 
-    def __init__(self, name: str, session: Session, encoder: Encoder, card: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        session: Session,
+        weights: Mapping[str, Array],
+        encoder: Encoder,
+        card: Mapping[str, Any],
+    ) -> None:
         self.name = name
+        self.session = session
+        self.weights = dict(weights)  # [1, ..]
         self.encoder = encoder
         self.rule = read_decision_rule(card)
         self.has_ood_score = OOD_OUTPUT in {spec.name for spec in session.outputs}
+        for weight, array in self.weights.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise BundleError(f"{name}: {weight} holds a number that is not finite", param="model.onnx")
         probe = encoder.tokenize(WARM_UP_TEXT)  # the first inference is slow: no caller should wait for it
         outputs = encoder.encode(probe.chunks(), output_attentions=True)
         feeds = assemble_feeds([EncodedText(probe, outputs)])
-        bias, positions, *weights = session.run(feeds.arrays, ("bias", "plane", *session.defaults))
-        self.weights = dict(zip(session.defaults, weights, strict=True))  # [1, ..]
+        names = ("bias", "contribution", "plane")
+        bias, contribution, positions = session.run({**feeds.arrays, **self.weights}, names)
+        if not _is_sane(bias) or not _is_sane(contribution):
+            raise BundleError(f"{name}: its graph returns numbers that are not finite", param="model.onnx")
         self.dimensions = positions.shape[-1]
         self.bias = _to_units(bias.reshape(1, -1).T)  # [C, 1] the same for every text
-        if len(self.bias) != max(1, len(self.rule.logit_labels)):
+        if len(self.bias) != self.rule.n_logits:
             raise BundleError(f"{name}: its graph has {len(self.bias)} logits", param="labels")
-        self.session = encoder.graphs.setdefault(session.family, session) if session.family else session
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, encoder: Encoder) -> Self:
         """Load the head of a bundle and run it once."""
-        session = runtime.open(bundle.model)
-        check_graph(bundle.name, session, INPUTS, PREDICTION_OUTPUTS | EXPLANATION_OUTPUTS)
-        return cls(bundle.name, session, encoder, bundle.card)
+        return cls.from_graph(bundle.name, bundle.model, runtime, encoder, bundle.card)
+
+    @classmethod
+    def from_graph(
+        cls, name: str, model: bytes, runtime: Runtime, encoder: Encoder, card: Mapping[str, Any]
+    ) -> Self:
+        """Make a head of an ONNX graph. Heads with the same graph share a session."""
+        digest, weights = split_weights(model)
+        session = encoder.head_sessions.get(digest)
+        if session is None:
+            session = runtime.open(model)
+            check_graph(name, session, INPUTS, PREDICTION_OUTPUTS | EXPLANATION_OUTPUTS, weights)
+            encoder.head_sessions[digest] = session
+        return cls(name, session, weights, encoder, card)
 
     def metadata(self) -> dict[str, Any]:
         """Return what GET /models adds to the card."""
@@ -143,6 +170,9 @@ def _run(
     )
     arrays = heads[0].session.run({**feeds.arrays, **stack_weights(heads)}, names)
     values = dict(zip(names, arrays, strict=True))
+    for head, *rows in zip(heads, values["bias"], values["contribution"], strict=True):
+        if not all(map(_is_sane, rows)):
+            raise InferenceError(f"{head.name}: its graph returned numbers that are not finite")
     C, N = values["contribution"].shape[-2:]
     B, lengths = len(heads) * len(texts), np.tile(np.diff(feeds.bounds), len(heads))
     is_word = np.tile(feeds.is_word, (len(heads), 1))
@@ -244,6 +274,11 @@ def predict(
             answer["labels"] = [name for (name, p), threshold in over if p >= threshold]
         answers.append(answer)
     return answers
+
+
+def _is_sane(values: Array) -> bool:
+    """Return whether the numbers are finite, and small enough for exact sums in units."""
+    return bool((np.abs(values) < MAX_LOGIT).all())
 
 
 def _to_units(values: Array) -> Ints:

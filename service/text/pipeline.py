@@ -29,6 +29,8 @@ Span = tuple[int, int]
 
 STEP_TOKENS = 128  # of a text in one run at most: the turn of others comes soon
 CHARS_PER_TOKEN = 4
+CHARS_PER_RUN = 200_000  # that one run tokenizes; the texts behind them wait for the next one
+MAX_SCORES = 500_000  # words x labels of all heads that answer a text: each has a contribution to explain
 # What an answer takes, as JSON and as objects: for each text,
 TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}
 CHAR_BYTES = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text,
@@ -51,6 +53,11 @@ class ClassifyOptions:
     def encoder(self) -> Encoder:
         """The encoder of all heads."""
         return self.heads[0].encoder
+
+    @property
+    def n_logits(self) -> int:
+        """The number of logits of all heads."""
+        return sum([head.rule.n_logits for head in self.heads])
 
     def estimated_response_bytes(self, texts: Sequence[str]) -> int:
         """Return about what the texts and their answers take in memory, beyond the body."""
@@ -108,6 +115,10 @@ class ClassificationTask:
             InvalidInput: No word is left.
         """
         tokenized = self.options.encoder.tokenize(self.text)
+        scores = len(tokenized) * self.options.n_logits
+        if scores > MAX_SCORES:
+            problem = f"the text has {len(tokenized)} words and the models {self.options.n_logits} labels"
+            raise TooLarge(f"{problem}: at most {MAX_SCORES} of both multiplied", param=self.param)
         if tokenized.truncated and not self.options.truncate:
             problem = f"the text has more words than the model reads ({MAX_WORDS}), and truncate is off"
             raise TooLarge(problem, param=self.param)
@@ -165,10 +176,20 @@ def from_codepoints(text: str, spans: Sequence[Sequence[int]], unit: Spans) -> l
 
 def covered_words(tokenized: TokenizedText, spans: Iterable[Span]) -> NDArray[np.bool_]:
     """Return which words have a character in one of the spans."""
-    covered_words = np.zeros(len(tokenized), np.bool_)
-    for begin, end in spans:
-        covered_words |= (tokenized.starts < end) & (tokenized.ends > begin)
-    return covered_words
+    merged = np.array([(-1, -1), *merge_spans(spans)], np.int64)
+    last = merged[:, 0].searchsorted(tokenized.ends) - 1  # the last span that begins before the word's end
+    return np.asarray(merged[last, 1] > tokenized.starts)
+
+
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
+    """Merge spans that overlap or touch, in order."""
+    merged: list[Span] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def run_batch(
@@ -183,9 +204,9 @@ def run_batch(
     """
     sizes = {task: task.size for task in tasks}  # what the batch was planned with
     refused = _tokenize_new(tasks, report_tokenization)
-    accepted = [task for task in tasks if task not in refused]
-    _encode_next(encoder, accepted, sizes)
-    answers = _answer([task for task in accepted if not task.waiting])
+    tokenized = [task for task in tasks if task.tokenized is not None]
+    _encode_next(encoder, tokenized, sizes)
+    answers = _answer([task for task in tokenized if not task.waiting])
     for task in answers:
         task.release()
     return [refused.get(task) or answers.get(task) for task in tasks]
@@ -203,11 +224,18 @@ def classify_all(tasks: Sequence[ClassificationTask]) -> list[list[Answer] | Exc
 def _tokenize_new(
     tasks: Sequence[ClassificationTask], report: Callable[[float], None]
 ) -> dict[ClassificationTask, Exception]:
-    """Tokenize the tasks that come for the first time; return those that are refused, with the reason."""
+    """Tokenize the tasks that come for the first time; return those that are refused, with the reason.
+
+    Tasks behind CHARS_PER_RUN characters stay as they are.
+    """
     began = time.perf_counter()
     refused: dict[ClassificationTask, Exception] = {}
     new = [task for task in tasks if task.tokenized is None]
+    chars = 0
     for task in new:
+        if chars >= CHARS_PER_RUN:
+            break
+        chars += len(task.text)
         try:
             task.tokenize()
         except (InvalidInput, TooLarge) as reason:

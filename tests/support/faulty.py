@@ -25,7 +25,7 @@ from service.text.tokenizer import TokenizedText
 class Fatal(Encoder):
     """A reader that ends the thread it runs in."""
 
-    def read(self, text: str) -> TokenizedText:
+    def tokenize(self, text: str) -> TokenizedText:
         if text == "fatal":
             raise SystemExit
         return super().tokenize(text)

@@ -147,4 +147,4 @@ def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path
     bundle = write_head(tmp_path)
     card = {**bundle.card, "labels": ["a", "b", "c"]}
     with pytest.raises(BundleError, match="its graph has 1 logits"):
-        Head("tiny", Runtime("cpu", 1).open(bundle.model), head.encoder, card)
+        Head.from_graph("tiny", bundle.model, Runtime("cpu", 1), head.encoder, card)

@@ -1,11 +1,19 @@
 """Labels and label_probabilities, what is abstain_reason, and what protocols hear that know only labels."""
 
+import math
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import pytest
-from bundles import open_head
+from bundles import change_graph, open_head, open_reader, write_head
+from onnx import numpy_helper
 
+from service.errors import BundleError, InferenceError
+from service.runtime.bundle import read_bundle
+from service.runtime.session import Runtime
 from service.text.decision import (
     LOW_CONFIDENCE,
     NO_KNOWN_WORDS,
@@ -13,6 +21,7 @@ from service.text.decision import (
     abstain_as_neutral,
     abstain_reason,
     label_probabilities,
+    read_decision_rule,
 )
 from service.text.head import Head
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
@@ -88,3 +97,129 @@ def test_several_labels_may_hold(folder: Path, head: Head) -> None:
     several = open_head(folder, "several", reader=head.encoder, **card)
     ((found,),) = classify_all(make_tasks(["a superb film"], ClassifyOptions((several,))))
     assert (found["labels"], set(found["logit"])) == (["a"], {"a", "b"})
+
+
+PROPORTIONAL = DecisionRule(("negative", "neutral", "positive"), neutral_threshold=1.5)
+
+
+@pytest.mark.parametrize(
+    ("logit", "probs"),
+    [
+        (0.0, {"negative": 0.1824255, "neutral": 0.635149, "positive": 0.1824255}),
+        (1.5, {"negative": 0.0474259, "neutral": 0.4525741, "positive": 0.5}),
+        (-4.0, {"negative": 0.9241418, "neutral": 0.0717881, "positive": 0.0040701}),
+    ],
+)
+def test_three_labels_come_from_one_logit(logit: float, probs: dict[str, float]) -> None:
+    """Proportional odds: P(positive) = s(logit - t), P(negative) = s(-logit - t), neutral the rest."""
+    assert label_probabilities(PROPORTIONAL, [logit]) == probs
+    assert sum(Decimal(repr(p)) for p in probs.values()) == 1
+
+
+def test_threshold_of_zero_leaves_nothing_to_neutral() -> None:
+    rule = DecisionRule(("negative", "neutral", "positive"), neutral_threshold=0.0)
+    for logit in np.linspace(-9, 9, 999).tolist():
+        probs = label_probabilities(rule, [logit])
+        assert (probs["neutral"], round(probs["negative"] + probs["positive"], 7)) == (0.0, 1.0)
+
+
+def test_card_with_a_neutral_threshold_answers_three_labels_and_has_no_band(tmp_path: Path) -> None:
+    sure, even = open_head(tmp_path, neutral_threshold=0.5, even=0.3), open_head(tmp_path / "two", even=0.3)
+    ((answer,),) = classify_all(make_tasks(["the film"], ClassifyOptions((sure,))))
+    ((before,),) = classify_all(make_tasks(["the film"], ClassifyOptions((even,))))
+    assert list(answer["probs"]) == ["negative", "neutral", "positive"]
+    assert (answer["logit"], answer["bias"], answer["leaders"]) == (
+        before["logit"],
+        before["bias"],
+        before["leaders"],
+    )
+    assert answer["label"] == max(answer["probs"], key=answer["probs"].__getitem__)
+    assert (answer["undecided"], sure.rule.n_logits) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        {"neutral_threshold": -1},
+        {"neutral_threshold": "1"},
+        {"neutral_threshold": float("1e9")},
+        {"neutral_threshold": 1, "labels": ["a", "b", "c"]},
+    ],
+)
+def test_neutral_threshold_that_makes_no_sense_is_refused(card: dict[str, Any]) -> None:
+    with pytest.raises(BundleError) as refused:
+        read_decision_rule({"labels": ["negative", "positive"], **card})
+    assert refused.value.param == "neutral_threshold"
+
+
+@pytest.mark.parametrize("labels", [[f"label {i}" for i in range(1_001)], ["a", "b" * 201]])
+def test_labels_are_bounded_in_number_and_length(labels: list[str]) -> None:
+    with pytest.raises(BundleError) as refused:
+        read_decision_rule({"labels": labels})
+    assert refused.value.param == "labels"
+
+
+def change_weight(folder: Path, name: str, value: float) -> None:
+    def change(model: onnx.ModelProto) -> None:
+        (weight,) = [each for each in model.graph.initializer if each.name == name]
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * 0 + value, name))
+
+    change_graph(folder, change)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300])
+@pytest.mark.parametrize("weight", ["b", "v"])
+def test_head_with_numbers_that_are_not_finite_is_refused_by_name(
+    tmp_path: Path, head: Head, weight: str, value: float
+) -> None:
+    write_head(tmp_path)
+    change_weight(tmp_path / "tiny", weight, value)
+    with pytest.raises(BundleError, match=r"tiny: .*not finite"):
+        Head.load(read_bundle(tmp_path / "tiny"), Runtime("cpu", 1), head.encoder)
+
+
+def test_number_that_becomes_infinite_at_run_time_is_an_error_by_name(folder: Path, head: Head) -> None:
+    bad = open_head(folder, "bad", reader=head.encoder)
+    bad.weights["b"] = bad.weights["b"] + np.inf
+    with pytest.raises(InferenceError, match="bad: its graph returned numbers that are not finite"):
+        classify_all(make_tasks(["a superb film"], ClassifyOptions((bad,))))
+
+
+def claim_family(model: onnx.ModelProto) -> None:
+    """A stranger's graph, with the metadata of a well-known one: it negates every contribution."""
+    (node,) = [each for each in model.graph.node if "contribution" in each.output]
+    node.output[list(node.output).index("contribution")] = "before"
+    model.graph.node.append(onnx.helper.make_node("Neg", ["before"], ["contribution"]))
+
+
+def save_again(model: onnx.ModelProto) -> None:
+    """Another tool writes the same graph: nothing changes but what the file says about its maker."""
+    model.producer_name, model.doc_string = "another tool", "optimized"
+    model.graph.node[0].doc_string = "first"
+
+
+@pytest.mark.parametrize("change", [claim_family, save_again])
+@pytest.mark.parametrize("first", [True, False])
+def test_bundle_never_changes_the_answers_of_another(tmp_path: Path, change: Any, first: bool) -> None:
+    """Sharing a graph was decided by what its metadata said."""
+    texts = ["a superb film", "an awful film", "the film was good"]
+    alone = classify_all(make_tasks(texts, ClassifyOptions((open_head(tmp_path / "alone"),))))
+    encoder, runtime = open_reader(tmp_path), Runtime("cpu", 1)
+    for name in ("mine", "stranger"):
+        write_head(tmp_path, name)
+    change_graph(tmp_path / "stranger", change)
+    order = ("stranger", "mine") if first else ("mine", "stranger")
+    heads = {name: Head.load(read_bundle(tmp_path / name), runtime, encoder) for name in order}
+    assert classify_all(make_tasks(texts, ClassifyOptions((heads["mine"],)))) == alone
+    both = classify_all(make_tasks(texts, ClassifyOptions((heads["mine"], heads["stranger"]))))
+    assert [[answer] for answer, _ in both] == alone
+    if change is claim_family:
+        logits = [stranger["logit"] - stranger["bias"] for _, stranger in both]
+        assert np.allclose(logits, [answer["bias"] - answer["logit"] for (answer,) in alone])
+
+
+def test_heads_with_the_same_graph_share_a_session(tmp_path: Path) -> None:
+    encoder = open_reader(tmp_path)
+    one, two = (open_head(tmp_path, name, reader=encoder, seed=i) for i, name in enumerate(("one", "two")))
+    assert one.session is two.session
+    assert not np.array_equal(one.weights["first"], two.weights["first"])

@@ -2,6 +2,7 @@
 
 import gc
 import random
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -29,8 +30,10 @@ from service.text.pipeline import (
     ClassificationTask,
     ClassifyOptions,
     classify_all,
+    covered_words,
     make_tasks,
     max_words,
+    merge_spans,
     run_batch,
     to_codepoints,
 )
@@ -362,3 +365,38 @@ def test_price_of_an_answer_grows_with_heads_and_words_that_are_read(head: Head)
 def test_price_covers_the_text_itself_which_one_emoji_makes_four_times_as_long(head: Head) -> None:
     wide = "x" * 199_999 + "🙂"
     assert ClassifyOptions((head,), "none").estimated_response_bytes([wide]) > 4 * len(wide)
+
+
+def test_words_of_a_million_spans_are_found_at_once(head: Head) -> None:
+    tokenized = head.encoder.tokenize("the film was superb. " * 512)
+    spans = [(i % 9_000, i % 9_000 + 1 + i % 3) for i in range(1_000_000)]
+    chance = random.Random(4)
+    few = chance.sample(spans, 40)
+    slow = [
+        any(a < end and b > start for a, b in few)
+        for start, end in zip(tokenized.starts, tokenized.ends, strict=False)
+    ]
+    assert covered_words(tokenized, few).tolist() == slow
+    assert merge_spans(few) == merge_spans(merge_spans(few))
+    began = time.process_time()
+    covered_words(tokenized, spans)
+    assert time.process_time() - began < 5  # it was 25 seconds for each of them
+
+
+def test_words_times_labels_are_bounded(folder: Path, head: Head) -> None:
+    labels = [f"label {i}" for i in range(300)]
+    many = open_head(folder, "many", reader=head.encoder, labels=labels)
+    fine, refused = classify_all(make_tasks(["superb", "film " * 2_000], ClassifyOptions((many,))))
+    assert fine[0]["label"] in labels
+    assert isinstance(refused, TooLarge)
+    assert refused.param == "input[1]"
+    assert (
+        refused.message
+        == "the text has 2000 words and the models 300 labels: at most 500000 of both multiplied"
+    )
+
+
+def test_run_tokenizes_a_bounded_number_of_characters(head: Head) -> None:
+    texts = make_tasks(["film " * 40_000] * 3, ClassifyOptions((head,), "none"))
+    run_batch(head.encoder, texts)
+    assert [task.tokenized is not None for task in texts] == [True, False, False]

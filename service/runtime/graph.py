@@ -1,0 +1,113 @@
+"""Read the weights of an ONNX graph, and the digest of all the rest of it, from the bytes of the file.
+
+Two graphs with the same digest compute the same function of their inputs and weights. The digest is computed:
+nothing that a file says about itself is believed. ONNX is protobuf; the fields used are those of onnx.proto.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.errors import BundleError
+
+Array = NDArray[Any]
+
+MODEL_GRAPH, MODEL_METADATA = 7, 14
+GRAPH_INITIALIZER, GRAPH_INPUT = 5, 11
+TENSOR_DIMS, TENSOR_TYPE, TENSOR_NAME, TENSOR_RAW_DATA, VALUE_NAME = 1, 2, 8, 9, 1
+TYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64"}
+
+
+def split_weights(model: bytes) -> tuple[str, dict[str, Array]]:
+    """Return the digest of a graph without its weights, and the weights.
+
+    Weights are the initializers that are inputs too: whoever runs the graph may feed others.
+
+    Raises:
+        BundleError: The bytes are not a graph, or a weight is not stored as raw data.
+    """
+    try:
+        return _split(memoryview(model))
+    except (IndexError, KeyError, ValueError) as damage:
+        raise BundleError(f"not an ONNX graph: {damage}", param="model.onnx") from damage
+
+
+def _split(model: memoryview) -> tuple[str, dict[str, Array]]:
+    digest, weights = hashlib.sha256(), {}
+    for number, field in _fields(model):
+        if number == MODEL_METADATA:
+            continue
+        if number != MODEL_GRAPH:
+            _update(digest, number, field)
+            continue
+        graph = list(_fields(field))
+        inputs = {_text(value, VALUE_NAME) for part, value in graph if part == GRAPH_INPUT}
+        for part, value in graph:
+            name = _text(value, TENSOR_NAME) if part == GRAPH_INITIALIZER else None
+            if name in inputs and name is not None:
+                weights[name] = _array(value)
+            else:
+                _update(digest, part, value)
+        digest.update(b"end of graph")
+    return digest.hexdigest(), weights
+
+
+def _update(digest: Any, number: int, field: Any) -> None:
+    content = field if isinstance(field, memoryview) else str(field).encode()
+    digest.update(f"{number} {len(content)} ".encode())
+    digest.update(content)
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of every field: an int, or the bytes."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = _varint(message, at)
+            yield key >> 3, value
+            continue
+        size, at = _varint(message, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
+        if at + size > len(message):
+            raise ValueError("a field is longer than the file")
+        yield key >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")
+
+
+def _text(message: memoryview, number: int) -> str | None:
+    for part, value in _fields(message):
+        if part == number:
+            return str(value, "utf-8")
+    return None
+
+
+def _array(tensor: memoryview) -> Array:
+    shape: list[int] = []
+    fields = dict[int, Any]()
+    for number, value in _fields(tensor):
+        if number != TENSOR_DIMS:
+            fields[number] = value
+        elif isinstance(value, int):
+            shape.append(value)
+        else:  # packed
+            at = 0
+            while at < len(value):
+                size, at = _varint(value, at)
+                shape.append(size)
+    return np.frombuffer(fields[TENSOR_RAW_DATA], TYPES[fields[TENSOR_TYPE]]).reshape(shape)
