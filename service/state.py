@@ -108,6 +108,9 @@ class AppState:
         if missing and (reads_texts or self.settings.default_model in self.registry.refused):
             raise ConfigurationError(f"DEFAULT_MODEL: {missing}", param="DEFAULT_MODEL")
         self._has_default = missing is None
+        default = self.registry.get(self.settings.default_model)
+        if default is not None and default.kind == HEAD:
+            self.registry.find(default.name, HEAD)  # an older version is loaded when it is asked for
 
     async def stop(self) -> None:
         tasks = list(self._tasks)

@@ -10,7 +10,14 @@ from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
 from service.text.counterfactual import MAX_SEARCHED_TEXTS, find_counterfactual
 from service.text.head import Head
-from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks, to_codepoints
+from service.text.pipeline import (
+    Answer,
+    ClassificationTask,
+    ClassifyOptions,
+    make_tasks,
+    merge_spans,
+    to_codepoints,
+)
 
 Find = Callable[[str, str], Any]  # the model of a name and a kind
 Results = Sequence[list[Answer] | Exception]
@@ -41,6 +48,7 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[C
             if begin >= len(texts[0].text):
                 param = f"without[{place}]"
                 raise InvalidInput(f"{param} begins behind the end of the text", param=param)
+        texts[0].without = merge_spans(texts[0].without)
     return texts
 
 
@@ -52,6 +60,8 @@ def names_of(body: ClassifyRequest, settings: Settings) -> str | list[str]:
 def heads_of(find: Find, names: Sequence[str]) -> tuple[Head, ...]:
     """The models of those names, which must all stand on one reader."""
     heads = tuple(find(name, HEAD) for name in names)
+    if len(set(heads)) < len(heads):
+        raise InvalidInput("a model is named twice", param="model")
     if len({id(head.encoder) for head in heads}) > 1:
         raise InvalidInput("these models stand on several readers: ask for each alone", param="model")
     return heads

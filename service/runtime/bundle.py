@@ -14,12 +14,14 @@ sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in their
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -34,8 +36,9 @@ FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  
 KINDS = tuple(FORMATS)
 PRETRAINED_DEFAULT = "sentiment"
 # Bytes of a file. The largest graph that protobuf can hold is 2 GiB.
-LARGEST = {"card.json": 2**20, "model.onnx": 2**31}
+LARGEST = {"card.json": 2**18, "model.onnx": 2**31}
 LARGEST_OTHER = 2**27
+VERSION = re.compile("[1-9][0-9]{0,8}")
 REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "licence": str, "model_sha256": str}
 
 
@@ -98,7 +101,14 @@ def find_served(folders: Iterable[Path]) -> dict[str, Path]:
 def versions_of(name: str, bundles: Iterable[str]) -> dict[int, str]:
     """The bundles NAME@1, NAME@2, .. by number."""
     parts = ((each, *each.rpartition("@")) for each in bundles)
-    return {int(number): each for each, base, _, number in parts if base == name and number.isdecimal()}
+    versions = ((each, number) for each, base, _, number in parts if base == name)
+    return {int(number): each for each, number in versions if VERSION.fullmatch(number)}
+
+
+def is_superseded(name: str, bundles: Collection[str]) -> bool:
+    """Return whether a bundle is a version of which there is a newer one."""
+    base, _, number = name.rpartition("@")
+    return bool(VERSION.fullmatch(number)) and newest_version(base, bundles) != name
 
 
 def newest_version(name: str, bundles: Iterable[str]) -> str:
@@ -129,8 +139,18 @@ def _digest_of_reader(folder: Path) -> str | None:
 
 def _card_of(folder: Path) -> dict[str, Any]:
     """Of any bundle; empty if it cannot be read."""
+    try:
+        status = (folder / "card.json").stat()
+    except OSError:
+        return {}
+    return _unchanged_card(folder / "card.json", (status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+@lru_cache(4_096)
+def _unchanged_card(path: Path, status: tuple[int, int, int]) -> dict[str, Any]:
+    """Return the card; it is parsed again when its status changes. Folders are checked twice a second."""
     with suppress(BundleError):
-        return _read_card(folder / "card.json")
+        return _read_card(path)
     return {}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from service.errors import BundleError, NotFound
@@ -21,6 +22,7 @@ from service.runtime.bundle import (
     Bundle,
     default_model,
     find_served,
+    is_superseded,
     kind_of,
     newest_version,
     read_bundle,
@@ -48,7 +50,7 @@ class Entry:
     version: str
     encoder_digest: str | None  # of a head: the version of its reader
     card: Mapping[str, Any]
-    model: Any
+    model: Any  # None: an older version, which is loaded when it is asked for
     folder: Path
     loaded_at: datetime
     files: Fingerprint
@@ -60,9 +62,10 @@ class Registry:
         self.loaders = loaders
         self.entries: Mapping[str, Entry] = {}
         self.refused: Mapping[str, str] = {}  # names of bundles that could not be loaded, and why
+        self._lock = Lock()  # entries are replaced by a thread and by whoever asks for an older version
 
     def get(self, name: str) -> Entry | None:
-        """What is served under that name: of a name with versions the newest_version."""
+        """What is served under that name: of a name with versions the newest."""
         return self.entries.get(newest_version(name, self.entries))
 
     def find(self, name: str, kind: str) -> Any:
@@ -74,7 +77,22 @@ class Registry:
             have = ", ".join(each.name for each in self.entries.values() if each.kind == kind)
             others = f"; there are: {have}" if have else ""  # of those that are loaded
             raise NotFound(f"no model {name!r} {MODEL_PURPOSE[kind]}{others}", param="model")
-        return entry.model
+        return self._loaded(entry).model
+
+    def _loaded(self, entry: Entry) -> Entry:
+        """The same with its model. An older version of a head takes milliseconds: it shares the graph."""
+        if entry.model is not None:
+            return entry
+        with self._lock:
+            current = self.entries.get(entry.name, entry)
+            if current.model is not None:
+                return current
+            try:
+                loaded = replace(current, model=self._load(read_bundle(current.folder)))
+            except BundleError as broken:
+                raise NotFound(f"the model {entry.name} cannot be loaded: {broken.message}") from broken
+            self.entries = {**self.entries, entry.name: loaded}
+            return loaded
 
     def why_missing(self, name: str) -> str | None:
         """Why no model of that name is served, or None where one is."""
@@ -90,12 +108,14 @@ class Registry:
         bundles = self._bundles()
         for name in sorted(bundles, key=lambda name: kind_of(bundles[name]) != ENCODER):
             try:
-                entries[name] = self._keep_or_load(name, bundles[name], entries)
+                lazy = is_superseded(name, bundles)
+                entries[name] = self._keep_or_load(name, bundles[name], entries, lazy=lazy)
             except BundleError as broken:
                 refused[_shown(name)] = _shown(broken.message)
                 if name in self.entries:
                     entries[name] = self.entries[name]
-        self.entries, self.refused = dict(sorted(entries.items())), refused
+        with self._lock:
+            self.entries, self.refused = dict(sorted(entries.items())), refused
 
     def is_behind(self, found: Mapping[str, Fingerprint | str]) -> bool:
         """Whether these bundles are not those that are served or refused: one may have come or gone while
@@ -133,7 +153,9 @@ class Registry:
             log.warning("MODELS_DIR cannot be read: %s", failure.strerror)
             return {name: entry.folder for name, entry in self.entries.items()}
 
-    def _keep_or_load(self, name: str, folder: Path, readers: Mapping[str, Entry]) -> Entry:
+    def _keep_or_load(
+        self, name: str, folder: Path, readers: Mapping[str, Entry], *, lazy: bool = False
+    ) -> Entry:
         """The entry we have if the bundle and its reader are the same, otherwise a new one."""
         old = self.entries.get(name)
         files = fingerprint(folder)
@@ -149,7 +171,7 @@ class Registry:
             version=bundle.version,
             encoder_digest=encoder_digest,
             card=bundle.card,
-            model=self._load(bundle),
+            model=None if lazy else self._load(bundle),
             folder=folder,
             loaded_at=datetime.now(UTC),
             files=files,

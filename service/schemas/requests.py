@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from hardmax.documents import Explain, Include, Spans, Stop, Vector
 
 MOST_MODELS = 32  # of a request
+MAX_ABLATED_SPANS = 256  # of a request
 
 T = TypeVar("T")
 Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
@@ -44,6 +45,7 @@ class ClassifyRequest(Request):
     spans: Spans = Field("codepoints", description="What spans count: code points or UTF-16 units.")
     without: Given[Annotated[Given[Offset], Field(min_length=2, max_length=2)]] = Field(
         [],
+        max_length=MAX_ABLATED_SPANS,
         description="Of one text: spans whose words are left out in place. All other words keep their "
         "positions, and a word that has not read them keeps its place in the plane (`start`), to the bit.",
     )

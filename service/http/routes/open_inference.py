@@ -144,7 +144,9 @@ async def infer(
     announced, most = request.headers.get(HEADER_LENGTH), service.settings.max_client_batch_size
     asked, texts, shape = await read_bytes(request, _read, body.content, body.media_type, announced, most)
     wanted = _wanted(asked)
-    how = ClassifyOptions((entry.model,), "leaders" if REASONS.keys() & wanted.keys() else "none")
+    how = ClassifyOptions(
+        (service.registry.find(entry.name, HEAD),), "leaders" if REASONS.keys() & wanted.keys() else "none"
+    )
     answers = await label(service, texts, how, INPUT, neutral, size)
     work = partial(_answer, entry, asked, wanted, answers, shape)
     return work() if size.estimate <= PIECE else await asyncio.to_thread(work)

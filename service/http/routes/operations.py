@@ -99,7 +99,7 @@ def _card(service: AppState, entry: Entry) -> dict[str, Any]:
     """As its maker wrote it, and what this process knows of it."""
     return {
         **entry.card,
-        **(entry.model.metadata() if entry.kind == HEAD else {}),
+        **(entry.model.metadata() if entry.kind == HEAD and entry.model is not None else {}),
         "default": entry is service.registry.get(service.settings.default_model),
         "version": entry.version,
         "loaded_at": entry.loaded_at.isoformat(timespec="seconds"),
