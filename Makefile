@@ -71,7 +71,7 @@ test-fresh: $(VENV)/.test  ## every command of the README, and the wheel, each w
 compose-test:  ## build the image, start it with docker compose, ask it, stop it
 	docker/compose-test.sh
 
-certificate:  ## a self-signed certificate for compose's profile edge
+certificate:  ## a self-signed certificate for compose's profile tls
 	mkdir -p docker/edge/certificates
 	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -subj /CN=localhost \
 	    -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \

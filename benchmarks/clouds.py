@@ -30,7 +30,7 @@ from service.cloud.layers import Layers
 from service.cloud.points import Cloud, Floats
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime, Session
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 
 THREADS = 2
 GAMMA = 0.5
@@ -70,7 +70,7 @@ class Ours:
     """One layer of the service, from checked points on."""
 
     def __init__(self) -> None:
-        bundle = read_bundle(BUNDLED_MODELS / "dynamics")
+        bundle = read_bundle(PRETRAINED_FOLDER / "dynamics")
         self._session: Session = Runtime("cpu", THREADS).open(bundle.model)
 
     def __call__(self, points: Floats) -> Floats:
@@ -202,7 +202,7 @@ def compare(table: Table, ours: Ours, peers: dict[str, Peer], name: str, n: int,
 def certify(cloud: str, n: int, d: int) -> None:
     """Run a cloud to its limits in this process, and print what it took: the child of `measure_limits`."""
     points = CLOUDS[cloud](n, d)
-    dynamics = Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime("cpu", THREADS))
+    dynamics = Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), Runtime("cpu", THREADS))
     began = time.perf_counter()
     run = dynamics.start(points, Parameters())
     for _ in run:

@@ -22,7 +22,7 @@ from benchmarks.record import Record, Table
 from service.cloud.dynamics import Dynamics, Parameters
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from service.text.tokenizer import CHUNK_TOKENS
 
 REPEATS = 5
@@ -51,7 +51,7 @@ def main() -> None:
 
 def measure_texts(table: Table, runtime: Runtime, cases: Any = PASSAGES, repeats: int = REPEATS) -> None:
     """The reader's graph, on batches of whole passages."""
-    session = runtime.open(read_bundle(BUNDLED_MODELS / "reader").model)
+    session = runtime.open(read_bundle(PRETRAINED_FOLDER / "reader").model)
     for passages in cases:
         feeds = some_passages(passages)
 
@@ -63,7 +63,7 @@ def measure_texts(table: Table, runtime: Runtime, cases: Any = PASSAGES, repeats
 
 def measure_clouds(table: Table, runtime: Runtime, cases: Any = CLOUDS, repeats: int = REPEATS) -> None:
     """`LAYERS` layers of Gaussian clouds of (points, dimension), without stopping at the certificate."""
-    dynamics = Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), runtime)
+    dynamics = Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), runtime)
     parameters = Parameters(alpha=1.0, max_layers=LAYERS, stop="never", include=frozenset())
     for n, d in cases:
         points = np.random.default_rng(n + d).standard_normal((n, d))

@@ -47,7 +47,7 @@ from model_export.head.fitting import Ints, fixed_scales, predict_logits
 from model_export.head.train import open_reader
 from service.runtime.bundle import HEAD, Bundle
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
 from service.text.head import Head
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--split", choices=["choose", "report"], default="report", help="what is measured on")
     parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
     asked = parser.parse_args()
-    bundle, reader = open_reader(BUNDLED_MODELS / "reader")
+    bundle, reader = open_reader(PRETRAINED_FOLDER / "reader")
     missing = fetched("setfit")
     soft = None if missing or asked.only == "costs" else as_published(asked.encoder)
     most = SIZES[0] if asked.quick else max(SIZES)

@@ -10,7 +10,7 @@ trap 'docker compose down --volumes --timeout 5' EXIT
 state() { docker inspect --format "{{.State.$1}}" "$(docker compose ps --all --quiet hardmax)"; }
 ask() { docker compose exec -T hardmax hardmax classify "A superb film." --server http://127.0.0.1:8000; }
 
-docker compose up --build --detach --wait hardmax
+docker compose up --build --detach --wait
 ask
 
 # Ended by itself, it is started again.

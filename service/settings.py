@@ -1,7 +1,7 @@
 """Every setting of the service, in one frozen object.
 
 Each field is a flag of `hardmax serve` (`--max-points`) and an environment variable (`HARDMAX_MAX_POINTS`);
-the flag wins. The description of a field is its help text; docs/operations.md says when to change it.
+the flag wins. The help text of a flag, `.env.example` and the table in the documentation come from here.
 """
 
 import math
@@ -17,10 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
+RENAMED = {"BUNDLED_MODELS": "PRETRAINED_MODELS", "UNDECIDED_AS_LABEL": "ABSTAIN_AS_NEUTRAL"}  # in 0.4
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 match_service_link = re.compile(rf"{PREFIX}(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_.+)").fullmatch
 PAGE_FILES = "/web/{path:path}"  # a route that needs no key: what it gives is public anyway
-BUNDLED_MODELS = Path(__file__).parent / "pretrained"
+PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
 
 
 def setting(default: Any, description: str, **bounds: Any) -> Any:
@@ -28,7 +29,7 @@ def setting(default: Any, description: str, **bounds: Any) -> Any:
 
 
 class Settings(BaseModel):
-    """The defaults serve the bundled models on one machine without any configuration."""
+    """The defaults serve the pretrained models on one machine without any configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
@@ -37,21 +38,21 @@ class Settings(BaseModel):
     workers: int = setting(1, "server processes that share the port", ge=1, le=256)
 
     models_dir: Path | None = setting(
-        None, "folder of your own model bundles, served beside the bundled ones and watched"
+        None, "folder of custom model bundles, served next to the pretrained ones and watched"
     )
-    bundled_models: bool = setting(True, "serve the bundled models too")
+    pretrained_models: bool = setting(True, "serve the pretrained models")
     default_model: str = setting(
         "",
-        "model of requests that name none; default: the bundled one, or where it is not served "
-        "the only one that labels texts",
+        "model of requests that name none; default: the pretrained one, or where it is not served "
+        "the only one that classifies texts",
     )
-    undecided_as_label: bool = setting(
+    abstain_as_neutral: bool = setting(
         False,
-        "answer an undecided verdict as `neutral` in protocols that know only labels: /v2, "
-        "inference endpoints, text-embeddings-inference, vLLM",
+        "answer `neutral` where the model abstains, in protocols that know only labels: /v2, inference "
+        "endpoints, text-embeddings-inference, vLLM",
     )
     provider: Literal["auto", "cpu", "cuda"] = setting(
-        "auto", "where models run; cuda: without a usable GPU the start fails; auto: the CPU serves then"
+        "auto", "where models run; cuda: the start fails without a usable GPU; auto: falls back to the CPU"
     )
     intra_op_threads: int = Field(
         default_factory=lambda: available_cpus(),
@@ -59,19 +60,19 @@ class Settings(BaseModel):
         description="threads of one inference; default: the CPUs this process may use",
     )
 
-    max_concurrent_requests: int = setting(256, "requests worked on at once; further ones get 429", ge=1)
-    max_batch_tokens: int = setting(
-        16384, "pieces of words that run together at most; as a rule it is a tenth of a second's work", ge=1
-    )
-    max_client_batch_size: int = setting(1024, "texts or sequences in one request", ge=1)
-    max_text_chars: int = setting(200_000, "characters of one text", ge=1)
+    max_concurrent_requests: int = setting(256, "requests at once; further ones get 429", ge=1)
     max_large_requests: int = setting(
         4, "requests at once whose body or response is over 1 MB; further ones wait", ge=1
     )
-    payload_limit_mb: float = setting(64.0, "megabytes (10^6 bytes) of one request body", gt=0)
+    max_batch_tokens: int = setting(16384, "tokens that run together at most", ge=1)
+    max_client_batch_size: int = setting(1024, "texts or sequences in one request", ge=1)
+    max_text_chars: int = setting(200_000, "characters of one text", ge=1)
+    payload_limit_mb: float = setting(
+        64.0, "megabytes (10^6 bytes) of one request body, after decompression; JSON has 4 at most", gt=0
+    )
     max_points: int = setting(1_000_000, "points of one cloud", ge=1)
     max_dimension: int = setting(256, "dimension of a cloud", ge=1)
-    max_layers: int = setting(100_000, "layers one cloud may ask for", ge=1)
+    max_layers: int = setting(100_000, "layers of one cloud", ge=1)
     compute_memory_mb: float = Field(
         default_factory=lambda: available_memory() // 4 / 1e6,
         gt=0,
@@ -79,20 +80,16 @@ class Settings(BaseModel):
         "default: a quarter of what this process may use",
     )
     request_timeout_s: float = setting(60.0, "seconds a request may take before 504", gt=0)
-    shutdown_grace_s: float = setting(30.0, "seconds accepted requests may take after SIGTERM", ge=0)
+    shutdown_grace_s: float = setting(30.0, "seconds that running requests may take after SIGTERM", ge=0)
 
     api_keys: str = setting("", "API keys, separated by commas; empty: no key is needed", repr=False)
     api_keys_file: Path | None = setting(None, "file with one API key per line, read again on SIGHUP")
-    public_paths: str = setting(
-        "/,/health,/ready,/metrics,/docs,/openapi.json,/v2/health/live,/v2/health/ready",
-        "paths that need no key, separated by commas",
-    )
     allowed_hosts: str = setting(
         "",
-        "host names this server answers to, separated by commas, or *; default: those of this "
+        "host names that requests may be addressed to, separated by commas, or *; default: those of this "
         "machine if HOST is loopback, otherwise any",
     )
-    cors_allow_origin: str = setting("", "origins browsers may call from, separated by commas, or *")
+    cors_allow_origin: str = setting("", "origins that browsers may call from, separated by commas, or *")
 
     otlp_endpoint: str = setting("", "OpenTelemetry collector (OTLP over HTTP); empty: no traces")
     log_format: Literal["text", "json"] = setting("text", "log lines for people or for machines")
@@ -130,7 +127,7 @@ class Settings(BaseModel):
     def model_folders(self) -> list[Path]:
         """Where bundles are; of two with the same name the later folder's is served."""
         own = [self.models_dir] if self.models_dir else []
-        return [BUNDLED_MODELS, *own] if self.bundled_models else own
+        return [PRETRAINED_FOLDER, *own] if self.pretrained_models else own
 
     @property
     def host_names(self) -> list[str]:
@@ -142,10 +139,6 @@ class Settings(BaseModel):
         return "*" in _listed(self.allowed_hosts) or (
             not self.allowed_hosts and self.host not in LOOPBACK and not self.host.startswith("127.")
         )
-
-    @property
-    def public_routes(self) -> list[str]:
-        return [*_listed(self.public_paths), PAGE_FILES]
 
     @property
     def cors_origins(self) -> list[str]:
@@ -171,7 +164,9 @@ def load_settings(environ: Mapping[str, str] | None = None, **flags: Any) -> Set
     }
     unknown = sorted(ours.keys() - known)
     if unknown:
-        raise ConfigurationError(f"{unknown[0]} is not a setting of hardmax", param=unknown[0])
+        new = RENAMED.get(unknown[0].removeprefix(PREFIX))
+        reason = f"was renamed to {PREFIX}{new}" if new else "is not a setting of hardmax"
+        raise ConfigurationError(f"{unknown[0]} {reason}", param=unknown[0])
     given = {name[len(PREFIX) :].lower(): value for name, value in ours.items() if value}
     try:
         return Settings.model_validate({**given, **flags})

@@ -33,7 +33,7 @@ from model_export.head.verification import count_mismatches
 from service.errors import BundleError, InvalidInput
 from service.runtime.bundle import ENCODER, HEAD, Bundle, read_bundle, versions_of
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--encoder",
         type=Path,
-        default=BUNDLED_MODELS / "reader",
+        default=PRETRAINED_FOLDER / "reader",
         help="folder of the encoder's bundle (default: the pretrained encoder)",
     )
     parser.add_argument("--html", type=Path, help="write the report as an HTML page to this file")

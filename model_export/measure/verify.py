@@ -28,7 +28,7 @@ from model_export.head.verification import mismatched_outputs
 from service.errors import InvalidInput, NotFound
 from service.runtime.bundle import ENCODER, HEAD, Bundle, find_served, kind_of, read_bundle
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder, EncoderOutput
 
 
@@ -119,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--column", help="the column of texts (default: found by its name or its content)")
     parser.add_argument("--texts", type=int, default=500, help="of each data set (default: 500)")
     parser.add_argument(
-        "--readers", type=Path, default=BUNDLED_MODELS, help="where its reader is, if not beside it"
+        "--readers", type=Path, default=PRETRAINED_FOLDER, help="where its reader is, if not beside it"
     )
 
 

@@ -6,7 +6,15 @@ from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from service.concurrency import RequestSize
+from service.settings import PAGE_FILES
 from service.state import AppState
+
+PUBLIC_ROUTES = frozenset(
+    [
+        *("/", "/docs", "/openapi.json", PAGE_FILES),
+        *("/health", "/ready", "/metrics", "/v2/health/live", "/v2/health/ready"),
+    ]
+)
 
 Bearer = HTTPBearer(scheme_name="bearer", auto_error=False)
 Header = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)
@@ -37,12 +45,12 @@ async def neutral_of(
     undecided: Annotated[
         Literal["label"] | None,
         Query(
-            description="label: an undecided verdict is answered as `neutral` (setting UNDECIDED_AS_LABEL)."
+            description="label: an undecided verdict is answered as `neutral` (setting ABSTAIN_AS_NEUTRAL)."
         ),
     ] = None,
 ) -> bool:
     """Whether a verdict that should not be acted upon is to be a label of its own."""
-    return undecided == "label" or service.settings.undecided_as_label
+    return undecided == "label" or service.settings.abstain_as_neutral
 
 
 NeutralOf = Annotated[bool, Depends(neutral_of)]
@@ -57,7 +65,7 @@ async def check_key(
     """Refuse a caller without a key, unless the route is public. Either header will do."""
     route = request.scope["route"].path
     # The page is public where "/" is, its files always; what is posted to the same address is not.
-    public = route in service.settings.public_routes and (route != "/" or request.method != "POST")
+    public = route in PUBLIC_ROUTES and (route != "/" or request.method != "POST")
     if service.keys and not public:
         given = (bearer.credentials if bearer else "", header or "")  # a proxy may want the other for itself
         service.keys.check(*(key.encode("latin-1") for each in given if (key := each.strip())))

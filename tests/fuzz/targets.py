@@ -32,7 +32,7 @@ from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.schemas.reading import parse
 from service.schemas.requests import ClassifyRequest, ControlWish, DynamicsParameters
-from service.settings import BUNDLED_MODELS, Settings
+from service.settings import PRETRAINED_FOLDER, Settings
 from service.state import domain_loaders
 from service.text.head import Head
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
@@ -149,7 +149,7 @@ def check_text(text: str) -> None:
 
 @cache
 def _sentiment() -> Head:
-    registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime("cpu", 1), Settings()))
+    registry = Registry([PRETRAINED_FOLDER], domain_loaders(Runtime("cpu", 1), Settings()))
     registry.load("sentiment")
     head: Head = registry.find("sentiment", HEAD)
     return head

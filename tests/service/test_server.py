@@ -22,7 +22,7 @@ from wire import NPY, announce, connect, npy, read_status, status_of, whole
 
 from service import __version__, state
 from service.server import KILL_AFTER_S
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 
 CLOSING = whole(b'{"input": "superb"}').replace(b"content-length", b"connection: close\r\ncontent-length", 1)
 
@@ -131,9 +131,9 @@ def test_second_interrupt_waits_for_nobody(models: Path) -> None:
 @pytest.mark.system
 def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
     """Row 12 of the third attack: SIGTERM was ignored for a minute."""
-    shutil.copytree(BUNDLED_MODELS / "dynamics", folder / "dynamics")
+    shutil.copytree(PRETRAINED_FOLDER / "dynamics", folder / "dynamics")
     change_graph(folder / "dynamics", never_end)
-    settings = environ(port=0, models_dir=folder, bundled_models=False, default_model="tiny")
+    settings = environ(port=0, models_dir=folder, pretrained_models=False, default_model="tiny")
     command = [sys.executable, faulty.__file__]
     with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -148,7 +148,7 @@ def test_stop_is_obeyed_while_a_bundle_never_ends_to_load(folder: Path) -> None:
 def test_api_keys_open_what_is_not_public(models: Path, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("\ufefffrom-file\n\n# ours\n")  # some editors begin every file with a mark
-    settings = {"api_keys": "one, two", "api_keys_file": file, "public_paths": "/health,/ready"}
+    settings = {"api_keys": "one, two", "api_keys_file": file}
     with serving(models, default_model="tiny", **settings) as server, server.client() as client:
 
         def ask(headers: dict[str, str]) -> httpx.Response:
@@ -275,7 +275,7 @@ def test_port_that_is_taken_stops_the_start_with_one_line(models: Path) -> None:
 
 def start(**settings: object) -> subprocess.CompletedProcess[str]:
     """A start that is expected to fail."""
-    given = environ(bundled_models=False, **settings)
+    given = environ(pretrained_models=False, **settings)
     return subprocess.run([sys.executable, *SERVE], env=given, text=True, capture_output=True, timeout=60)
 
 
@@ -344,7 +344,7 @@ def test_service_never_loads_torch_or_its_offline_side() -> None:
 
 def test_reload_while_starting_is_ignored(models: Path) -> None:
     """SIGHUP before the server listened to it ended the process."""
-    settings = environ(port=0, models_dir=models, bundled_models=False, default_model="tiny")
+    settings = environ(port=0, models_dir=models, pretrained_models=False, default_model="tiny")
     command = [sys.executable, faulty.__file__]
     with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -7,15 +7,15 @@ import pytest
 from server import python
 
 from service.errors import ConfigurationError
-from service.settings import BUNDLED_MODELS, Settings, _cgroup_quota, available_cpus, load_settings
+from service.settings import PRETRAINED_FOLDER, Settings, _cgroup_quota, available_cpus, load_settings
 
 
 def test_settings_own_models_stand_beside_the_bundled_ones(tmp_path: Path) -> None:
     settings = load_settings({})
-    assert settings.model_folders == [BUNDLED_MODELS]
+    assert settings.model_folders == [PRETRAINED_FOLDER]
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
-    assert Settings(models_dir=tmp_path).model_folders == [BUNDLED_MODELS, tmp_path]
-    assert Settings(models_dir=tmp_path, bundled_models=False).model_folders == [tmp_path]
+    assert Settings(models_dir=tmp_path).model_folders == [PRETRAINED_FOLDER, tmp_path]
+    assert Settings(models_dir=tmp_path, pretrained_models=False).model_folders == [tmp_path]
 
 
 def test_settings_models_dir_is_not_the_bundle_itself(tmp_path: Path) -> None:
@@ -40,6 +40,8 @@ def test_settings_flag_wins_over_environment_and_an_empty_variable_counts_as_uns
         ({"HARDMAX_REQUEST_TIMEOUT_S": "inf"}, {},
          "HARDMAX_REQUEST_TIMEOUT_S: Input should be a finite number"),
         ({"HARDMAX_MODELS_DIR": "/nowhere"}, {}, "HARDMAX_MODELS_DIR: /nowhere does not exist"),
+        ({"HARDMAX_BUNDLED_MODELS": "0"}, {},
+         "HARDMAX_BUNDLED_MODELS was renamed to HARDMAX_PRETRAINED_MODELS"),
         ({"HARDMAX_PAYLOAD_TOTAL_MB": "256"}, {}, "HARDMAX_PAYLOAD_TOTAL_MB is not a setting of hardmax"),
         ({}, {"max_points": 0}, "--max-points: Input should be greater than or equal to 1"),
     ],

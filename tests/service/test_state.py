@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from service import state
 from service.runtime.bundle import HEAD
-from service.settings import BUNDLED_MODELS, Settings
+from service.settings import PRETRAINED_FOLDER, Settings
 from service.state import AppState
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
@@ -26,7 +26,7 @@ def add_an_input(model: onnx.ModelProto) -> None:
 
 
 def run(models: Path, use: Callable[[AppState], Awaitable[Any]], owns: bool = False, **limits: Any) -> Any:
-    service = AppState(Settings(models_dir=models, bundled_models=False, default_model="tiny", **limits))
+    service = AppState(Settings(models_dir=models, pretrained_models=False, default_model="tiny", **limits))
     service.owns_process = owns
 
     async def life() -> Any:
@@ -56,7 +56,7 @@ def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
 ) -> None:
     """Row 12: it held up every reload, for good."""
     monkeypatch.setattr(state, "LOAD_S", 0.5)
-    shutil.copytree(BUNDLED_MODELS / "dynamics", tmp_path / "dynamics")
+    shutil.copytree(PRETRAINED_FOLDER / "dynamics", tmp_path / "dynamics")
     write_reader(tmp_path)
     for name in ("dynamics", "reader"):
         change_graph(tmp_path / name, never_end)

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.reviews import reviews
 from hardmax import Local
-from service.settings import BUNDLED_MODELS, Settings
+from service.settings import PRETRAINED_FOLDER, Settings
 from tests.support.wire import NPY, npy, whole
 
 REFUSALS = (429, 503, 504)  # overloaded, not ready, too late: no fault of the question
@@ -37,7 +37,7 @@ class Question:
 Mix = list[tuple[float, list[Question]]]  # shares, and the questions of each kind
 
 
-def prepare(seed: int = 0, models_dir: Path = BUNDLED_MODELS) -> Mix:
+def prepare(seed: int = 0, models_dir: Path = PRETRAINED_FOLDER) -> Mix:
     """Questions to the models that are there; to those of sequences if there are any."""
     rng = random.Random(seed)
     with Local(Settings(models_dir=models_dir)) as local:

@@ -12,7 +12,7 @@ from bundles import write_scenes
 from server import eventually, serving
 
 from benchmarks.record import Record
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from tests.soak.attacks import ATTACKS, Siege
 from tests.soak.crowd import Crowd
 from tests.soak.mix import prepare
@@ -37,7 +37,7 @@ GRACE_S = 5
 @pytest.mark.timeout(0)
 def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> None:
     record = Record("attacks", "Under attack", ["uvicorn"])
-    models = Path(copytree(BUNDLED_MODELS, tmp_path / "models"))
+    models = Path(copytree(PRETRAINED_FOLDER, tmp_path / "models"))
     write_scenes(models)
     mix = [(share, questions) for share, questions in prepare() if questions[0].kind not in NOT_ORDINARY]
     with serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server:

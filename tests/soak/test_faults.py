@@ -21,7 +21,7 @@ from wire import whole
 from benchmarks.load import ask
 from benchmarks.record import Case, Record
 from benchmarks.servers import free_port
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import Mix, prepare
 
@@ -178,7 +178,7 @@ def _answers(port: int) -> bool:
 def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
     tmp_path: Path, mix: Mix, chronicle: Chronicle
 ) -> None:
-    models = Path(shutil.copytree(BUNDLED_MODELS, tmp_path / "models"))
+    models = Path(shutil.copytree(PRETRAINED_FOLDER, tmp_path / "models"))
     with serving(models, log_level="warning") as server:
 
         def fault() -> None:

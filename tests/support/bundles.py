@@ -28,7 +28,7 @@ from model_export.head import quantized as head_quantized
 from model_export.head.leader_head import LeaderHead
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
 from service.text.head import Head
 from service.text.tokenizer import SpecialIds, Vocabulary
@@ -154,7 +154,7 @@ def write_folder(folder: Path, model: bytes = b"graph", **changes: Any) -> Path:
 def write_models(folder: Path) -> Path:
     """The models that most tests are served with: tiny (default), its reader, dynamics and scenes."""
     write_head(folder)
-    shutil.copytree(BUNDLED_MODELS / "dynamics", folder / "dynamics")
+    shutil.copytree(PRETRAINED_FOLDER / "dynamics", folder / "dynamics")
     write_scenes(folder)
     return folder
 

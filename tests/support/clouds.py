@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from service.cloud.dynamics import Dynamics, Parameters, Result
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,7 +30,7 @@ EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
 
 @cache
 def bundled(provider: Any = "cpu") -> Dynamics:
-    return Dynamics.load(read_bundle(BUNDLED_MODELS / "dynamics"), Runtime(provider, 1))
+    return Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), Runtime(provider, 1))
 
 
 def run(points: Any, provider: Any = "cpu", **parameters: Any) -> Result:

@@ -89,9 +89,9 @@ def serving(
     """A ready server with the given settings (`max_points=5` is HARDMAX_MAX_POINTS), ended at exit.
 
     It runs in `folder`. `models_dir` is served alone: a test that wants the bundled models too says
-    bundled_models=True. A log that goes elsewhere (`stderr`) is not in its output.
+    pretrained_models=True. A log that goes elsewhere (`stderr`) is not in its output.
     """
-    alone = {"models_dir": models_dir, "bundled_models": False} if models_dir else {}
+    alone = {"models_dir": models_dir, "pretrained_models": False} if models_dir else {}
     given = {"port": 0, **alone, **settings}
     process = subprocess.Popen(
         [sys.executable, *command],
@@ -120,7 +120,7 @@ def serving(
 @contextmanager
 def in_process(models_dir: Path, loaders: Loaders | None = None, **settings: object) -> Iterator[TestClient]:
     """The same application without a socket, for what no socket changes: ready in a tenth of the time."""
-    given = {"models_dir": models_dir, "bundled_models": False, "default_model": "tiny", **settings}
+    given = {"models_dir": models_dir, "pretrained_models": False, "default_model": "tiny", **settings}
     app = create_app(load_settings({}, log_level="error", **given), loaders=loaders)
     with TestClient(app, base_url="http://127.0.0.1") as client:
         yield client

@@ -1,12 +1,21 @@
 """compose.yaml, its files and .env.example: in step with the settings and with each other, and hardened."""
 
+import importlib.util
 import re
+from collections.abc import Callable
 
 import pytest
 import yaml
 from paths import ROOT
 
 from service.settings import PREFIX, Settings, load_settings
+
+spec = importlib.util.spec_from_file_location("settings_docs", ROOT / "docs/settings.py")
+assert spec is not None
+assert spec.loader is not None
+settings_docs = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(settings_docs)
+env_example, page = settings_docs.env_example, settings_docs.page
 
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 EXAMPLE = (ROOT / ".env.example").read_text()
@@ -26,6 +35,11 @@ def seconds(duration: str) -> float:
     return float(duration.removesuffix("s"))
 
 
+@pytest.mark.parametrize(("path", "write"), [(".env.example", env_example), ("docs/settings.md", page)])
+def test_settings_are_written_down_as_they_are(path: str, write: Callable[[], str]) -> None:
+    assert (ROOT / path).read_text() == write(), "run: python docs/settings.py"
+
+
 def test_env_example_documents_every_setting_and_invents_none() -> None:
     assert set(re.findall(r"HARDMAX_[A-Z_]+", EXAMPLE)) == SETTINGS
 
@@ -33,7 +47,7 @@ def test_env_example_documents_every_setting_and_invents_none() -> None:
 def test_env_example_shows_the_defaults() -> None:
     shown = {name: value for name, value in examples().items() if name in SETTINGS and value}
     defaults = {PREFIX + name.upper(): str(value) for name, value in Settings().model_dump().items()}
-    differing = {name: value for name, value in shown.items() if value != defaults[name]}
+    differing = {name: value for name, value in shown.items() if value.lower() != defaults[name].lower()}
     assert differing == {"HARDMAX_LOG_FORMAT": "json"}  # the image's own
 
 
@@ -47,12 +61,6 @@ def test_env_example_documents_every_variable_compose_reads() -> None:
     assert read - SETTINGS == set(examples()) - SETTINGS
     for name, default in re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", (ROOT / "compose.yaml").read_text()):
         assert name in ("MODELS", "KEYS") or examples()[name] == default, name
-
-
-def test_manual_says_when_to_turn_each_setting() -> None:
-    rows = re.findall(r"^\| (`[^|]*`) \|", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
-    told = {PREFIX + name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
-    assert told == SETTINGS
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -84,8 +92,8 @@ def test_compose_service_is_hardened(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMPOSE["services"])
 def test_compose_publishes_on_loopback_unless_told_otherwise(name: str) -> None:
-    (port,) = COMPOSE["services"][name]["ports"]
-    assert re.sub(r"\$\{[A-Z_]+:-(.*)\}", r"\1", port).startswith("127.0.0.1:")
+    for port in COMPOSE["services"][name].get("ports", []):
+        assert re.sub(r"\$\{[A-Z_]+:-(.*)\}", r"\1", port).startswith("127.0.0.1:")
 
 
 def test_compose_knows_no_password() -> None:
@@ -98,12 +106,23 @@ def test_compose_knows_no_password() -> None:
 def test_compose_bounds_every_disk_in_memory_of_what_strangers_reach() -> None:
     for name in (*SERVERS, "edge"):
         assert all("size=" in each for each in COMPOSE["services"][name]["tmpfs"]), name
-    assert directive("proxy_request_buffering") == "off"
+    assert directive("proxy_request_buffering") == "on"
     assert directive("proxy_max_temp_file_size") == "0"
+    most_large = int(directive("limit_conn large").split()[-1]) * int(directive("client_max_body_size")[:-1])
+    (size,) = COMPOSE["services"]["edge"]["tmpfs"]
+    assert most_large < int(re.findall(r"size=(\d+)m", size)[0])
 
 
-def test_compose_starts_only_the_service_without_a_profile() -> None:
-    assert [name for name, each in COMPOSE["services"].items() if "profiles" not in each] == ["hardmax"]
+def test_compose_starts_the_service_and_the_edge_without_a_profile() -> None:
+    started = [name for name, each in COMPOSE["services"].items() if "profiles" not in each]
+    assert started == ["hardmax", "edge"]
+
+
+def test_compose_puts_the_service_on_the_internal_network_alone() -> None:
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
+    assert COMPOSE["services"]["hardmax"]["networks"] == ["inside"]
+    assert "ports" not in COMPOSE["services"]["hardmax"]
+    assert COMPOSE["services"]["edge"]["networks"] == ["inside", "default"]
 
 
 def test_compose_waits_longer_than_the_service_drains() -> None:

@@ -9,7 +9,7 @@ import pytest
 from bundles import write_scenes
 from server import Server, eventually, serving
 
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import Mix, prepare
 from tests.soak.watch import Watch
@@ -26,7 +26,7 @@ LONG = {"long text", "batch of texts"}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled ones, and a small one of sequences."""
-    folder = Path(shutil.copytree(BUNDLED_MODELS, tmp_path_factory.mktemp("own") / "models"))
+    folder = Path(shutil.copytree(PRETRAINED_FOLDER, tmp_path_factory.mktemp("own") / "models"))
     write_scenes(folder)
     return folder
 

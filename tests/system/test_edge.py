@@ -3,16 +3,16 @@
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,11 +20,13 @@ import httpx
 import pytest
 from paths import ROOT
 from server import eventually, listens
+from wire import connect, exchange
 
 from benchmarks.servers import free_port
 from service.settings import Settings
 
 CONFIGURATION = ROOT / "docker/edge/nginx.conf"
+TLS = ROOT / "docker/edge/tls.conf"
 MISSING = [name for name in ("nginx", "openssl") if shutil.which(name) is None]
 
 pytestmark = [
@@ -38,6 +40,7 @@ class Stub(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     slow = threading.Event()
+    begun = threading.Event()
 
     def do_GET(self) -> None:
         if self.path == "/slow":
@@ -48,12 +51,14 @@ class Stub(BaseHTTPRequestHandler):
         self.answer(503 if self.path == "/draining" else 200, json.dumps(heard).encode())
 
     def do_POST(self) -> None:
+        self.begun.set()
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path != "/dynamics":
             self.answer(200, str(len(body)).encode())
             return
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
+        self.send_header("X-Accel-Buffering", "no")
         self.end_headers()
         for line in (b"first\n", b"last\n"):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
@@ -63,6 +68,7 @@ class Stub(BaseHTTPRequestHandler):
 
     def answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -85,27 +91,33 @@ def stub() -> Iterator[int]:
 
 
 @contextmanager
-def edge(folder: Path, upstream: int, most: int = 128) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """nginx with the project's configuration: only addresses and folders are this test's, and how many
-    requests an address may have at once.
-    """
+def edge(
+    folder: Path, upstream: int, tls: int | None = None, rate: int = 200, **limits: int
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """nginx with the project's configuration: only addresses, folders and given limits are the test's."""
     port, health = free_port(), free_port()
     text = CONFIGURATION.read_text()
-    for theirs, ours in [
+    replaced = [
         ("/tmp/", f"{folder}/"),
-        ("/etc/edge/certificates", str(folder)),
+        ("/etc/edge/listen", f"{folder}/listen"),
         ("/dev/stdout", f"{folder}/access.log"),
-        ("/dev/stderr", f"{folder}/error.log"),
+        ("/dev/stderr error", f"{folder}/error.log warn"),
         ("hardmax:8000", f"127.0.0.1:{upstream}"),
         ("127.0.0.1:8081", f"127.0.0.1:{health}"),
-        ("listen 8443", f"listen 127.0.0.1:{port}"),
-        ("clients 128;", f"clients {most};"),
-    ]:
+        ("listen 8000", f"listen 127.0.0.1:{port}"),
+        ("rate=200r/s", f"rate={rate}r/s"),
+        *((rf"limit_conn {name} ", f"limit_conn {name} {most}; # ") for name, most in limits.items()),
+    ]
+    for theirs, ours in replaced:
         assert theirs in text, theirs
         text = text.replace(theirs, ours)
     # As root, nginx would work as a user who may not enter this test's folder.
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(f"daemon off; {user}\n{text}")
+    (folder / "listen").mkdir(exist_ok=True)
+    if tls is not None:
+        listening = TLS.read_text().replace("/etc/edge/certificates", str(folder))
+        (folder / "listen/tls.conf").write_text(listening.replace("listen 8443", f"listen 127.0.0.1:{tls}"))
     command = ["nginx", "-c", f"{folder}/nginx.conf", "-e", f"{folder}/error.log"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
@@ -116,33 +128,16 @@ def edge(folder: Path, upstream: int, most: int = 128) -> Iterator[tuple[subproc
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a certificate."""
-    folder = tmp_path_factory.mktemp("edge")
-    name, curve = "subjectAltName=IP:127.0.0.1", "ec_paramgen_curve:P-256"
-    command = f"openssl req -x509 -newkey ec -pkeyopt {curve} -nodes -days 2 -subj /CN=edge -addext {name}"
-    files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/certificate.pem"]
-    subprocess.run([*command.split(), *files], check=True, capture_output=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def trust(folder: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(folder / "certificate.pem"))
-
-
-@pytest.fixture(scope="module")
-def client(folder: Path, trust: ssl.SSLContext) -> Iterator[httpx.Client]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     with ExitStack() as stack:
         upstream = stack.enter_context(stub())
-        _, port = stack.enter_context(edge(folder, upstream))
-        base = f"https://127.0.0.1:{port}"
-        yield stack.enter_context(httpx.Client(base_url=base, verify=trust, timeout=60))
+        _, port = stack.enter_context(edge(tmp_path_factory.mktemp("edge"), upstream))
+        yield stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60))
 
 
 def test_edge_tells_the_service_who_called_and_how(client: httpx.Client) -> None:
     headers = client.get("/models").json()["headers"]
-    assert headers["x-forwarded-proto"] == "https"
+    assert headers["x-forwarded-proto"] == "http"
     assert headers["x-forwarded-for"] == "127.0.0.1"
 
 
@@ -161,23 +156,67 @@ def test_edge_takes_over_no_request_id_that_would_need_escaping(client: httpx.Cl
         assert given.isalnum()
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/draining"])
-def test_edge_asks_browsers_to_stay_with_tls(client: httpx.Client, path: str) -> None:
-    assert client.get(path).headers["strict-transport-security"] == "max-age=31536000"
+def test_edge_with_tls_asks_browsers_to_stay_with_it(tmp_path: Path) -> None:
+    name, curve = "subjectAltName=IP:127.0.0.1", "ec_paramgen_curve:P-256"
+    command = f"openssl req -x509 -newkey ec -pkeyopt {curve} -nodes -days 2 -subj /CN=edge -addext {name}"
+    files = ["-keyout", f"{tmp_path}/key.pem", "-out", f"{tmp_path}/certificate.pem"]
+    subprocess.run([*command.split(), *files], check=True, capture_output=True)
+    trust = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+    port = free_port()
+    with stub() as upstream, edge(tmp_path, upstream, tls=port) as (_, plain):
+        with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=trust, timeout=60) as client:
+            for path in ("/", "/metrics", "/draining"):
+                assert client.get(path).headers["strict-transport-security"] == "max-age=31536000"
+            assert client.get("/").json()["headers"]["x-forwarded-proto"] == "https"
+        assert "strict-transport-security" not in httpx.get(f"http://127.0.0.1:{plain}/").headers
 
 
-def test_edge_keeps_no_body_on_its_small_disk(folder: Path, trust: ssl.SSLContext) -> None:
-    """A gigabyte of /tmp was full after sixteen slow bodies, and then everybody got 500."""
-    head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n"
-    with stub() as upstream, edge(folder, upstream) as (_, port):
-        raw = socket.create_connection(("127.0.0.1", port), timeout=60)
-        with trust.wrap_socket(raw, server_hostname="127.0.0.1") as caller:
-            caller.sendall(head + b" " * 10_000_000)
-            time.sleep(0.3)
-            kept = [path for path in folder.rglob("*") if path.is_file() and path.parent != folder]
-            assert kept == []
-            caller.sendall(b" " * 10_000_000)
-            assert b"20000000" in caller.recv(65536)
+def test_edge_gives_the_service_whole_bodies_only(tmp_path: Path) -> None:
+    """A slow body waits at the edge: the service sees its request once it is complete."""
+    head = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: 20000\r\n\r\n"
+    with stub() as upstream, edge(tmp_path, upstream) as (_, port), connect(port) as caller:
+        Stub.begun.clear()
+        caller.sendall(head + b" " * 10_000)
+        assert not Stub.begun.wait(0.3)
+        caller.sendall(b" " * 10_000)
+        assert b"20000" in caller.recv(65536)
+        assert Stub.begun.is_set()
+
+
+def test_edge_bounds_the_large_bodies_that_it_keeps(tmp_path: Path) -> None:
+    """Those of one address: bodies that never end would fill its /tmp, and everybody would get 500."""
+    announced = b"POST /classify HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n" + b" " * 1_500_000
+    chunked = b"POST /classify HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n \r\n"
+    with stub() as upstream, edge(tmp_path, upstream, large_address=1) as (_, port), ExitStack() as stack:
+        first = stack.enter_context(connect(port))
+        first.sendall(announced)
+        eventually(lambda: "buffered to a temporary file" in (tmp_path / "error.log").read_text())
+        for request in (announced, chunked):
+            second = stack.enter_context(connect(port))
+            with suppress(ConnectionError):
+                second.sendall(request)
+            assert second.recv(65536).startswith(b"HTTP/1.1 429 ")
+        small = httpx.post(f"http://127.0.0.1:{port}/classify", content=b" " * 900_000)
+        assert small.text == "900000"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"GET / HTTP/1.1\r\nhost: x\r\nx-long: " + b"a" * 70_000 + b"\r\n\r\n", b"\x16\x03\x01 no HTTP\r\n\r\n"],
+)
+def test_edge_refuses_what_is_no_head_in_the_services_words(client: httpx.Client, head: bytes) -> None:
+    with connect(client.base_url.port or 0) as caller:
+        with suppress(ConnectionError):
+            caller.sendall(head)
+        answer = caller.recv(65536).decode()
+    assert answer.split()[1] == "400"
+    assert json.loads(answer.partition("\r\n\r\n")[2])["error"]["type"] == "malformed_input"
+
+
+def test_edge_compresses_what_the_service_sends_plain(client: httpx.Client) -> None:
+    answer = client.get(f"/{'a' * 2000}")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "accept-encoding" not in answer.json()["headers"]
 
 
 def test_edge_reuses_its_connection_to_the_service(client: httpx.Client) -> None:
@@ -218,20 +257,18 @@ def test_edge_sends_progress_lines_on_as_they_are_made(client: httpx.Client) -> 
     assert arrivals[1][1] - arrivals[0][1] > 0.5
 
 
-def test_edge_says_that_the_service_is_away(folder: Path, trust: ssl.SSLContext) -> None:
-    with edge(folder, upstream=free_port()) as (_, port):
-        answer = httpx.get(f"https://127.0.0.1:{port}/models", verify=trust, timeout=60)
+def test_edge_says_that_the_service_is_away(tmp_path: Path) -> None:
+    with edge(tmp_path, upstream=free_port()) as (_, port):
+        answer = httpx.get(f"http://127.0.0.1:{port}/models", timeout=60)
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert answer.json()["error"]["type"] == "not_ready"
 
 
-def test_edge_bounds_what_an_address_asks_at_once_and_not_how_often(
-    folder: Path, trust: ssl.SSLContext
-) -> None:
-    with stub() as upstream, edge(folder, upstream, most=1) as (_, port):
-        base = f"https://127.0.0.1:{port}"
-        with httpx.Client(base_url=base, verify=trust, timeout=60) as client, ThreadPoolExecutor(1) as pool:
+def test_edge_bounds_what_an_address_asks_at_once(tmp_path: Path) -> None:
+    with stub() as upstream, edge(tmp_path, upstream, address=1) as (_, port):
+        base = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=base, timeout=60) as client, ThreadPoolExecutor(1) as pool:
             Stub.slow.clear()
             slow = pool.submit(client.get, "/slow")
             assert Stub.slow.wait(60)
@@ -242,9 +279,16 @@ def test_edge_bounds_what_an_address_asks_at_once_and_not_how_often(
             assert {client.get("/models").status_code for _ in range(20)} == {200}
 
 
-def test_edge_finishes_what_it_took_before_it_stops(folder: Path, trust: ssl.SSLContext) -> None:
-    with stub() as upstream, edge(folder, upstream) as (process, port):
-        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=60)
+def test_edge_bounds_how_often_an_address_asks(tmp_path: Path) -> None:
+    requests = b"GET /models HTTP/1.1\r\nhost: x\r\n\r\n" * 500 + b"GET / HTTP/1.0\r\n\r\n"
+    with stub() as upstream, edge(tmp_path, upstream, rate=1) as (_, port):
+        statuses = re.findall(rb"HTTP/1.1 (\d+) ", exchange(port, requests))
+    assert set(statuses) == {b"200", b"429"}
+
+
+def test_edge_finishes_what_it_took_before_it_stops(tmp_path: Path) -> None:
+    with stub() as upstream, edge(tmp_path, upstream) as (process, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         Stub.slow.clear()
         connection.request("GET", "/slow")
         assert Stub.slow.wait(60)

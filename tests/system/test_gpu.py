@@ -15,7 +15,7 @@ from service.errors import ConfigurationError
 from service.runtime.bundle import HEAD, read_bundle
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS, Settings
+from service.settings import PRETRAINED_FOLDER, Settings
 from service.state import domain_loaders
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
@@ -56,7 +56,7 @@ def operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", ["reader", "sentiment", "dynamics"])
 def test_operators_have_cuda_kernels_but_for_those_that_docs_gpu_names(name: str) -> None:
-    model = onnx.load_from_string(read_bundle(BUNDLED_MODELS / name).model)
+    model = onnx.load_from_string(read_bundle(PRETRAINED_FOLDER / name).model)
     ours = {function.name for function in model.functions}
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     assert set(operators(nodes)) - ours - FOLDED - KERNELS <= ON_THE_CPU
@@ -83,7 +83,7 @@ def test_sentiment_on_the_card_is_that_of_the_cpu(provider: Any) -> None:
     texts = ["A superb film, warm and funny.", "Dull and far too long, a waste of time.", "not good " * 300]
     answers = []
     for each in (provider, "cpu"):
-        registry = Registry([BUNDLED_MODELS], domain_loaders(Runtime(each), Settings()))
+        registry = Registry([PRETRAINED_FOLDER], domain_loaders(Runtime(each), Settings()))
         registry.load("sentiment")
         how = ClassifyOptions((registry.find("sentiment", HEAD),), "full", trajectory=True)
         answers.append(classify_all(make_tasks(texts, how)))

@@ -1,5 +1,6 @@
 """The manifests in deploy/ against Kubernetes' own schemas, and against what they promise each other."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,6 +25,7 @@ def manifests(folder: str) -> dict[str, dict[str, Any]]:
 
 
 KUBERNETES = manifests("kubernetes")
+INGRESS = yaml.safe_load((DEPLOY / "kubernetes/ingress.yaml").read_text())
 KSERVE = manifests("kserve")
 POD = KUBERNETES["Deployment"]["spec"]["template"]["spec"]
 CONTAINER = POD["containers"][0]
@@ -34,6 +36,35 @@ CONTAINERS = [CONTAINER, KSERVE["ServingRuntime"]["spec"]["containers"][0]]
 @pytest.mark.parametrize("kind", [kind for kind in KUBERNETES if kind != "ServiceMonitor"])
 def test_manifest_fits_the_schema_of_its_kind(kind: str, version: str) -> None:
     assert kubernetes_validate.validate(KUBERNETES[kind], version, strict=True) == version
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ingress_example_fits_its_schema(version: str) -> None:
+    assert kubernetes_validate.validate(INGRESS, version, strict=True) == version
+
+
+def test_ingress_example_leads_to_every_route_but_those_of_operators() -> None:
+    (rule,) = INGRESS["spec"]["rules"]
+    offered = [(each["path"], each["pathType"]) for each in rule["http"]["paths"]]
+
+    def leads_to(route: str) -> bool:
+        return any(
+            route == path or (kind == "Prefix" and route.startswith(f"{path}/")) for path, kind in offered
+        )
+
+    routes = json.loads((ROOT / "docs/openapi.json").read_text())["paths"]
+    assert {route for route in routes if not leads_to(route)} == {"/health", "/ready", "/metrics"}
+    assert {each["backend"]["service"]["name"] for each in rule["http"]["paths"]} == {"hardmax"}
+
+
+def test_ingress_example_has_the_bounds_of_the_edge() -> None:
+    edge = (ROOT / "docker/edge/nginx.conf").read_text()
+    bounds = {name.rpartition("/")[2]: value for name, value in INGRESS["metadata"]["annotations"].items()}
+    assert f"client_max_body_size {bounds['proxy-body-size']};" in edge
+    assert f"proxy_read_timeout {bounds['proxy-read-timeout']}s;" in edge
+    assert f"limit_conn address {bounds['limit-connections']};" in edge
+    assert f"rate={bounds['limit-rps']}r/s;" in edge
+    assert f"proxy_buffers {bounds['proxy-buffers-number']} {bounds['proxy-buffer-size']};" in edge
 
 
 def test_schema_refuses_a_field_that_does_not_exist() -> None:

@@ -20,7 +20,7 @@ from service.schemas.protocols import Wire
 from service.state import AppState
 
 router = APIRouter(tags=["operations"])
-OPEN: dict[str, Any] = {"security": [{}]}  # by default these need no key: see PUBLIC_PATHS
+OPEN: dict[str, Any] = {"security": [{}]}  # these need no key
 PROBE: dict[str, Any] = {"responses": examples.answers(failing=(503,)), "openapi_extra": OPEN}
 
 

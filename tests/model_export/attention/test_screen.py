@@ -12,7 +12,7 @@ from model_export.cloud.graph import build_dynamics
 from service.cloud.candidates import RUN as RUN_SERVED
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 
 
 @pytest.mark.parametrize(("q", "runs", "d"), [(1, 1, 1), (7, 3, 2), (50, 20, 9)])
@@ -41,4 +41,4 @@ def test_graph_shows_its_function_by_name() -> None:
 
 def test_bundled_graph_is_the_one_built_here(tmp_path: Path) -> None:
     assert main(["dynamics", "--out", str(tmp_path)]) == 0
-    assert read_bundle(tmp_path / "dynamics").version == read_bundle(BUNDLED_MODELS / "dynamics").version
+    assert read_bundle(tmp_path / "dynamics").version == read_bundle(PRETRAINED_FOLDER / "dynamics").version

@@ -12,7 +12,7 @@ from model_export.data.training_set import Batch
 from model_export.head.graph import MANY, to_onnx, weights_of
 from model_export.head.quantized import quantize, run
 from service.runtime.session import Runtime
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 
 LENGTHS = (9, 1, 30, 5 * MANY, 100, 3)
 OUTPUTS = ("bias", "contribution", "target", "since", "plane")
@@ -127,6 +127,6 @@ def test_time_for_a_text_that_repeats_grows_with_its_length():
 
 def test_head_is_written_as_the_bundled_one_was_to_the_byte():
     """It was of one family of six, by chance: heads of different ones do not run together."""
-    bundled = (BUNDLED_MODELS / "sentiment" / "model.onnx").read_bytes()
+    bundled = (PRETRAINED_FOLDER / "sentiment" / "model.onnx").read_bytes()
     model = to_onnx(weights_of(onnx.load_from_string(bundled)))
     assert model.SerializeToString(deterministic=True) == bundled

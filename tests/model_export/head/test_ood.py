@@ -7,7 +7,7 @@ from hardmax import Local
 from model_export.head import ood
 from model_export.head.encoded import ZERO, EncodedTexts, encode_texts
 from model_export.head.train import open_reader
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 from service.text.tokenizer import TokenizedText
 
 STRANGE = """Gozdovi so pozimi tihi in sneg prekriva steze.
@@ -26,7 +26,7 @@ SAID = ("was cold again", "came late and burnt", "tasted wonderful", "is worth e
 
 @pytest.fixture(scope="module")
 def reader():
-    return open_reader(BUNDLED_MODELS / "reader")[1]
+    return open_reader(PRETRAINED_FOLDER / "reader")[1]
 
 
 def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):

@@ -67,7 +67,7 @@ def reported(capsys):
 
 
 def local(folder):
-    return Local(load_settings(models_dir=folder / "models", bundled_models=False, default_model="mine"))
+    return Local(load_settings(models_dir=folder / "models", pretrained_models=False, default_model="mine"))
 
 
 def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsys):

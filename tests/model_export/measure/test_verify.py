@@ -2,7 +2,7 @@
 
 from model_export.measure.verify import verify
 from service.runtime.bundle import read_bundle
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 
 TEXTS = [
     "The soup was cold, the bread was stale and nobody came to ask whether we wanted anything else.",
@@ -22,9 +22,9 @@ COMMON = [
 ]
 
 
-def test_the_bundled_models_are_what_the_definition_says():
+def test_the_pretrained_models_are_what_the_definition_says():
     """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
-    head, reader = (read_bundle(BUNDLED_MODELS / name) for name in ("sentiment", "reader"))
+    head, reader = (read_bundle(PRETRAINED_FOLDER / name) for name in ("sentiment", "reader"))
     parity = verify(head, reader, [*TEXTS, *COMMON])
     assert parity.holds, parity
     assert parity.left_out > len(TEXTS)

@@ -28,7 +28,7 @@ TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"
 @pytest.fixture(autouse=True)
 def settings(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models of all tests alone, and nothing on stdin."""
-    given = {"MODELS_DIR": str(models), "BUNDLED_MODELS": "false", "DEFAULT_MODEL": "tiny"}
+    given = {"MODELS_DIR": str(models), "PRETRAINED_FOLDER": "false", "DEFAULT_MODEL": "tiny"}
     for name, value in given.items():
         monkeypatch.setenv(f"HARDMAX_{name}", value)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def environ_of(heads: Path) -> dict[str, str]:
-    return environ(models_dir=heads, bundled_models=False, default_model="one")
+    return environ(models_dir=heads, pretrained_models=False, default_model="one")
 
 
 def shell(command: str, folder: Path, heads: Path) -> subprocess.CompletedProcess[str]:
@@ -59,7 +59,7 @@ def test_shell_file_comes_back_with_every_row_and_its_answer(
         ("2", "", "3"),
         ("3", "awful film", "1"),
     ]
-    local = Local(models_dir=heads, bundled_models=False, default_model="one")
+    local = Local(models_dir=heads, pretrained_models=False, default_model="one")
     first, last = (answer.label for answer in local.classify(["superb, good film", "awful film"]))
     assert [row["label"] for row in rows] == [first, "", last]
     assert [row["hardmax_error"] for row in rows] == ["", "the text is empty", ""]

@@ -34,7 +34,9 @@ def app(models: Path) -> FastAPI:
 
 def build(models: Path, **settings: Any) -> FastAPI:
     return create_app(
-        Settings(models_dir=models, bundled_models=False, default_model="tiny", log_level="error", **settings)
+        Settings(
+            models_dir=models, pretrained_models=False, default_model="tiny", log_level="error", **settings
+        )
     )
 
 

@@ -73,7 +73,7 @@ def test_undecided_verdict_is_neutral_where_that_is_asked_for(server: Server, cl
 
 
 def test_setting_makes_undecided_verdicts_neutral_everywhere(models: Path) -> None:
-    with in_process(models, undecided_as_label=True) as client:
+    with in_process(models, abstain_as_neutral=True) as client:
         assert client.post("/predict", json={"inputs": "zzkq"}).json()[0]["label"] == "neutral"
         answer = client.post("/v1/classify", json={"input": "zzkq"}).json()["data"][0]
         assert (answer["label"], answer["undecided"]) == ("neutral", "nothing known")

@@ -114,7 +114,7 @@ def test_default_changes_only_when_told(
     for name in own:
         write_folder(tmp_path / name, name=name, kind="sentiment", reader={"name": "reader", "sha256": "0"})
     write_folder(tmp_path / "chords", name="chords", kind="sequences")
-    settings = Settings(models_dir=tmp_path, default_model=named, bundled_models=bundled)
+    settings = Settings(models_dir=tmp_path, default_model=named, pretrained_models=bundled)
     assert with_default_model(settings).default_model == default
 
 

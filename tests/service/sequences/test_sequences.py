@@ -12,7 +12,7 @@ from service.errors import BundleError, InvalidInput
 from service.runtime.bundle import Bundle, read_bundle
 from service.runtime.session import Runtime
 from service.sequences.classifier import SequenceClassifier
-from service.settings import BUNDLED_MODELS
+from service.settings import PRETRAINED_FOLDER
 
 RUNTIME = Runtime("cpu")
 VINE, FLOWER, SEA = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
@@ -145,7 +145,7 @@ def test_sequences_refuse_what_float32_cannot_hold(tmp_path):
     ],
 )
 def test_sequences_refuse_a_bundle_that_breaks_the_contract(bundle, changes, param):
-    graph = bundle.model if changes else (BUNDLED_MODELS / "dynamics" / "model.onnx").read_bytes()
+    graph = bundle.model if changes else (PRETRAINED_FOLDER / "dynamics" / "model.onnx").read_bytes()
     card = MappingProxyType({**bundle.card, **changes})
     with pytest.raises(BundleError) as refused:
         SequenceClassifier.load(dataclasses.replace(bundle, card=card, model=graph), RUNTIME)
