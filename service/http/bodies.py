@@ -95,7 +95,7 @@ def body_type(request: Request, accepted: Collection[str], untyped: str | None =
     """Which of the accepted types the body says it is. `untyped`: what it is taken for if it says nothing."""
     given = request.headers.get("content-type", "")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise UnsupportedMediaType("compressed bodies are not read: send it without Content-Encoding")
+        raise UnsupportedMediaType("send the body without Content-Encoding, or in gzip or deflate")
     if not given and untyped:
         return untyped
     kind, *parameters = (part.strip().lower() for part in given.split(";"))

@@ -20,7 +20,16 @@ from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.concurrency import RequestSize
-from service.errors import Cancelled, DeadlineExceeded, Forbidden, MalformedInput, NotReady, TooLarge
+from service.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    Forbidden,
+    HardmaxError,
+    MalformedInput,
+    NotReady,
+    TooLarge,
+)
+from service.http.compression import ENCODINGS, BodyDecompressor
 from service.http.errors import DEADLINE_MESSAGE, BodyRefused, path_of, problem_response
 from service.observability.logging import log_request
 from service.settings import PAGE_FILES, Settings
@@ -123,6 +132,13 @@ class Exchange:
         self._caller_left = False
         self._watcher: asyncio.Task[None] | None = None
         self._timeout = asyncio.timeout(service.settings.request_timeout_s)
+        headers = dict(scope["headers"])
+        self._announced_bytes = int(headers.get(b"content-length", b"0")[:16])
+        self._decompressor: BodyDecompressor | None = None
+        if headers.get(b"content-encoding", b"").lower() in ENCODINGS:
+            self._decompressor = BodyDecompressor(service.settings.payload_limit_bytes)
+            of_compressed = (b"content-encoding", b"content-length")
+            scope["headers"] = [header for header in scope["headers"] if header[0] not in of_compressed]
 
     async def run(self, app: ASGIApp) -> None:
         """Run the application for this request.
@@ -155,9 +171,10 @@ class Exchange:
 
     async def receive(self) -> Message:
         if not self._body_bytes:
-            await self._expect_body(self._announced_bytes())
+            await self._expect_body(self._announced_bytes)
         message = await self._receive()
         if message["type"] == "http.request":
+            message = await self._expand(message)
             self._body_bytes += len(message.get("body", b""))
             await self._expect_body(self._body_bytes)
             if not message.get("more_body"):
@@ -170,9 +187,15 @@ class Exchange:
             self._watcher.cancel()  # it would take the end of the response for a caller that left
         await self._send(message)
 
-    def _announced_bytes(self) -> int:
-        lengths = (value for name, value in self._scope["headers"] if name == b"content-length")
-        return next((int(value[:16]) for value in lengths if value.isdigit()), 0)
+    async def _expand(self, message: Message) -> Message:
+        if self._decompressor is None:
+            return message
+        last = not message.get("more_body")
+        try:
+            body = await asyncio.to_thread(self._decompressor.expand, message.get("body", b""), last=last)
+        except HardmaxError as failure:
+            raise BodyRefused(failure) from None
+        return {**message, "body": body}
 
     async def _expect_body(self, size: int) -> None:
         """Refuse a body that is too large; wait for a slot if it is large."""

@@ -1,0 +1,91 @@
+"""Compressed bodies and responses: read up to the expanded size that a plain body may have, and written."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from refusals import refusal
+from server import in_process
+
+from service.errors import MalformedInput, TooLarge
+from service.http.compression import BodyDecompressor
+
+JSON = {"content-type": "application/json"}
+QUESTION = json.dumps({"input": "superb"}).encode()
+
+
+@pytest.fixture(scope="module")
+def client(models: Path) -> Iterator[TestClient]:
+    with in_process(models, payload_limit_mb=1) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_compressed_body_is_answered_as_the_plain_one(
+    client: TestClient, encoding: str, compress: object
+) -> None:
+    assert callable(compress)
+    headers = {**JSON, "content-encoding": encoding}
+    for path, body in (
+        ("/classify", {"input": "superb film"}),
+        ("/predict", {"inputs": "superb film"}),
+        ("/v2/models/tiny/infer",
+         {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": ["superb film"]}]}),
+    ):  # fmt: skip
+        plain = client.post(path, json=body).json()
+        compressed = client.post(path, content=compress(json.dumps(body).encode()), headers=headers)
+        assert compressed.status_code == 200
+        document = compressed.json()
+        if path == "/classify":
+            del plain["id"], document["id"]
+        assert document == plain
+
+
+def test_body_that_expands_over_the_limit_is_refused(client: TestClient) -> None:
+    bomb = gzip.compress(b'{"input": "' + b" " * 50_000_000 + b'"}')
+    assert len(bomb) < 100_000
+    answer = client.post("/classify", content=bomb, headers={**JSON, "content-encoding": "gzip"})
+    assert refusal(answer) == (413, "too_large", None)
+    assert "expanded" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [QUESTION, gzip.compress(QUESTION)[:-5], gzip.compress(QUESTION) + b"more", b""],
+    ids=["plain", "cut", "followed", "empty"],
+)  # fmt: skip
+def test_body_that_is_not_compressed_as_it_says_is_malformed(client: TestClient, body: bytes) -> None:
+    answer = client.post("/classify", content=body, headers={**JSON, "content-encoding": "gzip"})
+    assert refusal(answer) == (400, "malformed_input", None)
+
+
+def test_other_encodings_are_refused_with_those_that_are_read(client: TestClient) -> None:
+    answer = client.post("/classify", content=QUESTION, headers={**JSON, "content-encoding": "br"})
+    assert refusal(answer) == (415, "unsupported_media_type", None)
+    assert "gzip or deflate" in answer.json()["error"]["message"]
+
+
+def test_decompressor_never_expands_more_than_its_bound() -> None:
+    decompressor = BodyDecompressor(1000)
+    compressed = gzip.compress(b"a" * 1000)
+    assert (
+        decompressor.expand(compressed[:20], last=False) + decompressor.expand(compressed[20:], last=True)
+        == b"a" * 1000
+    )
+    with pytest.raises(TooLarge):
+        BodyDecompressor(999).expand(compressed, last=True)
+    with pytest.raises(MalformedInput):
+        BodyDecompressor(1000).expand(compressed[:-1], last=True)
+
+
+def test_large_responses_are_compressed_for_who_accepts_it(client: TestClient) -> None:
+    body = {"input": ["superb film"] * 100, "explain": "full"}
+    plain = client.post("/classify", json=body, headers={"accept-encoding": "identity"})
+    packed = client.post("/classify", json=body, headers={"accept-encoding": "gzip"})
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.json()["data"] == plain.json()["data"]
+    assert int(packed.headers["content-length"]) < len(plain.content) / 10
