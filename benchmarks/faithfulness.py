@@ -26,7 +26,8 @@ from benchmarks.record import Case, Record, Table, arguments
 from benchmarks.texts import drawn
 from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
-from model_export.encoder.model import PAD, Encoder, published
+from model_export.encoder.model import PAD, Encoder
+from model_export.encoder.published import load_minilm
 from service.text.counterfactual import find_counterfactual
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
 from service.text.tokenizer import TokenizedText
@@ -241,7 +242,7 @@ def main() -> None:
     model = Classifier()
     ours = Ours(model)
     fitting = drawn([row for row in sets["yelp"] if row.split == "train"], 100 if asked.quick else 3000)
-    soft = Soft(model, published(asked.encoder), fitting)
+    soft = Soft(model, load_minilm(asked.encoder), fitting)
     every = [ours.sentence(text) for text in texts]
     sentences = [each for each in every if each.leaders and len(each.reading.chunks()) == 1][
         : asked.sentences

@@ -41,7 +41,7 @@ class Alone(Encoder):
     def soft(self, x: Tensor) -> list[Tensor]:
         there = x != PAD
         found = super().soft(x[there][:, None])
-        states = x.new_zeros(*x.shape, self.shape.width, dtype=torch.float32)
+        states = x.new_zeros(*x.shape, self.config.width, dtype=torch.float32)
         return [states.masked_scatter(there[..., None], each[:, 0]) for each in found]
 
 
@@ -61,7 +61,7 @@ def pooled_verdicts(states: Callable[[Tensor], Tensor], pooled: Pooled, lessons:
 
 
 def learn_alone(begin: Encoder, pooled: Pooled, lessons: Lessons, recipe: Recipe, runs: Path) -> Encoder:
-    reader = Alone(begin.shape)
+    reader = Alone(begin.config)
     reader.load_state_dict(begin.state_dict())
     context = StepContext(Memory(reader), recipe.seed, print)
 
@@ -84,7 +84,7 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe, sets = Recipe(), corpora.read_all(arguments.data)
     reader, pieces, _ = begun(sets, arguments.encoder)
-    pooled, plane = drawn(recipe, reader.shape.width)
+    pooled, plane = drawn(recipe, reader.config.width)
     begin = copy.deepcopy(reader)
     texts = held(pieces, sets, "report")
 
@@ -112,7 +112,7 @@ def main() -> None:
         load(name)
         tell(name, lambda some: verdicts(reader, plane, some)[:, 0])
     if not arguments.without_alone:
-        pooled, _ = drawn(recipe, begin.shape.width)
+        pooled, _ = drawn(recipe, begin.config.width)
         answers = Answers(SAID, arguments.runs / f"said-{digest(recipe.teacher)[:12]}.npy")
         lessons = short_lessons(wanted(sets, recipe), answers, pieces, recipe)
         alone = learn_alone(begin, pooled, lessons, recipe, arguments.runs)

@@ -27,7 +27,8 @@ from benchmarks.record import ROOT, Record, arguments
 from benchmarks.servers import pinned
 from benchmarks.twins import DISTILBERT, Twin, logistic
 from model_export.data.corpora import Row, Rows, read_all
-from model_export.encoder.model import Encoder, published
+from model_export.encoder.model import Encoder
+from model_export.encoder.published import load_minilm
 from model_export.measure.scores import balanced
 from model_export.stages import Pooled
 
@@ -91,8 +92,8 @@ def soft(twin: Twin, rows: Rows) -> Judge:
 def fitted(encoder: Path, kept: Path, model: Classifier) -> Judge:
     """Ours after its soft step, with the verdict that it then had."""
     found = torch.load(kept)
-    reader = published(encoder)
-    pooled = Pooled(reader.shape.width)
+    reader = load_minilm(encoder)
+    pooled = Pooled(reader.config.width)
     reader.load_state_dict(found["reader"])
     pooled.load_state_dict(found["pooled"])
     twin, vector = Twin(model.reader.read, reader), pooled.linear.weight.detach().numpy()[0]
@@ -118,7 +119,7 @@ def drawn(rows: Rows, most: int | None) -> list[Row]:
 def judges_of(
     sets: dict[str, Rows], encoder: Path, runs: Path, record: Record, refused: str, quick: bool
 ) -> dict[str, Judge]:
-    model, weights = Classifier(), published(encoder)
+    model, weights = Classifier(), load_minilm(encoder)
     train = [
         row
         for name in NAMES

@@ -1,8 +1,8 @@
 """Soft transformers of known sizes as ONNX graphs: the reader's soft twin, and one of DistilBERT's size.
 
-    twin = Twin(pieces, published(folder))          all-MiniLM-L6-v2's weights, softmax and gelu
+    twin = Twin(pieces, load_minilm(folder))        all-MiniLM-L6-v2's weights, softmax and gelu
     twin = Twin(pieces, Encoder(DISTILBERT))         random weights: a speed and no accuracy
-    twin = Twin(pieces, published(folder), int8=True)   by onnxruntime.quantization.quantize_dynamic
+    twin = Twin(pieces, load_minilm(folder), int8=True) by onnxruntime.quantization.quantize_dynamic
 
 They read the pieces and passages that the served reader reads, so only the transformers differ.
 """
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from model_export.encoder.model import PAD, Encoder, EncoderConfig
 from service.text.tokenizer import CHUNK_TOKENS, TokenizedText
 
-DISTILBERT = EncoderConfig(width=768, heads=12, layers=6, wide=3072, pieces=30_522)
+DISTILBERT = EncoderConfig(width=768, hidden=3072)
 Floats = NDArray[np.float32]
 OPSET = 18
 

@@ -28,7 +28,8 @@ from model_export.data.corpora import Rows
 from model_export.data.training_set import WORDS, Lessons
 from model_export.encoder import graph as encoder_graph
 from model_export.encoder import quantized as encoder_quantized
-from model_export.encoder.model import Encoder, published
+from model_export.encoder.model import Encoder
+from model_export.encoder.published import load_minilm
 from model_export.head import graph as head_graph
 from model_export.head import ood
 from model_export.head import quantized as head_quantized
@@ -81,7 +82,7 @@ def train(recipe: Recipe, data: Path, encoder: Path, teacher: Path | None, out: 
     for name, lessons in (("short", short), ("long", long)):
         say(f"{len(lessons)} {name} lessons, {lessons.sizes.sum()} pieces, mean {lessons.targets.mean():.2f}")
 
-    pooled, plane = drawn(recipe, reader.shape.width)
+    pooled, plane = drawn(recipe, reader.config.width)
     context = StepContext(Memory(reader), recipe.seed, say)
     learnt = {"reader": reader, "pooled": pooled, "plane": plane, "memory": context.memory}
     kept, every = Kept(out, say), short + long
@@ -121,7 +122,7 @@ def begun(sets: Mapping[str, Rows], encoder: Path) -> tuple[Encoder, WordPieceTo
     """The published reader, with pieces for what is folded into one."""
     spelt = (encoder / "vocab.txt").read_text(encoding="utf-8").splitlines()
     lists = names.lists((row.text for name in CASED for row in sets[name] if row.split == "train"), spelt)
-    reader = published(encoder)
+    reader = load_minilm(encoder)
     _begin_special(reader, lists)
     return reader, WordPieceTokenizer(lists), lists
 
@@ -195,7 +196,7 @@ def write(
 
     The head is refused if the graphs do not say what torch does.
     """
-    shape = reader.shape
+    shape = reader.config
     card = {
         "name": "reader",
         "description": "A transformer all of whose heads follow one piece or nobody, in whole numbers.",

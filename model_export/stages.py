@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, mse_loss
 
 from model_export.data.training_set import Ints, Lessons
-from model_export.encoder.model import PAD, Encoder
+from model_export.encoder.model import PAD, Encoder, MaxRanges
 from model_export.head.leader_head import LeaderHead
 from model_export.writing import atomic_write
 
@@ -69,7 +69,7 @@ class Memory(nn.Module):
 
     def __init__(self, published: Encoder) -> None:
         super().__init__()
-        self.read = nn.Linear(published.shape.width, published.shape.width, bias=False)
+        self.read = nn.Linear(published.config.width, published.config.width, bias=False)
         nn.init.eye_(self.read.weight)
         self._published = [copy.deepcopy(published)]  # subtle: in a list it is no part of what learns
 
@@ -120,14 +120,14 @@ def hard(
         with torch.no_grad():
             theirs = teacher.soft(x)
             says = torch.sigmoid(head(theirs[-1], there))
-        ours, followed = reader.hard(x, min(1.0, at / how.anneal))
+        ours, attention = reader.hard(x, min(1.0, at / how.anneal))
         apart = sum(
             (mse_loss(a[there], b[there]) for a, b in zip(ours, theirs, strict=True)), torch.zeros(())
         )
         target = (says + lessons.answers(rows)) / 2
         value = against(pooled(ours[-1], there), target, how.sure)
         value = value + how.states * apart / len(ours) + how.memory * context.memory(x, ours[-1])
-        whole: Tensor = value + min(1.0, at / how.anneal) * price(followed, how)
+        whole: Tensor = value + min(1.0, at / how.anneal) * price(attention.attending, how)
         return whole
 
     fit("hard", lessons, how, with_head(reader, pooled, context), loss, context, checkpoint)
@@ -139,7 +139,7 @@ def place(
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
         with torch.no_grad():
-            states, first, _, _ = reader.quantized(batch.pieces)
+            states, first, _ = reader.quantized(batch.pieces)
         logits, reach = plane(reader.output_scales, states, first, batch)
         told = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
         whole: Tensor = told + how.reach * reach.float()
@@ -163,11 +163,13 @@ def settle(
 ) -> None:
     def loss(rows: Ints, at: float) -> Tensor:
         batch = lessons.batch(rows)
-        states, first, followed, _ = reader.quantized(batch.pieces)
+        states, first, attention = reader.quantized(batch.pieces)
         logits, reach = plane(reader.output_scales, states, first, batch)
         value = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
-        value = value + how.reach * reach.float() + price(followed, how)
-        whole: Tensor = value + how.memory * context.memory(batch.pieces, states * reader.of_last)
+        value = value + how.reach * reach.float() + price(attention.attending, how)
+        whole: Tensor = value + how.memory * context.memory(
+            batch.pieces, states * reader.output_scales.hidden
+        )
         return whole
 
     groups = [
@@ -189,7 +191,7 @@ def verdicts(
     found = np.zeros((len(lessons), plane.config.n_logits))
     for rows in lessons.batches(pieces):
         batch = lessons.batch(rows)
-        states, first, _, _ = reader.quantized(batch.pieces)
+        states, first, _ = reader.quantized(batch.pieces)
         found[rows] = plane(reader.output_scales, states, first, batch)[0].numpy()
     return found
 
@@ -198,38 +200,21 @@ def verdicts(
 def calibrate(reader: Encoder, lessons: Lessons, how: Step, texts: int = 600) -> None:
     """Chooses what a step of the whole numbers is worth, channel by channel, from some texts."""
     some = lessons.short().take(np.random.default_rng(0).permutation(len(lessons.short()))[:texts])
-    seen: dict[tuple[int, str], Tensor] = {}
-
-    def note(layer: int, name: str, x: Tensor) -> None:
-        high = x.abs().flatten(0, -2).amax(0)
-        seen[layer, name] = torch.maximum(seen.get((layer, name), high), high)
-
+    ranges = MaxRanges()
     for rows in some.batches(how.pieces):
-        reader.hard(some.padded(rows), note=note)
-    reader.of_word.copy_(_steps(seen[-1, "of_word"]))
-    for i, layer in enumerate(reader.layers):
-        for name in ("of_state", "of_middle", "of_value", "of_wide"):
-            getattr(layer, name).copy_(_steps(seen[i, name], 255 if name == "of_wide" else 127))
-        for name in ("of_query", "of_key"):  # one step for all numbers that a head compares
-            high = seen[i, name].view(reader.shape.heads, -1).amax(1, keepdim=True)
-            getattr(layer, name).copy_(
-                _steps(high.expand(-1, reader.shape.width // reader.shape.heads).flatten())
-            )
+        reader.hard(some.padded(rows), ranges=ranges)
+    ranges.set_scales(reader.config.heads)
 
 
-def _steps(high: Tensor, most: int = 127) -> Tensor:
-    """subtle: rarely used channels get a step of usual size, or their noise would be made of all steps."""
-    return torch.maximum(high, 0.3 * high.median()).clamp(min=1e-4) * 1.05 / most
-
-
-def price(followed: Tensor, how: Step) -> Tensor:
+def price(attending: Sequence[Tensor], how: Step) -> Tensor:
     """Who follows in a late layer takes over all that was read before, so it costs more."""
-    return how.follow * (followed * torch.linspace(1 / len(followed), 1, len(followed))).sum()
+    layers = len(attending)
+    return how.follow * (torch.stack(list(attending)) * torch.linspace(1 / layers, 1, layers)).sum()
 
 
 def weights(reader: Encoder) -> list[nn.Parameter]:
     """All but the table of pieces: most of them are rare."""
-    for part in (reader.words, reader.places):
+    for part in (reader.words, reader.positions):
         part.requires_grad_(False)
     return [p for p in reader.parameters() if p.requires_grad]
 

@@ -23,21 +23,29 @@ from onnxscript import opset20 as op
 from onnxscript import script
 
 from model_export.attention.functions import Nodes, domain
-from model_export.encoder.model import CONSTANT
+from model_export.encoder.model import BIAS_CHANNELS
 from model_export.encoder.quantized import ZERO, Stored
+
+NOWHERE = 1 << 20  # the position of what is no token: no distance from it is in the table
 
 
 @script(domain)
-def Norm(x, gain, shift, width):
-    """(x - mean) / deviation * gain + shift; x in units of 1/16. The statistics are sums of whole numbers.
+def Norm(x, gain, shift, width, limit):
+    """(x - mean) / deviation * gain + shift. The statistics are sums of whole numbers.
 
     subtle: ONNX Runtime makes one division of x * (1 / d), which rounds otherwise; so it is written as one.
     """
     axis = op.Constant(value_ints=[-1])
-    u = op.Round(op.Clip(x, op.Constant(value_float=-200.0), op.Constant(value_float=200.0)))
+    u = op.Round(op.Clip(x, op.Neg(limit), limit))
     mean = op.ReduceSum(u, axis, keepdims=1) / width
-    variance = op.ReduceSum(u * u, axis, keepdims=1) / width - mean * mean
+    variance = op.ReduceSumSquare(u, axis, keepdims=1) / width - mean * mean
     return (x - mean) / op.Sqrt(variance + op.Constant(value_float=1e-3)) * gain + shift
+
+
+@script(domain)
+def ClippedNorm(x, gain, shift, width, limit):
+    """The same of x cut at the limit."""
+    return Norm(op.Clip(x, op.Neg(limit), limit), gain, shift, width, limit)
 
 
 @script(domain)
@@ -101,14 +109,25 @@ def Keys(first, every, nobody, split, same):
 
 
 @script(domain)
-def HardmaxHeads(asked, keys, every, counts, there, split, nothing, states):
-    """C_a(i) = argmax over j and nobody of <q_a(i), k_a(j)>; the mean of the values over it [T,W], and how
-    many heads of i follow j [1,B,N+1,N+1]. Nobody's value is 0.
+def PositionScores(places, every, table, nowhere):
+    """What is added to the scores for the distance i - j, [B,L H,N+1,N+1]: a row of the table, the first one,
+    of zeros, where j is no token.
+    """
+    at = op.Gather(op.Concat(places, nowhere, axis=0), every)  # [B,N+1]
+    away = op.Unsqueeze(at, [2]) - op.Unsqueeze(at, [1]) + op.Constant(value_int=64)
+    row = op.Clip(away, op.Constant(value_int=0), op.Constant(value_int=127))
+    return op.Transpose(op.Gather(table, row), perm=[0, 3, 1, 2])
+
+
+@script(domain)
+def HardmaxHeads(asked, keys, bias, every, counts, there, split, nothing, states):
+    """C_a(i) = argmax over j and nobody of <q_a(i), k_a(j)> + b_a(i - j); the mean of the values over it
+    [T,W], and how many heads of i follow j [1,B,N+1,N+1]. Nobody's value is 0.
     """
     rows = op.Gather(op.Concat(asked, nothing, axis=0), every)  # [B,N+1,2W]
     both = op.Transpose(op.Reshape(rows, split), perm=[2, 0, 3, 1, 4])
     q, v = op.Split(both, axis=0, num_outputs=2)  # [1,B,H,N+1,S]
-    score = op.MatMul(Numbers(q), op.Transpose(Numbers(keys), perm=[0, 1, 2, 4, 3]))  # [1,B,H,N+1,N+1]
+    score = op.MatMul(Numbers(q), op.Transpose(Numbers(keys), perm=[0, 1, 2, 4, 3])) + bias  # [1,B,H,N+1,N+1]
     C = op.Cast(score >= op.ReduceMax(score, op.Constant(value_ints=[4]), keepdims=1), to=1)
     read = op.MatMul(C, Numbers(v)) / op.MatMul(C, op.Unsqueeze(counts, [1]))
     flat = op.Reshape(op.Transpose(read, perm=[0, 1, 3, 2, 4]), states)
@@ -123,7 +142,10 @@ def Follows(heads, counts):
     return op.Cast(op.Slice(heads * real, zero, last, op.Constant(value_ints=[2, 3])), to=2)
 
 
-FUNCTIONS = (Norm, Steps, Numbers, Read, Add, FirstStates, Everybody, Keys, HardmaxHeads, Follows)
+FUNCTIONS = (
+    Norm, ClippedNorm, Steps, Numbers, Read, Add, FirstStates, Everybody, Keys, PositionScores, HardmaxHeads,
+    Follows,
+)  # fmt: skip
 
 
 def to_onnx(weights: Stored) -> onnx.ModelProto:
@@ -138,7 +160,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
         call(Steps, f"{output}_exact", output)
 
     def norm(source: str, of: str, output: str) -> None:
-        call(Norm, f"{source} {of}.gain {of}.shift width", output)
+        call(ClippedNorm if weights["clip"] else Norm, f"{source} {of}.gain {of}.shift width limit", output)
 
     call(FirstStates, "pieces places table table_unit of_place", "begin")
     norm("begin", "norm", "h")
@@ -150,12 +172,16 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     call(Read, "words constants keys keys_unit zero", "all_keys")
     call(Keys, "all_keys every nobody split_keys same", "looked_at")
     plain("Split", "looked_at", " ".join(f"{i}.keys" for i in range(layers)), axis=0, num_outputs=layers)
+    if "position_bias" in weights:
+        call(PositionScores, "places every position_bias nowhere", "all_bias")
+        plain("Split", "all_bias", " ".join(f"{i}.bias" for i in range(layers)), axis=1, num_outputs=layers)
     h, state = "h", "words"
     for i in range(layers):
+        bias = f"{i}.bias" if "position_bias" in weights else "no_bias"
         call(Read, f"{state} constants {i}.ask {i}.ask_unit zero", f"{i}.asked")
         call(
             HardmaxHeads,
-            f"{i}.asked {i}.keys every counts there split_asked nothing flat",
+            f"{i}.asked {i}.keys {bias} every counts there split_asked nothing flat",
             f"{i}.read {i}.heads",
         )
         call(Add, f"{h} {i}.read zero {i}.out {i}.out_unit {i}.out_bias", f"{i}.sum")
@@ -168,19 +194,23 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
         steps(h, f"{i}.state_steps", state)
     plain("Concat", " ".join(f"{i}.heads" for i in range(layers)), "heads", axis=0)
     call(Follows, "heads counts", "follows")
-    values = {name: value for name, value in weights.items() if name not in ("heads", "places", "nobody")} | {
+    values = {
+        name: value for name, value in weights.items() if name not in ("heads", "places", "nobody", "clip")
+    } | {
         "of_place": weights["places"],
         "nobody": (weights["nobody"].astype(np.int16) + ZERO).astype(np.uint8),
         "nothing": np.full((1, 2 * W), ZERO, np.uint8),
         "zero": np.array(ZERO, np.uint8),
         "none": np.array(0, np.uint8),
-        "four": np.array([len(CONSTANT)], np.int64),
-        "constant": np.array([CONSTANT], np.float32).astype(np.uint8) + np.uint8(ZERO),
+        "four": np.array([len(BIAS_CHANNELS)], np.int64),
+        "constant": np.array([BIAS_CHANNELS], np.float32).astype(np.uint8) + np.uint8(ZERO),
         "split_keys": np.array([0, 0, layers, H, W // H], np.int64),
         "split_asked": np.array([0, 0, 2, H, W // H], np.int64),
         "same": np.array([0, 0, H, -1, W // H], np.int64),
         "flat": np.array([-1, W], np.int64),
         "width": np.array(W, np.float32),
+        "nowhere": np.array([NOWHERE], np.int64),
+        "no_bias": np.array(0, np.float32),
     }
     fed = {"pieces": (np.int64, ["T"]), "places": (np.int64, ["T"]), "rows": (np.int64, ["B", "N"])}
     told = {

@@ -1,53 +1,67 @@
-"""The encoder: a transformer in which every head of every piece follows one piece, or nobody.
+"""The encoder: a transformer in which every head of every token attends to one token or to a null key.
 
-    h_i = norm(E[t_i] + P_i)                                      the first state: the piece and its place
-    f_a(i) = argmax over j, nobody of <q_a(h_i), k_a(first h_j)>   for the heads a of each layer
+    h_i = norm(E[t_i] + P_i)                                                   the input embedding of token i
+    f_a(i) = argmax over j, null of <q_a(h_i), k_a(embedding_j)> + b_a(i - j)   for the heads a of each layer
     y_i = norm(h_i + O [v_a(h_f_a(i))]_a),   h_i <- norm(y_i + D relu(U y_i))
 
-A head asks with the state of who follows and looks at the words themselves: its keys are static. So leaving
-out pieces that were not followed changes nothing (docs/theory.md, section 7). Nobody has a key and no value.
+Keys are static: they are computed from the input embeddings. So leaving out tokens that were not attended to
+changes nothing (docs/theory.md, section 7). The null key has no value and no position. b is 0 in encoders
+without relative positions.
 
-Three ways to compute it:
-    soft    softmax, keys from states, gelu: what the published weights are
-    hard    the argmax with the gradient of the softmax, static keys, relu
-    whole   the same in whole numbers: every product is of integers, every sum exact in any order, and all
-            else a single rounded operation an element, so torch, numpy and ONNX Runtime give the same bits
+One set of weights, three ways to compute it:
+    soft       softmax, keys from hidden states, gelu: what the published weights are
+    hard       argmax with the gradient of the softmax, static keys, relu
+    quantized  the same in whole numbers: every product is of integers, every sum exact in any order, and all
+               else a single rounded operation an element, so torch, numpy and ONNX Runtime give the same bits
 
-Shapes: B passages, N pieces, H heads, W width, S the width of a head.
+Shapes: B chunks, N tokens, H heads, L layers, W width, S the width of a head.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+import math
+from dataclasses import dataclass, field
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from service.errors import NotFound
 from service.text.tokenizer import CHUNK_TOKENS
 
-FILES = ("config.json", "model.safetensors", "vocab.txt")
-PAD, CLS = 0, 101
-CONSTANT = (127.0, 127.0, 127.0, 1.0)  # channels that carry the bias of what is read from a state
-NOBODY_TOO = 1
-EPS = 1e-12
-FINE = 16.0  # mean and variance are taken of states rounded to 1/16 and cut at COARSEST / 16
-COARSEST = 200.0  # 384 squares of it are below 2^24: float32 adds them exactly
-FAR = -1e9
+PAD = 0
+BIAS_CHANNELS = (127.0, 127.0, 127.0, 1.0)  # constant inputs that carry the bias of a product
+NULL_KEYS = 1
+MASKED = -1e9
+MAX_EXACT = 2.0**24  # float32 adds whole numbers up to here exactly
+MAX_BIAS = 2.0**22  # of a relative position, in units of the score
+NEAR, FAR = 8, 128  # distances up to NEAR have a bucket each, further ones logarithmic ones
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
+    """The shape of an encoder and how its normalizations are quantized.
+
+    The mean and variance of a normalization are taken of its input rounded to 1/grid and cut at
+    `max_units` / grid; `clip` cuts the input itself too. Grids are powers of two, and `width` squares of
+    `max_units` must stay below 2^24.
+    """
+
     width: int = 384
     heads: int = 12
     layers: int = 6
-    wide: int = 1536
-    pieces: int = 30_522
+    hidden: int = 1536
+    vocabulary: int = 30_522
+    position_buckets: int = 0  # of the relative positions; 0: none
+    embedding_grid: float = 16.0
+    attention_grid: float = 16.0
+    output_grid: float = 16.0
+    max_units: float = 200.0
+    clip: bool = False
+    eps: float = 1e-12
+
+    def __post_init__(self) -> None:
+        if self.width * self.max_units**2 >= MAX_EXACT:
+            raise ValueError("the squares of a normalization do not add up exactly in float32")
 
 
 @dataclass(frozen=True)
@@ -58,8 +72,17 @@ class OutputScales:
     embedding: Tensor
 
 
+@dataclass
+class Attention:
+    """What the heads did, for the losses and the tests."""
+
+    attending: list[Tensor] = field(default_factory=list)  # [] each: the share that attends to a token
+    counts: list[Tensor] = field(default_factory=list)  # [B, N, N]: by how many heads i attends to j
+    field: Tensor | None = None  # [B, N, N] how much of the state of i has read j
+
+
 def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
-    """`value` forward, the gradient of `gradient` backward.
+    """Return `value` forward, with the gradient of `gradient` backward.
 
     subtle: the same to the bit. `gradient + (value - gradient)` is not, and a mean of .5 was rounded down.
     """
@@ -67,15 +90,13 @@ def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
 
 
 def fake_quantize(x: Tensor, low: float = -128.0, high: float = 127.0) -> Tensor:
-    """The nearest whole numbers in a range; the gradient passes inside the range."""
+    """Return the nearest whole numbers in a range; the gradient passes inside the range."""
     cut = x.clamp(low, high)
     return straight_through(torch.round(cut), cut)
 
 
 class Linear(nn.Module):
-    """x W' + b. In whole numbers: x int8 with a constant scale a channel, W int8 with a scale an output, b in
-    units of that scale; the answer is a whole number times `unit`.
-    """
+    """x W' + b. Quantized: x int8 with a scale per channel, W int8 with a scale per output."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -85,14 +106,19 @@ class Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return functional.linear(x, self.weight, self.bias)
 
-    def codes(self, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(W and b in whole numbers, unit [outputs]) for inputs in units of `scale` [inputs]."""
+    def codes(self, scale: Tensor, max_input: float = 128.0) -> tuple[Tensor, Tensor, Tensor]:
+        """Return (W and b in whole numbers, unit [outputs]) for inputs in units of `scale` [inputs].
+
+        A row whose products could add up to more than 2^24 has a larger unit, so that they do not.
+        """
         weight = self.weight * scale
-        unit = (weight.detach().abs().amax(1) / 127).clamp(min=1e-9)
-        most = 127.0 * sum(CONSTANT)
+        size = weight.detach().abs()
+        max_sum = MAX_EXACT / max_input - len(scale) / 2 - 1
+        unit = torch.maximum(size.amax(1) / 127, size.sum(1) / max_sum).clamp(min=1e-9)
+        max_bias = 127.0 * sum(BIAS_CHANNELS)
         return (
             fake_quantize(weight / unit[:, None], -127),
-            fake_quantize(self.bias / unit, -most, most),
+            fake_quantize(self.bias / unit, -max_bias, max_bias),
             unit,
         )
 
@@ -100,225 +126,296 @@ class Linear(nn.Module):
 class Norm(nn.Module):
     """(x - mean) / deviation * gain + shift."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, config: EncoderConfig, grid: float) -> None:
         super().__init__()
-        self.gain, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.grid, self._config = grid, config
+        self.gain, self.shift = (
+            nn.Parameter(torch.ones(config.width)),
+            nn.Parameter(torch.zeros(config.width)),
+        )
 
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.layer_norm(x, (x.shape[-1],), self.gain, self.shift, EPS)
+    def forward(self, x: Tensor, *, clip: bool = False) -> Tensor:
+        if clip:
+            x = x.clamp(-self._config.max_units / self.grid, self._config.max_units / self.grid)
+        return functional.layer_norm(x, (x.shape[-1],), self.gain, self.shift, self._config.eps)
 
-    def codes(self, x: Tensor) -> Tensor:
-        """The same of `FINE` x; the statistics are those of states on a grid, so their sums are exact.
+    def quantized(self, x: Tensor) -> Tensor:
+        """Return the same of `grid` x; the statistics are sums of whole numbers, so they are exact.
 
         subtle: torch's float32 square root is off by a bit here and there; that of a double is not, once it
         is rounded.
         """
-        n = x.shape[-1]
-        u = fake_quantize(x, -COARSEST, COARSEST)
+        n, limit = x.shape[-1], self._config.max_units
+        u = fake_quantize(x, -limit, limit)
         mean = u.sum(-1, keepdim=True) / n
         variance = (u * u).sum(-1, keepdim=True) / n - mean * mean
         deviation = torch.sqrt((variance + 1e-3).double()).float()
+        x = x.clamp(-limit, limit) if self._config.clip else x
         return (x - mean) / deviation * self.gain + self.shift
 
 
 class Layer(nn.Module):
-    of_state: Tensor  # what one step of the whole numbers is worth, channel by channel
-    of_middle: Tensor
-    of_query: Tensor
-    of_key: Tensor
-    of_value: Tensor
-    of_wide: Tensor
+    hidden_scale: Tensor  # the value of one step of the whole numbers, channel by channel
+    attended_scale: Tensor
+    query_scale: Tensor
+    key_scale: Tensor
+    value_scale: Tensor
+    expanded_scale: Tensor
 
-    def __init__(self, shape: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        W, self.heads = shape.width, shape.heads
+        W, self.heads = config.width, config.heads
         self.query, self.key, self.value, self.out = (Linear(W, W) for _ in range(4))
-        self.up, self.down = Linear(W, shape.wide), Linear(shape.wide, W)
-        self.norm1, self.norm2 = Norm(W), Norm(W)
-        self.nobody = nn.Parameter(torch.zeros(W))  # its key
-        for name, size in {
-            "of_state": W, "of_middle": W, "of_query": W, "of_key": W, "of_value": W, "of_wide": shape.wide,
-        }.items():  # fmt: skip
-            self.register_buffer(name, torch.full((size,), 1 / 16))
+        self.up, self.down = Linear(W, config.hidden), Linear(config.hidden, W)
+        self.norm1, self.norm2 = Norm(config, config.attention_grid), Norm(config, config.output_grid)
+        self.null_key = nn.Parameter(torch.zeros(W))
+        self.position_bias = nn.Parameter(torch.zeros(config.position_buckets, config.heads))
+        for name in ("hidden", "attended", "query", "key", "value", "expanded"):
+            size = config.hidden if name == "expanded" else W
+            self.register_buffer(f"{name}_scale", torch.full((size,), 1 / 16))
 
     def split(self, x: Tensor) -> Tensor:
         """[B, N, W] -> [B, H, N, S]"""
         B, N, _ = x.shape
         return x.view(B, N, self.heads, -1).transpose(1, 2)
 
+    def with_null_key(self, keys: Tensor, null_key: Tensor) -> Tensor:
+        """[B, H, N, S] -> [B, H, N + 1, S]"""
+        null = self.split(null_key.to(keys.dtype).expand(len(keys), 1, -1))
+        return torch.cat([keys, null], 2)
+
+    def position_scores(self, n: int) -> Tensor | float:
+        """[H, N, N + 1] what is added to the score for the distance; nothing for the null key."""
+        if not len(self.position_bias):
+            return 0.0
+        i = torch.arange(n)
+        bucket = position_buckets(len(self.position_bias))[i[:, None] - i[None] + CHUNK_TOKENS - 1]
+        return functional.pad(self.position_bias[bucket].permute(2, 0, 1), (0, NULL_KEYS))
+
+    def score_unit(self) -> Tensor:
+        """[H] the value of one unit of a quantized score, which is a sum of products."""
+        per_head = (self.query_scale * self.key_scale).view(self.heads, -1)
+        unit: Tensor = per_head[:, 0] / per_head.shape[1] ** 0.5
+        return unit
+
+
+def position_buckets(buckets: int) -> Tensor:
+    """Return the bucket of each distance i - j between the tokens of a chunk, as MPNet and T5 have them."""
+    away = torch.arange(1 - CHUNK_TOKENS, CHUNK_TOKENS)
+    far, half = away.abs(), buckets // 2
+    beyond = torch.log(far.clamp(min=1).float() / NEAR) / math.log(FAR / NEAR) * (half - NEAR)
+    wide = (NEAR + beyond.long()).clamp(max=half - 1)
+    return (away < 0).long() * half + torch.where(far < NEAR, far, wide)
+
 
 class Encoder(nn.Module):
     layers: list[Layer]
-    of_word: Tensor
+    embedding_scale: Tensor
 
-    def __init__(self, shape: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.shape = shape
-        self.words = nn.Embedding(shape.pieces, shape.width)
-        self.places = nn.Embedding(CHUNK_TOKENS, shape.width)
-        self.norm = Norm(shape.width)
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))  # type: ignore[assignment]
-        self.register_buffer("of_word", torch.full((shape.width,), 1 / 16))  # a step of the first states
-
-    @property
-    def of_last(self) -> Tensor:
-        """A step of the last states."""
-        step: Tensor = self.layers[-1].of_state
-        return step
+        self.config = config
+        self.words = nn.Embedding(config.vocabulary, config.width)
+        self.positions = nn.Embedding(CHUNK_TOKENS, config.width)
+        self.norm = Norm(config, config.embedding_grid)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))  # type: ignore[assignment]
+        self.register_buffer("embedding_scale", torch.full((config.width,), 1 / 16))
 
     @property
     def output_scales(self) -> OutputScales:
         """What a head needs to know of the encoder's quantization."""
-        return OutputScales(self.of_last, self.of_word)
+        return OutputScales(self.layers[-1].hidden_scale, self.embedding_scale)
 
     def soft(self, x: Tensor) -> list[Tensor]:
-        """x [B, N] ids, 0 = padding -> the states after each layer; the published way, keys from states."""
-        mask = torch.zeros(x.shape).masked_fill(x == PAD, FAR)[:, None, None]
-        h, found = self.first(x), []
+        """x [B, N] ids, 0 = padding -> the states after each layer; as published, keys from states."""
+        h, states, mask = self.embed(x), [], mask_of(x)
         for layer in self.layers:
-            q, k, v = (layer.split(each(h)) for each in (layer.query, layer.key, layer.value))
-            share = torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + mask, -1)
+            q, k, v = (layer.split(part(h)) for part in (layer.query, layer.key, layer.value))
+            keys = layer.with_null_key(k, layer.null_key) if self.config.position_buckets else k
+            score = (q @ keys.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
+            score = score + layer.position_scores(x.shape[1]) + mask[..., : score.shape[-1]]
+            share = torch.softmax(score, -1)[..., : x.shape[1]].to(v.dtype)
             h = layer.norm1(h + layer.out((share @ v).transpose(1, 2).flatten(2)))
             h = layer.norm2(h + layer.down(functional.gelu(layer.up(h))))
-            found.append(h)
-        return found
+            states.append(h)
+        return states
 
-    def first(self, x: Tensor) -> Tensor:
-        h: Tensor = self.norm(self.words(x) + self.places.weight[: x.shape[1]])
+    def embed(self, x: Tensor, *, clip: bool = False) -> Tensor:
+        h: Tensor = self.norm(self.words(x) + self.positions.weight[: x.shape[1]], clip=clip)
         return h
 
     def hard(
-        self,
-        x: Tensor,
-        hardness: float = 1.0,
-        note: Callable[[int, str, Tensor], None] = lambda layer, name, x: None,
-    ) -> tuple[list[Tensor], Tensor]:
-        """The states after each layer and [L] how much somebody is followed, on average over heads.
+        self, x: Tensor, hardness: float = 1.0, ranges: Ranges | None = None
+    ) -> tuple[list[Tensor], Attention]:
+        """Return the states after each layer, and what the heads did.
 
-        `hardness` below 1: a blend with softmax and gelu. `note` is told of every number that will be whole:
-        (layer, name, [pieces, channels]).
+        Args:
+            x: [B, N] ids, 0 = padding.
+            hardness: below 1, a blend with softmax and gelu.
+            ranges: observes every number that will be quantized.
         """
-        there = x != PAD
-        mask = torch.zeros(x.shape).masked_fill(~there, FAR)[:, None, None]
-        mask = functional.pad(mask, (0, NOBODY_TOO))
-        h = words = self.first(x)
-        note(-1, "of_word", words[there])
-        found, followed = [], []
-        for i, layer in enumerate(self.layers):
-            told = {"query": layer.query(h), "key": layer.key(words), "value": layer.value(h)}
-            for name, part in told.items():
-                note(i, f"of_{name}", part[there])
-            note(i, "of_key", layer.nobody[None])
-            q, k, v = map(layer.split, told.values())
-            nobody = layer.split(layer.nobody.expand(len(x), 1, -1))
-            score = q @ torch.cat([k, nobody], 2).transpose(-1, -2) / q.shape[-1] ** 0.5 + mask
-            share = torch.softmax(score, -1)
-            one = (score == score.amax(-1, keepdim=True)).float()
-            one = one / one.sum(-1, keepdim=True)
-            chosen = share + hardness * (one - share).detach()
-            some = 1 - share[..., -1]
-            followed.append((some * there[:, None]).sum() / (there.sum() * layer.heads))
-            h = layer.norm1(h + layer.out((chosen[..., :-1] @ v).transpose(1, 2).flatten(2)))
-            note(i, "of_middle", h[there])
-            u = layer.up(h)
-            wide = functional.gelu(u) + hardness * (functional.relu(u) - functional.gelu(u))
-            note(i, "of_wide", wide[there])
-            h = layer.norm2(h + layer.down(wide))
-            note(i, "of_state", h[there])
-            found.append(h)
-        return found, torch.stack(followed)
-
-    def quantized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The last states and the first ones as whole numbers [B, N, W]; how much somebody is followed,
-        softly [L]; how many heads of each layer and piece follow each piece [L, B, N, N].
-        """
-        there = x != PAD
-        h = self.norm.codes(FINE * (_fine_rows(self.words.weight, x) + self.places.weight[: x.shape[1]]))
-        words = state = fake_quantize(h * (1 / self.of_word))
-        scale = self.of_word
-        followed, follows = [], []
+        clip, attention, states = self.config.clip, Attention(), []
+        h = embedding = self.embed(x, clip=clip)
+        ranges = ranges or Ranges()
+        ranges.observe(self, "embedding", h, x)
         for layer in self.layers:
-            q = layer.split(_read(layer.query, state, scale, layer.of_query))
-            k = layer.split(_read(layer.key, words, self.of_word, layer.of_key))
-            v = layer.split(_read(layer.value, state, scale, layer.of_value))
-            nobody = layer.split(fake_quantize(layer.nobody / layer.of_key).expand(len(x), 1, -1))
-            score = q @ torch.cat([k, nobody], 2).transpose(-1, -2)  # exact: 32 products below 2^14
-            score = score.masked_fill(functional.pad(~there, (0, NOBODY_TOO))[:, None, None], FAR)
-            one = (score == score.amax(-1, keepdim=True)).float()
-            worth = (layer.of_query * layer.of_key).view(layer.heads, -1)[:, 0]
-            share = torch.softmax((score * worth[:, None, None]).clamp(min=-1e4) / q.shape[-1] ** 0.5, -1)
-            some = 1 - share[..., -1]
-            followed.append((some * there[:, None]).sum() / (there.sum() * layer.heads))
-            follows.append((one[..., :-1] * there[:, None, :, None]).sum(1))
-            read = straight_through(one[..., :-1] @ v / one.sum(-1, keepdim=True), share[..., :-1] @ v)
-            read = fake_quantize(read).transpose(1, 2).flatten(2)
-            h = layer.norm1.codes(FINE * h + _add(layer.out, read, layer.of_value))
-            middle = fake_quantize(h * (1 / layer.of_middle))
-            wide = _read(layer.up, middle, layer.of_middle, layer.of_wide, 0.0, 255.0)
-            h = layer.norm2.codes(FINE * h + _add(layer.down, wide, layer.of_wide))
-            scale = layer.of_state
+            q, k, v = layer.query(h), layer.key(embedding), layer.value(h)
+            for name, part in {"query": q, "key": k, "value": v}.items():
+                ranges.observe(layer, name, part, x)
+            ranges.observe(layer, "key", layer.null_key)
+            q, v, keys = layer.split(q), layer.split(v), layer.with_null_key(layer.split(k), layer.null_key)
+            score = (q @ keys.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
+            share = torch.softmax(score + layer.position_scores(x.shape[1]) + mask_of(x), -1)
+            chosen = share + hardness * (argmax_share(share) - share).detach()
+            _record(attention, share, chosen, x)
+            h = layer.norm1(
+                h + layer.out((chosen[..., :-1].to(v.dtype) @ v).transpose(1, 2).flatten(2)), clip=clip
+            )
+            ranges.observe(layer, "attended", h, x)
+            u = layer.up(h)
+            expanded = functional.gelu(u) + hardness * (functional.relu(u) - functional.gelu(u))
+            ranges.observe(layer, "expanded", expanded, x)
+            h = layer.norm2(h + layer.down(expanded), clip=clip)
+            ranges.observe(layer, "hidden", h, x)
+            states.append(h)
+        return states, attention
+
+    def quantized(self, x: Tensor) -> tuple[Tensor, Tensor, Attention]:
+        """Return the last states and the input embeddings as whole numbers [B, N, W], and what the heads did.
+
+        While gradients are recorded the weights are not rounded, only what they are multiplied by.
+        """
+        n, attention = x.shape[1], Attention()
+        rows = _quantized_rows(self.words.weight, x) + self.positions.weight[:n]
+        h = self.norm.quantized(self.norm.grid * rows)
+        embedding = state = fake_quantize(h * (1 / self.embedding_scale))
+        scale = self.embedding_scale
+        for layer in self.layers:
+            q = layer.split(_project(layer.query, state, scale, layer.query_scale))
+            k = layer.split(_project(layer.key, embedding, self.embedding_scale, layer.key_scale))
+            v = layer.split(_project(layer.value, state, scale, layer.value_scale))
+            keys = layer.with_null_key(k, fake_quantize(layer.null_key / layer.key_scale))
+            read = fake_quantize(_attend(layer, q, keys, v, x, attention)).transpose(1, 2).flatten(2)
+            grid = layer.norm1.grid
+            h = layer.norm1.quantized(grid * h + _add(layer.out, read, layer.value_scale, grid))
+            attended = fake_quantize(h * (1 / layer.attended_scale))
+            expanded = _project(layer.up, attended, layer.attended_scale, layer.expanded_scale, 0.0, 255.0)
+            grid = layer.norm2.grid
+            h = layer.norm2.quantized(
+                grid * h + _add(layer.down, expanded, layer.expanded_scale, grid, 255.0)
+            )
+            scale = layer.hidden_scale
             state = fake_quantize(h * (1 / scale))
-        return state, words, torch.stack(followed), torch.stack(follows)
+        return state, embedding, attention
 
 
-def _read(
+def _attend(layer: Layer, q: Tensor, keys: Tensor, v: Tensor, x: Tensor, attention: Attention) -> Tensor:
+    """Return the mean value over the argmax set of each head, [B, H, N, S]. Scores are exact."""
+    unit = layer.score_unit()[:, None, None]
+    with torch.autocast("cpu", enabled=False):
+        bias = layer.position_scores(x.shape[1])
+        if isinstance(bias, Tensor):
+            bias = fake_quantize(bias / unit, -MAX_BIAS, MAX_BIAS)
+        score = (q @ keys.transpose(-1, -2) + bias).masked_fill(mask_of(x) < 0, MASKED)
+        one = (score == score.amax(-1, keepdim=True)).float()
+        share = torch.softmax((score * unit).clamp(min=-1e4), -1)
+        _record(attention, share, straight_through(one / one.sum(-1, keepdim=True), share), x, one)
+        value = one[..., :-1] @ v / one.sum(-1, keepdim=True)
+        return straight_through(value, share[..., :-1] @ v) if torch.is_grad_enabled() else value
+
+
+def mask_of(x: Tensor) -> Tensor:
+    """[B, 1, 1, N + 1]: MASKED for padding, 0 for tokens and the null key."""
+    mask = torch.zeros(x.shape).masked_fill(x == PAD, MASKED)[:, None, None]
+    return functional.pad(mask, (0, NULL_KEYS))
+
+
+def argmax_share(share: Tensor) -> Tensor:
+    """Return the same share to all that are largest."""
+    one = (share == share.amax(-1, keepdim=True)).float()
+    return one / one.sum(-1, keepdim=True)
+
+
+def _record(
+    attention: Attention, share: Tensor, chosen: Tensor, x: Tensor, one: Tensor | None = None
+) -> None:
+    there = x != PAD
+    heads = share.shape[1]
+    attending = (1 - share[..., -1]) * there[:, None]
+    attention.attending.append(attending.sum() / (there.sum() * heads))
+    if one is not None:
+        attention.counts.append((one[..., :-1] * there[:, None, :, None]).sum(1))
+    if torch.is_grad_enabled():
+        if attention.field is None:
+            attention.field = torch.eye(x.shape[1]).expand(len(x), -1, -1)
+        attention.field = _grow(attention.field, chosen[..., :-1])
+
+
+def _grow(field: Tensor, chosen: Tensor) -> Tensor:
+    """Return how much of each state has read each token after one layer more, a smooth "or" of the heads."""
+    by_no_head: Tensor = torch.log1p(-chosen.clamp(0, 0.999)).sum(1).exp()
+    unread: Tensor = (1 - field) * torch.exp(-1.5 * ((1 - by_no_head) @ field))
+    return 1 - unread
+
+
+def _project(
     linear: Linear, x: Tensor, scale: Tensor, step: Tensor, low: float = -128.0, high: float = 127.0
 ) -> Tensor:
-    """A linear map of whole numbers in units of `scale`, as whole numbers of `step`."""
+    """Return a linear map of whole numbers in units of `scale`, as whole numbers of `step`."""
+    if torch.is_grad_enabled():
+        return fake_quantize(linear(x * scale).float() / step, low, high)
     weight, bias, unit = linear.codes(scale)
     return fake_quantize(functional.linear(x, weight, bias) * (unit / step), low, high)
 
 
-def _add(linear: Linear, x: Tensor, scale: Tensor) -> Tensor:
-    """FINE times a linear map of whole numbers in units of `scale`."""
-    weight, _, unit = linear.codes(scale)
-    return functional.linear(x, weight) * (FINE * unit) + FINE * linear.bias
+def _add(linear: Linear, x: Tensor, scale: Tensor, grid: float, max_input: float = 128.0) -> Tensor:
+    """Return `grid` times a linear map of whole numbers in units of `scale`."""
+    if torch.is_grad_enabled():
+        added: Tensor = linear(x * scale)
+        return grid * added.float()
+    weight, _, unit = linear.codes(scale, max_input)
+    return functional.linear(x, weight) * (grid * unit) + grid * linear.bias
 
 
-def _fine_rows(table: Tensor, x: Tensor) -> Tensor:
-    """Rows of a table kept as int8 with a scale a row."""
+def _quantized_rows(table: Tensor, x: Tensor) -> Tensor:
+    """Return rows of a table kept as int8 with a scale per row."""
     rows = functional.embedding(x, table)
     unit = (rows.detach().abs().amax(-1, keepdim=True) / 127).clamp(min=1e-9)
     return fake_quantize(rows / unit, -127) * unit
 
 
-def published(folder: Path) -> Encoder:
-    """all-MiniLM-L6-v2 (Apache 2.0) as its authors published it. Places begin behind its [CLS]."""
-    if missing := [name for name in FILES if not (folder / name).exists()]:
-        raise NotFound(f"{folder}: the encoder starts from {', '.join(missing)}", param="encoder")
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    state = load_file(folder / "model.safetensors")
-    shape = EncoderConfig(
-        config["hidden_size"], config["num_attention_heads"], config["num_hidden_layers"],
-        config["intermediate_size"], config["vocab_size"],
-    )  # fmt: skip
-    encoder = Encoder(shape)
-    kind = state["embeddings.token_type_embeddings.weight"][0]
-    places = state["embeddings.position_embeddings.weight"] + kind
-    found = {
-        "words.weight": state["embeddings.word_embeddings.weight"],
-        "places.weight": places[1 : 1 + CHUNK_TOKENS],
-        "norm.gain": state["embeddings.LayerNorm.weight"],
-        "norm.shift": state["embeddings.LayerNorm.bias"],
-    }
-    names = {
-        "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
-        "out": "attention.output.dense", "up": "intermediate.dense", "down": "output.dense",
-    }  # fmt: skip
-    for i in range(shape.layers):
-        ours, theirs = f"layers.{i}", f"encoder.layer.{i}"
-        for name, published in names.items():
-            for end in ("weight", "bias"):
-                found[f"{ours}.{name}.{end}"] = state[f"{theirs}.{published}.{end}"]
-        for name, published in {"norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}.items():
-            found[f"{ours}.{name}.gain"] = state[f"{theirs}.{published}.weight"]
-            found[f"{ours}.{name}.shift"] = state[f"{theirs}.{published}.bias"]
-    encoder.load_state_dict(found, strict=False)
-    with torch.no_grad():
-        begin = functional.layer_norm(
-            state["embeddings.word_embeddings.weight"][CLS] + places[0],
-            (shape.width,), found["norm.gain"], found["norm.shift"], EPS,
-        )  # fmt: skip
-        for layer in encoder.layers:  # most heads of most pieces look at [CLS], that is at nobody
-            layer.nobody.copy_(layer.key(begin))
-    return encoder
+class Ranges:
+    """Observes how large the numbers are that will be quantized; this one forgets them."""
+
+    def observe(self, owner: nn.Module, name: str, values: Tensor, x: Tensor | None = None) -> None:
+        """Take note of `values` [.., channels] of the tokens of `x`, or of all."""
+
+
+class MaxRanges(Ranges):
+    """Keeps the largest absolute value of each channel, and sets the scales by them."""
+
+    def __init__(self) -> None:
+        self._largest: dict[tuple[nn.Module, str], Tensor] = {}
+
+    def observe(self, owner: nn.Module, name: str, values: Tensor, x: Tensor | None = None) -> None:
+        values = values.detach().float().abs()
+        high = (
+            (values if x is None else values[x != PAD]).flatten(0, -2).amax(0) if values.ndim > 1 else values
+        )
+        key = owner, name
+        self._largest[key] = torch.maximum(self._largest.get(key, high), high)
+
+    @torch.no_grad()
+    def set_scales(self, heads: int) -> None:
+        """Set the scales of all that was observed. A head compares its numbers, so they share one."""
+        for (owner, name), high in self._largest.items():
+            if name in ("query", "key"):
+                width = len(high) // heads
+                high = high.view(heads, -1).amax(1, keepdim=True).expand(-1, width).flatten()
+            scale: Tensor = getattr(owner, f"{name}_scale")
+            scale.copy_(_scale(high, 255 if name == "expanded" else 127))
+
+
+def _scale(high: Tensor, steps: int) -> Tensor:
+    """subtle: rarely used channels get a step of usual size, or their noise would take all steps."""
+    return torch.maximum(high, 0.3 * high.median()).clamp(min=1e-4) * 1.05 / steps

@@ -1,7 +1,7 @@
 """A encoder as the whole numbers that a graph keeps, and the same computed in numpy, as the definition.
 
-Numbers are kept as the graph keeps them. `*_unit` says what one step of a product is worth in steps of the
-answer. States that are added to stand in units of 1/16 (FINE).
+Numbers are kept as the graph keeps them. `*_unit` is the value of one step of a product in steps of the
+answer. States that are added to stand in units of the grid of the normalization behind them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model_export.encoder.model import COARSEST, CONSTANT, FINE, Encoder, Layer, Linear, Norm
+from model_export.encoder.model import BIAS_CHANNELS, MAX_BIAS, Encoder, Layer, Linear, Norm, position_buckets
 from service.errors import InvalidInput
+from service.text.tokenizer import CHUNK_TOKENS
 
 Array = NDArray[Any]
 Stored = Mapping[str, Array]
@@ -25,46 +26,63 @@ LARGEST_EXACT = 2**24
 
 @torch.no_grad()
 def quantize(encoder: Encoder) -> dict[str, Array]:
+    """Return the weights that a graph keeps."""
+    config, grid = encoder.config, encoder.norm.grid
     rows = encoder.words.weight
     unit = (rows.abs().amax(-1, keepdim=True) / 127).clamp(min=1e-9)
     found = {
         "table": _int8(torch.round(rows / unit)),
-        "table_unit": _float(unit * FINE),
-        "places": _float(encoder.places.weight * FINE),
-        **_norm("norm", encoder.norm),
-        "word_steps": _float(1 / encoder.of_word / FINE),
-        "nobody": np.concatenate([_whole(each.nobody / each.of_key) for each in encoder.layers])[None],
-        "heads": np.array(encoder.shape.heads, np.int64),
+        "table_unit": _float(unit * grid),
+        "places": _float(encoder.positions.weight * grid),
+        "word_steps": _float(1 / encoder.embedding_scale / encoder.layers[0].norm1.grid),
+        "nobody": np.concatenate([_whole(each.null_key / each.key_scale) for each in encoder.layers])[None],
+        "heads": np.array(config.heads, np.int64),
+        "limit": np.array(config.max_units, np.float32),
+        "clip": np.array(config.clip),
+        **_norm("norm", encoder.norm, encoder.layers[0].norm1.grid),
     }
-    keys = [_read(each.key, encoder.of_word, each.of_key) for each in encoder.layers]
+    if config.position_buckets:
+        found["position_bias"] = np.concatenate([_position_bias(each) for each in encoder.layers], 1)
+    keys = [_project(each.key, encoder.embedding_scale, each.key_scale) for each in encoder.layers]
     found["keys"], found["keys_unit"] = (np.concatenate(parts, -1) for parts in zip(*keys, strict=True))
-    scale = encoder.of_word
-    for i, layer in enumerate(encoder.layers):
-        found |= {f"{i}.{name}": value for name, value in _layer(layer, scale).items()}
-        scale = layer.of_state
+    scale, grids = encoder.embedding_scale, [each.norm1.grid for each in encoder.layers]
+    for i, (layer, next_grid) in enumerate(zip(encoder.layers, [*grids[1:], grids[-1]], strict=True)):
+        found |= {f"{i}.{name}": value for name, value in _layer(layer, scale, next_grid).items()}
+        scale = layer.hidden_scale
     return found
 
 
-def _layer(layer: Layer, scale: Tensor) -> dict[str, Array]:
-    asks = [
-        _read(part, scale, step)
-        for part, step in ((layer.query, layer.of_query), (layer.value, layer.of_value))
+def _layer(layer: Layer, scale: Tensor, next_grid: float) -> dict[str, Array]:
+    """What is added to a state stands in units of the grid of the normalization behind it."""
+    attention_grid, output_grid = layer.norm1.grid, layer.norm2.grid
+    read = [
+        _project(part, scale, step)
+        for part, step in ((layer.query, layer.query_scale), (layer.value, layer.value_scale))
     ]
-    (asked, asked_unit) = (np.concatenate(parts, -1) for parts in zip(*asks, strict=True))
-    up, up_unit = _read(layer.up, layer.of_middle, layer.of_wide)
+    (asked, asked_unit) = (np.concatenate(parts, -1) for parts in zip(*read, strict=True))
+    up, up_unit = _project(layer.up, layer.attended_scale, layer.expanded_scale)
     return {
         "ask": asked, "ask_unit": asked_unit, "up": up, "up_unit": up_unit,
-        **_add("out", layer.out, layer.of_value, 128), **_add("down", layer.down, layer.of_wide, 255),
-        **_norm("norm1", layer.norm1), **_norm("norm2", layer.norm2),
-        "middle_steps": _float(1 / layer.of_middle / FINE), "state_steps": _float(1 / layer.of_state / FINE),
+        **_add("out", layer.out, layer.value_scale, attention_grid, 128.0),
+        **_add("down", layer.down, layer.expanded_scale, output_grid, 255.0),
+        **_norm("norm1", layer.norm1, output_grid), **_norm("norm2", layer.norm2, next_grid),
+        "middle_steps": _float(1 / layer.attended_scale / output_grid),
+        "state_steps": _float(1 / layer.hidden_scale / next_grid),
     }  # fmt: skip
 
 
-def _read(linear: Linear, scale: Tensor, step: Tensor) -> tuple[Array, Array]:
+def _position_bias(layer: Layer) -> Array:
+    """[2 CHUNK_TOKENS, H] what is added to the scores at each distance; the first row is of the null key."""
+    bias = layer.position_bias[position_buckets(len(layer.position_bias))] / layer.score_unit()
+    bias = torch.round(bias).clamp(-MAX_BIAS, MAX_BIAS)
+    return np.concatenate([np.zeros((1, layer.heads), np.float32), _float(bias)])
+
+
+def _project(linear: Linear, scale: Tensor, step: Tensor) -> tuple[Array, Array]:
     """[inputs + constants, outputs] and what a step of the product is in steps of the answer."""
     weight, bias, unit = linear.codes(scale)
     rest, rows = bias, []
-    for constant in CONSTANT[:-1]:
+    for constant in BIAS_CHANNELS[:-1]:
         part = torch.round(rest / constant).clamp(-127, 127)
         rows.append(part)
         rest = rest - constant * part
@@ -73,19 +91,20 @@ def _read(linear: Linear, scale: Tensor, step: Tensor) -> tuple[Array, Array]:
     return _int8(torch.cat([weight.T, torch.stack([*rows, rest])])), _float(unit / step)
 
 
-def _add(name: str, linear: Linear, scale: Tensor, most: int) -> dict[str, Array]:
-    weight, _, unit = linear.codes(scale)
-    if float(weight.abs().sum(1).max()) * most >= LARGEST_EXACT:
+def _add(name: str, linear: Linear, scale: Tensor, grid: float, max_input: float) -> dict[str, Array]:
+    weight, _, unit = linear.codes(scale, max_input)
+    if float(weight.abs().sum(1).max()) * max_input >= LARGEST_EXACT:
         raise InvalidInput(f"a sum of {name} may not be exact in float32", param=name)
     return {
         name: _int8(weight.T),
-        f"{name}_unit": _float(FINE * unit),
-        f"{name}_bias": _float(FINE * linear.bias),
+        f"{name}_unit": _float(grid * unit),
+        f"{name}_bias": _float(grid * linear.bias),
     }
 
 
-def _norm(name: str, norm: Norm) -> dict[str, Array]:
-    return {f"{name}.gain": _float(FINE * norm.gain), f"{name}.shift": _float(FINE * norm.shift)}
+def _norm(name: str, norm: Norm, next_grid: float) -> dict[str, Array]:
+    """subtle: the answer stands in the units of the normalization that comes next."""
+    return {f"{name}.gain": _float(next_grid * norm.gain), f"{name}.shift": _float(next_grid * norm.shift)}
 
 
 def _int8(x: Tensor) -> Array:
@@ -118,12 +137,12 @@ def run(weights: Stored, pieces: Array, places: Array) -> tuple[Array, Array, Ar
     first = state = _steps(h * weights["word_steps"])
     keys = _product(first, weights["keys"]) * weights["keys_unit"]
     keys = np.concatenate([_steps(keys), weights["nobody"]]).astype(np.int64)
-    follows = np.zeros((layers, N, N), np.uint8)
+    follows, bias = np.zeros((layers, N, N), np.uint8), _position_scores(weights, places, layers)
     for i in range(layers):
         asked = _steps(_product(state, weights[f"{i}.ask"]) * weights[f"{i}.ask_unit"]).astype(np.int64)
         q, v = (part.reshape(N, H, -1).swapaxes(0, 1) for part in np.split(asked, 2, axis=1))
         k = np.split(keys, layers, axis=1)[i].reshape(N + 1, H, -1).swapaxes(0, 1)
-        score = q @ k.swapaxes(1, 2)  # [H, N, N+1]
+        score = q @ k.swapaxes(1, 2) + bias[i]  # [H, N, N+1]
         C = score == score.max(-1, keepdims=True)
         follows[i] = C[..., :-1].sum(0)
         read = (C[..., :-1] @ v).astype(np.float32) / C.sum(-1, keepdims=True).astype(np.float32)
@@ -136,6 +155,16 @@ def run(weights: Stored, pieces: Array, places: Array) -> tuple[Array, Array, Ar
     return (state + ZERO).astype(np.uint8), (first + ZERO).astype(np.uint8), follows
 
 
+def _position_scores(weights: Stored, places: Array, layers: int) -> Array:
+    """[L, H, N, N+1] what is added to the scores; nothing for the null key."""
+    N, H = len(places), int(weights["heads"])
+    found = np.zeros((layers, H, N, N + 1), np.int64)
+    if "position_bias" in weights:
+        rows = weights["position_bias"][places[:, None] - places[None] + CHUNK_TOKENS]  # [N, N, L H]
+        found[..., :-1] = rows.transpose(2, 0, 1).reshape(layers, H, N, N)
+    return found
+
+
 def _steps(x: Array, low: int = -128, high: int = 127) -> Array:
     return np.clip(np.round(x), low, high).astype(np.int32)
 
@@ -143,7 +172,7 @@ def _steps(x: Array, low: int = -128, high: int = 127) -> Array:
 def _product(x: Array, weight: Array) -> Array:
     """x W + b, exactly, as float32. Whole numbers add up exactly in float64, and numpy multiplies it fast."""
     extra = len(weight) - x.shape[1]
-    constant = np.broadcast_to(np.array(CONSTANT[:extra]), (len(x), extra))
+    constant = np.broadcast_to(np.array(BIAS_CHANNELS[:extra]), (len(x), extra))
     return (np.concatenate([x, constant], 1) @ weight.astype(np.float64)).astype(np.float32)
 
 
@@ -152,10 +181,11 @@ def _added(x: Array, weights: Stored, name: str) -> Array:
 
 
 def _normed(x: Array, weights: Stored, name: str) -> Array:
-    n = np.float32(x.shape[-1])
-    u = np.clip(np.round(x), -COARSEST, COARSEST)
+    n, limit = np.float32(x.shape[-1]), weights["limit"]
+    u = np.clip(np.round(x), -limit, limit)
     mean = u.sum(-1, keepdims=True) / n
     variance = (u * u).sum(-1, keepdims=True) / n - mean * mean
     deviation = np.sqrt(variance + np.float32(1e-3))
+    x = np.clip(x, -limit, limit) if weights["clip"] else x
     normed: Array = (x - mean) / deviation * weights[f"{name}.gain"] + weights[f"{name}.shift"]
     return normed

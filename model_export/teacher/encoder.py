@@ -55,6 +55,8 @@ class Layer(nn.Module):
 class Teacher(nn.Module):
     """MPNet's layers over pieces of words, the mean of what they end with, three logits."""
 
+    layers: list[Layer]
+
     def __init__(self, folder: Path) -> None:
         super().__init__()
         if missing := [name for name in FILES if not (folder / name).exists()]:
@@ -68,7 +70,7 @@ class Teacher(nn.Module):
         self.places = nn.Embedding(config["max_position_embeddings"], width)
         self.norm = nn.LayerNorm(width, eps)
         self.distance = nn.Embedding(BUCKETS, heads)  # shared by all layers
-        self.layers = nn.ModuleList(
+        self.layers = nn.ModuleList(  # type: ignore[assignment]
             Layer(width, heads, config["intermediate_size"], eps) for _ in range(config["num_hidden_layers"])
         )
         self.head = nn.Linear(width, 3)

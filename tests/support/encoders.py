@@ -1,25 +1,30 @@
 """Readers and planes with random weights: small, but with every part of the real ones."""
 
+from dataclasses import replace
+
 import torch
 
 from model_export.encoder.model import Encoder, EncoderConfig, Norm
 from model_export.head.leader_head import LeaderHead, LeaderHeadConfig
 
-TINY = EncoderConfig(width=32, heads=4, layers=2, wide=64, pieces=400)
+TINY = EncoderConfig(width=32, heads=4, layers=2, hidden=64, vocabulary=400)
+RELATIVE = replace(
+    TINY, position_buckets=32, embedding_grid=64.0, attention_grid=32.0, max_units=147.0, clip=True
+)  # as the encoder made of mpnet
 
 
 @torch.no_grad()
-def random_encoder(shape: EncoderConfig = TINY, seed: int = 0, follows: float = 0.3) -> Encoder:
+def random_encoder(config: EncoderConfig = TINY, seed: int = 0, follows: float = 0.3) -> Encoder:
     """`follows`: how large the numbers are that heads compare; small ones tie often once they are whole."""
     torch.manual_seed(seed)
-    encoder = Encoder(shape)
+    encoder = Encoder(config)
     for parameter in encoder.parameters():
         parameter.copy_(0.3 * torch.randn_like(parameter))
     for part in encoder.modules():
         if isinstance(part, Norm):
             part.gain.fill_(1.0)
     for layer in encoder.layers:
-        layer.of_query.fill_(1 / (50 * follows))
+        layer.query_scale.fill_(1 / (50 * follows))
     return encoder.eval()
 
 

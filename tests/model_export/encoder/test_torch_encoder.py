@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from encoders import random_encoder
+from encoders import RELATIVE, TINY, random_encoder
 
 from model_export.encoder.graph import to_onnx
-from model_export.encoder.model import FINE, straight_through
+from model_export.encoder.model import EncoderConfig, Linear, straight_through
 from model_export.encoder.quantized import _normed, quantize, run
 from service.runtime.session import Runtime
 
@@ -42,9 +42,13 @@ def answers(session, passages):
     return found
 
 
-@pytest.fixture(scope="module", params=[0.3, 0.002], ids=["ordinary", "many ties"])
+@pytest.fixture(
+    scope="module",
+    params=[(TINY, 0.3), (TINY, 0.002), (RELATIVE, 0.3), (RELATIVE, 0.002)],
+    ids=["ordinary", "many ties", "relative positions", "relative positions, many ties"],
+)
 def encoder(request):
-    return random_encoder(follows=request.param)
+    return random_encoder(request.param[0], follows=request.param[1])
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +82,9 @@ def test_torch_gives_the_count_output_numbers_the_definition(encoder):
     weights = quantize(encoder)
     for pieces, places in draw(LENGTHS, seed=1):
         with torch.no_grad():
-            states, words, _, follows = encoder.quantized(torch.from_numpy(pieces)[None])
-        theirs = [states[0] + 128, words[0] + 128, follows[:, 0]]
+            states, words, attention = encoder.quantized(torch.from_numpy(pieces)[None])
+        counts = torch.stack(attention.counts)[:, 0]
+        theirs = [states[0] + 128, words[0] + 128, counts]
         assert equal([x.numpy().astype(np.uint8) for x in theirs], run(weights, pieces, places))
 
 
@@ -88,10 +93,12 @@ def test_torch_norms_states_as_the_definition_does():
     states = np.random.default_rng(0).normal(0, 40, (1_000, 32)).astype(np.float32)
     norm = random_encoder().norm
     with torch.no_grad():
-        theirs = FINE * norm.codes(torch.from_numpy(states))
+        theirs = norm.grid * norm.quantized(torch.from_numpy(states))
     weights = {
-        "norm.gain": FINE * norm.gain.detach().numpy(),
-        "norm.shift": FINE * norm.shift.detach().numpy(),
+        "limit": np.float32(200),
+        "clip": False,
+        "norm.gain": norm.grid * norm.gain.detach().numpy(),
+        "norm.shift": norm.grid * norm.shift.detach().numpy(),
     }
     assert np.array_equal(theirs.numpy(), _normed(states, weights, "norm"))
 
@@ -113,9 +120,10 @@ def left_out(session, passages, gone_of):
                 yield np.array_equal(less[np.flatnonzero(kept == i)[0]], states[i])
 
 
-def test_leaving_out_what_was_not_read_changes_nothing():
+@pytest.mark.parametrize("config", [TINY, RELATIVE], ids=["absolute positions", "relative positions"])
+def test_leaving_out_what_was_not_read_changes_nothing(config):
     """One piece, and all of them at once, to the bit: keys are static (docs/theory.md, section 7)."""
-    session = Runtime("cpu", 1).open(to_onnx(quantize(random_encoder())).SerializeToString())
+    session = Runtime("cpu", 1).open(to_onnx(quantize(random_encoder(config))).SerializeToString())
 
     def unread(i, read):
         unread = np.flatnonzero(~read)
@@ -142,3 +150,19 @@ def read_by(follows):
     for layer in follows:
         read |= (layer > 0) @ read
     return read
+
+
+def test_sums_that_could_not_be_exact_get_a_larger_unit():
+    """3,072 inputs up to 255 times weights up to 127 would pass 2^24, where float32 rounds."""
+    linear = Linear(3_072, 2)
+    with torch.no_grad():
+        linear.weight[0], linear.weight[1, 0] = 0.1, 0.1
+    codes, _, unit = linear.codes(torch.ones(3_072), 255.0)
+    assert (codes.abs().sum(1) * 255 < 2**24).all()
+    assert unit[0] > unit[1]
+    assert torch.allclose(codes * unit[:, None], linear.weight, atol=float(unit[0]) / 2)
+
+
+def test_width_whose_squares_are_not_exact_is_refused():
+    with pytest.raises(ValueError, match="exactly"):
+        EncoderConfig(width=768, max_units=200.0)

@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     reader = random_encoder()
     with torch.no_grad():
-        reader.places.weight *= 0.1
+        reader.positions.weight *= 0.1
         for layer in reader.layers:
             layer.out.weight *= 0.2
             layer.down.weight *= 0.2

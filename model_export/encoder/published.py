@@ -1,0 +1,141 @@
+"""Encoders as their authors published them: all-MiniLM-L6-v2 and all-mpnet-base-v2 (both Apache 2.0).
+
+Positions begin behind the published first token, [CLS] or <s>. Most heads of most tokens attend to it, so it
+becomes the null key of each layer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn import functional
+
+from model_export.encoder.model import Encoder, EncoderConfig, Layer
+from model_export.teacher.encoder import BUCKETS, PADDING, Teacher
+from service.errors import NotFound
+from service.text.tokenizer import CHUNK_TOKENS
+
+FILES = ("config.json", "model.safetensors", "vocab.txt")
+CLS = 101
+FIRST_POSITION = 3  # of mpnet: 0 is unused, 1 padding, 2 that of <s>
+END = 2  # </s>
+# What the sums of mpnet's layers need: those behind the attention are small, those behind the network large.
+MPNET = EncoderConfig(
+    width=768, hidden=3072, position_buckets=BUCKETS,
+    embedding_grid=128.0, attention_grid=32.0, output_grid=16.0, max_units=147.0, clip=True, eps=1e-5,
+)  # fmt: skip
+ALTERNATE = (0, 2, 4, 7, 9, 11)  # the layers of mpnet that the encoder begins with
+
+
+def load_minilm(folder: Path) -> Encoder:
+    """Return all-MiniLM-L6-v2."""
+    if missing := [name for name in FILES if not (folder / name).exists()]:
+        raise NotFound(f"{folder}: the encoder starts from {', '.join(missing)}", param="encoder")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    state = load_file(folder / "model.safetensors")
+    names = (
+        "hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size",
+    )  # fmt: skip
+    encoder = Encoder(EncoderConfig(*(config[name] for name in names)))
+    kind = state["embeddings.token_type_embeddings.weight"][0]
+    positions = state["embeddings.position_embeddings.weight"] + kind
+    found = {
+        "words.weight": state["embeddings.word_embeddings.weight"],
+        "positions.weight": positions[1 : 1 + CHUNK_TOKENS],
+        "norm.gain": state["embeddings.LayerNorm.weight"],
+        "norm.shift": state["embeddings.LayerNorm.bias"],
+    }
+    parts = {
+        "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
+        "out": "attention.output.dense", "up": "intermediate.dense", "down": "output.dense",
+    }  # fmt: skip
+    for i in range(len(encoder.layers)):
+        ours, theirs = f"layers.{i}", f"encoder.layer.{i}"
+        for name, published in parts.items():
+            for end in ("weight", "bias"):
+                found[f"{ours}.{name}.{end}"] = state[f"{theirs}.{published}.{end}"]
+        for name, published in {"norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}.items():
+            found[f"{ours}.{name}.gain"] = state[f"{theirs}.{published}.weight"]
+            found[f"{ours}.{name}.shift"] = state[f"{theirs}.{published}.bias"]
+    encoder.load_state_dict(found, strict=False)
+    with torch.no_grad():
+        first = state["embeddings.word_embeddings.weight"][CLS] + positions[0]
+        first = functional.layer_norm(
+            first, first.shape, found["norm.gain"], found["norm.shift"], encoder.config.eps
+        )
+        for layer in encoder.layers:
+            layer.null_key.copy_(layer.key(first))
+    return encoder
+
+
+@torch.no_grad()
+def from_mpnet(
+    teacher: Teacher, rows: Sequence[int], texts: Sequence[str], layers: Sequence[int] = ALTERNATE
+) -> Encoder:
+    """Return an encoder of some layers of mpnet.
+
+    Args:
+        teacher: all-mpnet-base-v2 as published.
+        rows: the row of its table for each token of the vocabulary.
+        texts: to find what the layers make of <s> and </s>.
+        layers: which of its layers, in order.
+    """
+    config = EncoderConfig(**{**vars(MPNET), "vocabulary": len(rows), "layers": len(layers)})
+    encoder = Encoder(config)
+    encoder.words.weight.copy_(teacher.words.weight[list(rows)])
+    encoder.positions.weight.copy_(teacher.places.weight[FIRST_POSITION : FIRST_POSITION + CHUNK_TOKENS])
+    encoder.norm.gain.copy_(teacher.norm.weight)
+    encoder.norm.shift.copy_(teacher.norm.bias)
+    sinks = _sinks(teacher, texts)
+    for layer, i in zip(encoder.layers, layers, strict=True):
+        _copy_layer(layer, teacher, i, sinks[i])
+    return encoder
+
+
+def _sinks(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:
+    """Return the state of <s> or </s> at each layer: of the one to which most heads attend there."""
+    ids = teacher.pieces(texts)
+    x = torch.full((len(ids), max(map(len, ids))), PADDING)
+    for row, tokens in zip(x, ids, strict=True):
+        row[: len(tokens)] = torch.from_numpy(tokens.astype("int64"))
+    there = x != PADDING
+    near = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None] + teacher._near(x.shape[1])
+    state = teacher.norm(teacher.words(x) + teacher.places(there.cumsum(1) * there + PADDING))
+    found = []
+    for layer in teacher.layers:
+        B, N, W = state.shape
+        q, k, _ = layer.qkv(state).view(B, N, 3, layer.heads, -1).permute(2, 0, 3, 1, 4)
+        share = torch.softmax(q @ k.transpose(-1, -2) / (W // layer.heads) ** 0.5 + near, -1)
+        share = share * there[:, None, :, None]
+        to_begin, to_end = share[..., 0].sum(), (share * (x == END)[:, None, None]).sum()
+        found.append(state[:, 0].mean(0) if to_begin >= to_end else state[x == END].mean(0))
+        state = layer(state, near)
+    return found
+
+
+def _copy_layer(layer: Layer, teacher: Teacher, i: int, sink: Tensor) -> None:
+    """subtle: shares add up to one, so values count from that of the null key, and it has none itself."""
+    published = teacher.layers[i]
+    parts = zip(
+        (layer.query, layer.key, layer.value),
+        published.qkv.weight.chunk(3), published.qkv.bias.chunk(3), strict=True,
+    )  # fmt: skip
+    for linear, weight, bias in parts:
+        linear.weight.copy_(weight)
+        linear.bias.copy_(bias)
+    null_value = layer.value(sink)
+    layer.null_key.copy_(layer.key(sink))
+    layer.out.weight.copy_(published.out.weight)
+    layer.out.bias.copy_(published.out.bias + published.out.weight @ null_value)
+    layer.value.bias.sub_(null_value)
+    layer.up.load_state_dict(published.up.state_dict())
+    layer.down.load_state_dict(published.down.state_dict())
+    for norm, of in ((layer.norm1, published.norm1), (layer.norm2, published.norm2)):
+        norm.gain.copy_(of.weight)
+        norm.shift.copy_(of.bias)
+    layer.position_bias.copy_(teacher.distance.weight)
