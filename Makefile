@@ -148,16 +148,14 @@ $(TEACHER)/model.safetensors: $(BIN)/python
 
 teacher: $(TEACHER)/model.safetensors  ## the published weights of the teacher (440 MB), into runs/teacher
 
-# What the teacher said of 143,000 texts comes with the project; only new sentences need it (make teacher).
-models: $(VENV)/.test encoder  ## train the bundled models again, from the data in $(DATA), into runs/models (two hours)
-	$(BIN)/hardmax-export pretrained --data $(DATA) --encoder $(ENCODER) \
-	    $(if $(wildcard $(TEACHER)/model.safetensors),--teacher $(TEACHER)) --out runs
-	$(BIN)/hardmax-export verify runs/models/sentiment --data $(DATA) --texts 200
+# The teacher's logits of 143,000 texts come with the project. Every stage resumes where it was interrupted.
+models: $(VENV)/.test teacher  ## train the pretrained models again, from the data in $(DATA), into runs/models (six hours)
+	$(BIN)/hardmax-export pretrained --data $(DATA) --teacher $(TEACHER) --out runs
+	$(BIN)/hardmax-export verify runs/models/sentiment --data $(DATA) --texts 500
 
 adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into service/pretrained
-	rm -rf service/pretrained/reader service/pretrained/sentiment
-	cp -r runs/models/reader runs/models/sentiment service/pretrained/
-	$(BIN)/hardmax-export dynamics
+	rm -rf service/pretrained/encoder service/pretrained/sentiment
+	cp -r runs/models/encoder runs/models/sentiment service/pretrained/
 
 docs: $(VENV)/.docs  ## build the documentation site into build/docs; warnings are errors
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs

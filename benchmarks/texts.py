@@ -15,6 +15,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +29,9 @@ from benchmarks.servers import pinned
 from benchmarks.twins import DISTILBERT, Twin, logistic
 from model_export.data.corpora import Row, Rows, read_all
 from model_export.encoder.model import Encoder
-from model_export.encoder.published import load_minilm
+from model_export.encoder.published import MPNET, load_minilm
 from model_export.measure.scores import balanced
-from model_export.stages import Pooled
+from model_export.stages import PooledHead
 
 Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
 OURS = ("ours, leaders", "ours, label only")
@@ -89,12 +90,12 @@ def soft(twin: Twin, rows: Rows) -> Judge:
     return lambda texts: fitted.predict(twin(texts))
 
 
-def fitted(encoder: Path, kept: Path, model: Classifier) -> Judge:
-    """Ours after its soft step, with the verdict that it then had."""
+def fitted(kept: Path, model: Classifier) -> Judge:
+    """Ours after its first stage, with the verdict that it then had."""
     found = torch.load(kept)
-    reader = load_minilm(encoder)
-    pooled = Pooled(reader.config.width)
-    reader.load_state_dict(found["reader"])
+    reader = Encoder(replace(MPNET, vocabulary=len(found["encoder"]["words.weight"])))
+    pooled = PooledHead(reader.config.width)
+    reader.load_state_dict(found["encoder"])
     pooled.load_state_dict(found["pooled"])
     twin, vector = Twin(model.reader.read, reader), pooled.linear.weight.detach().numpy()[0]
     return lambda texts: twin(texts) @ vector + pooled.linear.bias.item() > 0
@@ -137,8 +138,8 @@ def judges_of(
         judges["fastText, pairs"] = fast_text(train)
     except ImportError as missing:
         record.note(f"fastText was left out: {refused or missing}")
-    if kept := max(runs.glob("soft-*.pt"), key=lambda file: file.stat().st_mtime, default=None):
-        judges[FITTED] = fitted(encoder, kept, model)
+    if kept := max(runs.glob("finetune-*.pt"), key=lambda file: file.stat().st_mtime, default=None):
+        judges[FITTED] = fitted(kept, model)
         record.note(
             f"The fitted encoder is ours before it was made hard, soft: {kept.name} of `make models`."
         )

@@ -1,7 +1,8 @@
-"""What the bundled models are made of: which texts are read, what is taught about each, and how long.
+"""What the pretrained models are trained on, how each text is labelled, and for how long.
 
-The teacher is asked about single sentences and short texts. Where somebody labelled one, or the review that
-it is of, that counts beside the teacher. Whole reviews are taught by their labels alone.
+The target of a short text is the sum of two teachers, as logits: the fitted teacher, with the label where
+there is one, and the zero-shot score of the published encoder. Everyday sentences have the second alone.
+Whole reviews have their labels.
 """
 
 from __future__ import annotations
@@ -11,99 +12,131 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model_export.data import corpora
 from model_export.data.corpora import Row, Rows
-from model_export.data.training_set import Lessons
+from model_export.data.training_set import TrainingSet
 from model_export.head.leader_head import LeaderHeadConfig
-from model_export.stages import Step
-from model_export.teacher.fit import Fitting
-from model_export.teacher.logits import Answers
+from model_export.stages import StageConfig
+from model_export.teacher.fit import THREE, Fitting
+from model_export.teacher.logits import TeacherLogits
+from model_export.teacher.zero_shot import Embeddings
 from service.text.tokenizer import WordPieceTokenizer
 
-ALL = 10**9
+UNLIMITED = 10**9
+ZERO_SHOT_WEIGHT = 20.0  # of the zero-shot score beside the logit, chosen on the validation split
+MIN_TARGET = 0.03  # no text is surer than this
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Texts of some data sets that the teacher is asked about."""
+class SourceConfig:
+    """Which texts of some data sets are used."""
 
     sets: tuple[str, ...]
-    most: int = ALL
-    words: tuple[int, int] = (1, ALL)  # that one has
-    cut: bool = False  # into single sentences, whose labels are not known
-    even: bool = False  # as many of one side as of the other
-    label: float = 0.5  # what a label counts beside the teacher
-    times: int = 1  # that it is read in a look
+    max_texts: int = UNLIMITED
+    words: tuple[int, int] = (1, UNLIMITED)  # of a text
+    split_sentences: bool = False  # whose labels are not known
+    balance: bool = False  # as many of one side as of the other
+    label_weight: float = 0.5  # of a label beside the teacher
+    teacher: bool = True  # its logits are used, not the zero-shot score alone
+    repeats: int = 1  # in an epoch
 
 
 @dataclass(frozen=True)
 class Recipe:
-    asked: Mapping[str, Asked] = field(
+    sources: Mapping[str, SourceConfig] = field(
         default_factory=lambda: {
-            "yelp": Asked(("yelp",), 60_000, (2, 22), even=True, label=0.35),  # the star of its review
-            "labelled": Asked(("sst", "tweets", "mpqa"), times=2),
-            "film": Asked(("reviews",), 30_000, (2, 16), cut=True),
-            "shop": Asked(("amazon",), 12_000, (2, 22), cut=True),
-            "electronics": Asked(("electronics",), 6_000, (2, 40)),
-            "phrases": Asked(("phrases",), 9_000, even=True),
+            # a label is the star of the whole review
+            "yelp": SourceConfig(("yelp",), 60_000, (2, 22), balance=True, label_weight=0.35),
+            "labelled": SourceConfig(("sst", "tweets", "mpqa"), repeats=2),
+            "film": SourceConfig(("reviews",), 30_000, (2, 16), split_sentences=True),
+            "shop": SourceConfig(("amazon",), 12_000, (2, 22), split_sentences=True),
+            "electronics": SourceConfig(("electronics",), 6_000, (2, 40)),
+            "phrases": SourceConfig(("phrases",), 9_000, balance=True),
+            "everyday": SourceConfig(("wordnet",), teacher=False),
         }
     )
-    long: Mapping[str, int] = field(default_factory=lambda: {"amazon": 1_500, "reviews": 3_000})  # of a side
-    soft: Step = field(default_factory=lambda: Step(looks=1.4))
-    hard: Step = field(default_factory=lambda: Step(looks=1.2, rate=1.2e-4, follow=0.3))
-    place: Step = field(default_factory=lambda: Step(looks=0.2, pieces=4_000, plane_rate=3e-3))
-    settle: Step = field(default_factory=lambda: Step(looks=0.8, rate=6e-5, plane_rate=1e-3, follow=0.12))
-    plane: LeaderHeadConfig = field(default_factory=LeaderHeadConfig)
+    reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 1_500, "reviews": 3_000})  # a side
+    finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.4))
+    harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=4.0, lr=1.6e-4))
+    fit_head: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.1, head_lr=3e-3))
+    tune_jointly: StageConfig = field(default_factory=lambda: StageConfig(epochs=2.0))
+    head: LeaderHeadConfig = field(default_factory=lambda: LeaderHeadConfig(width=768))
     teacher: Fitting = field(default_factory=Fitting)
     seed: int = 3
 
 
-def wanted(sets: Mapping[str, Rows], recipe: Recipe) -> dict[str, Rows]:
-    """What the teacher is asked about."""
+def select_texts(sets: Mapping[str, Rows], recipe: Recipe) -> dict[str, Rows]:
+    """Return the training texts of each source."""
     draw, found = random.Random(11), {}
-    for name, asked in recipe.asked.items():
-        rows = [row for each in asked.sets for row in sets[each] if row.split == "train"]
-        if asked.cut:
+    for name, source in recipe.sources.items():
+        rows = [row for each in source.sets for row in sets[each] if row.split == "train"]
+        if source.split_sentences:
             rows = [Row(sentence, None) for sentence in corpora.sentences(row.text for row in rows)]
-        low, high = asked.words
+        low, high = source.words
         rows = [row for row in rows if low <= len(row.text.split()) <= high]
         draw.shuffle(rows)
-        found[name] = _even(rows, asked.most) if asked.even else rows[: asked.most]
+        found[name] = _balance(rows, source.max_texts) if source.balance else rows[: source.max_texts]
     return found
 
 
-def _even(rows: Rows, most: int) -> Rows:
+def _balance(rows: Rows, max_texts: int) -> Rows:
     sides = [[row for row in rows if row.target == side] for side in (0.0, 1.0)]
-    few = min(most // 2, *map(len, sides))
+    few = min(max_texts // 2, *map(len, sides))
     return [row for side in sides for row in side[:few]]
 
 
-def short_lessons(
-    asked: Mapping[str, Rows], answers: Answers, pieces: WordPieceTokenizer, recipe: Recipe
-) -> Lessons:
-    """What was asked, of one passage."""
-    texts: list[str] = []
-    targets: list[float] = []
-    for name, rows in asked.items():
-        how = recipe.asked[name]
-        says = answers.positive([row.text for row in rows]).tolist()
-        told = [
-            said if row.target is None else (1 - how.label) * said + how.label * row.target
-            for said, row in zip(says, rows, strict=True)
-        ]
-        texts += [row.text for row in rows] * how.times
-        targets += told * how.times
-    return Lessons.of(pieces, texts, targets).short()
+def short_texts(
+    selected: Mapping[str, Rows],
+    sets: Mapping[str, Rows],
+    logits: TeacherLogits,
+    embeddings: Embeddings,
+    scores: NDArray[np.float32],
+    tokenizer: WordPieceTokenizer,
+    recipe: Recipe,
+) -> TrainingSet:
+    """Return the selected texts of one chunk; `embeddings` and `scores` are in their order."""
+    three = {row.text: row.target for name in THREE for row in sets[name] if row.target is not None}
+    texts, targets, rows = [], [], []
+    at = 0
+    for name, selection in selected.items():
+        source, part = recipe.sources[name], [row.text for row in selection]
+        index = np.arange(at, at + len(part))
+        target = sum_targets(
+            selection, scores[index], logits.positive(part) if source.teacher else None, source
+        )
+        texts += part * source.repeats
+        targets += target.tolist() * source.repeats
+        rows += index.tolist() * source.repeats
+        at += len(part)
+    labels = [np.nan if (label := three.get(text)) is None else label for text in texts]
+    found = TrainingSet.from_texts(tokenizer, texts, targets, labels, embeddings[np.array(rows)])
+    return found.single_chunk()
 
 
-def long_lessons(sets: Mapping[str, Rows], pieces: WordPieceTokenizer, recipe: Recipe) -> Lessons:
-    """Whole reviews, as many bad as good ones."""
+def sum_targets(
+    rows: Rows, scores: NDArray[np.float32], teacher: NDArray[np.float32] | None, source: SourceConfig
+) -> NDArray[np.float32]:
+    """Return the probability that each text is positive, by the sum of the logits of both teachers."""
+    logit = np.zeros(len(rows), np.float32)
+    if teacher is not None:
+        label = np.array([np.nan if row.target is None else row.target for row in rows], np.float32)
+        mixed = (1 - source.label_weight) * teacher + source.label_weight * label
+        p = np.where(np.isnan(label), teacher, mixed).clip(MIN_TARGET, 1 - MIN_TARGET)
+        logit = np.log(p / (1 - p))
+    p = 1 / (1 + np.exp(-(logit + ZERO_SHOT_WEIGHT * scores)))
+    return np.asarray(p.clip(MIN_TARGET, 1 - MIN_TARGET), np.float32)
+
+
+def whole_reviews(sets: Mapping[str, Rows], tokenizer: WordPieceTokenizer, recipe: Recipe) -> TrainingSet:
+    """Return whole reviews, as many negative as positive ones."""
     draw = random.Random(recipe.seed)
     rows = []
-    for name, most in recipe.long.items():
-        learn = [row for row in sets[name] if row.split == "train"]
-        draw.shuffle(learn)
+    for name, per_side in recipe.reviews.items():
+        train = [row for row in sets[name] if row.split == "train"]
+        draw.shuffle(train)
         for target in (0.0, 1.0):
-            rows += [row for row in learn if row.target == target][:most]
-    return Lessons.of(pieces, [row.text for row in rows], np.array([row.target for row in rows]).tolist())
+            rows += [row for row in train if row.target == target][:per_side]
+    targets = np.array([row.target for row in rows], np.float32).clip(MIN_TARGET, 1 - MIN_TARGET)
+    return TrainingSet.from_texts(tokenizer, [row.text for row in rows], targets.tolist())

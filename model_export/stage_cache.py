@@ -1,4 +1,4 @@
-"""What steps of learning made, kept on the disk: a stopped run goes on where it was."""
+"""The results of training stages on the disk: an interrupted run resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -13,49 +13,57 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.training_set import Lessons
+from model_export.data.training_set import TrainingSet
 from model_export.writing import atomic_write
 
 
-class Kept:
-    """What steps made, in files whose names hold a digest of all that they were made of."""
+class StageCache:
+    """Results of stages, in files whose names hold a digest of all that they were made of."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
-        self._folder, self._say, self._digest = folder, say, ""
+    def __init__(self, folder: Path, report: Callable[[str], None]) -> None:
+        self._folder, self._report, self._digest = folder, report, ""
 
-    def step(
-        self, name: str, made_of: Sequence[Any], make: Callable[[Path], Mapping[str, Any]]
+    def get_or_run(
+        self, name: str, made_of: Sequence[Any], run: Callable[[Path], Mapping[str, Any]]
     ) -> Mapping[str, Any]:
-        """`made_of`: beside the step before. `make` is given a file to go on from, if it was stopped."""
+        """Return the result of a stage from the disk, or run it.
+
+        Args:
+            name: of the stage.
+            made_of: what the result depends on, besides the stage before.
+            run: gets the checkpoint to resume from, which may not exist.
+        """
         self._digest = digest([self._digest, name, *made_of])
         file = self._folder / f"{name}-{self._digest[:12]}.pt"
         if file.exists():
-            self._say(f"{name}: taken from {file.name}")
+            self._report(f"{name}: taken from {file.name}")
         else:
-            keep(dict(make(file.with_suffix(".checkpoint"))), file)
-        kept: Mapping[str, Any] = torch.load(file)
-        return kept
+            save(dict(run(file.with_suffix(".checkpoint"))), file)
+        result: Mapping[str, Any] = torch.load(file)
+        return result
 
 
-def keep(learnt: dict[str, Any], file: Path) -> None:
-    """subtle: what a stopped run goes on from is deleted last."""
+def save(result: dict[str, Any], file: Path) -> None:
+    """subtle: the checkpoint is deleted last."""
     with atomic_write(file) as out:
-        torch.save(learnt, out)
+        torch.save(result, out)
     file.with_suffix(".checkpoint").unlink(missing_ok=True)
 
 
 def digest(content: Any) -> str:
-    return sha256(json.dumps(content, sort_keys=True, default=_told).encode()).hexdigest()
+    return sha256(json.dumps(content, sort_keys=True, default=_encode).encode()).hexdigest()
 
 
 def _bytes_digest(arrays: Iterable[NDArray[Any]]) -> str:
     return sha256(b"/".join(each.tobytes() for each in arrays)).hexdigest()
 
 
-def _told(content: Any) -> Any:
-    if isinstance(content, Lessons):
-        parts = [(x.token_ids, x.position_ids, x.chunk_ids, x.bounds) for x in content.readings]
-        return [_bytes_digest(chain.from_iterable(parts)), content.targets.tolist()]
+def _encode(content: Any) -> Any:
+    if isinstance(content, TrainingSet):
+        parts = [(x.token_ids, x.position_ids, x.chunk_ids, x.bounds) for x in content.texts]
+        known: list[NDArray[Any]] = [content.targets, content.three_labels]
+        known += [] if content.embeddings is None else [content.embeddings]
+        return [_bytes_digest(chain.from_iterable(parts)), _bytes_digest(known)]
     if isinstance(content, torch.nn.Module):
         return _bytes_digest(value.numpy() for value in content.state_dict().values())
     return asdict(content)

@@ -1,19 +1,19 @@
-"""A reader and its plane learn in four steps, each from the weights of the one before.
+"""The encoder and its leader head learn in four stages, each from the weights of the one before.
 
-soft     the published transformer, fitted to the lessons as everybody does
-hard     every head follows one piece or nobody; learns to end as its soft self does, state by state
-place    a plane learns on the states as they are, in whole numbers: the verdict is read off the leaders
-settle   reader and plane learn together
+finetune      six layers of the published encoder, still with softmax, learn the training set
+harden        every head attends to one token or to the null key; hidden states are those of the soft encoder
+fit_head      a leader head learns on the quantized encoder, which stays as it is
+tune_jointly  the quantized encoder and its head learn together
 
-While the reader learns, the published encoder's idea of a text must remain readable in its states: a model of
-one's own finds its subjects there.
+In every stage but the third the published embedding of a text must remain readable from the mean of its
+hidden states: custom models find their subjects there (`EmbeddingDistillation`).
 """
 
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,295 +21,326 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, mse_loss
+from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, logsigmoid, softplus
 
-from model_export.data.training_set import Ints, Lessons
-from model_export.encoder.model import PAD, Encoder, MaxRanges
+from model_export.data.training_set import Batch, Ints, TrainingSet
+from model_export.encoder.model import PAD, Attention, Encoder, MaxRanges
 from model_export.head.leader_head import LeaderHead
-from model_export.writing import atomic_write
+from model_export.training import ParameterGroup, Report, train_loop
 
-Say = Callable[[str], None]
-EVERY = 50  # steps between two lines
-CHECKPOINT = 250  # steps
+Loss = Callable[[Ints, float], Tensor]
+CALIBRATION_TEXTS = 700
+LABEL_SMOOTHING = 0.04  # of three labels
 
 
 @dataclass(frozen=True)
-class Step:
-    """How one of the four is fitted."""
+class StageConfig:
+    """How one of the four is trained."""
 
-    looks: float = 1.0  # at every lesson
-    pieces: int = 1_536  # a batch
-    rate: float = 1e-4
-    plane_rate: float = 2e-3
-    warm_up: int = 50
-    anneal: float = 0.3  # the share of the steps in which softmax becomes argmax
-    states: float = 2.0  # what a distance from the soft states weighs
-    follow: float = 0.0  # what following somebody costs in the last layer; in those before it less
-    reach: float = 0.3  # what a mean reach of one costs
-    memory: float = 0.5  # what it costs to forget the published encoder's idea of a text
-    sure: float = 0.97
+    epochs: float = 1.0
+    tokens_per_batch: int = 1_800
+    lr: float = 1e-4
+    head_lr: float = 1e-3
+    warm_up: int = 40
+    anneal: float = 0.35  # the share of the steps in which softmax becomes argmax
+    hidden_weight: float = 1.0  # of the distance from the soft hidden states, in units of their variance
+    embedding_weight: float = 2.0  # of the distance from the published embedding
+    attention_price: float = 0.2  # of attending to a token; in layers before the last less
+    field_price: float = 0.04  # of a receptive field of the whole text
+    reach_price: float = 0.3  # of a mean reach of one
 
 
-class Pooled(nn.Module):
-    """The mean state of a text, one logit: only for the first two steps."""
+class PooledHead(nn.Module):
+    """One logit of the mean hidden state, for the first two stages."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.linear = nn.Linear(width, 1)
-        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
-    def forward(self, states: Tensor, there: Tensor) -> Tensor:
-        logit: Tensor = self.linear(mean_state(states, there))[:, 0]
+    def forward(self, mean: Tensor) -> Tensor:
+        logit: Tensor = self.linear(mean)[:, 0]
         return logit
 
 
-class Memory(nn.Module):
-    """How far the published encoder's idea of a text, its mean state, is from what a map reads off ours."""
+class EmbeddingDistillation(nn.Module):
+    """How far the published embedding is from what a linear map reads off the mean hidden state."""
 
-    def __init__(self, published: Encoder) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.read = nn.Linear(published.config.width, published.config.width, bias=False)
-        nn.init.eye_(self.read.weight)
-        self._published = [copy.deepcopy(published)]  # subtle: in a list it is no part of what learns
+        self.map = nn.Linear(width, width, bias=False)
+        nn.init.eye_(self.map.weight)
 
-    def forward(self, x: Tensor, states: Tensor) -> Tensor:
-        """Of every third text: the published encoder must read it too."""
-        x, states = x[::3], states[::3]
-        there = x != PAD
-        with torch.no_grad():
-            theirs = mean_state(self._published[0].soft(x)[-1], there)
-        return 1 - cosine_similarity(self.read(mean_state(states, there)), theirs).mean()
+    def forward(self, mean: Tensor, published: Tensor) -> Tensor:
+        """Rows of `published` that are NaN do not count."""
+        known = ~published.isnan().any(1)
+        if not known.any():
+            return mean.new_zeros(())
+        return 1 - cosine_similarity(self.map(mean[known]), published[known]).mean()
 
 
-def mean_state(states: Tensor, there: Tensor) -> Tensor:
-    return (states * there[..., None]).sum(1) / there.sum(1, keepdim=True)
+class NeutralThreshold(nn.Module):
+    """t >= 0 of proportional odds: P(positive) = s(logit - t), P(negative) = s(-logit - t)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw = nn.Parameter(torch.tensor(0.6))
+
+    @property
+    def value(self) -> Tensor:
+        return softplus(self.raw)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy of labels 0, .5 and 1; NaN where a text has none of these."""
+        known = ~labels.isnan()
+        if not known.any():
+            return logits.new_zeros(())
+        x, t = logits[known], self.value
+        between = (torch.sigmoid(x + t) - torch.sigmoid(x - t)).clamp(min=1e-6).log()
+        log_p = torch.stack([logsigmoid(-x - t), between, logsigmoid(x - t)], 1)
+        own = log_p.gather(1, (2 * labels[known]).long()[:, None])[:, 0]
+        smoothed = (1 - 3 * LABEL_SMOOTHING) * own + LABEL_SMOOTHING * log_p.sum(1)
+        return -smoothed.sum() / len(logits)
+
+
+@dataclass
+class Learners:
+    """All that learns."""
+
+    encoder: Encoder
+    pooled: PooledHead
+    head: LeaderHead
+    distillation: EmbeddingDistillation
+    threshold: NeutralThreshold
+
+    def modules(self) -> dict[str, nn.Module]:
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
-class StepContext:
-    """What every step needs beside its lessons."""
-
-    memory: Memory
+class StageContext:
     seed: int
-    say: Say
+    report: Report
 
 
-def soft(
-    reader: Encoder, pooled: Pooled, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+def finetune(
+    learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> None:
-    def loss(rows: Ints, at: float) -> Tensor:
-        x = lessons.padded(rows)
-        states = reader.soft(x)[-1]
-        value = against(pooled(states, x != PAD), lessons.answers(rows), how.sure)
-        whole: Tensor = value + how.memory * context.memory(x, states)
-        return whole
+    encoder = learners.encoder
 
-    fit("soft", lessons, how, with_head(reader, pooled, context), loss, context, checkpoint)
+    def compute_loss(rows: Ints, done: float) -> Tensor:
+        x = texts.padded(rows)
+        with mixed_precision():
+            states = encoder.soft(x)
+        mean = mean_state(states[-1], x)
+        return _pooled_loss(learners, texts, rows, mean, targets_of(texts, rows), config)
+
+    _train("finetune", learners, texts, config, context, checkpoint, compute_loss)
 
 
-def hard(
-    reader: Encoder, pooled: Pooled, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+def harden(
+    learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> None:
-    """`reader` is soft before and hard behind."""
-    teacher, head = copy.deepcopy(reader).requires_grad_(False), copy.deepcopy(pooled).requires_grad_(False)
+    encoder = learners.encoder
+    soft, soft_head = copy.deepcopy(encoder).requires_grad_(False), copy.deepcopy(learners.pooled)
 
-    def loss(rows: Ints, at: float) -> Tensor:
-        x = lessons.padded(rows)
+    def compute_loss(rows: Ints, done: float) -> Tensor:
+        x = texts.padded(rows)
         there = x != PAD
+        with mixed_precision():
+            states, attention = encoder.hard(x, min(1.0, done / config.anneal))
+            with torch.no_grad():
+                soft_states = soft.soft(x)
         with torch.no_grad():
-            theirs = teacher.soft(x)
-            says = torch.sigmoid(head(theirs[-1], there))
-        ours, attention = reader.hard(x, min(1.0, at / how.anneal))
-        apart = sum(
-            (mse_loss(a[there], b[there]) for a, b in zip(ours, theirs, strict=True)), torch.zeros(())
-        )
-        target = (says + lessons.answers(rows)) / 2
-        value = against(pooled(ours[-1], there), target, how.sure)
-        value = value + how.states * apart / len(ours) + how.memory * context.memory(x, ours[-1])
-        whole: Tensor = value + min(1.0, at / how.anneal) * price(attention.attending, how)
-        return whole
+            target = (torch.sigmoid(soft_head(mean_state(soft_states[-1], x))) + targets_of(texts, rows)) / 2
+        apart = [
+            (ours[there] - theirs[there]).square().mean() / theirs[there].var(0).mean()
+            for ours, theirs in zip(states, soft_states, strict=True)
+        ]
+        loss = _pooled_loss(learners, texts, rows, mean_state(states[-1], x), target, config)
+        return loss + config.hidden_weight * torch.stack(apart).mean() + attention_cost(attention, x, config)
 
-    fit("hard", lessons, how, with_head(reader, pooled, context), loss, context, checkpoint)
+    _train("harden", learners, texts, config, context, checkpoint, compute_loss)
 
 
-def place(
-    reader: Encoder, plane: LeaderHead, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
+def fit_head(
+    learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> None:
-    def loss(rows: Ints, at: float) -> Tensor:
-        batch = lessons.batch(rows)
-        with torch.no_grad():
-            states, first, _ = reader.quantized(batch.pieces)
-        logits, reach = plane(reader.output_scales, states, first, batch)
-        told = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
-        whole: Tensor = told + how.reach * reach.float()
-        return whole
+    calibrate(learners.encoder, texts)
+    with torch.no_grad():  # a word starts where the pooled head would see it
+        learners.head.projection.weight[0] = 0.35 * learners.pooled.linear.weight[0]
+        learners.head.projection.bias[0] = 0.35 * learners.pooled.linear.bias[0]
+    learners.encoder.requires_grad_(False)
 
-    plane.train()
-    fit(
-        "place",
-        lessons,
-        how,
-        [(list(plane.parameters()), how.plane_rate / how.rate)],
-        loss,
-        context,
-        checkpoint,
-    )
-    plane.eval()
-
-
-def settle(
-    reader: Encoder, plane: LeaderHead, lessons: Lessons, how: Step, context: StepContext, checkpoint: Path
-) -> None:
-    def loss(rows: Ints, at: float) -> Tensor:
-        batch = lessons.batch(rows)
-        states, first, attention = reader.quantized(batch.pieces)
-        logits, reach = plane(reader.output_scales, states, first, batch)
-        value = against(logits[:, 0].float(), lessons.answers(rows), how.sure)
-        value = value + how.reach * reach.float() + price(attention.attending, how)
-        whole: Tensor = value + how.memory * context.memory(
-            batch.pieces, states * reader.output_scales.hidden
-        )
-        return whole
+    def compute_loss(rows: Ints, done: float) -> Tensor:
+        _, _, _, loss = _leader_loss(learners, texts, rows, config)
+        return loss
 
     groups = [
-        (weights(reader), 1.0),
-        (list(plane.parameters()), how.plane_rate / how.rate),
-        (list(context.memory.parameters()), 10.0),
+        ParameterGroup([*learners.head.parameters(), learners.threshold.raw], config.head_lr / config.lr)
     ]
-    plane.train()
-    fit("settle", lessons, how, groups, loss, context, checkpoint)
-    plane.eval()
+    learners.head.train()
+    _run("fit_head", groups, texts, config, context, checkpoint, compute_loss)
+    learners.head.eval()
 
 
-@torch.no_grad()
-def verdicts(
-    reader: Encoder, plane: LeaderHead, lessons: Lessons, pieces: int = 6_000
-) -> np.ndarray[Any, Any]:
-    """[n, C] logits in whole numbers, in the order of the texts."""
-    plane.eval()
-    found = np.zeros((len(lessons), plane.config.n_logits))
-    for rows in lessons.batches(pieces):
-        batch = lessons.batch(rows)
-        states, first, _ = reader.quantized(batch.pieces)
-        found[rows] = plane(reader.output_scales, states, first, batch)[0].numpy()
-    return found
+def tune_jointly(
+    learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
+) -> None:
+    learners.encoder.requires_grad_(True)
+
+    def compute_loss(rows: Ints, done: float) -> Tensor:
+        batch, hidden, attention, loss = _leader_loss(learners, texts, rows, config)
+        if len(batch.pieces) == len(rows) and texts.embeddings is not None:  # texts of one chunk
+            mean = mean_state(hidden * learners.encoder.output_scales.hidden, batch.pieces)
+            loss = loss + config.embedding_weight * learners.distillation(mean, published_of(texts, rows))
+        return loss + attention_cost(attention, batch.pieces, config)
+
+    groups = [
+        ParameterGroup(trainable(learners.encoder)),
+        ParameterGroup([*learners.head.parameters(), learners.threshold.raw], config.head_lr / config.lr),
+        ParameterGroup(list(learners.distillation.parameters()), 5.0),
+    ]
+    learners.head.train()
+    _run("tune_jointly", groups, texts, config, context, checkpoint, compute_loss)
+    learners.head.eval()
 
 
-@torch.no_grad()
-def calibrate(reader: Encoder, lessons: Lessons, how: Step, texts: int = 600) -> None:
-    """Chooses what a step of the whole numbers is worth, channel by channel, from some texts."""
-    some = lessons.short().take(np.random.default_rng(0).permutation(len(lessons.short()))[:texts])
-    ranges = MaxRanges()
-    for rows in some.batches(how.pieces):
-        reader.hard(some.padded(rows), ranges=ranges)
-    ranges.set_scales(reader.config.heads)
+# ---- what the stages share
 
 
-def price(attending: Sequence[Tensor], how: Step) -> Tensor:
-    """Who follows in a late layer takes over all that was read before, so it costs more."""
-    layers = len(attending)
-    return how.follow * (torch.stack(list(attending)) * torch.linspace(1 / layers, 1, layers)).sum()
+def mixed_precision() -> AbstractContextManager[None]:
+    """Products in bfloat16; what heads compare and what is added up stays float32."""
+    return torch.autocast("cpu", torch.bfloat16)
 
 
-def weights(reader: Encoder) -> list[nn.Parameter]:
-    """All but the table of pieces: most of them are rare."""
-    for part in (reader.words, reader.positions):
+def mean_state(states: Tensor, x: Tensor) -> Tensor:
+    there = (x != PAD)[..., None]
+    return (states * there).sum(1) / there.sum(1)
+
+
+def targets_of(texts: TrainingSet, rows: Ints) -> Tensor:
+    return torch.from_numpy(texts.targets[rows])
+
+
+def published_of(texts: TrainingSet, rows: Ints) -> Tensor:
+    assert texts.embeddings is not None
+    return torch.from_numpy(texts.embeddings[rows].astype(np.float32))
+
+
+def attention_cost(attention: Attention, x: Tensor, config: StageConfig) -> Tensor:
+    """Attending late costs more: it takes over all that was read before."""
+    layers = torch.arange(1, len(attention.attending) + 1) / len(attention.attending)
+    cost = config.attention_price * (torch.stack(attention.attending) * layers.sqrt()).mean()
+    if attention.field is None or not config.field_price:
+        return cost
+    there = x != PAD
+    share = (attention.field * there[:, None]).sum(-1) / there.sum(1, keepdim=True)
+    return cost + config.field_price * share[there].mean()
+
+
+def trainable(encoder: Encoder) -> list[nn.Parameter]:
+    """All but the table of tokens: most of them are rare."""
+    for part in (encoder.words, encoder.positions):
         part.requires_grad_(False)
-    return [p for p in reader.parameters() if p.requires_grad]
+    return [p for p in encoder.parameters() if p.requires_grad]
 
 
-def with_head(
-    reader: Encoder, pooled: Pooled, context: StepContext
-) -> list[tuple[list[nn.Parameter], float]]:
-    """What the first two steps fit, and how many times the rate each learns with."""
-    return [(weights(reader), 1.0), ([*pooled.parameters(), *context.memory.parameters()], 10.0)]
+@torch.no_grad()
+def calibrate(encoder: Encoder, texts: TrainingSet) -> None:
+    """Set the scales of the quantized numbers by some texts."""
+    short = texts.single_chunk()
+    some = short.take(np.random.default_rng(0).permutation(len(short))[:CALIBRATION_TEXTS])
+    ranges = MaxRanges()
+    for rows in some.batches(3_000):
+        encoder.hard(some.padded(rows), ranges=ranges)
+    ranges.set_scales(encoder.config.heads)
 
 
-def against(logits: Tensor, targets: Tensor, sure: float) -> Tensor:
-    return binary_cross_entropy_with_logits(logits, targets.clamp(1 - sure, sure))
+@torch.no_grad()
+def predict(
+    encoder: Encoder, head: LeaderHead, texts: TrainingSet, max_tokens: int = 6_000
+) -> np.ndarray[Any, Any]:
+    """Return the logits [n, C] in whole numbers, in the order of the texts."""
+    head.eval()
+    logits = np.zeros((len(texts), head.config.n_logits))
+    for rows in texts.batches(max_tokens):
+        batch = texts.batch(rows)
+        hidden, embedding, _ = encoder.quantized(batch.pieces)
+        logits[rows] = head(encoder.output_scales, hidden, embedding, batch)[0].numpy()
+    return logits
 
 
-def fit(
+def _pooled_loss(
+    learners: Learners, texts: TrainingSet, rows: Ints, mean: Tensor, target: Tensor, config: StageConfig
+) -> Tensor:
+    loss = binary_cross_entropy_with_logits(learners.pooled(mean), target)
+    if texts.embeddings is None:
+        return loss
+    apart: Tensor = learners.distillation(mean, published_of(texts, rows))
+    return loss + config.embedding_weight * apart
+
+
+def _leader_loss(
+    learners: Learners, texts: TrainingSet, rows: Ints, config: StageConfig
+) -> tuple[Batch, Tensor, Attention, Tensor]:
+    batch = texts.batch(rows)
+    with mixed_precision():
+        hidden, embedding, attention = learners.encoder.quantized(batch.pieces)
+    logits, reach = learners.head(learners.encoder.output_scales, hidden, embedding, batch)
+    logits = logits[:, 0].float()
+    loss = (
+        binary_cross_entropy_with_logits(logits, targets_of(texts, rows)) + config.reach_price * reach.float()
+    )
+    return (
+        batch,
+        hidden,
+        attention,
+        loss + learners.threshold(logits, torch.from_numpy(texts.three_labels[rows])),
+    )
+
+
+def _train(
     name: str,
-    lessons: Lessons,
-    how: Step,
-    groups: Sequence[tuple[list[Any], float]],
-    loss_of: Callable[[Ints, float], Tensor],
-    context: StepContext,
+    learners: Learners,
+    texts: TrainingSet,
+    config: StageConfig,
+    context: StageContext,
     checkpoint: Path,
+    compute_loss: Loss,
+) -> None:
+    """Train the encoder with its pooled head."""
+    groups = [
+        ParameterGroup(trainable(learners.encoder)),
+        ParameterGroup([*learners.pooled.parameters(), *learners.distillation.parameters()], 10.0),
+    ]
+    _run(name, groups, texts, config, context, checkpoint, compute_loss)
+
+
+def _run(
+    name: str,
+    groups: Sequence[ParameterGroup],
+    texts: TrainingSet,
+    config: StageConfig,
+    context: StageContext,
+    checkpoint: Path,
+    compute_loss: Loss,
 ) -> None:
     torch.manual_seed(context.seed)
-    plan = looks(lessons, how, np.random.default_rng(context.seed))
-    descend(
-        name, plan, groups, loss_of,
-        rate=how.rate, warm_up=how.warm_up, say=context.say, checkpoint=checkpoint,
+    plan = plan_epochs(texts, config, np.random.default_rng(context.seed))
+    train_loop(
+        name, plan, groups, compute_loss,
+        lr=config.lr, warm_up=config.warm_up, report=context.report, checkpoint=checkpoint,
     )  # fmt: skip
 
 
-def descend(
-    name: str,
-    plan: Sequence[Ints],
-    groups: Sequence[tuple[list[Any], float]],
-    loss_of: Callable[[Ints, float], Tensor],
-    *,
-    rate: float,
-    warm_up: int,
-    say: Say,
-    checkpoint: Path,
-) -> None:
-    """`groups`: parameters, and how many times the rate they learn with.
-
-    Goes on from `checkpoint`, which stays: it is needed until what was learnt is kept.
-    """
-    optimiser = torch.optim.AdamW(
-        [{"params": parameters} for parameters, _ in groups], lr=rate, weight_decay=0.01, fused=True
-    )
-    learnt = [p for parameters, _ in groups for p in parameters]
-    first = _go_on(checkpoint, learnt, optimiser)
-    began, total = time.monotonic(), 0.0
-    for step in range(first, len(plan)):
-        at = step / len(plan)
-        slope = rate * min(1.0, (step + 1) / warm_up) * max(0.02, 1 - at)
-        for group, (_, times) in zip(optimiser.param_groups, groups, strict=True):
-            group["lr"] = slope * times
-        optimiser.zero_grad()
-        value = loss_of(plan[step], at)
-        value.backward()  # type: ignore[no-untyped-call]
-        for parameters, _ in groups:
-            nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimiser.step()
-        total += float(value.detach())
-        if (step + 1) % EVERY == 0 or step + 1 == len(plan):
-            part = (step % EVERY) + 1
-            left = (time.monotonic() - began) / (step + 1 - first) * (len(plan) - step - 1)
-            say(f"{name} {step + 1}/{len(plan)}, {left:.0f} s left, loss {total / part:.4f}")
-            total = 0.0
-        if (step + 1) % CHECKPOINT == 0:
-            kept = {"step": step + 1, "learnt": learnt, "optimiser": optimiser.state_dict()}
-            with atomic_write(checkpoint) as out:
-                torch.save(kept, out)
-
-
-def looks(lessons: Lessons, how: Step, rng: np.random.Generator) -> list[Ints]:
-    """The batches of all looks; of the last one a part."""
-    found: list[Ints] = []
-    left = how.looks
+def plan_epochs(texts: TrainingSet, config: StageConfig, rng: np.random.Generator) -> list[Ints]:
+    """Return the batches of all epochs; of the last one a part."""
+    plan: list[Ints] = []
+    left = config.epochs
     while left > 0:
-        batches = list(lessons.batches(how.pieces, rng))
-        found += batches[: round(min(1.0, left) * len(batches))]
+        batches: Sequence[Ints] = list(texts.batches(config.tokens_per_batch, rng))
+        plan += batches[: round(min(1.0, left) * len(batches))]
         left -= 1
-    return found
-
-
-@torch.no_grad()
-def _go_on(checkpoint: Path, learnt: list[Any], optimiser: torch.optim.Optimizer) -> int:
-    """The step to begin with."""
-    if not checkpoint.exists():
-        return 0
-    kept = torch.load(checkpoint)
-    for parameter, value in zip(learnt, kept["learnt"], strict=True):
-        parameter.copy_(value)
-    optimiser.load_state_dict(kept["optimiser"])
-    step: int = kept["step"]
-    return step
+    return plan

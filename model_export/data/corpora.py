@@ -61,6 +61,7 @@ def read_all(data: Path) -> dict[str, Rows]:
         "amazon": read_table(data / "amazon/reviews.tsv.gz", "amazon"),
         "electronics": read_table(data / "amazon/electronics.tsv.gz", "electronics"),
         "mpqa": read_table(data / "mpqa/phrases.tsv.gz", "mpqa"),
+        "wordnet": read_examples(data / "wordnet/examples.txt.gz"),
     }
     return {name: guarded(rows) for name, rows in sets.items()}
 
@@ -80,6 +81,14 @@ def read_table(path: Path, salt: str) -> Rows:
             if label in _VALUES:
                 rows.append(Row(clean(text), _VALUES[label], _draw(salt + text) if salt else "train"))
     return rows
+
+
+def read_examples(path: Path) -> Rows:
+    """A file of a text a line, without labels."""
+    if not path.exists():
+        raise NotFound(f"{path}: there is no such file", param="data")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [Row(clean(line.strip()), None) for line in file if line.strip()]
 
 
 def read_reviews(archive: Path) -> Rows:

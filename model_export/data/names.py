@@ -6,11 +6,13 @@ faiths.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from service.text.tokenizer import Vocabulary, normalize_word, scan_words
 
+LATIN = 0x250  # code points below are of Latin letters
 ALWAYS, SOMETIMES = 0.85, 0.3  # share of capitals inside sentences
 LEAST = 3  # times a name is seen
 
@@ -24,6 +26,17 @@ GROUPS = frozenset(
     agnostic agnostics baptist evangelical orthodox secular immigrant immigrants refugee refugees
     foreigner foreigners gypsy gypsies aboriginal indigenous""".split()
 )
+
+
+FIRST_WORD = 106  # what comes before in BERT's vocabulary are special and unused tokens
+
+
+def is_kept(token_id: int, token: str) -> bool:
+    """Whether a token of BERT's vocabulary may occur in English: Latin letters, digits and marks."""
+    text = token.removeprefix("##")
+    if token_id < FIRST_WORD or token.startswith("[unused") or not text:
+        return token_id < FIRST_WORD
+    return all(ord(c) < LATIN or unicodedata.category(c)[0] in "PS" for c in text)
 
 
 def lists(cased: Iterable[str], pieces: Sequence[str]) -> Vocabulary:

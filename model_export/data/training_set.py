@@ -1,4 +1,4 @@
-"""Texts as a reader learns from them: read once, packed into batches of like length."""
+"""The texts that the encoder is trained on: tokenized once, packed into batches of similar length."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from torch import Tensor
 from service.text.tokenizer import TokenizedText, WordPieceTokenizer
 
 Ints = NDArray[np.int64]
-TOGETHER = 8_192  # texts that are sorted by length together
-WORDS = 400  # of a text that training reads
+TEXTS_PER_SORT = 8_192  # texts that are sorted by length together
+MAX_TRAINING_WORDS = 400  # of a text
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Texts as the plane reads them: passages of pieces, and the word that each piece belongs to."""
+    """Texts as a head reads them: chunks of tokens, and the word that each token belongs to."""
 
-    pieces: Tensor  # [passages, N], 0 = padding
-    word: Tensor  # [passages, N]: text * M + its number in the text; B * M for padding
+    pieces: Tensor  # [chunks, N], 0 = padding
+    word: Tensor  # [chunks, N]: text * M + its number in the text; B * M for padding
     texts: int
     words: int  # M, of the text with most
 
     def by_word(self, x: Tensor) -> Tensor:
-        """[passages, N, c] -> the mean over the pieces of each word [B, M, c]."""
+        """[chunks, N, c] -> the mean over the tokens of each word [B, M, c]."""
         flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
         flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
         mean: Tensor = flat.view(self.texts, self.words, -1) / self.sizes
@@ -36,7 +36,7 @@ class Batch:
 
     @property
     def sizes(self) -> Tensor:
-        """[B, M, 1] how many pieces; 1 where there is no word"""
+        """[B, M, 1] how many tokens; 1 where there is no word"""
         return self._count.clamp(min=1).float()[..., None]
 
     @property
@@ -46,62 +46,93 @@ class Batch:
 
     @property
     def _count(self) -> Tensor:
-        """[B, M] how many pieces each word has"""
+        """[B, M] how many tokens each word has"""
         count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
         return count.view(self.texts, self.words)
 
 
 @dataclass(frozen=True)
-class Lessons:
-    """Texts and the probability that each is positive ([n]), or of each label ([n, C])."""
+class TrainingSet:
+    """Tokenized texts and what is known of each."""
 
-    readings: Sequence[TokenizedText]
-    targets: NDArray[np.float32]
+    texts: Sequence[TokenizedText]
+    targets: NDArray[np.float32]  # [n] the probability that it is positive
+    labels: NDArray[np.float32] | None = None  # [n] 0, .5 or 1 where it has one of three labels, else NaN
+    embeddings: NDArray[np.float16] | None = None  # [n, W] of the published encoder; NaN where unknown
 
     @classmethod
-    def of(cls, pieces: WordPieceTokenizer, texts: Sequence[str], targets: Sequence[float]) -> Lessons:
-        """Texts without words are left out."""
-        read = [pieces.tokenize(text, WORDS) for text in texts]
-        kept = [i for i, reading in enumerate(read) if len(reading)]
-        return cls([read[i] for i in kept], np.asarray(targets, np.float32)[kept])
+    def from_texts(
+        cls,
+        tokenizer: WordPieceTokenizer,
+        texts: Sequence[str],
+        targets: Sequence[float],
+        labels: Sequence[float] | None = None,
+        embeddings: NDArray[np.float16] | None = None,
+    ) -> TrainingSet:
+        """Tokenize texts; those without words are left out."""
+        tokenized = [tokenizer.tokenize(text, MAX_TRAINING_WORDS) for text in texts]
+        rows = np.flatnonzero([len(text) for text in tokenized])
+        return cls(
+            [tokenized[i] for i in rows.tolist()],
+            np.asarray(targets, np.float32)[rows],
+            None if labels is None else np.asarray(labels, np.float32)[rows],
+            None if embeddings is None else embeddings[rows],
+        )
 
     def __len__(self) -> int:
-        return len(self.readings)
+        return len(self.texts)
 
-    def __add__(self, other: Lessons) -> Lessons:
-        return Lessons([*self.readings, *other.readings], np.concatenate([self.targets, other.targets]))
+    def __add__(self, other: TrainingSet) -> TrainingSet:
+        width = next((x.shape[1] for x in (self.embeddings, other.embeddings) if x is not None), None)
+        parts = (self, other)
+        return TrainingSet(
+            [*self.texts, *other.texts],
+            np.concatenate([part.targets for part in parts]),
+            np.concatenate([part.three_labels for part in parts]),
+            None if width is None else np.concatenate([part._embeddings(width) for part in parts]),
+        )
 
-    def take(self, rows: Ints) -> Lessons:
-        return Lessons([self.readings[i] for i in rows.tolist()], self.targets[rows])
+    @property
+    def three_labels(self) -> NDArray[np.float32]:
+        return np.full(len(self), np.nan, np.float32) if self.labels is None else self.labels
+
+    def _embeddings(self, width: int) -> NDArray[np.float16]:
+        unknown = np.full((len(self), width), np.nan, np.float16)
+        return unknown if self.embeddings is None else self.embeddings
+
+    def take(self, rows: Ints) -> TrainingSet:
+        return TrainingSet(
+            [self.texts[i] for i in rows.tolist()],
+            self.targets[rows],
+            None if self.labels is None else self.labels[rows],
+            None if self.embeddings is None else self.embeddings[rows],
+        )
 
     @property
     def sizes(self) -> Ints:
-        return np.array([len(reading.token_ids) for reading in self.readings])
+        return np.array([len(text.token_ids) for text in self.texts])
 
-    def short(self) -> Lessons:
-        """Those of one passage."""
-        return self.take(np.flatnonzero([reading.chunk_ids[-1] == 0 for reading in self.readings]))
+    def single_chunk(self) -> TrainingSet:
+        """Return the texts of one chunk."""
+        return self.take(np.flatnonzero([text.chunk_ids[-1] == 0 for text in self.texts]))
 
-    def batches(self, most: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
-        return batches(self.sizes, most, rng)
+    def batches(self, max_tokens: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
+        return batches(self.sizes, max_tokens, rng)
 
     def padded(self, rows: Ints) -> Tensor:
-        """[B, N] pieces of texts of one passage, zeros behind the end."""
-        return padded([self.readings[i].token_ids for i in rows.tolist()], 0)
+        """[B, N] tokens of texts of one chunk, zeros behind the end."""
+        return padded([self.texts[i].token_ids for i in rows.tolist()], 0)
 
     def batch(self, rows: Ints) -> Batch:
         """The same with the words, of texts of any length."""
-        readings = [self.readings[i] for i in rows.tolist()]
-        M = max(map(len, readings))
-        pieces, words = [], []
-        for b, reading in enumerate(readings):
-            cuts = np.flatnonzero(np.diff(reading.chunk_ids)) + 1
-            pieces += np.split(reading.token_ids, cuts)
-            words += np.split(b * M + words_of(reading.bounds), cuts)
-        return Batch(padded(pieces, 0), padded(words, len(rows) * M), len(rows), M)
-
-    def answers(self, rows: Ints) -> Tensor:
-        return torch.from_numpy(self.targets[rows])
+        texts = [self.texts[i] for i in rows.tolist()]
+        M = max(map(len, texts))
+        tokens, words = [], []
+        for b, text in enumerate(texts):
+            cuts = np.flatnonzero(np.diff(text.chunk_ids)) + 1
+            tokens += np.split(text.token_ids, cuts)
+            words += np.split(b * M + words_of(text.bounds), cuts)
+        return Batch(padded(tokens, 0), padded(words, len(rows) * M), len(rows), M)
 
 
 def words_of(bounds: Ints) -> Ints:
@@ -113,8 +144,8 @@ def batches(sizes: Ints, most: int, rng: np.random.Generator | None = None) -> I
     """Texts of like length, at most `most` pieces each with padding; in any order if there is a `rng`."""
     order = rng.permutation(len(sizes)) if rng else np.arange(len(sizes))
     parts: list[Ints] = []
-    for at in range(0, len(order), TOGETHER):
-        near = order[at : at + TOGETHER]
+    for at in range(0, len(order), TEXTS_PER_SORT):
+        near = order[at : at + TEXTS_PER_SORT]
         near = near[np.argsort(sizes[near], kind="stable")]
         begin = 0
         for i in range(1, len(near) + 1):

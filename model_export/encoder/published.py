@@ -24,6 +24,7 @@ FILES = ("config.json", "model.safetensors", "vocab.txt")
 CLS = 101
 FIRST_POSITION = 3  # of mpnet: 0 is unused, 1 padding, 2 that of <s>
 END = 2  # </s>
+FIRST_WORDPIECE = 4  # of mpnet's vocabulary: BERT's follows its own four tokens
 # What the sums of mpnet's layers need: those behind the attention are small, those behind the network large.
 MPNET = EncoderConfig(
     width=768, hidden=3072, position_buckets=BUCKETS,

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from model_export.data import corpora
 from model_export.measure import behaviour
-from model_export.measure.scores import balanced, score, sigmoid, three_labels
+from model_export.measure.scores import balanced, neutral_band, score, sigmoid, three_labels
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
 from service.text.decision import UNITS
@@ -48,7 +48,8 @@ class Served:
         bundle = read_bundle(models / head)
         self.reader = Encoder.load(read_bundle(models / bundle.card["reader"]["name"]), runtime)
         self.head = Head.load(bundle, runtime, self.reader)
-        self.even = float(bundle.card["even"])
+        threshold = bundle.card.get("neutral_threshold")
+        self.even = float(bundle.card["even"]) if threshold is None else neutral_band(threshold)
 
     def logits(self, texts: Sequence[str], cut: Cut = TokenizedText.chunks) -> NDArray[np.float64]:
         return served_logits(self.reader, self.head, texts, cut)

@@ -54,6 +54,16 @@ def three_labels(p: ArrayLike, even: float) -> NDArray[np.float64]:
     return np.where(q > 0.5 + even, 1.0, np.where(q < 0.5 - even, 0.0, 0.5))
 
 
+def neutral_band(threshold: float) -> float:
+    """Return the half band around one half in which neutral is the most probable of three labels.
+
+    By proportional odds, P(positive) = s(x - t) and P(negative) = s(-x - t), it is where |x| is below
+    log(exp(t) - 2 exp(-t)).
+    """
+    edge = np.exp(threshold) - 2 * np.exp(-threshold)
+    return float(edge / (1 + edge) - 0.5) if edge > 1 else 0.0
+
+
 def temperature(logit: ArrayLike, truth: ArrayLike) -> float:
     """The factor on the logits that makes the log-loss least (Guo et al. 2017); answers stay as they are."""
     return float(min(np.geomspace(0.2, 5.0, 201), key=lambda factor: _log_loss(logit, truth, factor)))

@@ -91,14 +91,18 @@ class Teacher(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [B, N] ids -> logits [B, 3]: negative, neutral, positive."""
+        logits: Tensor = self.head(self.embed(x))
+        return logits
+
+    def embed(self, x: Tensor) -> Tensor:
+        """x [B, N] ids -> the mean of the last states [B, W]."""
         there = x != PADDING
         near = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None] + self._near(x.shape[1])
         y = self.norm(self.words(x) + self.places(there.cumsum(1) * there + PADDING))
         for layer in self.layers:
-            y = layer(y, near)
-        mean = (y * there[..., None]).sum(1) / there.sum(1, keepdim=True)
-        logits: Tensor = self.head(mean)
-        return logits
+            y = layer(y, near.to(y.dtype))
+        mean: Tensor = (y * there[..., None]).sum(1) / there.sum(1, keepdim=True)
+        return mean
 
     def _near(self, n: int) -> Tensor:
         """[H, N, N]: what a head adds for how far the other is; half of the buckets look back, half ahead."""

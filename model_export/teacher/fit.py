@@ -13,8 +13,8 @@ from torch import Tensor
 
 from model_export.data.corpora import Rows
 from model_export.data.training_set import Ints, batches, padded
-from model_export.stages import Say, descend
 from model_export.teacher.encoder import NEGATIVE, PADDING, POSITIVE, Teacher
+from model_export.training import ParameterGroup, Report, train_loop
 
 THREE = ("tweets", "electronics")  # their texts of no label are neutral ones
 
@@ -51,7 +51,7 @@ class Fitting:
     seed: int = 0
 
 
-def fitted(folder: Path, sets: Mapping[str, Rows], how: Fitting, checkpoint: Path, say: Say) -> Teacher:
+def fitted(folder: Path, sets: Mapping[str, Rows], how: Fitting, checkpoint: Path, say: Report) -> Teacher:
     """The teacher of `folder`, fitted; goes on from `checkpoint` where one is."""
     torch.manual_seed(how.seed)
     teacher, draw = Teacher(folder), random.Random(how.seed)
@@ -75,8 +75,10 @@ def fitted(folder: Path, sets: Mapping[str, Rows], how: Fitting, checkpoint: Pat
         part, x = torch.from_numpy(rows), padded([pieces[row] for row in rows], PADDING)
         return _loss(teacher(x), labels[part], noise[part], three[part])
 
-    groups = [(body, 1.0), (head, how.head_rate / how.rate)]
-    descend("teacher", plan, groups, loss, rate=how.rate, warm_up=how.warm_up, say=say, checkpoint=checkpoint)
+    groups = [ParameterGroup(body), ParameterGroup(head, how.head_rate / how.rate)]
+    train_loop(
+        "teacher", plan, groups, loss, lr=how.rate, warm_up=how.warm_up, report=say, checkpoint=checkpoint
+    )
     return teacher.eval()
 
 

@@ -1,4 +1,4 @@
-"""How the bundled models begin, and how they are written."""
+"""How the pretrained models begin, and how they are calibrated and written."""
 
 import json
 
@@ -8,43 +8,81 @@ import torch
 from bundles import LISTS, TAUGHT
 from encoders import random_encoder, random_head
 
+from model_export.data.corpora import Row
+from model_export.data.names import is_kept
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.meaning import Served
-from model_export.pretrained import drawn, write
-from model_export.recipe import Recipe
+from model_export.measure.scores import neutral_band, sigmoid, three_labels
+from model_export.pretrained import set_special_tokens
+from model_export.publish import figures_of, fit_neutral_threshold, write_bundles
 from service.errors import BundleError
+from service.text.encoder import VOCABULARY_KEYS
 from service.text.tokenizer import Vocabulary
 
-
-def test_two_runs_of_one_recipe_begin_with_the_same_weights():
-    def weights(recipe):
-        torch.rand(1)  # whatever was drawn before
-        return torch.cat([p.detach().flatten() for part in drawn(recipe, 384) for p in part.parameters()])
-
-    assert torch.equal(weights(Recipe()), weights(Recipe()))
-    assert not torch.equal(weights(Recipe()), weights(Recipe(seed=4)))
+VOCABULARY = Vocabulary(**{field: LISTS[key] for field, key in VOCABULARY_KEYS.items()})
+TEXTS = [f"{text}, {other}." for text in TAUGHT for other in TAUGHT]
+SETS = {"films": [Row(text, 1.0, "choose") for text in TEXTS]}
 
 
 class Louder(LeaderHead):
-    """In torch it says a thousandth more than its weights, which the graph has."""
+    """In torch its logits are larger by a thousandth than its weights say, which the graph has."""
 
     def forward(self, *of):
         logits, reach = super().forward(*of)
         return logits + 1e-3, reach
 
 
-def test_head_is_written_only_if_its_graph_says_what_torch_does(tmp_path):
-    lists, about = (
-        Vocabulary(*LISTS.values()),
-        {},
-    )
-    reader, plane = random_encoder(), random_head()
-    louder = Louder(plane.config)
-    louder.load_state_dict(plane.state_dict())
-    own = [f"{text}, {other}." for text in TAUGHT for other in TAUGHT]
+def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
+    encoder, head = random_encoder(), random_head()
+    louder = Louder(head.config)
+    louder.load_state_dict(head.state_dict())
     with pytest.raises(BundleError, match="the logits of 0 of 196 texts"):
-        write(reader, louder, lists, tmp_path, own=own, even=0.1, about=about, figures={})
+        write_bundles(encoder, louder, VOCABULARY, SETS, tmp_path, 1.0, {}, {})
     assert not (tmp_path / "sentiment").exists()
-    write(reader, plane, lists, tmp_path, own=own, even=0.1, about=about, figures={})
-    assert np.ptp(Served(tmp_path, "sentiment").logits(own)) > 0.1
-    assert json.loads((tmp_path / "sentiment" / "card.json").read_text())["even"] == 0.1
+    write_bundles(encoder, head, VOCABULARY, SETS, tmp_path, 1.0, {}, {})
+    assert np.ptp(Served(tmp_path, "sentiment").logits(TEXTS)) > 0.1
+    assert json.loads((tmp_path / "sentiment" / "card.json").read_text())["neutral_threshold"] == 1.0
+
+
+def test_special_tokens_begin_as_the_mean_of_their_words():
+    encoder, ids = random_encoder(), {token: i for i, token in enumerate(VOCABULARY.tokens)}
+    vocabulary = Vocabulary(VOCABULARY.tokens, ["film", "movie", "unknown"], [], [])
+    words = encoder.words.weight.detach().clone()
+    with torch.no_grad():
+        set_special_tokens(encoder, vocabulary)
+    name = encoder.words.weight[vocabulary.special.name]
+    assert torch.allclose(name, words[[ids["film"], ids["movie"]]].mean(0))
+
+
+@pytest.mark.parametrize(
+    ("token_id", "token", "kept"),
+    [(100, "[UNK]", True), (500, "[unused400]", False), (3000, "good", True), (3000, "##é", True),
+     (3000, "漢", False), (3000, "##й", False), (3000, "…", True)],
+)  # fmt: skip
+def test_vocabulary_keeps_what_english_is_written_with(token_id, token, kept):
+    assert is_kept(token_id, token) == kept
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 1.2, 2.0])
+def test_neutral_band_is_where_neutral_is_most_probable(threshold):
+    x = np.linspace(-4, 4, 4_001)
+    positive, negative = sigmoid(x - threshold), sigmoid(-x - threshold)
+    most = np.stack([negative, 1 - positive - negative, positive]).argmax(0) / 2
+    inside = np.abs(np.abs(x) - 1e-9) > 2e-3
+    band = three_labels(sigmoid(x), neutral_band(threshold))
+    assert (band == most)[inside].mean() > 0.999
+
+
+def test_threshold_is_the_one_that_the_labels_were_drawn_with():
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 2, 20_000)
+    u = rng.random(len(x))
+    labels = np.where(u < sigmoid(-x - 1.3), 0.0, np.where(u > 1 - sigmoid(x - 1.3), 1.0, 0.5))
+    found = fit_neutral_threshold({"a": x, "b": x[:3]}, {"a": labels.astype(np.float32), "b": np.ones(3)})
+    assert found == pytest.approx(1.3, abs=0.05)
+
+
+def test_figures_are_by_the_sign_and_of_three_labels():
+    found = figures_of(np.array([3.0, -3.0, 0.1, -0.2]), np.array([1.0, 0.0, 0.5, 0.0]), 1.0)
+    assert found["balanced_accuracy"] == 1.0
+    assert found["three_labels"] == pytest.approx((1 + 1 + 0.5) / 3)

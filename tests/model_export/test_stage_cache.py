@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from encoders import random_encoder
 
-from model_export.data.training_set import Lessons
-from model_export.stage_cache import Kept
-from model_export.teacher.logits import RECORD, Answers, _key
+from model_export.data.training_set import TrainingSet
+from model_export.stage_cache import StageCache
+from model_export.teacher.logits import RECORD, TeacherLogits, _key
 from model_export.writing import atomic_write
 from service.text.tokenizer import TokenizedText
 
@@ -49,9 +49,9 @@ def test_step_that_was_stopped_while_it_was_written_goes_on_from_its_checkpoint(
         return {"value": value}
 
     with pytest.raises(Stopped):
-        Kept(tmp_path, told.append).step("soft", [7], lambda at: make(at, Unwritable()))
-    assert Kept(tmp_path, told.append).step("soft", [7], make) == {"value": 1}
-    assert Kept(tmp_path, told.append).step("soft", [7], make) == {"value": 1}
+        StageCache(tmp_path, told.append).get_or_run("soft", [7], lambda at: make(at, Unwritable()))
+    assert StageCache(tmp_path, told.append).get_or_run("soft", [7], make) == {"value": 1}
+    assert StageCache(tmp_path, told.append).get_or_run("soft", [7], make) == {"value": 1}
     (file,) = tmp_path.glob("*.pt")
     assert told == [False, True, f"soft: taken from {file.name}"]
     assert not list(tmp_path.glob("*.checkpoint"))
@@ -79,8 +79,10 @@ def test_step_is_taken_from_the_disk_only_if_nothing_that_it_is_made_of_changed(
 
     def step(value, seed=0, targets=(1.0,), **reading):
         read = replace(READING, **{name: np.array(each) for name, each in reading.items()})
-        made_of = [random_encoder(seed=seed), Lessons([read], np.array(targets, np.float32))]
-        kept = Kept(tmp_path, lambda line: None).step("soft", made_of, lambda at: {"value": value})
+        made_of = [random_encoder(seed=seed), TrainingSet([read], np.array(targets, np.float32))]
+        kept = StageCache(tmp_path, lambda line: None).get_or_run(
+            "soft", made_of, lambda at: {"value": value}
+        )
         return kept["value"]
 
     assert step("before") == "before"
@@ -90,5 +92,5 @@ def test_step_is_taken_from_the_disk_only_if_nothing_that_it_is_made_of_changed(
 def test_answers_that_come_with_the_project_count_before_those_of_an_old_run(tmp_path):
     for name, logits in (("shipped", (0.0, 0.0, 4.0)), ("old", (4.0, 0.0, 0.0))):
         np.save(tmp_path / f"{name}.npy", np.array([(_key("good"), logits)], RECORD))
-    answers = Answers(tmp_path / "shipped.npy", tmp_path / "old.npy")
+    answers = TeacherLogits(tmp_path / "shipped.npy", tmp_path / "old.npy")
     assert answers.positive(["good"])[0] > 0.9

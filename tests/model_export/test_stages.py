@@ -1,120 +1,170 @@
-"""Steps of learning: looks at lessons, going on after a stop, what must not be forgotten, what is taught."""
+"""The training stages: resuming, what is learnt, which targets a text gets."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
-from encoders import random_encoder
+from encoders import RELATIVE, random_encoder, random_head
 
-from model_export import stages
+from model_export import training
 from model_export.data.corpora import Row
-from model_export.data.training_set import Lessons
-from model_export.recipe import Asked, Recipe, short_lessons, wanted
-from model_export.stages import Memory, Pooled, Step, StepContext, hard, looks, soft
-from model_export.teacher.logits import RECORD, Answers, _key
+from model_export.data.training_set import TrainingSet
+from model_export.recipe import Recipe, SourceConfig, select_texts, short_texts, sum_targets
+from model_export.stages import (
+    EmbeddingDistillation,
+    Learners,
+    NeutralThreshold,
+    PooledHead,
+    StageConfig,
+    StageContext,
+    calibrate,
+    finetune,
+    fit_head,
+    harden,
+    mean_state,
+    plan_epochs,
+    predict,
+    tune_jointly,
+)
+from model_export.teacher.logits import RECORD, TeacherLogits, _key
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 WORDS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] [CLS] [SEP] good bad film soup plot".split()]
-PIECES = WordPieceTokenizer(
+TOKENIZER = WordPieceTokenizer(
     Vocabulary((*WORDS, *(f"w{i}" for i in range(292))), frozenset(), frozenset(), frozenset())
 )
 PARTS = (("good", "bad"), ("film", "soup", "plot"), ("film", "soup", ""))
-TEXTS = [" ".join(words) for words in product(*PARTS)]
-LESSONS = Lessons.of(PIECES, TEXTS * 3, [float(text.startswith("good")) for text in TEXTS * 3])
-HOW = Step(looks=1.5, pieces=12, warm_up=2)
+SENTENCES = [" ".join(words) for words in product(*PARTS)] * 3
+TARGETS = [float(text.startswith("good")) for text in SENTENCES]
+EMBEDDINGS = np.random.default_rng(0).normal(size=(len(SENTENCES), 32)).astype(np.float16)
+TEXTS = TrainingSet.from_texts(TOKENIZER, SENTENCES, TARGETS, TARGETS, EMBEDDINGS)
+CONFIG = StageConfig(epochs=1.5, tokens_per_batch=12, warm_up=2)
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     pass
 
 
-def context(reader, say=lambda line: None):
-    return StepContext(Memory(reader), 0, say)
-
-
-def learnt(reader, pooled):
-    return [p.detach().clone() for part in (reader, pooled) for p in part.parameters()]
-
-
-def teach(step, checkpoint, stop_after=None):
-    """What a step makes of a reader; stopped by whoever is told of the progress."""
+def learners(config=RELATIVE):
     torch.manual_seed(0)
-    reader, pooled = random_encoder(), Pooled(32)
-
-    def say(line):
-        if stop_after and f" {stop_after}/" in line:
-            raise Stopped
-
-    step(reader, pooled, LESSONS, HOW, context(reader, say), checkpoint)
-    return learnt(reader, pooled)
+    encoder = random_encoder(config)
+    calibrate(encoder, TEXTS)
+    return Learners(encoder, PooledHead(32), random_head(), EmbeddingDistillation(32), NeutralThreshold())
 
 
-@pytest.mark.parametrize("step", [soft, hard])
-def test_a_step_that_was_stopped_goes_on_and_learns_the_same(step, tmp_path, monkeypatch):
-    monkeypatch.setattr(stages, "CHECKPOINT", 4)
-    monkeypatch.setattr(stages, "EVERY", 3)
-    whole = teach(step, tmp_path / "whole")
-    with pytest.raises(Stopped):
-        teach(step, tmp_path / "stopped", stop_after=9)
-    assert torch.load(tmp_path / "stopped")["step"] == 8
-    again = teach(step, tmp_path / "stopped")
-    assert all(torch.equal(a, b) for a, b in zip(whole, again, strict=True))
-    assert torch.load(tmp_path / "stopped")["step"] == 16  # it stays until what was learnt is kept
+def run(stage, checkpoint, interrupt_after=None):
+    """Return the weights after a stage, which its report may interrupt."""
+    learning = learners()
+
+    def report(line):
+        if interrupt_after and f" {interrupt_after}/" in line:
+            raise Interrupted
+
+    stage(learning, TEXTS, CONFIG, StageContext(0, report), checkpoint)
+    return [p.detach().clone() for module in learning.modules().values() for p in module.parameters()]
 
 
-def test_soft_learns_its_lessons(tmp_path):
-    torch.manual_seed(0)
-    reader, pooled = random_encoder(), Pooled(32)
-    step = Step(looks=30, pieces=60, rate=3e-3, warm_up=2)
-    soft(reader, pooled, LESSONS, step, context(reader), tmp_path / "x")
-    x = LESSONS.padded(np.arange(len(LESSONS)))
-    told = pooled(reader.soft(x)[-1], x != 0) > 0
-    assert torch.equal(told, LESSONS.answers(np.arange(len(LESSONS))) > 0.5)
+@pytest.mark.parametrize("stage", [finetune, harden, fit_head, tune_jointly])
+def test_stages_resume_with_the_same_result(stage, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "STEPS_PER_CHECKPOINT", 4)
+    monkeypatch.setattr(training, "STEPS_PER_LINE", 3)
+    uninterrupted = run(stage, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        run(stage, tmp_path / "part", interrupt_after=9)
+    assert torch.load(tmp_path / "part")["step"] == 8
+    resumed = run(stage, tmp_path / "part")
+    assert all(torch.equal(a, b) for a, b in zip(uninterrupted, resumed, strict=True))
 
 
-@pytest.mark.parametrize("times", [0.4, 1.0, 2.5])
-def test_looks_are_that_many_looks_at_every_lesson(times):
-    seen = np.bincount(np.concatenate(looks(LESSONS, Step(looks=times, pieces=12), np.random.default_rng(0))))
-    assert seen.max() <= np.ceil(times)
-    assert seen.sum() == pytest.approx(times * len(LESSONS), abs=4)
+def test_finetune_learns_the_training_set(tmp_path):
+    learning = learners()
+    config = StageConfig(epochs=30, tokens_per_batch=60, lr=3e-3, warm_up=2)
+    finetune(learning, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
+    x = TEXTS.padded(np.arange(len(TEXTS)))
+    predicted = learning.pooled(mean_state(learning.encoder.soft(x)[-1], x)) > 0
+    assert predicted.tolist() == (TEXTS.targets > 0.5).tolist()
 
 
-def test_the_published_encoder_remembers_itself_and_another_does_not():
-    reader = random_encoder()
-    memory, x = Memory(reader), LESSONS.padded(np.arange(9))
-    assert memory(x, reader.soft(x)[-1]).item() == pytest.approx(0, abs=1e-5)
-    assert memory(x, random_encoder(seed=1).soft(x)[-1]).item() > 0.1
-    assert len(list(memory.parameters())) == 1  # the published encoder itself does not learn
+def test_tune_jointly_learns_the_training_set_in_whole_numbers(tmp_path):
+    learning = learners()
+    config = StageConfig(epochs=60, tokens_per_batch=60, lr=3e-3, head_lr=1e-2, warm_up=2)
+    tune_jointly(learning, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
+    logits = predict(learning.encoder, learning.head, TEXTS)[:, 0]
+    assert ((logits > 0) == (TEXTS.targets > 0.5)).mean() > 0.95
+
+
+@pytest.mark.parametrize("epochs", [0.4, 1.0, 2.5])
+def test_plan_has_every_text_once_an_epoch(epochs):
+    plan = plan_epochs(TEXTS, replace(CONFIG, epochs=epochs), np.random.default_rng(0))
+    times = np.bincount(np.concatenate(plan))
+    assert times.max() <= np.ceil(epochs)
+    assert times.sum() == pytest.approx(epochs * len(TEXTS), abs=4)
+
+
+def test_distillation_is_zero_where_the_embedding_is_read_off():
+    distillation, mean = EmbeddingDistillation(8), torch.randn(5, 8)
+    assert distillation(mean, 2 * mean).item() == pytest.approx(0, abs=1e-6)
+    unknown = torch.full((5, 8), float("nan"))
+    assert distillation(mean, unknown).item() == 0
+    half = torch.cat([-mean[:1], unknown[1:]])
+    assert distillation(mean, half).item() == pytest.approx(2)
+
+
+def test_threshold_loss_is_that_of_proportional_odds():
+    threshold = NeutralThreshold()
+    logits, labels = torch.tensor([0.3, -2.0, 1.0]), torch.tensor([0.5, 0.0, float("nan")])
+    t = threshold.value.item()
+    s = lambda x: 1 / (1 + np.exp(-x))  # noqa: E731
+    rows = [[s(-x - t), s(x + t) - s(x - t), s(x - t)] for x in (0.3, -2.0)]
+    own = [0.88 * np.log(p[i]) + 0.04 * np.log(p).sum() for p, i in zip(rows, (1, 0), strict=True)]
+    assert threshold(logits, labels).item() == pytest.approx(-sum(own) / 3, abs=1e-5)
 
 
 SETS = {
-    "films": [Row(f"Film {i} is good.", 1.0) for i in range(9)] + [Row("held out", 0.0, "report")],
+    "tweets": [Row(f"Film {i} is good.", 1.0) for i in range(9)] + [Row("held out", 0.0, "report")],
+    "electronics": [],
     "long": [Row("The first sentence is here. And a second one follows it.", 0.0)],
 }
-FILMS = Asked(("films",), most=4, label=0.25, times=2)
-RECIPE = Recipe(asked={"films": FILMS, "cut": Asked(("long",), words=(1, 5), cut=True)})
+FILMS = SourceConfig(("tweets",), max_texts=4, label_weight=0.25, repeats=2)
+RECIPE = Recipe(sources={"films": FILMS, "cut": SourceConfig(("long",), words=(1, 5), split_sentences=True)})
 
 
-def test_wanted_are_texts_to_learn_from_and_single_sentences():
-    asked = wanted(SETS, RECIPE)
-    assert len(asked["films"]) == 4
-    assert {row.split for row in asked["films"]} == {"train"}
-    assert asked["cut"] == [Row("The first sentence is here.", None)]
-    assert asked == wanted(SETS, RECIPE)
+def test_selected_texts_are_of_the_training_split_and_single_sentences():
+    selected = select_texts(SETS, RECIPE)
+    assert len(selected["films"]) == 4
+    assert {row.split for row in selected["films"]} == {"train"}
+    assert selected["cut"] == [Row("The first sentence is here.", None)]
+    assert selected == select_texts(SETS, RECIPE)
 
 
-def test_a_part_may_have_as_many_of_one_side_as_of_the_other():
+def test_source_may_have_as_many_of_one_side_as_of_the_other():
     sets = {"films": [Row(f"Film {i}.", float(i > 5)) for i in range(20)]}
-    drawn = wanted(sets, Recipe(asked={"films": Asked(("films",), even=True)}))["films"]
-    assert sorted(row.target for row in drawn) == 6 * [0.0] + 6 * [1.0]
+    selected = select_texts(sets, Recipe(sources={"films": SourceConfig(("films",), balance=True)}))["films"]
+    assert sorted(row.target for row in selected) == 6 * [0.0] + 6 * [1.0]
 
 
-def test_a_label_counts_beside_the_teacher(tmp_path):
-    asked = wanted(SETS, RECIPE)
-    texts = [row.text for rows in asked.values() for row in rows]
-    np.save(tmp_path / "said.npy", np.array([(_key(text), (1.0, 0.0, 1.0)) for text in texts], RECORD))
-    answers = Answers(tmp_path / "said.npy")
-    said = answers.positive(texts[:1])[0]
-    targets = short_lessons(asked, answers, PIECES, RECIPE).targets
-    assert targets.tolist() == pytest.approx(8 * [0.75 * said + 0.25] + [said])
+def test_target_is_the_sum_of_both_teachers():
+    rows = [Row("a", 1.0), Row("b", None)]
+    targets = sum_targets(
+        rows, np.array([0.05, -0.1]), np.array([0.4, 0.4]), SourceConfig((), label_weight=0.5)
+    )
+    logit = np.log(np.array([0.7, 0.4]) / np.array([0.3, 0.6])) + 20 * np.array([0.05, -0.1])
+    assert targets == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
+    everyday = sum_targets(rows, np.array([0.0, 1.0]), None, SourceConfig((), teacher=False))
+    assert everyday.tolist() == pytest.approx([0.5, 0.97])
+
+
+def test_short_texts_have_targets_labels_and_embeddings(tmp_path):
+    selected = select_texts(SETS, RECIPE)
+    texts = [row.text for rows in selected.values() for row in rows]
+    np.save(tmp_path / "logits.npy", np.array([(_key(text), (1.0, 0.0, 1.0)) for text in texts], RECORD))
+    logits = TeacherLogits(tmp_path / "logits.npy")
+    embeddings = np.arange(5, dtype=np.float16)[:, None]
+    found = short_texts(selected, SETS, logits, embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE)
+    teacher = logits.positive(texts[:1])[0]
+    assert found.targets.tolist() == pytest.approx(8 * [0.75 * teacher + 0.25] + [teacher])
+    assert found.three_labels.tolist()[:8] == 8 * [1.0]
+    assert np.isnan(found.three_labels[8])
+    assert found.embeddings[:, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]

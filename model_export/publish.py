@@ -1,0 +1,195 @@
+"""Calibrate a trained sentiment head, measure it, and write it with its encoder as bundles."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evaluation.folds import N_FOLDS
+from model_export.bundle import write_bundle
+from model_export.data.corpora import Rows
+from model_export.data.training_set import MAX_TRAINING_WORDS, TrainingSet
+from model_export.encoder import graph as encoder_graph
+from model_export.encoder import quantized as encoder_quantized
+from model_export.encoder.model import Encoder
+from model_export.head import graph as head_graph
+from model_export.head import ood
+from model_export.head import quantized as head_quantized
+from model_export.head.encoded import encode_texts
+from model_export.head.leader_head import LeaderHead
+from model_export.measure.meaning import served_logits
+from model_export.measure.scores import balanced, neutral_band, score, sigmoid, temperature, three_labels
+from model_export.stages import predict
+from model_export.training import Report
+from service.errors import BundleError
+from service.runtime.session import Runtime
+from service.text.encoder import VOCABULARY_KEYS
+from service.text.encoder import Encoder as ServedEncoder
+from service.text.head import Head
+from service.text.tokenizer import Vocabulary, WordPieceTokenizer
+
+MAX_TOKENS = 100_000  # of a data set that choices and figures are made on
+TEXTS_PER_SET = 250  # that other languages are told from
+OOD_FALSE_POSITIVE_RATE = 0.005  # of these texts
+CHECKED_TEXTS = 200  # of these whose logits torch and the graphs must agree on
+LOGIT_TOLERANCE = 1e-4  # contributions are rounded one by one
+THRESHOLDS = np.arange(0.7, 3.0, 0.02).round(2)  # t of three labels; below log 2 nothing would be neutral
+
+Logits = NDArray[np.float64]
+
+
+def calibrate_head(
+    encoder: Encoder,
+    head: LeaderHead,
+    tokenizer: WordPieceTokenizer,
+    sets: Mapping[str, Rows],
+    report: Report,
+) -> None:
+    """Scale the logits so that their log-loss on the validation split is least."""
+    texts = held_out(tokenizer, sets, "choose")
+    sided = {name: part.take(np.flatnonzero(part.targets != 0.5)) for name, part in texts.items()}
+    logits = np.concatenate([predict(encoder, head, part)[:, 0] for part in sided.values()])
+    factor = temperature(logits, np.concatenate([part.targets > 0.5 for part in sided.values()]))
+    with torch.no_grad():
+        head.v.mul_(factor)
+        head.b.mul_(factor)
+    report(f"temperature {1 / factor:.2f}")
+
+
+def fit_neutral_threshold(logits: Mapping[str, Logits], targets: Mapping[str, NDArray[np.float32]]) -> float:
+    """Return the t under which the labels of the data sets that have three are most likely."""
+    losses = np.zeros(len(THRESHOLDS))
+    for name, x in logits.items():
+        y = targets[name]
+        if set(y.tolist()) == {0.0, 0.5, 1.0}:
+            losses += [_three_label_loss(x, y, t) for t in THRESHOLDS.tolist()]
+    return float(THRESHOLDS[losses.argmin()])
+
+
+def _three_label_loss(logits: Logits, targets: NDArray[np.float32], threshold: float) -> float:
+    positive, negative = sigmoid(logits - threshold), sigmoid(-logits - threshold)
+    p = np.stack([negative, 1 - positive - negative, positive])
+    return float(-np.log(p[(2 * targets).astype(int), np.arange(len(targets))].clip(1e-9)).mean())
+
+
+def test_figures(
+    encoder: Encoder,
+    head: LeaderHead,
+    tokenizer: WordPieceTokenizer,
+    sets: Mapping[str, Rows],
+    report: Report,
+) -> tuple[float, dict[str, Any]]:
+    """Return the threshold, chosen on the validation split, and figures of the test split."""
+    texts = {split: held_out(tokenizer, sets, split) for split in ("choose", "report")}
+    logits = {name: predict(encoder, head, part)[:, 0] for name, part in texts["choose"].items()}
+    threshold = fit_neutral_threshold(logits, {name: part.targets for name, part in texts["choose"].items()})
+    figures = {}
+    for name, part in texts["report"].items():
+        figures[name] = figures_of(predict(encoder, head, part)[:, 0], part.targets, threshold)
+        report(f"{name}: balanced accuracy {100 * figures[name]['balanced_accuracy']:.1f}")
+    return threshold, figures
+
+
+def figures_of(logits: Logits, targets: NDArray[np.float32], threshold: float) -> dict[str, Any]:
+    """Return scores by the sign of the logit, and of three labels where a set has them."""
+    sided = targets != 0.5
+    truth = targets[sided] > 0.5
+    found = {**asdict(score(logits[sided], truth)), "balanced_accuracy": balanced(logits[sided] > 0, truth)}
+    if not sided.all():
+        found["three_labels"] = balanced(three_labels(sigmoid(logits), neutral_band(threshold)), targets)
+    return found
+
+
+def write_bundles(
+    encoder: Encoder,
+    head: LeaderHead,
+    vocabulary: Vocabulary,
+    sets: Mapping[str, Rows],
+    models: Path,
+    threshold: float,
+    figures: Mapping[str, Any],
+    about: Mapping[str, Any],
+) -> None:
+    """Write both bundles. The head is refused if the graphs do not give the logits of torch."""
+    config = encoder.config
+    card = {
+        "name": "encoder",
+        "description": "A transformer in which every head attends to one token or to none, in whole numbers.",
+        "layers": config.layers, "heads": config.heads, "width": config.width, **about,
+    }  # fmt: skip
+    words = {
+        key: list(vocabulary.tokens) if field == "tokens" else sorted(getattr(vocabulary, field))
+        for field, key in VOCABULARY_KEYS.items()
+    }
+    graph = encoder_graph.to_onnx(encoder_quantized.quantize(encoder))
+    base = write_bundle(models, "reader", card, graph, json.dumps(words, ensure_ascii=False))
+    runtime = Runtime("cpu", torch.get_num_threads())
+    served = ServedEncoder.load(base, runtime)
+    texts = [row.text for rows in sets.values() for row in labelled(rows, "choose")[:TEXTS_PER_SET]]
+    ood_weights, detected = _calibrate_ood(served, texts)
+    card = {
+        "name": "sentiment",
+        "description": "Positive, negative or neutral, for reviews, sentences and tweets.",
+        "labels": ["negative", "positive"], "neutral_threshold": threshold,
+        "reader": {"name": "encoder", "sha256": base.card["model_sha256"]},
+        "alpha": head.config.alpha, "layers": head.config.n_layers, "dimension": head.config.dimension,
+        "readout": {"vector": head.v[0].tolist()},
+        "unlike": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected},
+        "figures": figures, **about,
+    }  # fmt: skip
+    graph = head_graph.to_onnx(head_quantized.quantize(head, encoder.output_scales) | ood_weights)
+    loaded = Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
+    _check_logits(encoder, head, served, loaded, WordPieceTokenizer(vocabulary), texts)
+    write_bundle(models, "sentiment", card, graph)
+
+
+def _check_logits(
+    encoder: Encoder,
+    head: LeaderHead,
+    served: ServedEncoder,
+    loaded: Head,
+    tokenizer: WordPieceTokenizer,
+    texts: list[str],
+) -> None:
+    short = [text for text in texts if 0 < len(served.tokenize(text)) <= MAX_TRAINING_WORDS]
+    short = short[:: 1 + len(short) // CHECKED_TEXTS]
+    trained = predict(encoder, head, TrainingSet.from_texts(tokenizer, short, [0.0] * len(short)))[:, 0]
+    same = np.isclose(trained, served_logits(served, loaded, short), rtol=0, atol=LOGIT_TOLERANCE)
+    if not len(same) or not same.all():
+        problem = f"torch and the graphs agree on the logits of {same.sum()} of {len(same)} texts"
+        raise BundleError(f"sentiment is not written: {problem}", param="model.onnx")
+
+
+def _calibrate_ood(encoder: ServedEncoder, texts: list[str]) -> tuple[dict[str, Any], float]:
+    """Return what tells other languages, whose tokens are all in the vocabulary, and the share it detects."""
+    own, _ = encode_texts(encoder, texts)
+    others, _ = encode_texts(encoder, ood.foreign_sentences())
+    parts = np.array_split(np.random.default_rng(0).permutation(len(own)), N_FOLDS)
+    found = ood.calibrate(own, [others], parts, np.ones(len(own)), [OOD_FALSE_POSITIVE_RATE])
+    return found.weights, found.detected
+
+
+def held_out(tokenizer: WordPieceTokenizer, sets: Mapping[str, Rows], split: str) -> dict[str, TrainingSet]:
+    """Return some labelled texts of a split, by data set."""
+    found = {}
+    for name, rows in sets.items():
+        if some := labelled(rows, split):
+            texts, targets = [row.text for row in some], [row.target or 0.0 for row in some]
+            part = TrainingSet.from_texts(tokenizer, texts, targets)
+            found[name] = part.take(np.flatnonzero(np.cumsum(part.sizes) <= MAX_TOKENS))
+    return found
+
+
+def labelled(rows: Rows, split: str) -> Rows:
+    """Return the labelled texts of a split in random order, always the same."""
+    found = [row for row in rows if row.split == split and row.target is not None]
+    random.Random(0).shuffle(found)
+    return found
