@@ -1,23 +1,23 @@
-"""What can go wrong, as one small tree: the service raises it, the client gives it back by the same names.
+"""The errors of the service and of its clients, as one tree::
 
     HardmaxError
-    ├── InputError              the request is at fault
-    │   ├── MalformedInput          it cannot be read at all
-    │   ├── InvalidInput            it can be read, but means nothing we can answer
-    │   ├── TooLarge                it is over a limit; the message names the limit
-    │   ├── NotFound                a model or feature that is not here
-    │   ├── Unauthorized            no key, or not one of ours
-    │   ├── Forbidden               a page of another site asks through a visitor's browser
-    │   └── UnsupportedMediaType    a body of a type that is not read here
-    ├── CapacityError           the request is fine, the moment is not
-    │   ├── Overloaded              the queue is full; `retry_after_s` says when to come back
-    │   ├── NotReady                starting, draining, or the inference thread is dead
-    │   └── DeadlineExceeded        it took longer than the request may
-    └── RemoteError             a server failed otherwise: `status` and `type` say how
-        ├── ConnectionFailed        no answer at all
+    ├── InputError              the request is wrong
+    │   ├── MalformedInput          it cannot be parsed
+    │   ├── InvalidInput            it can be parsed, but has no meaning
+    │   ├── TooLarge                it exceeds a limit; the message names the limit
+    │   ├── NotFound                a model or feature that does not exist
+    │   ├── Unauthorized            no API key, or a wrong one
+    │   ├── Forbidden               a page of another site sends it through a browser
+    │   └── UnsupportedMediaType    a body of a type that the route does not read
+    ├── CapacityError           the request is right, but the server cannot answer now
+    │   ├── Overloaded              the queue is full; `retry_after_s` says when to try again
+    │   ├── NotReady                starting, draining, or unable to infer
+    │   └── DeadlineExceeded        it takes longer than a request may
+    └── RemoteError             the server failed otherwise; see `status` and `type`
+        ├── ConnectionFailed        no answer
         └── UnexpectedAnswer        an answer that is not one of hardmax
 
-`service.errors` adds what a caller never meets.
+`service.errors` adds the errors that a client never receives.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = [
 
 
 class HardmaxError(Exception):
-    """A failure with a sentence for people and, where one place is at fault, the name of that place.
+    """A failure with a message and, if one field is wrong, its name in `param`.
 
-    From a server it also has the `status` of the answer and the `request_id` by which its log knows it.
+    From a server it also has the `status` of the response and the `request_id` in the server's log.
     """
 
     status: int | None = None
@@ -47,12 +47,12 @@ class HardmaxError(Exception):
 
     @property
     def index(self) -> int | None:
-        """Which of many texts, sequences or points is at fault: 7 where `param` is input[7]."""
+        """The number of the text, sequence or point that is wrong: 7 if `param` is input[7]."""
         place = re.search(r"\[(\d{1,15})\]", self.param or "")
         return int(place[1]) if place else None
 
     def shift_index(self, first: int) -> None:
-        """Only the part of a long list from `first` on was looked at: name the entry in the whole list."""
+        """Add `first` to the index: the list that was sent is a part of a longer one, from there on."""
         if self.index is not None:
             self.param = place = str(self.param).replace(f"[{self.index}]", f"[{first + self.index}]", 1)
             self.message = f"{place}: {self.message.removeprefix(f'{place}: ')}"
@@ -60,43 +60,43 @@ class HardmaxError(Exception):
 
 
 class InputError(HardmaxError):
-    """The request is at fault."""
+    """The request is wrong."""
 
 
 class MalformedInput(InputError):
-    """Not JSON, not npy, not UTF-8."""
+    """The request is not JSON, not npy or not UTF-8."""
 
 
 class InvalidInput(InputError):
-    """Well-formed but wrong: NaN, ragged, not positive definite, empty text."""
+    """The request has no meaning: NaN, ragged rows, a matrix that is not positive definite, an empty text."""
 
 
 class TooLarge(InputError):
-    """Over a limit, which the message names."""
+    """The request exceeds a limit, which the message names."""
 
 
 class NotFound(InputError):
-    """A model, route or optional feature that is not here."""
+    """A model, route or optional feature does not exist."""
 
 
 class Unauthorized(InputError):
-    """No API key, or not one of ours."""
+    """There is no API key, or a wrong one."""
 
 
 class Forbidden(InputError):
-    """A page of another site asks through a visitor's browser."""
+    """A page of another site sends the request through a browser."""
 
 
 class UnsupportedMediaType(InputError):
-    """A body of a media type this route does not read."""
+    """The body has a media type that the route does not read."""
 
 
 class CapacityError(HardmaxError):
-    """The request is fine, the moment is not."""
+    """The request is right, but the server cannot answer now."""
 
 
 class Overloaded(CapacityError):
-    """Accepting this would make everybody wait too long."""
+    """The queue is full. `retry_after_s` says when to try again."""
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float = 1.0) -> None:
         super().__init__(message, param=param)
@@ -104,22 +104,22 @@ class Overloaded(CapacityError):
 
 
 class NotReady(CapacityError):
-    """Starting, draining, or unable to infer."""
+    """The server is starting, draining, or unable to infer."""
 
 
 class DeadlineExceeded(CapacityError):
-    """The request's time is over."""
+    """The request takes longer than it may."""
 
 
 class RemoteError(HardmaxError):
-    """A server failed, or a proxy before it did; `type` is the server's own word for it."""
+    """The server or a proxy failed; `type` is the server's name for it."""
 
     type = "http_error"
 
 
 class ConnectionFailed(RemoteError):
-    """No answer at all: nobody listens there, or the connection broke."""
+    """There is no answer: no server listens, the connection broke, or the timeout passed."""
 
 
 class UnexpectedAnswer(RemoteError):
-    """The answer is not one of hardmax: a page of a proxy, another service, or too few entries."""
+    """The answer is not one of hardmax: of a proxy or another service, or with too few entries."""

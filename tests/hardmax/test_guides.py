@@ -1,0 +1,49 @@
+"""Every program of the guides for Python runs against a server, in the order of its page."""
+
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import matplotlib
+import pytest
+from paths import ROOT
+from server import Server, serving
+
+GUIDES = ("python-client", "pandas", "shap-export", "scikit-learn", "notebooks")
+PROGRAM = re.compile(r"^```python\n(.+?)^```", re.MULTILINE | re.DOTALL)
+
+
+def programs(guide: str) -> list[str]:
+    return PROGRAM.findall((ROOT / "docs" / f"{guide}.md").read_text())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving() as server:
+        yield server
+
+
+@pytest.mark.parametrize(("guide", "number"), [(g, n) for g in GUIDES for n in range(len(programs(g)))])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")  # of shap
+def test_guide_program_runs(
+    guide: str,
+    number: int,
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = programs(guide)[number].replace("http://127.0.0.1:8000", server.url)
+    if "import shap\n" in program and find_spec("shap") is None:
+        pytest.skip("needs shap")
+    matplotlib.use("Agg")
+    names: dict[str, Any] = {}
+    exec(compile(program, f"{guide}.md", "exec"), names)
+    said = capsys.readouterr().out
+    if guide == "pandas":
+        assert names["labelled"].index.tolist() == [10, 3, 7]
+        assert names["labelled"]["label"].isna().tolist() == [False, False, True]
+    elif guide == "shap-export" and "print" in program:
+        total, logit = map(float, said.split())
+        assert total == pytest.approx(logit, abs=1e-4)
+    elif guide == "python-client":
+        assert re.search("positive|negative|neutral", said)
