@@ -10,7 +10,7 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 
 from model_export.data.corpora import Row, Rows, read_all
-from model_export.recipe import Recipe, wanted
+from model_export.recipe import Recipe, select_texts
 
 TESTED = 100  # texts a label
 LETTERS = range(15, 301)  # of a text
@@ -30,7 +30,7 @@ Parts = dict[tuple[str, ...], Halves]  # by the labels that a text has
 
 def unread(sets: Mapping[str, Rows]) -> dict[str, Rows]:
     """Of five corpora the split `report`, and as `train` all others that our reader has not learnt from."""
-    read = {row.text for rows in wanted(sets, Recipe()).values() for row in rows}
+    read = {row.text for rows in select_texts(sets, Recipe()).values() for row in rows}
     others = {row.text for rows in sets.values() for row in rows if row.split != "report"}
     return {
         name: [row for row in sets[corpus] if row.split == "report" and row.text not in others]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from model_export.encoder.model import PAD, Encoder, EncoderConfig
 from service.text.tokenizer import CHUNK_TOKENS, TokenizedText
 
-DISTILBERT = EncoderConfig(width=768, hidden=3072)
+DISTILBERT = EncoderConfig(width=768, hidden=3072, max_units=147.0)
 Floats = NDArray[np.float32]
 OPSET = 18
 
