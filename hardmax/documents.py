@@ -61,6 +61,8 @@ class Leader(Document):
     read: list[ReadWord] = field(default_factory=list)
     """The other words of which its state was made, first read first: eight at most, all with "full".
     Any others may be left out in place, and it keeps its place (`start`), to the bit."""
+    read_total: int = 0
+    """How many other words its state was made of: `read` lists eight of them by default."""
     read_as: str | None = None
     """What was read in place of the word, if anything: "<name>", "<number>", "<unknown>"."""
 
@@ -125,6 +127,14 @@ class Flip(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sufficient(Document):
+    words: list[LeftOut]
+    """The words that alone give the same label, sixteen at most; all others are left out in place."""
+    score: float
+    """The probability of the label then, by running the model."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Classification(Document):
     index: int = 0
     """The place of the text in the request."""
@@ -157,6 +167,8 @@ class Classification(Document):
     """Every place, in order; with "full"."""
     trajectory: list[list[Vector]] = field(default_factory=list)
     """For each layer the place of every word."""
+    sufficient: Sufficient | None = None
+    """With "sufficient": words that alone give the same label; null if none were found."""
     flip: Flip | None = None
     """If asked for: the smallest set found that changes the label; null if none was found."""
 

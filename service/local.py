@@ -14,7 +14,15 @@ import numpy as np
 from hardmax.api import Api
 from hardmax.operations import ApiRequest, run_sync
 from service.answers.clouds import MODEL, dynamics_answer, find_control, parameters_of
-from service.answers.texts import Results, classification, names_of, raise_first, tell_flips, texts_asked
+from service.answers.texts import (
+    Results,
+    add_searches,
+    classification,
+    names_of,
+    raise_first,
+    searches_of,
+    texts_asked,
+)
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics
 from service.errors import BundleError, NotFound
@@ -68,8 +76,8 @@ class Local(Api):
         body = validate(request.body or {}, ClassifyRequest)
         texts = texts_asked(body, self._model, self._settings)
         results = raise_first(classify_all(texts))
-        for text, answers in zip(texts, results, strict=True) if body.flip else ():
-            run_sync(tell_flips(text, answers, _run_all))
+        for text, answers in zip(texts, results, strict=True) if (searches := searches_of(body)) else ():
+            run_sync(add_searches(text, answers, searches, _run_all))
         return {"id": uuid4().hex, **classification(names_of(body, self._settings), results)}
 
     def _dynamics(self, request: ApiRequest) -> Any:

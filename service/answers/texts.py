@@ -1,6 +1,6 @@
 """POST /classify as documents: what a request asks for, and how answers to texts are put together."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -8,7 +8,7 @@ from service.errors import InvalidInput, TooLarge
 from service.runtime.bundle import HEAD
 from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
-from service.text.counterfactual import MAX_SEARCHED_TEXTS, find_counterfactual
+from service.text.counterfactual import MAX_SEARCHED_TEXTS, Search, find_counterfactual, find_sufficient
 from service.text.head import Head
 from service.text.pipeline import (
     Answer,
@@ -35,8 +35,9 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[C
         if begin >= end:
             problem = f"without[{place}] should be [from, to], and to the larger"
             raise InvalidInput(problem, param=f"without[{place}]")
-    if body.flip and count > MAX_SEARCHED_TEXTS:
-        raise InvalidInput(f"flip goes with {MAX_SEARCHED_TEXTS} texts at most", param="flip")
+    for name in searches_of(body):
+        if count > MAX_SEARCHED_TEXTS:
+            raise InvalidInput(f"{name} goes with {MAX_SEARCHED_TEXTS} texts at most", param=name)
     names = names_of(body, settings)
     heads = heads_of(find, [names] if isinstance(names, str) else names)
     how = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.spans)
@@ -91,18 +92,29 @@ def raise_first(results: Results) -> list[list[Answer]]:
     return cast("list[list[Answer]]", results)
 
 
-async def tell_flips(text: ClassificationTask, answers: Sequence[Answer], read: Read) -> None:
-    """Adds `flip` to each model's answer."""
-    for head, answer in zip(text.options.heads, answers, strict=True):
-        search = find_counterfactual(
-            ClassificationTask(text.text, replace(text.options, heads=(head,)), text.without)
-        )
-        asked = next(search)
-        while "flip" not in answer:
-            try:
-                asked = search.send([each for (each,) in raise_first(await read(asked))])
-            except StopIteration as end:
-                answer["flip"] = end.value
+def searches_of(body: ClassifyRequest) -> dict[str, Callable[[ClassificationTask], Search]]:
+    """The searches that a request asks for, by the field of the answer."""
+    searches = {"flip": find_counterfactual, "sufficient": find_sufficient}
+    return {name: find for name, find in searches.items() if getattr(body, name)}
+
+
+async def add_searches(
+    task: ClassificationTask,
+    answers: Sequence[Answer],
+    searches: Mapping[str, Callable[[ClassificationTask], Search]],
+    read: Read,
+) -> None:
+    """Add the result of each search to each model's answer."""
+    for head, answer in zip(task.options.heads, answers, strict=True):
+        alone = ClassificationTask(task.text, replace(task.options, heads=(head,)), task.without)
+        for name, find in searches.items():
+            search = find(alone)
+            tasks = next(search)
+            while name not in answer:
+                try:
+                    tasks = search.send([each for (each,) in raise_first(await read(tasks))])
+                except StopIteration as end:
+                    answer[name] = end.value
 
 
 def classification(asked: str | list[str], results: Sequence[list[Answer]]) -> Answer:

@@ -49,6 +49,9 @@ class ClassifyRequest(Request):
         description="Of one text: spans whose words are left out in place. All other words keep their "
         "positions, and a word that has not read them keeps its place in the plane (`start`), to the bit.",
     )
+    sufficient: bool = Field(
+        False, description="Search for the words that alone give the same label; 16 texts at most."
+    )
     flip: bool = Field(
         False, description="Search for the words whose leaving out changes the label; 16 texts at most."
     )

@@ -1,63 +1,95 @@
-"""Search a counterfactual: a smallest set of words found whose removal changes the label.
+"""Search small sets of words that decide the label of a text, by running the model on what is left of it.
 
-Finding the smallest of all is a hitting-set problem. This grows a set: in each round the words that weigh
-most for the label are removed, each in turn, together with those that were chosen; every candidate is checked
-by running the model. So what is found is true, and a smaller set may exist.
+`find_counterfactual` searches words whose removal changes the label, `find_sufficient` words that alone give
+the same label. Finding a smallest set is a hitting-set problem in both cases: the searches are greedy, a
+smaller set may exist, and what is found is true.
+
+A search is a generator: it yields tasks to be answered together, and returns its result.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from service.text.pipeline import Answer, ClassificationTask, Span, from_codepoints
 
-MAX_REMOVED_WORDS = 5
+MAX_REMOVED_WORDS = 5  # of a counterfactual
 CANDIDATES_PER_ROUND = 12
 READ_WORDS_PER_LEADER = 3  # tried next to the leader
+MAX_SUFFICIENT_WORDS = 16
 MAX_SEARCHED_TEXTS = 16  # of a request
 
+Word = dict[str, Any]
 Search = Generator[Sequence[ClassificationTask], Sequence[Answer], Answer | None]
 
 
 def find_counterfactual(task: ClassificationTask) -> Search:
-    """Yield tasks to be answered, some at a time; return `flip`, or None where no set is found."""
-    plain = replace(
-        task.options,
-        heads=task.options.heads[:1],
-        explain="none",
-        trajectory=False,
-        offset_unit="codepoints",
-    )
-    full = replace(plain, explain="full")
-    (first,) = yield [ClassificationTask(task.text, full, task.without)]
-    label, limit = first["label"], min(MAX_REMOVED_WORDS, first["tokens"] - 1)  # a word at least stays
-    chosen: list[dict[str, Any]] = []
-    candidates = _candidates(first)
-    del first  # of a long text it takes megabytes
+    """Search words whose removal changes the label, with the label and score without them.
+
+    Grows a set: in each round the candidates are removed, each together with those that were chosen before.
+    """
+    (answer,) = yield [_explained(task)]
+    label, limit = answer["label"], min(MAX_REMOVED_WORDS, answer["tokens"] - 1)  # a word at least stays
+    candidates = _rank_words(answer)[:CANDIDATES_PER_ROUND]
+    del answer  # of a long text it takes megabytes
+    chosen: list[Word] = []
     while candidates and len(chosen) < limit:
         sets = [[*chosen, word] for word in candidates]
-        answers = yield [
-            ClassificationTask(task.text, plain, [*task.without, *map(_span, words)]) for words in sets
-        ]
-        flipped = [i for i, answer in enumerate(answers) if answer["label"] != label]
-        best = min(flipped or range(len(sets)), key=lambda i: float(answers[i]["probs"][label]))
+        answers = yield [_without(task, words) for words in sets]
+        changed = [i for i, answer in enumerate(answers) if answer["label"] != label]
+        best = min(changed or range(len(sets)), key=lambda i: float(answers[i]["probs"][label]))
         chosen = sets[best]
-        if flipped:
-            words = [
-                {
-                    "word": word["text"],
-                    "spans": from_codepoints(task.text, word["spans"], task.options.offset_unit),
-                }
-                for word in sorted(chosen, key=_span)
-            ]
-            return {"without": words, "label": answers[best]["label"], "score": answers[best]["score"]}
+        if changed:
+            label, score = answers[best]["label"], answers[best]["score"]
+            return {"without": _shown(task, chosen), "label": label, "score": score}
         candidates = [word for word in candidates if word not in chosen]
     return None
 
 
-def _candidates(answer: Answer) -> list[dict[str, Any]]:
-    """Return the words that support the label: leaders, what they have read, and others by their weight."""
-    words = {_span(word): word for word in answer["words"]}
+def find_sufficient(task: ClassificationTask) -> Search:
+    """Search words that alone give the same label, with its score; all others are removed in place.
+
+    Takes the shortest prefix of the candidates that has the label, and removes one word after the other from
+    it as long as it keeps the label.
+    """
+    (answer,) = yield [_explained(task)]
+    label, words, candidates = answer["label"], _by_span(answer), _rank_words(answer)
+    del answer
+    sizes = range(1, min(len(candidates), MAX_SUFFICIENT_WORDS) + 1)
+    sets = [candidates[:size] for size in sizes]
+    chosen, score = None, 0.0
+    while sets:
+        answers = yield [_without(task, _others(words, some)) for some in sets]
+        same = [i for i, answer in enumerate(answers) if answer["label"] == label]
+        if not same:
+            break
+        best = min(same, key=lambda i: (len(sets[i]), -float(answers[i]["probs"][label])))
+        chosen, score = sets[best], answers[best]["score"]
+        sets = [[word for word in chosen if word is not one] for one in chosen if len(chosen) > 1]
+    return None if chosen is None else {"words": _shown(task, chosen), "score": score}
+
+
+def _explained(task: ClassificationTask) -> ClassificationTask:
+    """The text with a full explanation by its first model."""
+    options = replace(
+        task.options,
+        heads=task.options.heads[:1],
+        explain="full",
+        trajectory=False,
+        offset_unit="codepoints",
+    )
+    return ClassificationTask(task.text, options, task.without)
+
+
+def _without(task: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
+    """The text without these words, and without an explanation."""
+    options = replace(task.options, heads=task.options.heads[:1], explain="none", trajectory=False)
+    return ClassificationTask(task.text, options, [*task.without, *map(_span, words)])
+
+
+def _rank_words(answer: Answer) -> list[Word]:
+    """Return the words by their support of the label: leaders with what they have read, then the others."""
+    words = _by_span(answer)
     leaders = [leader for leader in answer["leaders"] if _support(answer, leader) > 0]
     leaders.sort(key=lambda leader: -_support(answer, leader))
     spans = [
@@ -66,7 +98,17 @@ def _candidates(answer: Answer) -> list[dict[str, Any]]:
         for span in (_span(leader), *map(_span, leader["read"][:READ_WORDS_PER_LEADER]))
     ]
     spans += sorted(words, key=lambda span: -_support(answer, words[span]))
-    return [words[span] for span in dict.fromkeys(spans)][:CANDIDATES_PER_ROUND]
+    return [words[span] for span in dict.fromkeys(spans)]
+
+
+def _by_span(answer: Answer) -> dict[Span, Word]:
+    return {_span(word): word for word in answer["words"]}
+
+
+def _others(words: dict[Span, Word], some: Sequence[Word]) -> list[Word]:
+    """Return all words but some."""
+    spans = set(map(_span, some))
+    return [word for span, word in words.items() if span not in spans]
 
 
 def _support(answer: Answer, part: dict[str, Any]) -> float:
@@ -75,7 +117,19 @@ def _support(answer: Answer, part: dict[str, Any]) -> float:
     if isinstance(contribution, dict):
         first, second = sorted(answer["probs"], key=answer["probs"].__getitem__, reverse=True)[:2]
         return float(contribution[first] - contribution[second])
-    return float(contribution if answer["label"] == list(answer["probs"])[1] else -contribution)
+    labels = list(answer["probs"])
+    if answer["label"] not in (labels[0], labels[-1]):
+        return -abs(float(contribution))  # neutral: what pulls to neither side
+    return float(contribution if answer["label"] == labels[-1] else -contribution)
+
+
+def _shown(task: ClassificationTask, words: Sequence[Word]) -> list[dict[str, Any]]:
+    """Return words in the order of reading, with spans in the unit of the request."""
+    unit = task.options.offset_unit
+    return [
+        {"word": word["text"], "spans": from_codepoints(task.text, word["spans"], unit)}
+        for word in sorted(words, key=_span)
+    ]
 
 
 def _span(part: dict[str, Any]) -> Span:

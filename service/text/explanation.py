@@ -126,28 +126,37 @@ class Explainer:
             self._read_words(self._root, max_read_words),
             strict=True,
         )
-        for root, since_layer, followers, count, read in columns:
+        for root, since_layer, followers, count, (read, read_total) in columns:
             yield {
                 "since_layer": since_layer,
                 "followers": followers,
                 "spans": list(islice(spans, count)),
                 "read": read,
+                "read_total": read_total,
                 **self._read_as(root),
             }
 
-    def _read_words(self, leaders: Ints, max_words: int | None) -> Iterator[list[dict[str, Any]]]:
-        """Yield for each leader the other words that its state was computed from, in the order of entry."""
+    def _read_words(self, leaders: Ints, max_words: int | None) -> Iterator[tuple[list[dict[str, Any]], int]]:
+        """Yield for each leader the other words that its state was computed from, and their number.
+
+        They stand in the order of entry.
+        """
         texts = self._outputs.text[leaders].tolist()
         begins = self._outputs.bounds[texts].tolist()
-        fields = [
-            [(begin + other, layer) for other, layer in self._fields[b].of(leader - begin)[:max_words]]
+        complete = [
+            self._fields[b].of(leader - begin)
             for leader, b, begin in zip(leaders.tolist(), texts, begins, strict=True)
+        ]
+        fields = [
+            [(begin + other, layer) for other, layer in field[:max_words]]
+            for field, begin in zip(complete, begins, strict=True)
         ]
         flat = np.array([word for field in fields for word, _ in field], np.int64)
         named = zip(self._words(flat), self._spans(flat), strict=True)
-        for field in fields:
+        for field, whole in zip(fields, complete, strict=True):
             pairs = zip(islice(named, len(field)), field, strict=True)
-            yield [{"word": word, "spans": [span], "layer": layer} for (word, span), (_, layer) in pairs]
+            words = [{"word": word, "spans": [span], "layer": layer} for (word, span), (_, layer) in pairs]
+            yield words, len(whole)
 
     def add_words(self, answers: Sequence[dict[str, Any]]) -> None:
         """Add `words`, all of them in the order of reading, to every answer."""

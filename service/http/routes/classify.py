@@ -1,7 +1,7 @@
 """POST /classify: texts in, labels and their exact reasons out."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -11,10 +11,11 @@ from starlette.responses import Response
 from hardmax.documents import ClassifyResponse
 from service.answers.texts import (
     Read,
+    add_searches,
     classification,
     names_of,
     raise_first,
-    tell_flips,
+    searches_of,
     texts_asked,
     texts_within,
 )
@@ -24,6 +25,7 @@ from service.http.bodies import json_body, reply_document
 from service.http.dependencies import ServiceOf, SizeOf
 from service.schemas.requests import ClassifyRequest
 from service.state import AppState
+from service.text.counterfactual import Search
 from service.text.decision import abstain_as_neutral
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions
 
@@ -49,23 +51,27 @@ async def classify(
     texts = texts_asked(body, service.registry.find, service.settings)
     await size.expect_response(texts[0].options.estimated_response_bytes([text.text for text in texts]))
     results = await run(service, texts)
-    if body.flip:
+    if searches := searches_of(body):
         read = partial(service.texts.submit, texts[0].options.encoder)  # in turn with the texts of others
-        await search_flips(texts, results, read)
+        await search(texts, results, searches, read)
     document = classification(names_of(body, service.settings), results)
     return await reply_document({"id": request.state.request_id, **document})
 
 
-async def search_flips(
-    texts: Sequence[ClassificationTask], results: Sequence[list[Answer]], read: Read
+async def search(
+    texts: Sequence[ClassificationTask],
+    results: Sequence[list[Answer]],
+    searches: Mapping[str, Callable[[ClassificationTask], Search]],
+    read: Read,
 ) -> None:
-    """Adds `flip` to all answers. Where one search is refused, the others end too."""
-    searches = [asyncio.create_task(tell_flips(*each, read)) for each in zip(texts, results, strict=True)]
+    """Add the results of searches to all answers. Where one search is refused, the others end too."""
+    pairs = zip(texts, results, strict=True)
+    running = [asyncio.create_task(add_searches(*each, searches, read)) for each in pairs]
     try:
-        await asyncio.gather(*searches)
+        await asyncio.gather(*running)
     finally:
-        for search in searches:
-            search.cancel()
+        for each in running:
+            each.cancel()
 
 
 async def run(service: AppState, texts: Sequence[ClassificationTask]) -> list[list[Answer]]:

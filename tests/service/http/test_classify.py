@@ -15,7 +15,8 @@ from server import in_process
 
 from service.answers.texts import Results
 from service.errors import Overloaded
-from service.http.routes.classify import search_flips
+from service.http.routes.classify import search
+from service.text.counterfactual import find_counterfactual
 from service.text.pipeline import ClassificationTask, ClassifyOptions
 
 
@@ -249,12 +250,19 @@ def test_searches_end_where_one_of_the_same_request_is_refused() -> None:
             ended.append(asked[0].text)
         return []
 
-    async def search() -> None:
+    async def refuse_one() -> None:
+        tasks = [ClassificationTask("waits", how), ClassificationTask("refused", how)]
         with pytest.raises(Overloaded):
-            await search_flips(
-                [ClassificationTask("waits", how), ClassificationTask("refused", how)], [[{}], [{}]], read
-            )
+            await search(tasks, [[{}], [{}]], {"flip": find_counterfactual}, read)
         await asyncio.sleep(0)
         assert ended == ["waits"]
 
-    asyncio.run(search())
+    asyncio.run(refuse_one())
+
+
+def test_sufficient_words_are_told_and_checked(client: httpx.Client) -> None:
+    body = {"input": "the film was a superb film", "sufficient": True, "flip": True}
+    (answer,) = client.post("/classify", json=body).json()["data"]
+    assert set(answer["sufficient"]) == {"words", "score"}
+    many = client.post("/classify", json={**body, "input": ["a film"] * 17})
+    assert refusal(many) == (422, "invalid_input", "flip")

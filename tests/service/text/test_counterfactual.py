@@ -7,8 +7,14 @@ from weakref import ref
 import pytest
 
 from hardmax.operations import run_sync
-from service.answers.texts import Results, raise_first, tell_flips
-from service.text.counterfactual import CANDIDATES_PER_ROUND, MAX_REMOVED_WORDS, find_counterfactual
+from service.answers.texts import Results, add_searches, raise_first
+from service.text.counterfactual import (
+    CANDIDATES_PER_ROUND,
+    MAX_REMOVED_WORDS,
+    MAX_SUFFICIENT_WORDS,
+    find_counterfactual,
+    find_sufficient,
+)
 from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, classify_all
 
@@ -74,9 +80,56 @@ def test_search_does_not_keep_the_whole_explanation_that_it_begins_with(head: He
         return found
 
     answer: Answer = {}
-    run_sync(
-        tell_flips(
-            ClassificationTask("the film was a superb film", ClassifyOptions((head,), "none")), [answer], read
-        )
-    )
+    task = ClassificationTask("the film was a superb film", ClassifyOptions((head,), "none"))
+    run_sync(add_searches(task, [answer], {"flip": find_counterfactual}, read))
     assert (len(kept), "flip" in answer) == (1, True)
+
+
+def sufficient(task: ClassificationTask) -> tuple[Any, int]:
+    """Return what is found, and how many texts were run for it."""
+    search, count = find_sufficient(task), 0
+    tasks = next(search)
+    while True:
+        count += len(tasks)
+        try:
+            tasks = search.send([answer for (answer,) in classify_all(tasks)])
+        except StopIteration as end:
+            return end.value, count
+
+
+def complement(text: str, spans: list[list[int]]) -> list[tuple[int, int]]:
+    """Return the spans between those that stay."""
+    edges = [0, *(edge for span in spans for edge in span), len(text)]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
+
+
+def test_sufficient_words_alone_give_the_label_and_none_of_them_can_go(
+    head: Head, sentences: list[str]
+) -> None:
+    options, fewer = ClassifyOptions((head,), "none"), 0
+    for text in sentences[:40]:
+        ((plain,),) = classify_all([ClassificationTask(text, options)])
+        found, runs = sufficient(ClassificationTask(text, options))
+        assert found is not None
+        assert runs <= 1 + MAX_SUFFICIENT_WORDS * (MAX_SUFFICIENT_WORDS + 1)
+        spans = [span for word in found["words"] for span in word["spans"]]
+        assert [text[begin:end].lower() for begin, end in spans] == [word["word"] for word in found["words"]]
+        ((alone,),) = classify_all([ClassificationTask(text, options, complement(text, spans))])
+        assert (alone["label"], alone["score"]) == (plain["label"], found["score"])
+        fewer += len(spans) < plain["tokens"]
+        for i in range(len(spans) if len(spans) > 1 else 0):
+            rest = complement(text, [*spans[:i], *spans[i + 1 :]])
+            ((less,),) = classify_all([ClassificationTask(text, options, rest)])
+            assert less["label"] != plain["label"]
+    assert fewer > 30
+
+
+def test_text_of_no_words_has_no_sufficient_ones(head: Head) -> None:
+    assert sufficient(ClassificationTask("<br>", ClassifyOptions((head,)))) == (None, 1)
+    found, _ = sufficient(
+        ClassificationTask("\U0001f642 superb", ClassifyOptions((head,), offset_unit="utf16"))
+    )
+    assert found["words"] in (
+        [{"word": "superb", "spans": [[3, 9]]}],
+        [{"word": "\U0001f642", "spans": [[0, 2]]}],
+    )

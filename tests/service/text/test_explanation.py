@@ -79,4 +79,8 @@ def test_word_says_what_was_read_in_its_place(head: Head) -> None:
 def test_leader_names_eight_words_that_it_has_read_at_most(head: Head) -> None:
     text = "the film was superb and the story was good but the soup was cold and the hotel was awful"
     places = [(1 + i, i) for i in range(len(head.encoder.tokenize(text)))]
-    assert max(len(leader["read"]) for leader in told(head, text, places)["leaders"]) == 8
+    leaders = told(head, text, places)["leaders"]
+    assert max(len(leader["read"]) for leader in leaders) == 8
+    assert max(leader["read_total"] for leader in leaders) > 8
+    for leader in leaders:
+        assert len(leader["read"]) == min(8, leader["read_total"])
