@@ -1,5 +1,6 @@
 """POST /dynamics and POST /control as documents: how a cloud is run, and what is answered about it."""
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 from typing import Any
@@ -11,13 +12,13 @@ from service.answers.writing import Records, write, write_document
 from service.cloud.dynamics import Dynamics, Parameters, Progress, Result, Run
 from service.cloud.points import Floats
 from service.control.search import ControlResult, find_form
-from service.engine.cloud_queue import result_of
 from service.errors import InvalidInput
 from service.schemas.reading import validate
 from service.schemas.requests import ControlWish, DynamicsParameters
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
+INDEX = re.compile("0|[1-9][0-9]{0,8}")
 MODEL = "dynamics"  # the bundle that runs clouds
 CONTROL_LAYERS = 1000  # of the run that confirms a matrix
 ARRAYS = ("assignment", "limits")
@@ -135,7 +136,7 @@ def find_control(
         layers = min(CONTROL_LAYERS, settings.max_layers)
         return model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
 
-    return control_answer(result_of(find_form(points, assignment, wish.leaders, run, within_s)))
+    return control_answer(find_form(points, assignment, wish.leaders, run, within_s))
 
 
 def control_answer(found: ControlResult) -> dict[str, Any]:
@@ -152,8 +153,8 @@ def control_answer(found: ControlResult) -> dict[str, Any]:
 
 
 def _by_index(assignment: dict[str, int]) -> dict[int, int]:
-    try:
-        return {int(token): leader for token, leader in assignment.items()}
-    except ValueError:
+    """The assignment by index. Names are canonical, so that no two of them are one index."""
+    if not all(map(INDEX.fullmatch, assignment)):
         problem = "the names in assignment should be indices of points"
-        raise InvalidInput(problem, param="assignment") from None
+        raise InvalidInput(problem, param="assignment")
+    return {int(token): leader for token, leader in assignment.items()}

@@ -7,29 +7,28 @@ form does. Both are found elsewhere, in floating point, and are answered only if
 from __future__ import annotations
 
 import math
-from itertools import chain
 from math import gcd, isqrt
 
 import numpy as np
 
 from service.cloud.points import UNIT, Floats, Ints, to_one
-from service.cloud.rational import Account, Exhausted, dot, longest
+from service.cloud.rational import dot
 from service.control.constraints import GapConstraints, LeaderConstraints, normalize
+from service.control.deadline import NEVER, Deadline
 from service.control.elimination import Row, integers, is_definite, is_semidefinite, subtract
 from service.control.weights import balance_weights, simplify_weights
-from service.engine.cloud_queue import Steps
 
 MAX_DOUBTFUL_GAPS = 10_000  # gaps that are decided one by one
 MAX_EXACT_MARGINS = 256  # pairs whose margins are computed one by one
 WEIGHT_FLOORS = (1e-9, 1e-5, 1e-2)  # relative to the largest: smaller weights are taken for rounding
 
 
-def verify_feasible(constraints: LeaderConstraints, A: Floats, account: Account) -> Steps[bool]:
+def verify_feasible(constraints: LeaderConstraints, A: Floats) -> bool:
     """Return whether A is positive definite and all gaps are positive.
 
     A gap larger than the bound of its rounding error is positive; the others are computed in integers.
     """
-    if not np.isfinite(A).all() or not (yield from is_definite(A, account)):
+    if not np.isfinite(A).all() or not is_definite(A):
         return False
     points, form, left = constraints.points, integers(A), MAX_DOUBTFUL_GAPS
     for leader, tokens in constraints.groups():
@@ -38,9 +37,8 @@ def verify_feasible(constraints: LeaderConstraints, A: Floats, account: Account)
         left -= len(row)
         if left < 0 or (gap[row, rival] < -error[row, rival]).any():
             return False
-        yield
         for token, other in zip(tokens[row].tolist(), rival.tolist(), strict=True):
-            exact_gap, _ = yield from _exact_gap(integers(points[[token, leader, other]]), form, account)
+            exact_gap, _ = _exact_gap(integers(points[[token, leader, other]]), form)
             if exact_gap <= 0:
                 return False
     return True
@@ -58,30 +56,26 @@ def _gaps(points: Floats, tokens: Ints, leader: int, A: Floats) -> tuple[Floats,
     return gap, 4 * (z.shape[1] + 4) * UNIT * sizes + 1e-290
 
 
-def _exact_gap(rows: list[Row], form: list[Row], account: Account) -> Steps[tuple[int, int]]:
+def _exact_gap(rows: list[Row], form: list[Row]) -> tuple[int, int]:
     """<A z, z_leader - z_rival> and <A z, z> of the rows z, z_leader, z_rival, in integers."""
     own, best, other = rows
-    yield from account.pay(len(form) ** 2, longest((*own, *best, *other)), longest(chain(*form)))
     image = [dot(line, own) for line in form]
     return dot(image, subtract(best, other)), dot(image, own)
 
 
-def compute_margin(constraints: LeaderConstraints, A: Floats, account: Account) -> Steps[float | None]:
+def compute_margin(constraints: LeaderConstraints, A: Floats) -> float | None:
     """Return the smallest gap relative to |z_i|_A max |z|_A, rounded down; None where there are no rivals.
 
     Floating point leaves few pairs that may have it. They are computed in integers, MAX_EXACT_MARGINS of them
     at most: if more are left, the smallest lower bound of the others is the answer where it is less.
     """
     squares, errors = _squares(constraints.points, A)
-    bounds, pairs = yield from _smallest_bounds(constraints, A, np.sqrt(squares + errors))
+    bounds, pairs = _smallest_bounds(constraints, A, np.sqrt(squares + errors))
     if not len(pairs):
         return None
     candidates = np.flatnonzero(squares + errors >= (squares - errors).max())
     candidates = candidates[np.unique(constraints.point_id[candidates], return_index=True)[1]]
-    try:
-        least = yield from _smallest_exact(constraints.points, candidates, bounds, pairs, A, account)
-    except Exhausted:
-        return max(0.0, float(bounds[0]))
+    least = _smallest_exact(constraints.points, candidates, bounds, pairs, A)
     if len(pairs) > MAX_EXACT_MARGINS:
         least = max(0.0, min(least, float(bounds[MAX_EXACT_MARGINS])))
     return least
@@ -96,7 +90,7 @@ def _squares(points: Floats, A: Floats) -> tuple[Floats, Floats]:
 
 def _smallest_bounds(
     constraints: LeaderConstraints, A: Floats, lengths: Floats
-) -> Steps[tuple[Floats, GapConstraints]]:
+) -> tuple[Floats, GapConstraints]:
     """Lower bounds of margins: the MAX_EXACT_MARGINS + 1 smallest, ascending, and their pairs."""
     least, pairs = np.empty(0), GapConstraints.empty()
     for leader, tokens in constraints.groups():
@@ -107,13 +101,12 @@ def _smallest_bounds(
         least, pairs = np.concatenate([least, bound[row, rival]]), GapConstraints.concatenate([pairs, group])
         order = np.argsort(least, kind="stable")[: MAX_EXACT_MARGINS + 1]
         least, pairs = least[order], pairs[order]
-        yield
     return least, pairs
 
 
 def _smallest_exact(
-    points: Floats, longest_tokens: Ints, bounds: Floats, pairs: GapConstraints, A: Floats, account: Account
-) -> Steps[float]:
+    points: Floats, longest_tokens: Ints, bounds: Floats, pairs: GapConstraints, A: Floats
+) -> float:
     """The smallest margin of the first MAX_EXACT_MARGINS pairs. The longest is one of `longest_tokens`."""
     columns = [longest_tokens, pairs.token, pairs.leader, pairs.rival]
     used, place = np.unique(np.concatenate(columns), return_inverse=True)
@@ -121,11 +114,11 @@ def _smallest_exact(
     triples = place[len(longest_tokens) :].reshape(3, -1).T.tolist()
     largest, least = 0, math.inf
     for i in place[: len(longest_tokens)].tolist():
-        largest = max(largest, (yield from _exact_gap([exact[i]] * 3, form, account))[1])
+        largest = max(largest, _exact_gap([exact[i]] * 3, form)[1])
     for bound, triple in zip(bounds.tolist(), triples[:MAX_EXACT_MARGINS], strict=False):
         if bound >= least:
             break
-        gap, square = yield from _exact_gap([exact[i] for i in triple], form, account)
+        gap, square = _exact_gap([exact[i] for i in triple], form)
         least = min(least, _root_below(gap * gap, square * largest))
     return least
 
@@ -139,8 +132,8 @@ def _root_below(numerator: int, denominator: int) -> float:
 
 
 def verify_infeasible(
-    points: Floats, gaps: GapConstraints, weights: Floats, account: Account
-) -> Steps[Row | None]:
+    points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline = NEVER
+) -> Row | None:
     """Return whole numbers w_k >= 0, near these weights, which prove that no A > 0 makes all gaps positive.
 
     They do if the symmetric part of sum w_k z_token (z_leader - z_rival)' is negative semidefinite. None if
@@ -152,11 +145,11 @@ def verify_infeasible(
     attempts = [(balance_weights, floor) for floor in WEIGHT_FLOORS] + [(simplify_weights, WEIGHT_FLOORS[-1])]
     for attempt, floor in attempts:
         heavy = np.flatnonzero(size > floor * size.max())
-        found = yield from attempt(points, gaps[heavy], weights[heavy], account)
+        found = attempt(points, gaps[heavy], weights[heavy], deadline)
         if found is None or min(found) < 0 or not any(found):
             continue
-        negative = yield from _combine(points, gaps[heavy], [-w for w in found], account)
-        if (yield from is_semidefinite(negative, account)):
+        negative = _combine(points, gaps[heavy], [-w for w in found])
+        if is_semidefinite(negative, deadline):
             common, whole = gcd(*found), [0] * len(gaps)
             for k, w in zip(heavy.tolist(), found, strict=True):
                 whole[k] = w // common
@@ -174,14 +167,12 @@ def _sizes(points: Floats, gaps: GapConstraints, weights: Floats) -> Floats:
     return size
 
 
-def _combine(points: Floats, gaps: GapConstraints, weights: Row, account: Account) -> Steps[list[Row]]:
+def _combine(points: Floats, gaps: GapConstraints, weights: Row) -> list[Row]:
     """sum of weights_k (q_k v_k' + v_k q_k') with q = z_token and v = z_leader - z_rival, in integers."""
     exact, d = integers(points), points.shape[1]
-    bits = longest(chain(*exact))
     total = [[0] * d for _ in range(d)]
     columns = (gaps.token.tolist(), gaps.leader.tolist(), gaps.rival.tolist())
     for token, leader, rival, weight in zip(*columns, weights, strict=True):
-        yield from account.pay(d * d, bits, bits + weight.bit_length())
         q, v = [weight * x for x in exact[token]], subtract(exact[leader], exact[rival])
         for r in range(d):
             for c in range(r, d):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.cloud.points import Floats
-from service.engine.cloud_queue import Steps
 
 RANK_TOLERANCE = 1e-14  # of the largest singular value: smaller ones are directions that the cloud lacks
 ROWS_AT_ONCE = 1 << 14
@@ -29,13 +28,12 @@ class Whitening:
         return scaled
 
 
-def whiten(points: Floats) -> Steps[Whitening]:
+def whiten(points: Floats) -> Whitening:
     exponent = np.frexp(np.abs(points).max(axis=0))[1]
     z = np.ldexp(points, -exponent)  # every coordinate to about 1
     R: Floats = np.empty((0, z.shape[1]))
     for start in range(0, len(z), ROWS_AT_ONCE):
         R = np.asarray(np.linalg.qr(np.concatenate([R, z[start : start + ROWS_AT_ONCE]]), mode="r"))
-        yield
     _, size, rotation = np.linalg.svd(R, full_matrices=False)
     present = size > RANK_TOLERANCE * size[0]
     directions = rotation[present].T

@@ -1,7 +1,4 @@
-"""Exact linear algebra: every double is an integer times a power of two, and elimination stays in integers.
-
-What is exact is paid for (service/cloud/rational.py).
-"""
+"""Exact linear algebra: doubles are integers times a power of two, and elimination stays in integers."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ import numpy as np
 
 from service.cloud import rational
 from service.cloud.points import UNIT, Floats, Ints
-from service.cloud.rational import Account, longest
-from service.engine.cloud_queue import Steps
+from service.cloud.rational import longest
+from service.control.deadline import NEVER, Deadline
 
 Row = list[int]
 
@@ -29,7 +26,7 @@ def subtract(x: Row, y: Row) -> Row:
     return [a - b for a, b in zip(x, y, strict=True)]
 
 
-def is_definite(A: Floats, account: Account) -> Steps[bool]:
+def is_definite(A: Floats) -> bool:
     """Return whether A is positive definite: by floating point with a bound of its rounding, or in integers.
 
     Cholesky of a matrix B runs to its end only if B + c I > 0, with c = (d + 2) UNIT trace B (Rump, 2006).
@@ -43,28 +40,29 @@ def is_definite(A: Floats, account: Account) -> Steps[bool]:
                 return True
         except np.linalg.LinAlgError:
             pass
-    return (yield from is_semidefinite(integers(A), account, definite=True))
+    return is_semidefinite(integers(A), definite=True)
 
 
-def is_semidefinite(M: list[Row], account: Account, *, definite: bool = False) -> Steps[bool]:
+def is_semidefinite(M: list[Row], deadline: Deadline = NEVER, *, definite: bool = False) -> bool:
     """Return whether an integer matrix is positive (semi)definite, by fraction-free elimination (Bareiss)."""
     M, n, divisor = [row[:] for row in M], len(M), 1
     for k in range(n):
+        deadline.check()
         pivot = M[k][k]
         if pivot < 0 or (pivot == 0 and (definite or any(M[k][k:]))):
             return False
         for i in range(k + 1, n) if pivot else ():
-            M[i][i:] = yield from _eliminate(M[i][i:], M[k][i], M[k][i:], pivot, divisor, account)
+            M[i][i:] = _eliminate(M[i][i:], M[k][i], M[k][i:], pivot, divisor)
         divisor = pivot or divisor
-        yield
     return True
 
 
-def solve(system: list[Row], account: Account) -> Steps[tuple[list[Row], int]]:
+def solve(system: list[Row], deadline: Deadline = NEVER) -> tuple[list[Row], int]:
     """Return X and d with M X = d R for the integers [M R]; d = 0 where M is singular. Gauss-Jordan."""
     n, divisor = len(system), 1
     work = [row[:] for row in system]
     for k in range(n):
+        deadline.check()
         pivot_row = next((row for row in range(k, n) if work[row][k]), None)
         if pivot_row is None:
             return [[0 for _ in row[n:]] for row in work], 0
@@ -73,38 +71,28 @@ def solve(system: list[Row], account: Account) -> Steps[tuple[list[Row], int]]:
         for i in range(n):
             if i != k:
                 row = work[i][k:]
-                work[i][k:] = yield from _eliminate(row, row[0], work[k][k:], pivot, divisor, account)
+                work[i][k:] = _eliminate(row, row[0], work[k][k:], pivot, divisor)
         divisor = pivot
-        yield
     return [row[n:] for row in work], divisor
 
 
-def _eliminate(row: Row, factor: int, by: Row, pivot: int, divisor: int, account: Account) -> Steps[Row]:
+def _eliminate(row: Row, factor: int, by: Row, pivot: int, divisor: int) -> Row:
     """(row * pivot - factor * by) / divisor, which has no remainder (Bareiss)."""
-    bits, reduced = longest((pivot, factor)), []
-    for x, y in zip(row, by, strict=True):
-        yield from account.pay(3, bits, x.bit_length() + 1)
-        reduced.append((x * pivot - factor * y) // divisor)
-    return reduced
+    return [(x * pivot - factor * y) // divisor for x, y in zip(row, by, strict=True)]
 
 
-def solve_near(equations: list[Row], start: Row, account: Account) -> Steps[tuple[Row, int] | None]:
+def solve_near(equations: list[Row], start: Row, deadline: Deadline = NEVER) -> tuple[Row, int] | None:
     """Return w with sum_k w_k equations_k = 0 near scale * start, and the scale; None if rank is in doubt."""
-    bits, scaled = longest(chain(*equations)), []
-    for row, w in zip(equations, start, strict=True):
-        yield from account.pay(2 * len(row), bits, w.bit_length())
-        scaled.append([e * w for e in row])
+    scaled = [[e * w for e in row] for row, w in zip(equations, start, strict=True)]
     matrix = _to_floats(scaled)  # [k, e]
-    basis = (yield from independent_rows(matrix)).tolist()
-    rows = (yield from independent_rows(matrix[basis].T)).tolist()
+    basis = independent_rows(matrix).tolist()
+    rows = independent_rows(matrix[basis].T).tolist()
     if len(rows) < len(basis):
         return None
     others = sorted(set(range(len(start))) - set(basis))
-    system = []
-    for e in rows:
-        yield from account.pay(len(others), bits, 1)
-        system.append([*(equations[k][e] for k in basis), -sum(scaled[k][e] for k in others)])
-    solution, scale = yield from solve(system, account)
+    deadline.check()
+    system = [[*(equations[k][e] for k in basis), -sum(scaled[k][e] for k in others)] for e in rows]
+    solution, scale = solve(system, deadline)
     sign = 1 if scale > 0 else -1
     weights = [abs(scale) * w for w in start]
     for k, (w,) in zip(basis, solution, strict=True):
@@ -112,7 +100,7 @@ def solve_near(equations: list[Row], start: Row, account: Account) -> Steps[tupl
     return weights, abs(scale)
 
 
-def independent_rows(rows: Floats) -> Steps[Ints]:
+def independent_rows(rows: Floats) -> Ints:
     """Return rows that span the others, largest first: Gram-Schmidt with pivots. No proof depends on it."""
     rest, basis = rows.copy(), []
     least = RANK_TOLERANCE * max(1e-300, float(np.linalg.norm(rest, axis=1).max(initial=0)))
@@ -124,7 +112,6 @@ def independent_rows(rows: Floats) -> Steps[Ints]:
         basis.append(best)
         direction = rest[best] / lengths[best]
         rest -= np.outer(rest @ direction, direction)
-        yield
     return np.array(basis, np.int64)
 
 

@@ -9,7 +9,6 @@ constraints, or none does. What cannot be proved is undecided.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
@@ -18,13 +17,12 @@ import numpy as np
 
 from service.cloud.dynamics import Result, Run
 from service.cloud.points import Floats, check_points
-from service.cloud.rational import BOUND, Account, Exhausted
 from service.control import semidefinite
 from service.control.certificate import compute_margin, verify_feasible, verify_infeasible
 from service.control.constraints import GapConstraints, LeaderConstraints, build_constraints, normalize
 from service.control.coordinates import Whitening, whiten
+from service.control.deadline import Deadline
 from service.control.semidefinite import Iterate
-from service.engine.cloud_queue import Steps
 from service.errors import DeadlineExceeded, InvalidInput
 
 SUFFICIENT_SHARE = 0.9  # of the largest gap among some pairs: a form with more of it is closer to singular
@@ -32,8 +30,9 @@ ROUND_SHARES = [0.81] * 5 + [0.5]  # of the largest gap of all, to end a round: 
 PAIRS_PER_ROUND = 256
 RIVALS_PER_TOKEN = 8
 PROOF_GAPS = (1e-7, 1e-10, 1e-13)  # between gap and bound, when a proof of infeasibility is tried
-DEADLINE_NOTE = "no matrix was found within the time this request may take"
+MAX_PROOF_S = 10.0
 PRECISION_NOTE = "A is proved, but a run in double precision cannot follow it: gaps are as small as rounding"
+PROOF_NOTE = "neither an A nor its impossibility is proved: the proof takes too long"
 OPEN_NOTE = (
     "neither an A nor a proof that there is none was found: the request is at the edge of the possible"
 )
@@ -59,8 +58,8 @@ def find_form(
     leaders: Sequence[int] | None,
     run: Callable[[Floats, Floats], Run],
     deadline_s: float = 30.0,
-    exact_work: int = BOUND,
-) -> Steps[ControlResult]:
+    proof_s: float = MAX_PROOF_S,
+) -> ControlResult:
     """Find a form under which tokens end as `assignment` says or `leaders` lead, or prove that there is none.
 
     Args:
@@ -69,7 +68,7 @@ def find_form(
         leaders: Tokens that shall lead, in place of `assignment`.
         run: Starts the dynamics of points under a form.
         deadline_s: When to end the search with the best form found.
-        exact_work: How much exact arithmetic may cost (service/cloud/rational.py).
+        proof_s: When to give up proofs that no form exists.
 
     Raises:
         InvalidInput: Points or constraints are not meaningful.
@@ -78,27 +77,24 @@ def find_form(
     """
     points = check_points(points)
     constraints = build_constraints(points, assignment, leaders)
-    account, deadline = Account(exact_work), time.monotonic() + deadline_s
-    problem = Problem(constraints, (yield from whiten(points)), deadline, account)
-    best = yield from _search(problem)
+    deadline, proof_deadline = Deadline(deadline_s), Deadline(min(proof_s, deadline_s))
+    problem = Problem(constraints, whiten(points), deadline, proof_deadline)
+    best = _search(problem)
     if best.proof is not None:
         return _infeasible(best.gaps, best.proof)
-    try:
-        # The identity for coordinates that differ so much that no doubles hold the form that was found.
-        for A in (problem.space.to_points(best.A), np.eye(points.shape[1])) if best.least > 0 else ():
-            if (yield from verify_feasible(constraints, A, account)):
-                return (yield from _feasible(constraints, A, best.bound, run, account))
-    except Exhausted:
-        return _undecided(best, account)
+    # The identity for coordinates that differ so much that no doubles hold the form that was found.
+    for A in (problem.space.to_points(best.A), np.eye(points.shape[1])) if best.least > 0 else ():
+        if verify_feasible(constraints, A):
+            return _feasible(constraints, A, best.bound, run)
     hardest = best.gaps.token[best.weights.argmax()]
-    single = yield from _search(replace(problem, constraints=constraints.only(hardest)))
+    single = _search(replace(problem, constraints=constraints.only(hardest)))
     if single.proof is not None:
         return _infeasible(single.gaps, single.proof)
-    return _undecided(best, account)
+    return _undecided(best, proof_deadline)
 
 
-def _undecided(best: SearchState, account: Account) -> ControlResult:
-    note = f"neither an A nor its impossibility is proved: {account.excess}" if account.excess else OPEN_NOTE
+def _undecided(best: SearchState, proof_deadline: Deadline) -> ControlResult:
+    note = PROOF_NOTE if proof_deadline.passed else OPEN_NOTE
     worst = best.gaps.triple(int(best.weights.argmax()))
     return ControlResult(None, bound=best.bound, worst_pair=worst, note=note)
 
@@ -114,17 +110,16 @@ def _feasible(
     A: Floats,
     bound: float,
     run: Callable[[Floats, Floats], Run],
-    account: Account,
-) -> Steps[ControlResult]:
+) -> ControlResult:
     """The answer with a form that is proved, and the run that confirms it."""
-    margin = yield from compute_margin(constraints, A, account)
+    margin = compute_margin(constraints, A)
     result = ControlResult(True, A, margin, bound if math.isfinite(bound) else None)
     try:
         running = run(constraints.points, A)
     except InvalidInput:  # the cloud under this A is beyond what runs accept
         return replace(result, note=PRECISION_NOTE)
     for _ in running:
-        yield
+        pass
     if not _confirms(running.result, constraints):
         return replace(result, note=PRECISION_NOTE)
     return replace(result, dynamics=running.result)
@@ -150,10 +145,10 @@ class Problem:
 
     constraints: LeaderConstraints
     space: Whitening
-    deadline: float
-    account: Account
+    deadline: Deadline
+    proof_deadline: Deadline
 
-    def hardest_gaps(self, A: Floats) -> Steps[tuple[float, GapConstraints]]:
+    def hardest_gaps(self, A: Floats) -> tuple[float, GapConstraints]:
         """Return the smallest gap and the PAIRS_PER_ROUND pairs of smallest gaps, few of any token."""
         y, gaps, pairs = self.space.y, [np.empty(0)], [GapConstraints.empty()]
         for leader, tokens in self.constraints.groups():
@@ -166,7 +161,6 @@ class Problem:
             token = np.repeat(tokens, k)[real.ravel()]
             gaps.append(gap[real])
             pairs.append(GapConstraints(token, np.full(len(token), leader), rival[real]))
-            yield
         gap, pair = np.concatenate(gaps), GapConstraints.concatenate(pairs)
         order = np.argsort(gap, kind="stable")[:PAIRS_PER_ROUND]
         return float(gap.min(initial=math.inf)), pair[order]
@@ -185,9 +179,13 @@ class Problem:
         scaled: Floats = np.ldexp(weights / u / v, exponent.min(initial=0) - exponent)
         return scaled
 
-    def prove_infeasible(self, gaps: GapConstraints, weights: Floats) -> Steps[list[int] | None]:
-        points = self.constraints.points
-        return (yield from verify_infeasible(points, gaps, self.unnormalize(gaps, weights), self.account))
+    def prove_infeasible(self, gaps: GapConstraints, weights: Floats) -> list[int] | None:
+        """Return whole weights that prove that no form exists, or None."""
+        points, weights = self.constraints.points, self.unnormalize(gaps, weights)
+        try:
+            return verify_infeasible(points, gaps, weights, self.proof_deadline)
+        except DeadlineExceeded:
+            return None
 
 
 @dataclass(frozen=True)
@@ -202,23 +200,23 @@ class SearchState:
     proof: list[int] | None = None  # weights which prove that no form satisfies the constraints
 
 
-def _search(problem: Problem) -> Steps[SearchState]:
+def _search(problem: Problem) -> SearchState:
     """Solve with few pairs, add those that the solution violates most, repeat until it violates none."""
     A = np.eye(problem.space.y.shape[1])
-    least, gaps = yield from problem.hardest_gaps(A)
+    least, gaps = problem.hardest_gaps(A)
     best = SearchState(A, least, math.inf, gaps, np.ones(len(gaps)))
     if not len(gaps):  # no token has a rival
         return best
     for share in chain(ROUND_SHARES, repeat(ROUND_SHARES[-1])):
         try:
-            at, proof = yield from _solve(problem, gaps, A)
+            at, proof = _solve(problem, gaps, A)
         except DeadlineExceeded:
             if best.least > 0:  # not the largest gap, but a right answer
                 return best
             raise
         weights = problem.unnormalize(gaps, at.weights)
         A = at.A if best.least <= 0 else (at.A + best.A) / 2  # between the two fewer pairs are overlooked
-        least, violated = yield from problem.hardest_gaps(A)
+        least, violated = problem.hardest_gaps(A)
         if least > best.least:
             best = replace(best, A=A, least=least)
         best = replace(best, bound=min(best.bound, at.bound), gaps=gaps, weights=weights, proof=proof)
@@ -230,22 +228,17 @@ def _search(problem: Problem) -> Steps[SearchState]:
     return best
 
 
-def _solve(problem: Problem, gaps: GapConstraints, A: Floats) -> Steps[tuple[Iterate, list[int] | None]]:
+def _solve(problem: Problem, gaps: GapConstraints, A: Floats) -> tuple[Iterate, list[int] | None]:
     """Take steps until mu is a sufficient share of its bound, or a proof is found that no form exists."""
     u, v = problem.vectors(gaps)
     at, proof_gaps = semidefinite.start(A, u, v), list(PROOF_GAPS)
     while proof_gaps and not at.mu > SUFFICIENT_SHARE * at.bound > 0:
-        if time.monotonic() > problem.deadline:
-            raise DeadlineExceeded(DEADLINE_NOTE)
-        yield
-        improved = yield from _improve(at, u, v)
+        problem.deadline.check()
+        improved = _improve(at, u, v)
         at = improved or at
         if at.mu <= 0 and (improved is None or at.bound < 0 or at.bound - at.mu < proof_gaps[0]):
             proof_gaps = proof_gaps[1:]
-            try:
-                proof = yield from problem.prove_infeasible(gaps, at.weights)
-            except Exhausted:
-                break
+            proof = problem.prove_infeasible(gaps, at.weights)
             if proof is not None:
                 return at, proof
         if improved is None:
@@ -253,10 +246,10 @@ def _solve(problem: Problem, gaps: GapConstraints, A: Floats) -> Steps[tuple[Ite
     return at, None
 
 
-def _improve(at: Iterate, u: Floats, v: Floats) -> Steps[Iterate | None]:
+def _improve(at: Iterate, u: Floats, v: Floats) -> Iterate | None:
     """The next iterate, or None where rounding keeps the gap from shrinking."""
     try:
-        after = yield from semidefinite.step(at, u, v)
+        after = semidefinite.step(at, u, v)
     except np.linalg.LinAlgError:
         return None
     return after if after.bound - after.mu < at.bound - at.mu else None

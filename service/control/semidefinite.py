@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.cloud.points import Floats
-from service.engine.cloud_queue import Steps
 
 BOUNDARY_SHARE = 0.95  # of the distance to the boundary is covered by a step
 
@@ -49,14 +48,11 @@ def combine(u: Floats, v: Floats, weights: Floats) -> Floats:
     return half + half.T
 
 
-def step(at: Iterate, u: Floats, v: Floats) -> Steps[Iterate]:
+def step(at: Iterate, u: Floats, v: Floats) -> Iterate:
     """One step. How far a step to the optimum could go tells how much of the gap to close."""
     newton = _Newton(at, u, v)
-    yield
     gram = newton.gram()
-    yield
     newton.solve(gram)
-    yield
     reach = min(newton.lengths(newton.direction(0.0)))
     tau = (1 - min(1.0, reach)) ** 2 * newton.gap
     direction = newton.direction(max(tau, 1e-3 * newton.gap))

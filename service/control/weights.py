@@ -11,28 +11,23 @@ from math import lcm
 import numpy as np
 
 from service.cloud.points import Floats
-from service.cloud.rational import Account, dot, longest
+from service.cloud.rational import dot, longest
 from service.control.constraints import GapConstraints, normalize
+from service.control.deadline import Deadline
 from service.control.elimination import Row, independent_rows, integers, solve, solve_near, subtract
-from service.engine.cloud_queue import Steps
 
 MAX_EQUATIONS = 256  # that weights of dependent tokens may have to satisfy together
 MAX_DENOMINATOR = 64
 
 
-def simplify_weights(
-    points: Floats, gaps: GapConstraints, weights: Floats, account: Account
-) -> Steps[Row | None]:
+def simplify_weights(points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline) -> Row | None:
     """Return multiples of nearby fractions with small denominators, which clouds of round numbers need."""
     fractions = [Fraction(float(w)).limit_denominator(MAX_DENOMINATOR) for w in weights / weights.max()]
     common = lcm(*(w.denominator for w in fractions))
-    yield from account.pay(len(fractions), longest([common]), MAX_DENOMINATOR)
     return [int(w * common) for w in fractions]
 
 
-def balance_weights(
-    points: Floats, gaps: GapConstraints, weights: Floats, account: Account
-) -> Steps[Row | None]:
+def balance_weights(points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline) -> Row | None:
     """Return weights for which the sum of matrices is exactly 0 on all x orthogonal to every token.
 
     <x, sum x> = 0 there, so a semidefinite sum must be 0 on x. Such x exist where the tokens do not span the
@@ -43,24 +38,23 @@ def balance_weights(
     exact, start = integers(points), [row[0] for row in integers(weights[:, None])]
     tokens = np.unique(gaps.token)
     vectors = normalize(points[tokens])[0]
-    basis = yield from independent_rows(vectors)
-    inner = np.sort((yield from independent_rows(vectors[basis].T))).tolist()
+    basis = independent_rows(vectors)
+    inner = np.sort(independent_rows(vectors[basis].T)).tolist()
     outer = sorted(set(range(points.shape[1])) - set(inner))
     if not outer:
         return start
     independent = len(basis) == len(tokens)
     if len(inner) < len(basis) or (not independent and len(inner) * len(outer) > MAX_EQUATIONS):
         return None
-    normal = yield from _normal_parts(exact, tokens[basis].tolist(), inner, outer, gaps, account)
+    normal = _normal_parts(exact, tokens[basis].tolist(), inner, outer, gaps, deadline)
     parts = [np.flatnonzero(gaps.token == t) for t in tokens] if independent else [np.arange(len(gaps))]
     solutions = []
     for part in (rows.tolist() for rows in parts):
         equations = []
         for k in part:
             own = [1] if independent else [exact[gaps.token[k]][p] for p in inner]
-            yield from account.pay(len(own) * len(outer), longest(own), longest(normal[k]))
             equations.append([x * y for x in own for y in normal[k]])
-        solution = yield from solve_near(equations, [start[k] for k in part], account)
+        solution = solve_near(equations, [start[k] for k in part], deadline)
         if solution is None:
             return None
         solutions.append((part, *solution))
@@ -69,15 +63,15 @@ def balance_weights(
 
 def _normal_parts(
     exact: list[Row], basis: list[int], inner: list[int], outer: list[int], gaps: GapConstraints,
-    account: Account,
-) -> Steps[list[Row]]:  # fmt: skip
+    deadline: Deadline,
+) -> list[Row]:  # fmt: skip
     """<x_c, z_leader - z_rival> for each gap and each outer coordinate c, times one integer."""
-    X, det = yield from solve([[exact[b][c] for c in (*inner, *outer)] for b in basis], account)
+    X, det = solve([[exact[b][c] for c in (*inner, *outer)] for b in basis], deadline)
     columns = list(zip(outer, zip(*X, strict=True), strict=True))
     parts = []
     for leader, rival in zip(gaps.leader.tolist(), gaps.rival.tolist(), strict=True):
         apart = subtract(exact[leader], exact[rival])
-        yield from account.pay(len(outer) * (len(inner) + 1), longest(apart), longest((det, *X[0])))
+        deadline.check()
         inside = [apart[p] for p in inner]
         parts.append([det * apart[c] - dot(inside, column) for c, column in columns])
     return parts

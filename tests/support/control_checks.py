@@ -10,26 +10,21 @@ from clouds import Floats, bundled
 from model_export.attention.reference import Array, exactly
 from service.cloud.dynamics import Parameters, Run
 from service.control.search import ControlResult, find_form
-from service.engine.cloud_queue import Steps, result_of
 
 
-def start(
+def find(
     points: Any,
     assignment: Mapping[int, int] | None = None,
     leaders: Sequence[int] | None = None,
     deadline_s: float = 60.0,
     **options: Any,
-) -> Steps[ControlResult]:
-    """The search for a form, not yet begun."""
+) -> ControlResult:
+    """Find a form, with the bundled dynamics to confirm it."""
 
     def run(points: Floats, A: Floats) -> Run:
         return bundled().start(points, Parameters(A=A, tie_tolerance=0))
 
     return find_form(np.asarray(points, float), assignment, leaders, run, deadline_s, **options)
-
-
-def find(*arguments: Any, **options: Any) -> ControlResult:
-    return result_of(start(*arguments, **options))
 
 
 def gaps(points: Any, A: Any, token: int, leader: int) -> list[Fraction]:

@@ -68,11 +68,12 @@ def test_control_finds_the_matrix_that_makes_a_wish_true(client: httpx.Client) -
         SQUARE | {"leaders": [0], "assignment": {"0": 1}},
         SQUARE | {"leaders": [7]},
         SQUARE | {"assignment": {"x": 1}},
+        *(SQUARE | {"assignment": {"1": 1, name: 0}} for name in ("01", "+1", " 1", "1_0", "1.0", "١", "")),
         SQUARE | {"assignment": {"0": 9}},
         {"leaders": [0]},
     ],
 )
-def test_control_refuses_what_is_no_wish(client: httpx.Client, body: object) -> None:
+def test_control_refuses_requests_that_mean_nothing(client: httpx.Client, body: object) -> None:
     assert refusal(client.post("/control", json=body))[:2] == INVALID
 
 

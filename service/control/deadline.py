@@ -1,0 +1,26 @@
+"""A moment at which a search or a proof is given up."""
+
+import math
+import time
+
+from service.errors import DeadlineExceeded
+
+DEADLINE_NOTE = "no matrix was found within the time this request may take"
+
+
+class Deadline:
+    """Raises DeadlineExceeded from `check` once `seconds` have passed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    @property
+    def passed(self) -> bool:
+        return time.monotonic() > self._end
+
+    def check(self) -> None:
+        if self.passed:
+            raise DeadlineExceeded(DEADLINE_NOTE)
+
+
+NEVER = Deadline(math.inf)
