@@ -17,6 +17,8 @@ only.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import onnx
 from onnxscript import opset20 as op
@@ -74,6 +76,31 @@ def Read(x, constants, weight, unit, zero_out):
 def Add(h, x, zero, weight, unit, bias):
     """h + a linear map of whole numbers."""
     return h + (op.Cast(op.MatMulInteger(x, weight, zero), to=1) * unit + bias)
+
+
+# The same products of float32, for devices without kernels for integers: their sums stay below 2^24, so they
+# are exact in any order without TF32. The weights stay int8; sessions cast them once, when they are loaded.
+
+
+@script(domain)
+def Product(x, zero, weight):
+    """The product of whole numbers as float32."""
+    return op.MatMul(op.Cast(x, to=1) - op.Cast(zero, to=1), op.Cast(weight, to=1))
+
+
+@script(domain)
+def FloatRead(x, constants, weight, unit, zero_out):
+    """`Read` with one rounding and one cut more, which QLinearMatMul has inside."""
+    zero = op.Cast(op.Constant(value_int=128), to=2)
+    rounded = op.Round(Product(op.Concat(x, constants, axis=1), zero, weight) * unit)
+    shifted = rounded + op.Cast(zero_out, to=1)
+    return op.Cast(op.Clip(shifted, op.Constant(value_float=0.0), op.Constant(value_float=255.0)), to=2)
+
+
+@script(domain, default_opset=op)
+def FloatAdd(h, x, zero, weight, unit, bias):
+    """`Add`."""
+    return h + (Product(x, zero, weight) * unit + bias)
 
 
 @script(domain)
@@ -144,12 +171,23 @@ def Follows(heads, counts):
 
 FUNCTIONS = (
     Norm, ClippedNorm, Steps, Numbers, Read, Add, FirstStates, Everybody, Keys, PositionScores, HardmaxHeads,
-    Follows,
+    Follows, Product, FloatRead, FloatAdd,
 )  # fmt: skip
 
 
-def to_onnx(weights: Stored) -> onnx.ModelProto:
-    """The graph with the stored reader in it."""
+Products = Literal["integer", "float"]
+READ_AND_ADD = {"integer": (Read, Add), "float": (FloatRead, FloatAdd)}
+
+
+def to_onnx(weights: Stored, products: Products = "integer") -> onnx.ModelProto:
+    """Return the graph with the quantized encoder in it.
+
+    Args:
+        weights: of `quantize`.
+        products: of integers, as CPUs are fast at, or of float32, for which GPUs have kernels. Both give the
+            same bits, and their initializers are the same.
+    """
+    read, add = READ_AND_ADD[products]
     layers = sum(name.endswith(".ask") for name in weights)
     W, H = weights["table"].shape[1], int(weights["heads"])
     nodes = Nodes()
@@ -169,7 +207,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     plain("Concat", "T four", "constants_shape", axis=0)
     plain("Expand", "constant constants_shape", "constants")
     call(Everybody, "rows pieces", "every counts there")
-    call(Read, "words constants keys keys_unit zero", "all_keys")
+    call(read, "words constants keys keys_unit zero", "all_keys")
     call(Keys, "all_keys every nobody split_keys same", "looked_at")
     plain("Split", "looked_at", " ".join(f"{i}.keys" for i in range(layers)), axis=0, num_outputs=layers)
     if "position_bias" in weights:
@@ -178,17 +216,17 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
     h, state = "h", "words"
     for i in range(layers):
         bias = f"{i}.bias" if "position_bias" in weights else "no_bias"
-        call(Read, f"{state} constants {i}.ask {i}.ask_unit zero", f"{i}.asked")
+        call(read, f"{state} constants {i}.ask {i}.ask_unit zero", f"{i}.asked")
         call(
             HardmaxHeads,
             f"{i}.asked {i}.keys {bias} every counts there split_asked nothing flat",
             f"{i}.read {i}.heads",
         )
-        call(Add, f"{h} {i}.read zero {i}.out {i}.out_unit {i}.out_bias", f"{i}.sum")
+        call(add, f"{h} {i}.read zero {i}.out {i}.out_unit {i}.out_bias", f"{i}.sum")
         norm(f"{i}.sum", f"{i}.norm1", f"{i}.h")
         steps(f"{i}.h", f"{i}.middle_steps", f"{i}.middle")
-        call(Read, f"{i}.middle constants {i}.up {i}.up_unit none", f"{i}.wide")  # 0 is the least: a relu
-        call(Add, f"{i}.h {i}.wide none {i}.down {i}.down_unit {i}.down_bias", f"{i}.end")
+        call(read, f"{i}.middle constants {i}.up {i}.up_unit none", f"{i}.wide")  # 0 is the least: a relu
+        call(add, f"{i}.h {i}.wide none {i}.down {i}.down_unit {i}.down_bias", f"{i}.end")
         norm(f"{i}.end", f"{i}.norm2", f"{i}.last")
         h, state = f"{i}.last", f"{i}.state" if i + 1 < layers else "states"
         steps(h, f"{i}.state_steps", state)

@@ -70,7 +70,7 @@ def test_what_passes_a_gradient_is_its_value_to_the_bit():
     assert torch.equal(gradient.grad, torch.ones(511))
 
 
-def test_graph_gives_the_count_output_numbers_the_definition(encoder, session):
+def test_graph_gives_the_numbers_of_the_definition(encoder, session):
     """To the bit, whatever stands beside a passage."""
     weights, passages = quantize(encoder), draw(LENGTHS)
     for company in (passages, passages[::-1], *([passage] for passage in passages)):
@@ -78,7 +78,21 @@ def test_graph_gives_the_count_output_numbers_the_definition(encoder, session):
             assert equal(found, run(weights, *passage))
 
 
-def test_torch_gives_the_count_output_numbers_the_definition(encoder):
+def test_float_products_give_the_numbers_of_integer_products(encoder, session):
+    """The graph for GPUs, with the same initializers."""
+    graph = to_onnx(quantize(encoder), products="float")
+    same = to_onnx(quantize(encoder)).graph.initializer
+    assert [each.SerializeToString() for each in graph.graph.initializer] == [
+        each.SerializeToString() for each in same
+    ]
+    float_session = Runtime("cpu", 1).open(graph.SerializeToString())
+    for seed in range(5):
+        chunks = draw(LENGTHS, seed)
+        for one, other in zip(answers(float_session, chunks), answers(session, chunks), strict=True):
+            assert equal(one, other)
+
+
+def test_torch_gives_the_numbers_of_the_definition(encoder):
     weights = quantize(encoder)
     for pieces, places in draw(LENGTHS, seed=1):
         with torch.no_grad():
