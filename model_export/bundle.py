@@ -20,6 +20,7 @@ from typing import Any
 
 import onnx
 
+from model_export.shared_weights import share_weights
 from service.errors import InvalidInput
 from service.runtime.bundle import FORMAT, KINDS, Bundle, read_bundle
 
@@ -28,7 +29,12 @@ RECORDED_PACKAGES = ("hardmax", "onnx", "onnxscript", "torch", "numpy")
 
 
 def write_bundle(
-    models_dir: Path, kind: str, card: Mapping[str, Any], model: onnx.ModelProto, pieces: str | None = None
+    models_dir: Path,
+    kind: str,
+    card: Mapping[str, Any],
+    model: onnx.ModelProto,
+    pieces: str | None = None,
+    float_model: onnx.ModelProto | None = None,
 ) -> Bundle:
     """Write models_dir/NAME so that the service never sees half of it, and read it back.
 
@@ -38,6 +44,7 @@ def write_bundle(
         card: at least a name and a description; format, kind, digest, versions and date are added.
         model: the graph.
         pieces: the vocabulary of an encoder, as JSON.
+        float_model: the graph of an encoder for GPUs; its weights stay in the file of `model`.
 
     Raises:
         InvalidInput: the kind or the name is not possible, or the folder cannot be written.
@@ -55,7 +62,12 @@ def write_bundle(
         **card,
         "model_sha256": hashlib.sha256(graph).hexdigest(),
     }
-    files = {"model.onnx": graph, "card.json": _to_json(complete)}
+    files = {"model.onnx": graph}
+    if float_model is not None:
+        shared = share_weights(float_model, graph).SerializeToString(deterministic=True)
+        files["model.float.onnx"] = shared
+        complete["float_model_sha256"] = hashlib.sha256(shared).hexdigest()
+    files["card.json"] = _to_json(complete)
     if pieces is not None:
         files["pieces.json"] = pieces.encode()
     try:
@@ -88,7 +100,7 @@ def _replace(target: Path, new: Path) -> None:
     if not target.exists():
         new.rename(target)
         return
-    for name in ("pieces.json", "model.onnx", "card.json"):
+    for name in ("pieces.json", "model.onnx", "model.float.onnx", "card.json"):
         if (new / name).exists():
             os.replace(new / name, target / name)
 

@@ -129,8 +129,9 @@ def write_bundles(
         key: list(vocabulary.tokens) if field == "tokens" else sorted(getattr(vocabulary, field))
         for field, key in VOCABULARY_KEYS.items()
     }
-    graph = encoder_graph.to_onnx(encoder_quantized.quantize(encoder))
-    base = write_bundle(models, "reader", card, graph, json.dumps(words, ensure_ascii=False))
+    weights = encoder_quantized.quantize(encoder)
+    integer, floats = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
+    base = write_bundle(models, "reader", card, integer, json.dumps(words, ensure_ascii=False), floats)
     runtime = Runtime("cpu", torch.get_num_threads())
     served = ServedEncoder.load(base, runtime)
     texts = [row.text for rows in sets.values() for row in labelled(rows, "choose")[:TEXTS_PER_SET]]

@@ -248,8 +248,9 @@ def to_onnx(weights: Stored, products: Products = "integer") -> onnx.ModelProto:
         "flat": np.array([-1, W], np.int64),
         "width": np.array(W, np.float32),
         "nowhere": np.array([NOWHERE], np.int64),
-        "no_bias": np.array(0, np.float32),
     }
+    if "position_bias" not in weights:
+        values["no_bias"] = np.array(0, np.float32)
     fed = {"pieces": (np.int64, ["T"]), "places": (np.int64, ["T"]), "rows": (np.int64, ["B", "N"])}
     told = {
         "states": (np.uint8, ["T", W]), "words": (np.uint8, ["T", W]),

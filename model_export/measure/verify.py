@@ -27,7 +27,7 @@ from model_export.head.graph import weights_of
 from model_export.head.verification import mismatched_outputs
 from service.errors import InvalidInput, NotFound
 from service.runtime.bundle import ENCODER, HEAD, Bundle, find_served, kind_of, read_bundle
-from service.runtime.session import Runtime
+from service.runtime.session import Runtime, Session
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder, EncoderOutput
 
@@ -40,6 +40,7 @@ class Parity:
     passages: int = 0
     choices: int = 0  # choices of heads that were compared
     different_states: int = 0
+    different_float: int = 0  # chunks of which the graph for GPUs gives another number
     different_choices: int = 0
     different_leaders: int = 0
     different_contributions: int = 0
@@ -51,12 +52,24 @@ class Parity:
     def holds(self) -> bool:
         return not (
             self.different_states
+            or self.different_float
             or self.different_choices
             or self.different_leaders
             or self.different_contributions
             or self.different_unlike
             or self.different_without
         )
+
+
+class FloatProducts(Runtime):
+    """Opens the graphs for GPUs, on the CPU."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__("cpu", threads)
+        self.provider = "cuda"
+
+    def open(self, model: bytes, weights: bytes | None = None) -> Session:
+        return Runtime("cpu", self.intra_op_threads).open(model, weights)
 
 
 def encoder_weights(model: bytes) -> Stored:
@@ -73,6 +86,7 @@ def encoder_weights(model: bytes) -> Stored:
 def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
     runtime, parity, draw = Runtime("cpu", 2), Parity(), random.Random(0)
     served, session = Encoder.load(reader, runtime), runtime.open(head.model)
+    floats = None if reader.float_model is None else Encoder.load(reader, FloatProducts(2))
     of_reader, of_head = encoder_weights(reader.model), weights_of(onnx.load_from_string(head.model))
     for text in texts:
         reading = served.tokenize(text)
@@ -80,6 +94,8 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
         if not passages:
             continue
         seen = served.encode(passages, output_attentions=True)
+        if floats is not None:
+            parity.different_float += _count_different(seen, floats.encode(passages, output_attentions=True))
         for (pieces, places), each in zip(passages, seen, strict=True):
             states, words, follows = encoder_quantized.run(of_reader, pieces, places)
             parity.passages += 1
@@ -96,6 +112,15 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
         parity.different_unlike += "unlike" in differ
         parity.texts += 1
     return parity
+
+
+def _count_different(one: list[EncoderOutput], other: list[EncoderOutput]) -> int:
+    """Return how many chunks differ."""
+    parts = ("hidden_states", "input_embeddings", "attention_counts")
+    return sum(
+        not all(np.array_equal(getattr(a, part), getattr(b, part)) for part in parts)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def _leave_out(

@@ -1,5 +1,6 @@
 """Reads model bundles, the one thing that the two sides share.
 
+    NAME/model.float.onnx the same for GPUs, over the weights in model.onnx; encoders since 0.4 only
     NAME/model.onnx       the graph, with the hardmax attention functions in it
     NAME/pieces.json      the pieces of words that it can read; kind "reader" only
     NAME/card.json        name, kind, figures, licence, and the digest of the graph
@@ -52,6 +53,7 @@ class Bundle:
     model: bytes
     pieces: str | None  # of a reader: pieces.json
     version: str  # digest over all its files: two bundles are the same when their versions are
+    float_model: bytes | None = None  # of an encoder: a graph for GPUs over the weights in `model`
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -63,6 +65,7 @@ def read_bundle(folder: Path) -> Bundle:
         problem = f"{folder.name}: model.onnx is not the file its card describes"
         raise BundleError(problem, param="model_sha256")
     pieces = _read(folder / "pieces.json") if card["kind"] == ENCODER else None
+    float_model = _read_float_model(folder, card)
     files = (model, pieces or b"", json.dumps(card, sort_keys=True).encode())
     version = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
     return Bundle(
@@ -72,7 +75,20 @@ def read_bundle(folder: Path) -> Bundle:
         model=model,
         pieces=None if pieces is None else _decode(pieces, folder / "pieces.json"),
         version=version,
+        float_model=float_model,
     )
+
+
+def _read_float_model(folder: Path, card: Mapping[str, Any]) -> bytes | None:
+    """The graph for GPUs, where the card has its digest; bundles before 0.4 have none."""
+    wanted = card.get("float_model_sha256")
+    if wanted is None:
+        return None
+    model = _read(folder / "model.float.onnx")
+    if hashlib.sha256(model).hexdigest() != wanted:
+        problem = f"{folder.name}: model.float.onnx is not the file its card describes"
+        raise BundleError(problem, param="float_model_sha256")
+    return model
 
 
 def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:

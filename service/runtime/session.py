@@ -102,8 +102,11 @@ class Runtime:
         if options.terminate:  # no run would ever come to an end
             raise late
 
-    def open(self, model: bytes) -> Session:
+    def open(self, model: bytes, weights: bytes | None = None) -> Session:
+        """Load a graph; `weights` is the model.onnx that its external data is in."""
         options = ort.SessionOptions()
+        if weights is not None:
+            options.add_external_initializers_from_files_in_memory(["model.onnx"], [weights], [len(weights)])
         options.intra_op_num_threads = self.intra_op_threads
         options.inter_op_num_threads = 1
         # An arena would keep what the largest run took for as long as the model is served.

@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from bundles import LISTS, head_model, reader_model, write_head
+from encoders import RELATIVE, random_encoder
 
 from model_export.bundle import write_bundle
+from model_export.encoder.graph import to_onnx
+from model_export.encoder.quantized import quantize
 from service.errors import BundleError
+from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime, Session
 from service.text.encoder import EncodedText, Encoder, ReceptiveFields, compute_receptive_fields
 from service.text.head import Head
@@ -148,3 +152,52 @@ def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path
     card = {**bundle.card, "labels": ["a", "b", "c"]}
     with pytest.raises(BundleError, match="its graph has 1 logits"):
         Head.from_graph("tiny", bundle.model, Runtime("cpu", 1), head.encoder, card)
+
+
+class OnGpu:
+    """A runtime that would use CUDA, and runs its graphs on the CPU."""
+
+    provider, intra_op_threads = "cuda", 1
+
+    def __init__(self) -> None:
+        self.opened: list[bytes] = []
+
+    def open(self, model: bytes, weights: bytes | None = None) -> Session:
+        self.opened.append(model)
+        return Runtime("cpu", 1).open(model, weights)
+
+
+def test_gpu_runs_the_float_graph_over_the_weights_of_the_integer_graph(tmp_path: Path) -> None:
+    weights = quantize(random_encoder(RELATIVE))
+    card = {"name": "encoder", "description": "Random."}
+    graphs = to_onnx(weights), to_onnx(weights, "float")
+    bundle = write_bundle(tmp_path, "reader", card, graphs[0], json.dumps(LISTS), graphs[1])
+    assert bundle.float_model is not None
+    assert len(bundle.float_model) < len(bundle.model)
+    runtime: Any = OnGpu()
+    on_gpu, on_cpu = Encoder.load(bundle, runtime), Encoder.load(bundle, Runtime("cpu", 1))
+    assert runtime.opened == [bundle.float_model]
+    chunks = on_cpu.tokenize("The film was not very good. " * 30).chunks()
+    one, other = (encoder.encode(chunks, output_attentions=True) for encoder in (on_gpu, on_cpu))
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a.hidden_states, b.hidden_states)
+        np.testing.assert_array_equal(a.attention_counts, b.attention_counts)
+
+
+def test_encoder_without_a_float_graph_runs_on_a_gpu_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    card = {"name": "encoder", "description": "Random."}
+    bundle = write_bundle(tmp_path, "reader", card, reader_model(), json.dumps(LISTS))
+    runtime: Any = OnGpu()
+    Encoder.load(bundle, runtime)
+    assert "has no graph for GPUs" in caplog.text
+
+
+def test_float_graph_that_the_card_does_not_describe_is_refused(tmp_path: Path) -> None:
+    weights = quantize(random_encoder(RELATIVE))
+    card = {"name": "encoder", "description": "Random."}
+    write_bundle(tmp_path, "reader", card, to_onnx(weights), json.dumps(LISTS), to_onnx(weights, "float"))
+    (tmp_path / "encoder" / "model.float.onnx").write_bytes(b"another")
+    with pytest.raises(BundleError, match=r"model\.float\.onnx is not the file"):
+        read_bundle(tmp_path / "encoder")
