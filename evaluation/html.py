@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from evaluation.report import describe_abstentions, percent
+from hardmax.errors import InvalidInput
 from hardmax.formatting import printable
 
 STYLE = """
@@ -62,6 +64,18 @@ def render_report(report: dict[str, Any]) -> str:
         parts += ["<section><h2>Rows that look mislabelled</h2>", f"<p class=soft>{note}</p>"]
         parts += [_predictions(errors), "</section>"]
     return printable("\n".join([*parts, "</main>"])) + "\n"
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page to a file.
+
+    Raises:
+        InvalidInput: the file cannot be written.
+    """
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}", param="--html") from None
 
 
 def _model(metrics: dict[str, Any], baseline: dict[str, Any] | None) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Writes dynamics.onnx: the scores of many queries and keys, screened (model_export/attention/screen.py).
 
-    hardmax-export dynamics --out service/pretrained
+    hardmax-export dynamics --models-dir service/pretrained
 
 The graph is generic in the number of queries and keys and in their dimension. The
 service feeds it (service/cloud/candidates.py), proves what it leaves out and decides the rest.
@@ -47,7 +47,9 @@ def build_dynamics() -> ModelProto:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=Path("service/pretrained"), help="folder of bundles")
+    parser.add_argument(
+        "--models-dir", type=Path, default=Path("service/pretrained"), help="folder of models"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,5 +61,5 @@ def run(arguments: argparse.Namespace) -> int:
         "created": CREATED,
         "versions": {"onnx_opset": OPSET, "onnxscript": onnxscript.__version__},
     }
-    print(arguments.out / write_bundle(arguments.out, NAME, card, build_dynamics()).name)
+    print(arguments.models_dir / write_bundle(arguments.models_dir, NAME, card, build_dynamics()).name)
     return 0

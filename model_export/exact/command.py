@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, required=True, help="the bundle's folder: its name is the model's"
     )
     parser.add_argument("--positions", action="store_true", help="the order of the tokens counts")
-    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    parser.add_argument(
+        "--dtype", choices=("float64", "float32"), default="float64", help="precision (default: float64)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the directions tried for the codes")
     parser.add_argument("--description", default="", help="text for the card")
     parser.add_argument("--licence", default="unknown", help="licence of the data, for the card")

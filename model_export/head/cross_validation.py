@@ -40,7 +40,7 @@ from model_export.head.leader_head import LeaderHead
 from service.errors import InvalidInput
 
 ONE_FOLD_ROWS = 2_000  # from so many rows on a single fold is held out
-OUT_OF_DISTRIBUTION = "unlike the rows"
+OUT_OF_DISTRIBUTION = "out_of_distribution"
 
 Thresholds = tuple[float, ...]  # of each label, the probability from which it is predicted
 Log = Callable[[str], None]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.html import render_report
+from evaluation.html import render_report, write_page
 from evaluation.labels import Rows, read_rows
 from evaluation.report import describe_report
 from evaluation.tables.writing import check_folder
@@ -131,6 +131,8 @@ def _model_name(arguments: argparse.Namespace) -> str:
             f"--name: {name!r} cannot name a model: letters, digits, dots and hyphens, and not the name of "
             "a pretrained model"
         )
+    if arguments.models_dir.exists() and not arguments.models_dir.is_dir():
+        raise InvalidInput(f"{arguments.models_dir} is not a folder", param="--models-dir")
     if (arguments.models_dir / name).exists():
         taken = f"{arguments.models_dir / name} is in the way"
         raise InvalidInput(f"{taken}: a model's versions are {name}@1, {name}@2, ..; move it")
@@ -174,7 +176,7 @@ def _export(models_dir: Path, card: Mapping[str, Any], weights: dict[str, Any], 
 
 def _show_report(arguments: argparse.Namespace, report: Mapping[str, Any], say: Say) -> None:
     if arguments.html:
-        arguments.html.write_text(render_report(dict(report)), encoding="utf-8")
+        write_page(arguments.html, render_report(dict(report)))
     if arguments.json:
         print(json.dumps(report))
         return

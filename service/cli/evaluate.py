@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.baseline import NAME, Labels, baseline_accuracy
-from evaluation.html import render_report
+from evaluation.html import render_report, write_page
 from evaluation.labels import Rows, read_rows
 from evaluation.metrics import Prediction
 from evaluation.metrics import evaluate as evaluate_predictions
@@ -67,7 +67,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         ],
     }
     if arguments.html:
-        arguments.html.write_text(render_report(report), encoding="utf-8")
+        write_page(arguments.html, render_report(report))
     show(report, arguments.json, describe_report)
     return 0
 

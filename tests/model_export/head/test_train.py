@@ -1,9 +1,11 @@
 """A head of one's own: learnt from rows on a frozen reader, measured, written, served."""
 
 import json
+import os
 import random
 import shutil
 from argparse import Namespace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -170,7 +172,9 @@ def test_words_at_random_are_unlike_the_rows(folder, capsys):
     """Held-out rows hardly ever are; of texts of other words many, even to a reader that reads at random."""
     file = write_rows(folder / "three.csv", {"a": "awful", "b": "superb", "c": "hated"})
     assert train(folder, file, "three", "--json") == 0
-    assert reported(capsys)["three@1"]["abstained"].get("unlike the rows", {"rows": 0})["rows"] <= 0.05 * 100
+    assert (
+        reported(capsys)["three@1"]["abstained"].get("out_of_distribution", {"rows": 0})["rows"] <= 0.05 * 100
+    )
     draw = random.Random(1)
     other = [" ".join(draw.choices([*"abcdefghijklmnopqrstuvwxyz"], k=8)) for _ in range(30)]
     with local(folder) as hardmax:
@@ -229,3 +233,40 @@ def test_rows_that_cannot_teach_say_what_to_do(folder, capsys, content, says):
     file.write_text(content)
     assert train(folder, file, "refused") == 2
     assert says in "".join(capsys.readouterr())
+
+
+def test_folder_of_models_that_is_a_pipe_is_one_sentence(folder, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    file, encoder = str(folder / "two.csv"), str(folder / "models" / "reader")
+    write_rows(folder / "two.csv", {"bad": "awful", "good": "superb"})
+    assert main(["train", file, "--models-dir", str(tmp_path / "pipe"), "--encoder", encoder]) == 2
+    assert capsys.readouterr().err == f"hardmax-export: {tmp_path / 'pipe'} is not a folder\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_page_on_a_full_disk_is_one_sentence(folder, capsys):
+    file = write_rows(folder / "full.csv", {"bad": "awful", "good": "superb"})
+    assert train(folder, file, "full", "--html", "/dev/full") == 2
+    err = capsys.readouterr().err
+    assert err == "hardmax-export: /dev/full cannot be written: No space left on device\n"
+    assert (folder / "models" / "full@1" / "card.json").exists()  # the model is there
+
+
+def test_control_characters_of_rows_are_not_printed(folder, capsys):
+    draw, lines = random.Random(0), ["text,label"]
+    for i in range(20):
+        lines.append(f"{' '.join(draw.choices(FILLING, k=5))} \x1b[31m \u202e{i},{'ab'[i % 2]}\x1b")
+    (folder / "escape.csv").write_text("\n".join(lines) + "\n")
+    assert train(folder, folder / "escape.csv", "escape", "--html", str(folder / "escape.html")) == 0
+    printed = capsys.readouterr().out
+    assert "errors, the most confident first" in printed
+    for text in (printed, (folder / "escape.html").read_text()):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+def test_training_prints_a_line_for_each_fold(folder, capsys):
+    file = write_rows(folder / "folds.csv", {"bad": "awful", "good": "superb"})
+    assert train(folder, file, "folds") == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fold ")]
+    assert [line.partition(":")[0] for line in lines] == [f"fold {i} of 5" for i in range(1, 6)]

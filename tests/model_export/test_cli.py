@@ -1,0 +1,38 @@
+"""The commands of hardmax-export: help, names, and failures of files in one sentence."""
+
+import argparse
+import importlib
+
+import pytest
+
+from model_export.cli import COMMANDS, describe_os_error, main
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_help(command):
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"model_export.{COMMANDS[command][0]}").add_arguments(parser)
+    assert [action.dest for action in parser._actions if not action.help] == []
+
+
+@pytest.mark.parametrize(("old", "new"), [("bundled", "pretrained"), ("meaning", "ablations")])
+def test_old_name_of_a_command_is_answered_with_the_new_one(old, new, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([old])
+    assert stopped.value.code == 2
+    assert f"{old} is called {new} now" in capsys.readouterr().err
+
+
+def test_error_of_a_file_has_no_number():
+    assert describe_os_error(OSError(28, "No space left on device", "models/x")) == (
+        "models/x: No space left on device"
+    )
+    assert describe_os_error(OSError(28, "No space left on device")) == "No space left on device"
+
+
+def test_file_that_does_not_exist_is_one_sentence(tmp_path, capsys):
+    assert main(["train", str(tmp_path / "none.csv"), "--models-dir", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "No such file" in err
+    assert "Errno" not in err
