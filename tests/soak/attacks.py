@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.wire import NPY, announce, connect, npy, npy_said_to_be, whole
+from tests.support.wire import NPY, announce, npy, npy_said_to_be, whole
 
 Attack = Callable[[int], list[bytes]]  # the port; the first bytes of each answer that came
 
@@ -32,6 +32,11 @@ QUESTION = b'{"input": "a superb film"}'
 HANG_UP_S = 2.0
 PAUSE_S = 1.0  # between the rounds of an attack
 OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
+
+
+def connect(port: int) -> socket.socket:
+    """From an address of the attackers' own: the edge bounds what one address may do."""
+    return socket.create_connection(("127.0.0.1", port), timeout=60, source_address=("127.0.0.2", 0))
 
 
 def ask(port: int, *pieces: bytes, wait_s: float = HANG_UP_S) -> list[bytes]:
@@ -156,6 +161,23 @@ def pathological_texts(port: int) -> list[bytes]:
     return [answer for body in bodies for answer in ask(port, whole(body), wait_s=20)]
 
 
+def text_that_grows(port: int) -> list[bytes]:
+    """2,560 words of a ligature that becomes 18 letters when it is normalised."""
+    text = " ".join(["\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 61] * 2_560)
+    return ask(port, whole(json.dumps({"input": text}, ensure_ascii=False).encode()), wait_s=20)
+
+
+def spans_without_number(port: int) -> list[bytes]:
+    spans = b"[0,1]," * 500_000
+    body = b'{"input": "a superb film", "flip": true, "without": [' + spans + b"[0,1]]}"
+    return ask(port, whole(body), wait_s=10)
+
+
+def heads_by_labels(port: int) -> list[bytes]:
+    document = {"input": ["?! " * 500] * 16, "model": ["sentiment"] * 32, "flip": True, "explain": "full"}
+    return ask(port, whole(json.dumps(document).encode()), wait_s=10)
+
+
 def question_marks(port: int) -> list[bytes]:
     """As many texts as a request may have, of as many words as are read; the caller leaves."""
     body = json.dumps({"input": ["?!" * 1_280] * 1_024}).encode()
@@ -221,7 +243,8 @@ def broken_bundles(models: Path) -> Attack:
 FUNCTIONS: tuple[Attack, ...] = (
     huge_heads, trailers, bodies_a_byte_a_second, answers_unread, streams_unread,
     small_bodies_of_many_numbers, walls_that_tie, ties_of_long_integers, sequences_without_end,
-    parts_without_number, garbage, strange_paths, pathological_texts, question_marks, whole_explanations,
+    parts_without_number, garbage, strange_paths, pathological_texts, text_that_grows,
+    spans_without_number, heads_by_labels, question_marks, whole_explanations,
     wishes_that_cannot_be, foreign_pages, odd_arrays, deep_documents, callers_who_leave,
 )  # fmt: skip
 ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} | {

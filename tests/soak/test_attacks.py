@@ -1,4 +1,4 @@
-"""Every attack at once for MINUTES (10), beside ordinary callers who must hardly notice."""
+"""Every attack at once for MINUTES (10) on edge and service, next to ordinary callers."""
 
 import asyncio
 import os
@@ -9,6 +9,7 @@ from shutil import copytree
 
 import pytest
 from bundles import write_scenes
+from edge import edge
 from server import eventually, serving
 
 from benchmarks.record import Record
@@ -40,18 +41,21 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     models = Path(copytree(PRETRAINED_FOLDER, tmp_path / "models"))
     write_scenes(models)
     mix = [(share, questions) for share, questions in prepare() if questions[0].kind not in NOT_ORDINARY]
-    with serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server:
-        with Siege(server.port, models):  # what is made once: pools, caches, arenas
-            asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(min(30.0, 30 * MINUTES)))
+    with (
+        serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server,
+        edge(tmp_path, server.port) as (_, port),
+    ):
+        with Siege(port, models):  # what is made once: pools, caches, arenas
+            asyncio.run(Crowd(port, mix, CALLERS, RATE).ask_for(min(30.0, 30 * MINUTES)))
         with Watch(server.process.pid) as watch:
             time.sleep(15)
             before = watch.now()
-            with Siege(server.port, models) as siege:
-                tally = asyncio.run(Crowd(server.port, mix, CALLERS, RATE).ask_for(60 * MINUTES))
+            with Siege(port, models) as siege:
+                tally = asyncio.run(Crowd(port, mix, CALLERS, RATE).ask_for(60 * MINUTES))
             with suppress(AssertionError):  # judged below, when the figures are written
                 eventually(lambda: watch.now().memory_mb < before.memory_mb + MEMORY_BOUND_MB, SETTLED_S)
             after = watch.now()
-        with Siege(server.port, models):
+        with Siege(port, models):
             time.sleep(5)
             began = time.monotonic()
             code = server.stop()

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import re
 import shutil
 import signal
@@ -18,15 +17,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from paths import ROOT
-from server import eventually, listens
+from edge import edge
+from server import eventually
 from wire import connect, exchange
 
 from benchmarks.servers import free_port
 from service.settings import Settings
 
-CONFIGURATION = ROOT / "docker/edge/nginx.conf"
-TLS = ROOT / "docker/edge/tls.conf"
 MISSING = [name for name in ("nginx", "openssl") if shutil.which(name) is None]
 
 pytestmark = [
@@ -88,43 +85,6 @@ def stub() -> Iterator[int]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-@contextmanager
-def edge(
-    folder: Path, upstream: int, tls: int | None = None, rate: int = 200, **limits: int
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """nginx with the project's configuration: only addresses, folders and given limits are the test's."""
-    port, health = free_port(), free_port()
-    text = CONFIGURATION.read_text()
-    replaced = [
-        ("/tmp/", f"{folder}/"),
-        ("/etc/edge/listen", f"{folder}/listen"),
-        ("/dev/stdout", f"{folder}/access.log"),
-        ("/dev/stderr error", f"{folder}/error.log warn"),
-        ("hardmax:8000", f"127.0.0.1:{upstream}"),
-        ("127.0.0.1:8081", f"127.0.0.1:{health}"),
-        ("listen 8000", f"listen 127.0.0.1:{port}"),
-        ("rate=200r/s", f"rate={rate}r/s"),
-        *((rf"limit_conn {name} ", f"limit_conn {name} {most}; # ") for name, most in limits.items()),
-    ]
-    for theirs, ours in replaced:
-        assert theirs in text, theirs
-        text = text.replace(theirs, ours)
-    # As root, nginx would work as a user who may not enter this test's folder.
-    user = "user root;" if os.geteuid() == 0 else ""
-    (folder / "nginx.conf").write_text(f"daemon off; {user}\n{text}")
-    (folder / "listen").mkdir(exist_ok=True)
-    if tls is not None:
-        listening = TLS.read_text().replace("/etc/edge/certificates", str(folder))
-        (folder / "listen/tls.conf").write_text(listening.replace("listen 8443", f"listen 127.0.0.1:{tls}"))
-    command = ["nginx", "-c", f"{folder}/nginx.conf", "-e", f"{folder}/error.log"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
-        try:
-            eventually(lambda: listens(health))
-            yield process, port
-        finally:
-            process.send_signal(signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")
