@@ -1,23 +1,23 @@
 """Log lines, for people (text) or for machines (json, an object a line). No text of a user is among them.
 
-Nothing that logs ever waits for whoever reads the log. Lines go to a queue of bounded length, and a thread
-writes them to standard error; what the queue has no room for is dropped and counted.
+Nothing that logs ever waits for whoever reads the log. Records go to a queue of bounded length, whose
+listener writes them to standard error; what the queue has no room for is dropped and counted.
 """
 
+import atexit
 import json
 import logging
 import os
-import threading
 import time
 from contextlib import suppress
-from logging.handlers import QueueHandler
+from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 from typing import Any, Literal
 
 STDERR = 2
-KEPT = 4_000  # lines that wait to be written
+MAX_RECORDS = 4_000  # that wait to be written
+MAX_CHARS = 16_000  # of a message or a traceback
 LAST_LINES_S = 1.0  # how long the reader of the log has at the end to take the last lines
-LONGEST = 16_000  # characters of a message or a traceback
 
 Style = Literal["text", "json"]
 access = logging.getLogger("service.requests")
@@ -25,8 +25,21 @@ access = logging.getLogger("service.requests")
 
 def configure(style: Style, level: str) -> None:
     """Send this process's logs, and those of the libraries it uses, to standard error."""
-    logging.basicConfig(handlers=[Handler(style)], level=logging.WARNING, force=True)
+    handler = queue_handler(style)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("service").setLevel(level.upper())
+    atexit.register(handler.flush)
+
+
+def queue_handler(
+    style: Style, descriptor: int = STDERR, max_records: int = MAX_RECORDS
+) -> "DroppingQueueHandler":
+    """Return a handler whose listener writes to a descriptor."""
+    writer = DescriptorHandler(descriptor)
+    writer.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    handler = DroppingQueueHandler(Queue(max_records))
+    QueueListener(handler.queue, writer).start()
+    return handler
 
 
 def log_request(
@@ -64,47 +77,55 @@ def log_request(
     )
 
 
-class Handler(QueueHandler):
-    """Makes lines of records, which a thread of its own writes to a descriptor."""
+class DroppingQueueHandler(QueueHandler):
+    """Drop what the queue has no room for, and log how much that was once there is room."""
 
-    queue: Queue[logging.LogRecord | None]
+    queue: Queue[Any]
 
-    def __init__(self, style: Style, descriptor: int = STDERR, kept: int = KEPT) -> None:
-        super().__init__(Queue(kept))
-        self.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
-        self._descriptor = descriptor
-        self._lost = 0
-        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
-        self._thread.start()
+    def __init__(self, queue: Queue[Any]) -> None:
+        super().__init__(queue)
+        self._dropped = 0
 
     def enqueue(self, record: logging.LogRecord) -> None:
         try:
-            if self._lost:
-                self.queue.put_nowait(self.prepare(_lost(self._lost)))
-                self._lost = 0
+            if self._dropped:
+                message = "%d log lines were lost: they were not read in time"
+                self.queue.put_nowait(
+                    logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (self._dropped,), None)
+                )
+                self._dropped = 0
             self.queue.put_nowait(record)
         except Full:
-            self._lost += 1
+            self._dropped += 1
 
-    def _write(self) -> None:
-        """A line at a time: those of several workers never mix where a pipe takes them whole."""
-        while (record := self.queue.get()) is not None:
-            try:
-                os.write(self._descriptor, f"{record.msg}\n".encode(errors="replace"))
-            except OSError:  # a full disk: this line is lost, requests are not
-                self._lost += 1
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return the record as it is: the listener formats it, in this process."""
+        return record
 
-    def close(self) -> None:
-        """Write what is left, for a moment."""
-        with suppress(Full):  # then nobody reads the log
-            self.queue.put_nowait(None)
-            self._thread.join(LAST_LINES_S)
-        super().close()
+    def flush(self) -> None:
+        """Wait for the last lines to be written, for a moment."""
+        deadline = time.monotonic() + LAST_LINES_S
+        while self.queue.unfinished_tasks and time.monotonic() < deadline:
+            time.sleep(0.005)
 
 
-def _lost(count: int) -> logging.LogRecord:
-    told = "%d log lines were lost: nobody took them in time"
-    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, told, (count,), None)
+class DescriptorHandler(logging.Handler):
+    """Write each line at once, so that those of several workers never mix.
+
+    It has no lock: the listener alone writes, and at its end the process must not wait for a log that is
+    not read.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+
+    def createLock(self) -> None:
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # a full disk: this line is lost, requests are not
+            os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
 
 
 class TextFormatter(logging.Formatter):
@@ -129,4 +150,4 @@ class JsonFormatter(TextFormatter):
 
 def _short(text: str) -> str:
     """Its beginning and its end where it is very long: a queue of lines has a bound in bytes too."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS // 2]} ... {text[-MAX_CHARS // 2 :]}"
