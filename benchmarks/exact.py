@@ -101,7 +101,7 @@ def main() -> None:
         sequences = family(rng, N, d)
         built = build_classifier(make_examples(labelled(sequences, rng)))
         with TemporaryDirectory() as folder:
-            found = write_verified(built, Path(folder) / "model", description="a benchmark", licence="none")
+            found = write_verified(built, Path(folder) / "model", description="a benchmark", license="none")
             model = SequenceClassifier.load(read_bundle(Path(folder) / "model"), Runtime("cpu", 1))
         case = {"family": family.__name__.replace("_", " "), "d": d, "N": N}
         figures: dict[str, list[float]] = {

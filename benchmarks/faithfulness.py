@@ -202,7 +202,7 @@ def measure_answers(record: Record, model: Classifier, kinds: dict[str, Sequence
                 began = time.perf_counter()
                 (answer,) = model.classify([text], explain)  # type: ignore[arg-type]
                 samples.append(1000 * (time.perf_counter() - began))
-            shares += [100 * (1 + len(leader["read"])) / answer["tokens"] for leader in answer["leaders"]]
+            shares += [100 * (1 + len(leader["read"])) / answer["n_words"] for leader in answer["leaders"]]
             began = time.perf_counter()
             sets.append(flip(model, text)[0])
             seconds.append(1000 * (time.perf_counter() - began))

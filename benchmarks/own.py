@@ -240,7 +240,7 @@ def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
 def bundle_of(model: onnx.ModelProto, rows: Rows, reader: Bundle) -> Bundle:
     card = {
         "name": "mine@1", "description": "A head of a benchmark.", "labels": list(rows.labels), "even": 0.02,
-        "reader": {"name": reader.name, "sha256": reader.card["model_sha256"]},
+        "encoder": {"name": reader.name, "sha256": reader.card["model_sha256"]},
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         return write_bundle(Path(folder), HEAD, card, model)

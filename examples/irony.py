@@ -25,7 +25,7 @@ def judged(url: str | None = None) -> list[tuple[dict[str, str], Answer]]:
 
 def report(found: list[tuple[dict[str, str], Answer]]) -> Iterator[str]:
     """How many of each kind are right, wrong and undecided; then what is wrong."""
-    decided = [(row, answer) for row, answer in found if answer.undecided is None]
+    decided = [(row, answer) for row, answer in found if answer.abstain_reason is None]
     wrong = [(row, answer) for row, answer in decided if answer.label != row["label"]]
     share = {}
     for kind in ("plain", "ironic"):

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from hardmax import notebook
 from hardmax.dataframe import MIN_CONTRIBUTION, RESULT_COLUMNS, as_frame
-from hardmax.documents import Classification, DynamicsResult, Spans, Usage, number_of
+from hardmax.documents import Classification, DynamicsResult, OffsetUnit, Usage, number_of
 from hardmax.errors import HardmaxError, UnexpectedAnswer
 from hardmax.formatting import format_signed, pluralize, printable, shorten
 from hardmax.reading import read
@@ -18,7 +18,7 @@ from hardmax.shap_export import explain_as_shap
 
 EMPTY_ANSWER: dict[str, Any] = {
     "label": "", "score": float("nan"), "probs": {}, "logit": float("nan"), "bias": float("nan"),
-    "tokens": 0, "truncated": False,
+    "n_words": 0, "truncated": False,
 }  # fmt: skip
 
 
@@ -35,20 +35,22 @@ class Answer(Classification):
     """Why there is no answer, with `errors="keep"`. The label is then empty, and every number is nan."""
     answers: dict[str, Answer] = field(default_factory=dict)
     """The answer of each model by its name; empty for a request to one model."""
-    spans: Spans = "codepoints"
+    offset_unit: OffsetUnit = "codepoints"
     """The unit of its offsets."""
 
     @classmethod
-    def of(cls, document: Any, text: str, index: int, model: str, spans: Spans = "codepoints") -> Answer:
+    def of(
+        cls, document: Any, text: str, index: int, model: str, offset_unit: OffsetUnit = "codepoints"
+    ) -> Answer:
         """Return the answer of a document, with its index in the whole list."""
         several = document.get("answers") if isinstance(document, dict) else None
         if not isinstance(several, dict) or not several:
-            known = {"text": text, "index": index, "model": model, "spans": spans}
+            known = {"text": text, "index": index, "model": model, "offset_unit": offset_unit}
             answer = read(cls, document, **known, error=None, answers={})
             if not all(0.0 <= number <= 1.0 for number in (answer.score, *answer.probs.values())):
                 raise UnexpectedAnswer("this is no answer of hardmax: a probability is not from 0 to 1")
             return answer
-        answers = {name: cls.of(each, text, index, name, spans) for name, each in several.items()}
+        answers = {name: cls.of(each, text, index, name, offset_unit) for name, each in several.items()}
         first = next(iter(answers.values()))
         made = replace(first, answers=answers)
         made.__dict__["document"] = document
@@ -66,7 +68,7 @@ class Answer(Classification):
             return f"no answer: {self.row['hardmax_error']}"
         labels = self._applicable_labels
         verdict = "none of its labels" if labels is None else f"{labels} {self.score:.1%}"
-        return f"{verdict} (abstains: {self.undecided})" if self.undecided else verdict
+        return f"{verdict} (abstains: {self.abstain_reason})" if self.abstain_reason else verdict
 
     @property
     def _applicable_labels(self) -> str | None:
@@ -96,7 +98,7 @@ class Answer(Classification):
         return {
             "label": label,
             "score": None if label is None else self.score,
-            "abstain_reason": self.undecided,
+            "abstain_reason": self.abstain_reason,
             "truncated": self.truncated,
             "leaders": [f"{word} {x:+.2f}" for word, x in contributions if abs(x) >= MIN_CONTRIBUTION],
             "hardmax_error": None,
@@ -127,7 +129,7 @@ class Answer(Classification):
         return printable(f"<{type(self).__name__} {self.verdict}{reason}: {text!r}>")
 
     def _repr_html_(self) -> str:
-        return notebook.render_answer(self.text, self.verdict, self, self.spans)
+        return notebook.render_answer(self.text, self.verdict, self, self.offset_unit)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -148,13 +150,13 @@ class Answers(list[Answer]):
 
     Args:
         model: The name of the model.
-        spans: The unit of character offsets.
+        offset_unit: The unit of character offsets.
         index: The index of the pandas Series that the texts came from.
     """
 
-    def __init__(self, model: str = "", spans: Spans = "codepoints", index: Any = None) -> None:
+    def __init__(self, model: str = "", offset_unit: OffsetUnit = "codepoints", index: Any = None) -> None:
         super().__init__()
-        self._spans = spans
+        self._offset_unit = offset_unit
         self._index = index
         self.id = uuid4().hex
         self.model = model
@@ -168,7 +170,7 @@ class Answers(list[Answer]):
         self.id = str(document.get("id", self.id))
         self.model = ", ".join(map(str, model)) if isinstance(model, list) else str(model)
         for text, entry in zip(texts, data, strict=True):
-            self.append(Answer.of(entry, text, len(self), self.model, self._spans))
+            self.append(Answer.of(entry, text, len(self), self.model, self._offset_unit))
 
     def to_frame(self, *, text: bool | None = None) -> Any:
         """Return a pandas DataFrame with a row for each text.
@@ -191,7 +193,7 @@ class Answers(list[Answer]):
     @property
     def abstained(self) -> int:
         """The number of answers whose label should not be acted upon."""
-        return sum(each.undecided is not None for each in self)
+        return sum(each.abstain_reason is not None for each in self)
 
     def __repr__(self) -> str:
         counts = Counter(each.row["label"] or each.verdict.partition(":")[0] for each in self)
@@ -208,5 +210,5 @@ class Answers(list[Answer]):
 
     @property
     def usage(self) -> Usage:
-        """The number of texts and tokens."""
-        return Usage(texts=len(self), tokens=sum(answer.tokens for answer in self))
+        """The number of texts and of subword tokens."""
+        return Usage(texts=len(self), tokens=sum(answer.n_tokens for answer in self))

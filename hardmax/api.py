@@ -8,7 +8,16 @@ from typing import Any, Self, TypedDict, Unpack, overload
 
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
-from hardmax.documents import ControlResponse, Explain, Include, Info, ModelCard, SequenceLabel, Spans, Stop
+from hardmax.documents import (
+    ControlResponse,
+    Explain,
+    Include,
+    Info,
+    ModelCard,
+    OffsetUnit,
+    SequenceLabel,
+    Stop,
+)
 from hardmax.operations import BATCH_TEXTS, ApiRequest, ErrorHandling, run_sync
 
 
@@ -19,7 +28,7 @@ class ClassifyOptions(TypedDict, total=False):
     explain: Explain
     trajectory: bool
     truncate: bool
-    spans: Spans
+    offset_unit: OffsetUnit
     without: Sequence[tuple[int, int]] | None
     flip: bool
     errors: ErrorHandling
@@ -57,7 +66,7 @@ class Api(ABC):
         explain: Explain = "leaders",
         trajectory: bool = False,
         truncate: bool = True,
-        spans: Spans = "codepoints",
+        offset_unit: OffsetUnit = "codepoints",
         without: Sequence[tuple[int, int]] | None = None,
         flip: bool = False,
         errors: ErrorHandling = "raise",
@@ -74,7 +83,7 @@ class Api(ABC):
             explain: How much of the reason to return: "none", "leaders" or "full".
             trajectory: Return the position of every word at every layer.
             truncate: Cut texts that are too long instead of refusing them.
-            spans: The unit of character offsets: "codepoints" or "utf16".
+            offset_unit: The unit of character offsets: "codepoints" or "utf16".
             without: Character spans of one text to leave out.
             flip: Search for a smallest set of words whose removal changes the label.
             errors: "raise" stops at the first text without an answer; "keep" stores the error in its
@@ -92,7 +101,7 @@ class Api(ABC):
         """
         options: dict[str, Any] = {
             "model": model, "explain": explain, "trajectory": trajectory, "truncate": truncate,
-            "spans": spans, "without": without, "flip": flip,
+            "offset_unit": offset_unit, "without": without, "flip": flip,
         }  # fmt: skip
         operation = operations.classify(
             self._send, texts, options, errors=errors, batch_size=batch_size, progress=progress
@@ -106,7 +115,7 @@ class Api(ABC):
         alpha: float = 1.0,
         A: Any = None,
         max_layers: int | None = None,
-        stop: Stop = "certified",
+        stop: Stop | None = None,
         tolerance: float = 1e-9,
         tie_tolerance: float = 0.0,
         include: Sequence[Include] = ("assignment",),
@@ -119,7 +128,8 @@ class Api(ABC):
             alpha: The step size, above 0.
             A: A symmetric positive definite matrix of shape (d, d); the identity if None.
             max_layers: Layers to run at most; 1000, or the server's limit, if None.
-            stop: When to stop: "certified", "converged" or "never".
+            stop: When to stop: "certified", "converged" or "never". None is "certified", or with a
+                trajectory "converged".
             tolerance: The distance to its limit at which a point counts as converged.
             tie_tolerance: The relative gap below which two scores tie.
             include: Further parts of the answer, such as "limits" or "trajectory".

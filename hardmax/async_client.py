@@ -14,7 +14,16 @@ import httpx
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
 from hardmax.api import ClassifyOptions
-from hardmax.documents import ControlResponse, Explain, Include, Info, ModelCard, SequenceLabel, Spans, Stop
+from hardmax.documents import (
+    ControlResponse,
+    Explain,
+    Include,
+    Info,
+    ModelCard,
+    OffsetUnit,
+    SequenceLabel,
+    Stop,
+)
 from hardmax.operations import BATCH_TEXTS, ApiRequest, ErrorHandling
 from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
 
@@ -89,7 +98,7 @@ class AsyncClient:
         explain: Explain = "leaders",
         trajectory: bool = False,
         truncate: bool = True,
-        spans: Spans = "codepoints",
+        offset_unit: OffsetUnit = "codepoints",
         without: Sequence[tuple[int, int]] | None = None,
         flip: bool = False,
         errors: ErrorHandling = "raise",
@@ -99,7 +108,7 @@ class AsyncClient:
         """Classify one text, or many, with the exact reason for each label. See `Client.classify`."""
         options: dict[str, Any] = {
             "model": model, "explain": explain, "trajectory": trajectory, "truncate": truncate,
-            "spans": spans, "without": without, "flip": flip,
+            "offset_unit": offset_unit, "without": without, "flip": flip,
         }  # fmt: skip
         return await operations.classify(
             self.send, texts, options, errors=errors, batch_size=batch_size, progress=progress
@@ -112,7 +121,7 @@ class AsyncClient:
         alpha: float = 1.0,
         A: Any = None,
         max_layers: int | None = None,
-        stop: Stop = "certified",
+        stop: Stop | None = None,
         tolerance: float = 1e-9,
         tie_tolerance: float = 0.0,
         include: Sequence[Include] = ("assignment",),
@@ -132,7 +141,7 @@ class AsyncClient:
         alpha: float = 1.0,
         A: Any = None,
         max_layers: int | None = None,
-        stop: Stop = "certified",
+        stop: Stop | None = None,
         tolerance: float = 1e-9,
         tie_tolerance: float = 0.0,
         include: Sequence[Include] = ("assignment",),

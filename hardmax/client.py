@@ -86,7 +86,7 @@ class Client(Api):
         alpha: float = 1.0,
         A: Any = None,
         max_layers: int | None = None,
-        stop: Stop = "certified",
+        stop: Stop | None = None,
         tolerance: float = 1e-9,
         tie_tolerance: float = 0.0,
         include: Sequence[Include] = ("assignment",),

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 Explain = Literal["none", "leaders", "full"]
-Spans = Literal["codepoints", "utf16"]
-Undecided = Literal["nothing known", "even", "unlike the rows"]
+OffsetUnit = Literal["codepoints", "utf16"]
+AbstainReason = Literal["low_confidence", "out_of_distribution", "no_known_words"]
 Stop = Literal["certified", "converged", "never"]
 Include = Literal["assignment", "limits", "trajectory", "polytope", "temperature"]
 Vector = list[float]
@@ -59,10 +59,10 @@ class Leader(Document):
     spans: list[Span]
     """Its places. Several where words have the very same place."""
     read: list[ReadWord] = field(default_factory=list)
-    """The other words of which its state was made, first read first: eight at most, all with "full".
-    Any others may be left out in place, and it keeps its place (`start`), to the bit."""
+    """The other words of which its state was made, first read first: eight at most, all with "full"."""
     read_total: int = 0
-    """How many other words its state was made of: `read` lists eight of them by default."""
+    """The number of words that its state was computed from. Words outside the complete list, which "full"
+    returns, can be left out in place, and the leader keeps its initial `position` to the bit."""
     read_as: str | None = None
     """What was read in place of the word, if anything: "<name>", "<number>", "<unknown>"."""
 
@@ -87,7 +87,7 @@ class Cluster(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class Word(Document):
-    text: str
+    word: str
     """As it stands in the text, in lower case."""
     spans: list[Span]
     """Its place."""
@@ -97,13 +97,13 @@ class Word(Document):
     """Whether it attends to itself alone at some layer."""
     contribution: Number
     """Its part of the logit: logit = bias + their sum."""
-    start: Vector
-    """Where it is before the layers."""
-    end: Vector
+    position: Vector
+    """Where it is before the layers of the head."""
+    final_position: Vector
     """Where it is after them."""
-    follows: list[list[int]] = field(default_factory=list)
-    """For each layer of the reader the other words that its heads followed, by their number in this list,
-    most followed first."""
+    attends_to: list[list[int]] = field(default_factory=list)
+    """For each layer of the encoder the other words that its heads attend to, by their index in this list,
+    most attended first."""
     read_as: str | None = None
     """What was read in place of the word, if anything."""
 
@@ -146,15 +146,17 @@ class Classification(Document):
     """The probability of each label."""
     labels: list[str] = field(default_factory=list)
     """Where labels do not exclude each other: all that hold. `label` is the most probable."""
-    undecided: Undecided | None = None
-    """Why the label should not be acted upon: too few words are known, the labels are about even, or the
-    text is unlike the rows that the model learnt from."""
+    abstain_reason: AbstainReason | None = None
+    """Why the model abstains: too few words are known, the labels are about equally probable, or the text is
+    unlike the training data. null if the label can be acted upon."""
     logit: Number
     """logit = bias + the contributions of the clusters = bias + those of the words."""
     bias: Number
     """What the logit is without any word."""
-    tokens: int
-    """Words and marks that were read."""
+    n_words: int
+    """The number of words and marks that were read."""
+    n_tokens: int = 0
+    """The number of subword tokens that were read."""
     unknown: int | None = None
     """Words that the model does not know."""
     truncated: bool
@@ -188,7 +190,7 @@ class Usage(Document):
     texts: int
     """Texts that were answered."""
     tokens: int
-    """Words and marks that were read of them."""
+    """The number of subword tokens that were read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,12 +388,16 @@ class ModelCard(Document):
 
     name: str
     """What requests call it."""
-    kind: Literal["reader", "sentiment", "dynamics", "sequences"]
-    """What it reads. sentiment: a head on a reader, whatever its labels."""
+    kind: Literal["encoder", "text-classification", "dynamics", "sequences"]
+    """The kind of the model; text-classification models are heads on an encoder."""
     description: str
     """What it is, in a line."""
-    licence: str
-    """Under which it may be used."""
+    license: str
+    """The license under which it may be used."""
+    version: int = 1
+    """The number after the @ of its name; 1 for a name without a number."""
+    digest: str | None = None
+    """The SHA-256 digest over all files of the bundle."""
     default: bool = False
     """Whether requests that name no model get it."""
     bias: Number | None = None
@@ -431,7 +437,7 @@ class Limits(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RefusedBundle(Document):
+class LoadError(Document):
     """A bundle in MODELS_DIR that is not served, and why."""
 
     name: str
@@ -454,7 +460,7 @@ class Info(Document):
     """What requests that name none get."""
     models: list[str]
     """Names of those that are served."""
-    refused: list[RefusedBundle]
+    load_errors: list[LoadError]
     """Bundles that are not served."""
     limits: Limits
     """What a request may ask for."""

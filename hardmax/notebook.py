@@ -12,7 +12,7 @@ from html import escape as escape_markup
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.documents import Classification, DynamicsResult, Leader, Spans, Word, number_of
+from hardmax.documents import Classification, DynamicsResult, Leader, OffsetUnit, Word, number_of
 from hardmax.formatting import CLUSTER_COLORS, format_signed, pluralize, printable, shorten
 
 Floats = NDArray[np.float64]
@@ -27,10 +27,13 @@ FRAME_STYLE = "font:14px/1.5 system-ui,sans-serif;max-width:46em;color:inherit"
 FAINT_STYLE = "opacity:.65"
 
 
-def render_answer(text: str, verdict: str, shown: Classification, spans: Spans = "codepoints") -> str:
+def render_answer(
+    text: str, verdict: str, shown: Classification, offset_unit: OffsetUnit = "codepoints"
+) -> str:
     """Render the answer to one text: the verdict, the words in colour, the sum and the plane."""
     headline = _element("div", _element("b", escape(verdict)))
-    parts = [headline, _highlighted_text(text, shown, spans), _contribution_table(shown), _word_plane(shown)]
+    marked = _highlighted_text(text, shown, offset_unit)
+    parts = [headline, marked, _contribution_table(shown), _word_plane(shown)]
     return _element("div", "".join(parts), style=FRAME_STYLE)
 
 
@@ -61,12 +64,12 @@ def summarize_run(run: DynamicsResult) -> str:
     return f"{size}: {state}, {pluralize(len(run.leaders), 'leader')}"
 
 
-def _highlighted_text(text: str, shown: Classification, spans: Spans) -> str:
+def _highlighted_text(text: str, shown: Classification, offset_unit: OffsetUnit) -> str:
     """Render the text with a tint behind each word, as strong as its contribution."""
     marked: Sequence[Word | Leader] = shown.words or shown.leaders
     values = [number_of(each.contribution, shown.label) for each in marked]
     largest = max(map(abs, values), default=0) or 1
-    places = _character_indices(text[:MAX_TEXT_CHARS_SHOWN], spans)
+    places = _character_indices(text[:MAX_TEXT_CHARS_SHOWN], offset_unit)
     found = sorted(
         (places[start], places[end], value)
         for each, value in zip(marked, values, strict=True)
@@ -86,9 +89,9 @@ def _highlighted_text(text: str, shown: Classification, spans: Spans) -> str:
     return _element("p", "".join(parts), style="white-space:pre-wrap;margin:.6em 0")
 
 
-def _character_indices(text: str, spans: Spans) -> list[int]:
+def _character_indices(text: str, offset_unit: OffsetUnit) -> list[int]:
     """Return the character index of each offset that a span of the text may have."""
-    widths = (1 + (spans == "utf16" and character > "\uffff") for character in text)
+    widths = (1 + (offset_unit == "utf16" and character > "\uffff") for character in text)
     return [place for place, width in enumerate(widths) for _ in range(width)] + [len(text)]
 
 
@@ -129,19 +132,19 @@ def _bar_row(name: str, value: float, largest: float) -> str:
 
 def _word_plane(shown: Classification) -> str:
     """Render the path of each word; nothing unless the model places words in a plane."""
-    words = [word for word in shown.words if len(word.end) == 2]
+    words = [word for word in shown.words if len(word.final_position) == 2]
     if not words:
         return ""
-    start = np.array([word.start for word in words])
-    end = np.array([word.end for word in words])
+    start = np.array([word.position for word in words])
+    end = np.array([word.final_position for word in words])
     plane = _Plane(np.concatenate([start, end, np.zeros((1, 2))]))
     colours = [_color_of(number_of(word.contribution, shown.label)) for word in words]
     marks = [plane.path(*each) for each in zip(start, end, colours, strict=True)]
     named: dict[str, None] = {}
     for word, place in zip(words, end, strict=True):
-        if word.leader and word.text not in named:
-            named[word.text] = None
-            marks.append(plane.marker(place, word.text))
+        if word.leader and word.word not in named:
+            named[word.word] = None
+            marks.append(plane.marker(place, word.word))
     return plane.draw(marks, f"{len(words)} words on their plane")
 
 

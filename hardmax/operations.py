@@ -79,7 +79,7 @@ async def classify(
     if isinstance(texts, str):
         return await _classify_one(send, texts, body, keep)
     listed = _as_list(texts)
-    answers = Answers(spans=options["spans"], index=_series_index(texts))
+    answers = Answers(offset_unit=options["offset_unit"], index=_series_index(texts))
     with Progress(enabled=progress) as progress_line:
         for batch in _batches(listed, batch_size):
             await _classify_batch(send, batch, answers, body, keep)
@@ -93,7 +93,7 @@ def _classify_body(
     explain: str,
     trajectory: bool,
     truncate: bool,
-    spans: str,
+    offset_unit: str,
     without: Sequence[tuple[int, int]] | None,
     flip: bool,
 ) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _classify_body(
         "explain": explain,
         "trajectory": trajectory or None,
         "truncate": None if truncate else False,
-        "spans": None if spans == "codepoints" else spans,
+        "offset_unit": None if offset_unit == "codepoints" else offset_unit,
         "without": None if without is None else [list(span) for span in without],
         "flip": flip or None,
     }
@@ -111,7 +111,7 @@ def _classify_body(
 
 
 async def _classify_one(send: Send, text: str, body: dict[str, Any], keep: bool) -> Answer:
-    answers = Answers(spans=body.get("spans", "codepoints"))
+    answers = Answers(offset_unit=body.get("offset_unit", "codepoints"))
     try:
         _check_text(text, "input")
         answers.add(await send(ApiRequest("classify", {"input": text, **body})), [text])
@@ -207,7 +207,7 @@ def dynamics_request(
     alpha: float,
     A: Any,
     max_layers: int | None,
-    stop: Stop,
+    stop: Stop | None,
     tolerance: float,
     tie_tolerance: float,
     include: Sequence[Include],

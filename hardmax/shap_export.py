@@ -27,7 +27,7 @@ def explain_as_shap(answer: Classification, label: str) -> Any:
     if isinstance(answer.logit, dict) and label not in answer.logit:
         raise InvalidInput(f"there is no label {label!r}; there are {', '.join(answer.logit)}", param="label")
     if answer.words:
-        kind, texts = "word", [word.text for word in answer.words]
+        kind, texts = "word", [word.word for word in answer.words]
         contributions = [word.contribution for word in answer.words]
     elif answer.clusters:
         kind, texts = "cluster", [", ".join(cluster.leaders) for cluster in answer.clusters]

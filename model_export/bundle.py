@@ -56,7 +56,7 @@ def write_bundle(
     complete = {
         "format": FORMAT,
         "kind": kind,
-        "licence": DEFAULT_LICENSE,
+        "license": DEFAULT_LICENSE,
         "created": _created(),
         "versions": _versions(),
         **card,

@@ -62,7 +62,7 @@ def train(recipe: Recipe, data: Path, teacher: Path, out: Path, report: Report) 
     threshold, figures = test_figures(learners.encoder, learners.head, tokenizer, sets, report)
     about = {
         "data": corpora.sizes(sets),
-        "licences": {
+        "licenses": {
             "encoder": "all-mpnet-base-v2, Apache 2.0", "teacher": "all-mpnet-base-v2, Apache 2.0",
             "wordnet": "WordNet 3.0 license, Princeton University",
         },

@@ -131,7 +131,7 @@ def write_bundles(
     }
     weights = encoder_quantized.quantize(encoder)
     integer, floats = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
-    base = write_bundle(models, "reader", card, integer, json.dumps(words, ensure_ascii=False), floats)
+    base = write_bundle(models, "encoder", card, integer, json.dumps(words, ensure_ascii=False), floats)
     runtime = Runtime("cpu", torch.get_num_threads())
     served = ServedEncoder.load(base, runtime)
     texts = [row.text for rows in sets.values() for row in labelled(rows, "choose")[:TEXTS_PER_SET]]
@@ -140,7 +140,7 @@ def write_bundles(
         "name": "sentiment",
         "description": "Positive, negative or neutral, for reviews, sentences and tweets.",
         "labels": ["negative", "positive"], "neutral_threshold": threshold,
-        "reader": {"name": "encoder", "sha256": base.card["model_sha256"]},
+        "encoder": {"name": "encoder", "sha256": base.card["model_sha256"]},
         "alpha": head.config.alpha, "layers": head.config.n_layers, "dimension": head.config.dimension,
         "readout": {"vector": head.v[0].tolist()},
         "unlike": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected},
@@ -149,7 +149,7 @@ def write_bundles(
     graph = head_graph.to_onnx(head_quantized.quantize(head, encoder.output_scales) | ood_weights)
     loaded = Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
     _check_logits(encoder, head, served, loaded, WordPieceTokenizer(vocabulary), texts)
-    write_bundle(models, "sentiment", card, graph)
+    write_bundle(models, "text-classification", card, graph)
 
 
 def _check_logits(

@@ -26,7 +26,7 @@ from service.answers.texts import (
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics
 from service.errors import BundleError, NotFound
-from service.runtime.bundle import find_bundles, newest_version, read_bundle
+from service.runtime.bundle import find_bundles, newest_version, read_bundle, version_of
 from service.runtime.registry import Registry, with_default_model
 from service.runtime.session import Runtime
 from service.schemas.reading import validate
@@ -108,7 +108,9 @@ class Local(Api):
         cards = []
         for name, folder in bundles.items():
             try:
-                cards.append({**read_bundle(folder).card, "default": name == default})
+                bundle = read_bundle(folder)
+                known = {"default": name == default, "version": version_of(name), "digest": bundle.version}
+                cards.append({**bundle.card, **known})
             except BundleError as broken:
                 log.warning("bundle %s refused: %s", name, broken.message)
         return {"models": cards}

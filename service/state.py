@@ -234,7 +234,7 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
 
     def head(bundle: Bundle) -> Head:
         """The registry loads its reader first, and keeps it."""
-        return Head.load(bundle, runtime, readers[bundle.card["reader"]["sha256"]])
+        return Head.load(bundle, runtime, readers[bundle.card["encoder"]["sha256"]])
 
     def dynamics(bundle: Bundle) -> Dynamics:
         model = Dynamics.load(bundle, runtime, limits)

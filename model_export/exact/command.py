@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the directions tried for the codes")
     parser.add_argument("--description", default="", help="text for the card")
-    parser.add_argument("--licence", default="unknown", help="licence of the data, for the card")
+    parser.add_argument("--license", "--licence", default="unknown", help="license of the data, for the card")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     print(describe(built), flush=True)
     description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
-    check = write_verified(built, arguments.out.resolve(), description=description, licence=arguments.licence)
+    check = write_verified(built, arguments.out.resolve(), description=description, license=arguments.license)
     print(check)
     print(f"written      {arguments.out}")
     return 0
@@ -142,7 +142,7 @@ def _error(examples: Examples, j: int, answer: dict[str, Any]) -> float:
     return float(max(apart.min(axis=0).max(), apart.min(axis=1).max()))
 
 
-def write_verified(built: BuiltClassifier, folder: Path, *, description: str, licence: str) -> Verification:
+def write_verified(built: BuiltClassifier, folder: Path, *, description: str, license: str) -> Verification:
     """Write the bundle, if the service that will read it answers every sequence as it should."""
     graph = to_onnx(
         built.model,
@@ -150,7 +150,7 @@ def write_verified(built: BuiltClassifier, folder: Path, *, description: str, li
         built.examples.dimension,
         positions=built.positions,
     )
-    card = {"name": folder.name, "description": description, "licence": licence, **card_fields(built)}
+    card = {"name": folder.name, "description": description, "license": license, **card_fields(built)}
     with tempfile.TemporaryDirectory() as draft:
         bundle = write_bundle(Path(draft), "sequences", card, graph)
         found = verify(built, SequenceClassifier.load(bundle, Runtime("cpu")))

@@ -193,9 +193,9 @@ def _card(
     return {
         "name": name,
         "description": arguments.description or f"Trained on {len(rows.texts):,} rows.",
-        "licence": arguments.license,
+        "license": arguments.license,
         "labels": list(rows.labels),
-        "reader": {"name": encoder.name, "sha256": encoder.card["model_sha256"]},
+        "encoder": {"name": encoder.name, "sha256": encoder.card["model_sha256"]},
         "alpha": gamma / (1 - gamma),
         "layers": int(trained.weights["layers"]),
         "dimension": trained.weights["read"].shape[1] - 1,

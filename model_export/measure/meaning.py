@@ -46,7 +46,7 @@ class Served:
     def __init__(self, models: Path, head: str) -> None:
         runtime = Runtime("cpu", 2)
         bundle = read_bundle(models / head)
-        self.reader = Encoder.load(read_bundle(models / bundle.card["reader"]["name"]), runtime)
+        self.reader = Encoder.load(read_bundle(models / bundle.card["encoder"]["name"]), runtime)
         self.head = Head.load(bundle, runtime, self.reader)
         threshold = bundle.card.get("neutral_threshold")
         self.even = float(bundle.card["even"]) if threshold is None else neutral_band(threshold)

@@ -156,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
     head = read_bundle(arguments.bundle)
     if head.kind != HEAD:
         raise InvalidInput(f"{arguments.bundle} is a bundle of kind {head.kind}; verify needs a head")
-    wanted, places = head.card["reader"]["sha256"], [arguments.bundle.absolute().parent, arguments.readers]
+    wanted, places = head.card["encoder"]["sha256"], [arguments.bundle.absolute().parent, arguments.readers]
     found = (read_bundle(each) for each in find_served(places).values() if kind_of(each) == ENCODER)
     reader = next((each for each in found if each.card["model_sha256"] == wanted), None)
     if reader is None:

@@ -15,6 +15,7 @@ from service.schemas.reading import Raw, parse_object
 
 PIECE = 128 * 1024
 HEADER = 65_536  # bytes that the header of an npy file has at most; numpy believes 10,000
+LARGEST_EXACT = 2.0**53  # up to here double precision represents every integer
 ROWS = 8192  # that become part of an array at once
 PAUSE_S = 1e-4  # NumPy releases the interpreter too briefly; a sleep of 0.1 ms lets the event loop run
 
@@ -62,6 +63,7 @@ def as_array(rows: Any, param: str, *, max_rows: int, max_columns: int) -> Float
             raise _irregular(block, param, start, columns)
         try:
             array[start : start + ROWS] = block
+            check_exact(block, array[start : start + ROWS], param, start)
         except OverflowError:
             problem = f"{param} holds an integer too large to be a number here"
             raise InvalidInput(problem, param=param) from None
@@ -69,6 +71,22 @@ def as_array(rows: Any, param: str, *, max_rows: int, max_columns: int) -> Float
             time.sleep(PAUSE_S)
     check_finite(array, param)
     return array
+
+
+def check_exact(rows: list[list[Any]], array: Floats, param: str, offset: int) -> None:
+    """Refuse integers beyond 2^53 that double precision cannot represent.
+
+    Raises:
+        InvalidInput: It names the first such number.
+    """
+    for i, j in np.argwhere(np.abs(array) >= LARGEST_EXACT).tolist():
+        if type(rows[i][j]) is int and int(array[i, j]) != rows[i][j]:
+            raise _inexact(param, offset + i, j)
+
+
+def _inexact(param: str, i: int, j: int) -> InvalidInput:
+    place = f"{param}[{i}][{j}]"
+    return InvalidInput(f"{place} has no exact representation in double precision", param=place)
 
 
 def _irregular(rows: list[Any], param: str, offset: int, columns: int) -> InvalidInput:
@@ -122,9 +140,27 @@ def read_npy(
         raise MalformedInput("the body is not as long as its npy header says")
     check(*shape)
     flat = np.frombuffer(body, dtype, offset=stream.tell())
-    array = np.ascontiguousarray(flat.reshape(shape, order="F" if fortran else "C"), dtype=np.float64)
+    given = flat.reshape(shape, order="F" if fortran else "C")
+    array = np.ascontiguousarray(given, dtype=np.float64)
     check_finite(array, param)
+    if dtype.itemsize > 4 and dtype != np.float64:
+        check_converted(given, array, param)
     return array
+
+
+def check_converted(given: Any, array: Floats, param: str) -> None:
+    """Refuse an array of 64-bit integers or long doubles whose conversion to double precision rounded.
+
+    Raises:
+        InvalidInput: It names the first number that changed.
+    """
+    if given.dtype.kind == "f":
+        changed = given != array
+    else:
+        fits = (array >= float(np.iinfo(given.dtype).min)) & (array < float(np.iinfo(given.dtype).max))
+        changed = ~fits | (np.where(fits, array, 0).astype(given.dtype) != given)
+    if changed.any():
+        raise _inexact(param, *map(int, np.argwhere(changed)[0]))
 
 
 def write_npz(arrays: Mapping[str, Any]) -> Iterator[bytes]:

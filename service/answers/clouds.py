@@ -19,6 +19,7 @@ from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
 INDEX = re.compile("0|[1-9][0-9]{0,8}")
+INDEX = re.compile("0|[1-9][0-9]{0,8}")
 MODEL = "dynamics"  # the bundle that runs clouds
 CONTROL_LAYERS = 1000  # of the run that confirms a matrix
 ARRAYS = ("assignment", "limits")
@@ -33,6 +34,8 @@ def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool 
     if wire.A is not None:
         most = settings.max_dimension
         fields["A"] = as_array(wire.A, "A", max_rows=most, max_columns=most)
+    if "stop" not in wire.model_fields_set and "trajectory" in wire.include:
+        fields["stop"] = "converged"  # a certificate may come long before the end of the motion
     if "max_layers" not in wire.model_fields_set:
         fields["max_layers"] = min(wire.max_layers, settings.max_layers)
     return Parameters(**fields)
@@ -153,8 +156,9 @@ def control_answer(found: ControlResult) -> dict[str, Any]:
 
 
 def _by_index(assignment: dict[str, int]) -> dict[int, int]:
-    """The assignment by index. Names are canonical, so that no two of them are one index."""
-    if not all(map(INDEX.fullmatch, assignment)):
-        problem = "the names in assignment should be indices of points"
-        raise InvalidInput(problem, param="assignment")
+    """Return an assignment with its names as numbers; "01" and "1_0" are not names of points."""
+    for name in assignment:
+        if not INDEX.fullmatch(name):
+            problem = f"the names in assignment should be indices of points, not {name[:20]!r}"
+            raise InvalidInput(problem, param="assignment")
     return {int(token): leader for token, leader in assignment.items()}

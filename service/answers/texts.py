@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from hardmax.documents import OffsetUnit
 from service.errors import InvalidInput, TooLarge
 from service.runtime.bundle import HEAD
 from service.schemas.requests import ClassifyRequest
@@ -14,12 +15,14 @@ from service.text.pipeline import (
     Answer,
     ClassificationTask,
     ClassifyOptions,
+    Span,
     make_tasks,
     merge_spans,
     to_codepoints,
 )
 
 Find = Callable[[str, str], Any]  # the model of a name and a kind
+UNIT_NAMES = {"codepoints": "code points", "utf16": "UTF-16 units"}
 Results = Sequence[list[Answer] | Exception]
 Read = Callable[[Sequence[ClassificationTask]], Awaitable[Results]]  # what comes of texts that are read
 
@@ -40,17 +43,27 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[C
             raise InvalidInput(f"{name} goes with {MAX_SEARCHED_TEXTS} texts at most", param=name)
     names = names_of(body, settings)
     heads = heads_of(find, [names] if isinstance(names, str) else names)
-    how = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.spans)
+    how = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.offset_unit)
     texts = texts_within(body.input, how, settings)
     if body.without:
         spans = [(begin, end) for begin, end in body.without]
-        texts[0].without = to_codepoints(texts[0].text, spans, body.spans)
-        for place, (begin, _) in enumerate(texts[0].without):
-            if begin >= len(texts[0].text):
-                param = f"without[{place}]"
-                raise InvalidInput(f"{param} begins behind the end of the text", param=param)
+        check_spans(spans, texts[0].text, body.offset_unit)
+        texts[0].without = to_codepoints(texts[0].text, spans, body.offset_unit)
         texts[0].without = merge_spans(texts[0].without)
     return texts
+
+
+def check_spans(spans: Sequence[Span], text: str, unit: OffsetUnit) -> None:
+    """Refuse spans that end after the text.
+
+    Raises:
+        InvalidInput: It names the span and the length of the text.
+    """
+    length = len(text) if unit == "codepoints" else len(text.encode("utf-16-le")) // 2
+    for place, (_, end) in enumerate(spans):
+        if end > length:
+            problem = f"without[{place}] ends at {end}; the text has {length} {UNIT_NAMES[unit]}"
+            raise InvalidInput(problem, param=f"without[{place}]")
 
 
 def names_of(body: ClassifyRequest, settings: Settings) -> str | list[str]:
@@ -125,5 +138,5 @@ def classification(asked: str | list[str], results: Sequence[list[Answer]]) -> A
         else {"index": i, "answers": dict(zip(asked, answers, strict=True))}
         for i, answers in enumerate(results)
     ]
-    tokens = sum([answers[0]["tokens"] for answers in results])
+    tokens = sum([answers[0]["n_tokens"] for answers in results])
     return {"model": asked, "usage": {"texts": len(data), "tokens": tokens}, "data": data}

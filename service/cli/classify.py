@@ -96,7 +96,7 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
 
     def rows(answers: Iterable[Answer]) -> Iterator[Row]:
         for answer in answers:
-            counts["abstained (see abstain_reason)"] += answer.undecided is not None
+            counts["abstained (see abstain_reason)"] += answer.abstain_reason is not None
             counts["without an answer (see hardmax_error)"] += answer.error is not None
             yield answer.row
 
@@ -140,7 +140,7 @@ def _show(answers: Iterable[Answer], arguments: argparse.Namespace) -> None:
         return
     listed = list(answers)
     data = [_entry(answer, index) for index, answer in enumerate(listed)]
-    usage = {"texts": len(data), "tokens": sum(answer.tokens for answer in listed)}
+    usage = {"texts": len(data), "tokens": sum(answer.n_tokens for answer in listed)}
     model = next((answer.model for answer in listed if answer.model), "")
     say_json({"id": uuid4().hex, "model": model, "usage": usage, "data": data})
 

@@ -110,7 +110,8 @@ def _evaluate_model(
         multi_label = multi_label or "labels" in answer.document
         predicted = frozenset(answer.labels if multi_label else [answer.label])
         leaders = tuple(leader.word for leader in answer.leaders)
-        predictions.append(Prediction(text, true, predicted, dict(answer.probs), answer.undecided, leaders))
+        reason = answer.abstain_reason
+        predictions.append(Prediction(text, true, predicted, dict(answer.probs), reason, leaders))
     progress.clear()
     why = refused[0].row["hardmax_error"] if refused else ""
     if not predictions:

@@ -75,13 +75,20 @@ def _add_serving(commands: Commands) -> None:
     for name, field in Settings.model_fields.items():
         default = "" if field.default in (PydanticUndefined, None, "") else f" (default {field.default})"
         words = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+        flag = name.replace("_", "-")
         serve.add_argument(
-            f"--{name.replace('_', '-')}",
+            f"--{flag}",
             dest=name,
             metavar=" | ".join(words) or name.upper(),
             default=argparse.SUPPRESS,
             help=f"{field.description}{default}".replace("%", "%%"),
+            **({"nargs": "?", "const": "true"} if field.annotation is bool else {}),
         )
+        if field.annotation is bool:
+            serve.add_argument(
+                f"--no-{flag}", dest=name, action="store_const", const="false", default=argparse.SUPPRESS,
+                help=f"--{flag} false",
+            )  # fmt: skip
     serve.set_defaults(run=run_serve)
     models = commands.add_parser("models", help="list the models, here or of a server; go back to a version")
     models.add_argument("rollback", nargs="*", metavar="rollback NAME", help="serve the version before again")

@@ -6,6 +6,7 @@ from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from service.concurrency import RequestSize
+from service.errors import InvalidInput
 from service.settings import PAGE_FILES
 from service.state import AppState
 
@@ -42,15 +43,17 @@ SizeOf = Annotated[RequestSize, Depends(size_of)]
 
 async def neutral_of(
     service: ServiceOf,
-    undecided: Annotated[
-        Literal["label"] | None,
-        Query(
-            description="label: an undecided verdict is answered as `neutral` (setting ABSTAIN_AS_NEUTRAL)."
-        ),
+    request: Request,
+    abstain: Annotated[
+        Literal["neutral"] | None,
+        Query(description="With neutral, the label is `neutral` where the model abstains."),
     ] = None,
 ) -> bool:
-    """Whether a verdict that should not be acted upon is to be a label of its own."""
-    return undecided == "label" or service.settings.abstain_as_neutral
+    """Return whether `neutral` is answered where the model abstains."""
+    if "undecided" in request.query_params:
+        message = "the query parameter undecided=label is abstain=neutral since 0.4"
+        raise InvalidInput(message, param="undecided")
+    return abstain == "neutral" or service.settings.abstain_as_neutral
 
 
 NeutralOf = Annotated[bool, Depends(neutral_of)]

@@ -39,6 +39,7 @@ LEADERS = [
             {"word": "film", "spans": [[9, 13]], "layer": 1},
             {"word": ".", "spans": [[13, 14]], "layer": 1},
         ],
+        "read_total": 3,
     }
 ]
 CLASSIFIED = {
@@ -51,10 +52,11 @@ CLASSIFIED = {
             "label": "positive",
             "score": 0.9808666,
             "probs": {"negative": 0.0191334, "positive": 0.9808666},
-            "undecided": None,
+            "abstain_reason": None,
             "logit": 3.937002,
             "bias": 0.0136457,
-            "tokens": 4,
+            "n_words": 4,
+            "n_tokens": 4,
             "unknown": 0,
             "truncated": False,
             "leaders": LEADERS,
@@ -146,7 +148,7 @@ VLLM_CLASSIFIED = {
             "label": "positive",
             "probs": [0.0191334, 0.9808666],
             "num_classes": 2,
-            "undecided": None,
+            "abstain_reason": None,
             "leaders": LEADERS,
         }
     ],
@@ -160,7 +162,7 @@ INFERRED = {
         {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["positive"]},
         {"name": "score", "datatype": "FP32", "shape": [1], "data": [0.9808666]},
         {"name": "logit", "datatype": "FP32", "shape": [1], "data": [3.937002]},
-        {"name": "undecided", "datatype": "BYTES", "shape": [1], "data": [""]},
+        {"name": "abstain_reason", "datatype": "BYTES", "shape": [1], "data": [""]},
     ],
 }
 

@@ -52,8 +52,8 @@ class Metrics:
         self._batch_items = histogram("hardmax_batch_size", "Texts that ran together.", buckets=BATCH_ITEMS)
         pieces = "Pieces of words that ran together."
         self._batch_tokens = histogram("hardmax_batch_tokens", pieces, buckets=BATCH_TOKENS)
-        verdicts = "Texts answered, by label, and by why the verdict is undecided, or no."
-        self._verdicts = counter("hardmax_verdicts", verdicts, ["model", "label", "undecided"])
+        verdicts = "Texts answered, by label, and by the reason to abstain, or none."
+        self._verdicts = counter("hardmax_verdicts", verdicts, ["model", "label", "abstain_reason"])
         score = "Probability of the label."
         self._scores = histogram("hardmax_verdict_score", score, ["model"], buckets=SHARES)
         known = "Share of a text's words that the model knows."
@@ -61,7 +61,7 @@ class Metrics:
         self._in_flight = gauge("hardmax_requests_in_flight", "Requests being worked on.")
         self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["queue"])
         self._ready = gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
-        served = ["model", "kind", "version"]
+        served = ["model", "kind", "digest"]
         self._models = gauge("hardmax_model_info", "Models served.", served, multiprocess_mode="livemax")
         self.bundles_refused = gauge(
             "hardmax_bundles_refused", "Bundles that are refused now.", multiprocess_mode="livemax"
@@ -88,9 +88,9 @@ class Metrics:
 
     def judged(self, model: str, answer: Mapping[str, Any]) -> None:
         """One verdict: what an operator watches for drift."""
-        self._verdicts.labels(model, answer["label"], answer["undecided"] or "no").inc()
+        self._verdicts.labels(model, answer["label"], answer["abstain_reason"] or "none").inc()
         self._scores.labels(model).observe(answer["score"])
-        self._known.labels(model).observe(1 - answer["unknown"] / max(1, answer["tokens"]))
+        self._known.labels(model).observe(1 - answer["unknown"] / max(1, answer["n_words"]))
 
     def sample(self, *, in_flight: int, texts_waiting: int, clouds_waiting: int, ready: bool) -> None:
         """The state of the moment, taken a few times a second."""

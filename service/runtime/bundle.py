@@ -2,11 +2,11 @@
 
     NAME/model.float.onnx the same for GPUs, over the weights in model.onnx; encoders since 0.4 only
     NAME/model.onnx       the graph, with the hardmax attention functions in it
-    NAME/pieces.json      the pieces of words that it can read; kind "reader" only
-    NAME/card.json        name, kind, figures, licence, and the digest of the graph
+    NAME/pieces.json      the pieces of words that it can read; kind "encoder" only
+    NAME/card.json        name, kind, figures, license, and the digest of the graph
 
-A head (kind "sentiment", whatever its labels) stands on a reader, which its card names by the digest of the
-reader's graph. Of a name with versions - mine@1, mine@2 - the newest_version is served under the bare name.
+A head (kind "text-classification") uses an encoder, which its card names by the digest of its graph. A card
+of 0.3 is read with the names of 0.4. Of a name with versions - mine@1, mine@2 - the bare name is the newest.
 
 A bundle that breaks this contract is a `BundleError` that names the field. Only regular files of at most the
 sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in their place blocks nothing.
@@ -31,7 +31,7 @@ import orjson
 
 from service.errors import BundleError, NotFound
 
-ENCODER, HEAD = "reader", "sentiment"
+ENCODER, HEAD = "encoder", "text-classification"
 FORMAT = 3
 FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # of each kind, that are read
 KINDS = tuple(FORMATS)
@@ -40,7 +40,9 @@ PRETRAINED_DEFAULT = "sentiment"
 LARGEST = {"card.json": 2**18, "model.onnx": 2**31}
 LARGEST_OTHER = 2**27
 VERSION = re.compile("[1-9][0-9]{0,8}")
-REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "licence": str, "model_sha256": str}
+OLD_KINDS = {"reader": ENCODER, "sentiment": HEAD}  # of cards of 0.3
+OLD_FIELDS = {"licence": "license", "licences": "licenses", "reader": "encoder"}
+REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "license": str, "model_sha256": str}
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,7 @@ def _read_card(path: Path) -> dict[str, Any]:
         raise BundleError(f"{folder}/card.json is not JSON: {invalid}", param="card.json") from None
     if not isinstance(card, dict):
         raise BundleError(f"{folder}/card.json is not an object", param="card.json")
+    card = upgrade_card(card)
     for field, kind in REQUIRED.items():
         if type(card.get(field)) is not kind:
             raise BundleError(f"{folder}: card.json needs {field} ({kind.__name__})", param=field)
@@ -197,14 +200,27 @@ def _read_card(path: Path) -> dict[str, Any]:
     if card["format"] not in FORMATS[card["kind"]]:
         problem = f"{folder}: bundle format {card['format']}, this service reads {FORMAT}"
         raise BundleError(problem, param="format")
-    reader = card.get("reader")
-    named = isinstance(reader, dict) and all(type(reader.get(part)) is str for part in ("name", "sha256"))
+    encoder = card.get("encoder")
+    named = isinstance(encoder, dict) and all(type(encoder.get(part)) is str for part in ("name", "sha256"))
     if card["kind"] == HEAD and not named:
-        raise BundleError(f"{folder}: card.json needs reader (name and sha256)", param="reader")
+        raise BundleError(f"{folder}: card.json needs encoder (name and sha256)", param="encoder")
     if card["name"] != folder:
         problem = f"{folder}: its card calls it {card['name']!r}; a bundle's folder bears its name"
         raise BundleError(problem, param="name")
     return card
+
+
+def upgrade_card(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a card with the names of 0.4 in place of those of 0.3."""
+    card = {OLD_FIELDS.get(name, name): value for name, value in card.items()}
+    kind = card.get("kind")
+    return card | ({"kind": OLD_KINDS[kind]} if isinstance(kind, str) and kind in OLD_KINDS else {})
+
+
+def version_of(name: str) -> int:
+    """Return the version that a bundle's name ends with; 1 if it has none."""
+    base, _, number = name.rpartition("@")
+    return int(number) if base and VERSION.fullmatch(number) else 1
 
 
 def _read(path: Path) -> bytes:

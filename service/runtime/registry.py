@@ -192,12 +192,12 @@ def _reader_of(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str | None
     """The version of the reader that a head stands on; None for what is no head."""
     if head.kind != HEAD:
         return None
-    wanted = head.card["reader"]
+    wanted = head.card["encoder"]
     for entry in entries.values():
         if entry.kind == ENCODER and entry.card["model_sha256"] == wanted["sha256"]:
             return entry.version
     which = f"{wanted['name']} ({wanted['sha256'][:12]})"
-    raise BundleError(f"{head.name} stands on the reader {which}, which is not here", param="reader")
+    raise BundleError(f"{head.name} needs the encoder {which}, which is not here", param="encoder")
 
 
 def _shown(text: str) -> str:

@@ -2,7 +2,7 @@
 shape of a failure.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,6 +52,28 @@ class ModelMetadata(Wire):
     outputs: list[TensorMetadata] = Field(description="Tensors it gives.")
 
 
+class ConfigTensor(Wire):
+    name: str = Field(description="The name of the tensor.")
+    data_type: str = Field(description="TYPE_STRING or TYPE_FP32.")
+    dims: list[int] = Field(description="The size of each dimension; -1 for as many as are sent.")
+
+    @classmethod
+    def of(cls, tensor: TensorMetadata) -> Self:
+        """Return the same tensor in the words of a configuration."""
+        kind = {"BYTES": "TYPE_STRING"}.get(tensor.datatype, f"TYPE_{tensor.datatype}")
+        return cls(name=tensor.name, data_type=kind, dims=tensor.shape)
+
+
+class ModelConfig(Wire):
+    name: str = Field(description="The name of the model.")
+    platform: str = Field(description="The program that runs the model.")
+    max_batch_size: int = Field(
+        default=0, description="Always 0: the first dimension of tensors is not a batch."
+    )
+    input: list[ConfigTensor] = Field(description="The tensors that the model takes.")
+    output: list[ConfigTensor] = Field(description="The tensors that the model returns.")
+
+
 class Foreign(BaseModel):
     """A request in the words of another server: what it knows and we do not is left alone."""
 
@@ -69,7 +91,7 @@ class InferTensor(Foreign, strict=False):
 
 
 class InferOutput(Foreign, strict=False):
-    name: str = Field(description="label, score, logit, undecided or leaders.")
+    name: str = Field(description="label, score, logit, abstain_reason or leaders.")
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="binary_data: give this tensor as bytes behind the JSON."
     )

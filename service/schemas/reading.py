@@ -12,6 +12,7 @@ from service.errors import InvalidInput, MalformedInput, TooLarge
 MOST_PARTS = 1_200_000  # arrays, objects and strings in one document: a million points are as many arrays
 MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
 MOST_VALUES = 4_000_000  # of any kind; 16 MB of doubles are fewer
+RENAMED_FIELDS = {"spans": "offset_unit"}  # old names of fields of requests
 NAME_CHARS = 200  # of a name that the caller made up
 
 Raw = bytes | bytearray
@@ -81,6 +82,8 @@ def input_error(
     # The deepest complaint: of a union it is the one about the branch that was meant. If both are as deep:
     # a list that is too short was meant as a list.
     problem = max(problems, key=lambda each: (len(each["loc"]), not each["type"].endswith("_type")))
+    if problem["type"] == "json_invalid" and "surrogate" in problem["msg"]:
+        return InvalidInput("the body holds half a character (a lone surrogate)")
     if problem["type"] == "json_invalid":
         told = problem["msg"].replace("JSON decode error", "Invalid JSON")  # FastAPI's words and pydantic's
         return MalformedInput(told[:300].replace("Invalid JSON", "the body is not JSON"))
@@ -89,6 +92,8 @@ def input_error(
         param = param[:NAME_CHARS]
         near = get_close_matches(param, list(known), 1)
         meant = f"; did you mean {near[0]}?" if near else ""
+        if param in RENAMED_FIELDS:
+            meant = f"; since 0.4 it is called {RENAMED_FIELDS[param]}"
         return InvalidInput(f"{param}: an unknown field{meant}", param=param)
     if problem["type"].endswith("_type"):  # of a union each branch has said what it would take
         kinds = [

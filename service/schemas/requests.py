@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from hardmax.documents import Explain, Include, Spans, Stop, Vector
+from hardmax.documents import Explain, Include, OffsetUnit, Stop, Vector
 
 MOST_MODELS = 32  # of a request
 MAX_ABLATED_SPANS = 256  # of a request
@@ -42,12 +42,14 @@ class ClassifyRequest(Request):
     )
     trajectory: bool = Field(False, description='With "full": every word\'s position at every layer.')
     truncate: bool = Field(True, description="false: a text longer than the model reads is refused (413).")
-    spans: Spans = Field("codepoints", description="What spans count: code points or UTF-16 units.")
+    offset_unit: OffsetUnit = Field(
+        "codepoints", description="The unit of all offsets: Unicode code points or UTF-16 units."
+    )
     without: Given[Annotated[Given[Offset], Field(min_length=2, max_length=2)]] = Field(
         [],
         max_length=MAX_ABLATED_SPANS,
         description="Of one text: spans whose words are left out in place. All other words keep their "
-        "positions, and a word that has not read them keeps its place in the plane (`start`), to the bit.",
+        "positions, and a word that has not read them keeps its place in the plane (`position`), to the bit.",
     )
     sufficient: bool = Field(
         False, description="Search for the words that alone give the same label; 16 texts at most."
@@ -61,11 +63,15 @@ class DynamicsParameters(Request):
     """Everything a run of the dynamics may ask for but its points."""
 
     alpha: Finite = Field(1.0, gt=0, description="Step size of the dynamics: gamma = alpha / (1 + alpha).")
-    A: Given[Given[float]] | None = Field(
+    A: Given[Given[float | int]] | None = Field(
         None, description="Symmetric positive definite matrix; absent: identity."
     )
     max_layers: int = Field(1000, ge=1, description="Layers to run at most.")
-    stop: Stop = Field("certified", description='When to stop; "never" runs exactly max_layers.')
+    stop: Stop = Field(
+        "certified",
+        description='When to stop. "never" runs exactly max_layers; the default with a trajectory is '
+        '"converged".',
+    )
     tolerance: Finite = Field(
         1e-9, ge=0, description="A run has converged when every point is this near to where it is drawn."
     )
@@ -75,7 +81,9 @@ class DynamicsParameters(Request):
         lt=1,
         description="Relative gap below which two tokens tie; 0: scores are compared exactly.",
     )
-    include: Given[Include] = Field(["assignment"], description="Parts of the answer beyond the summary.")
+    include: Given[Include] = Field(
+        ["assignment"], max_length=16, description="Parts of the answer beyond the summary."
+    )
     trajectory_every: int = Field(1, ge=1, description="Keep every so many layers of the trajectory.")
 
 

@@ -29,7 +29,7 @@ def find_counterfactual(task: ClassificationTask) -> Search:
     Grows a set: in each round the candidates are removed, each together with those that were chosen before.
     """
     (answer,) = yield [_explained(task)]
-    label, limit = answer["label"], min(MAX_REMOVED_WORDS, answer["tokens"] - 1)  # a word at least stays
+    label, limit = answer["label"], min(MAX_REMOVED_WORDS, answer["n_words"] - 1)  # a word at least stays
     candidates = _rank_words(answer)[:CANDIDATES_PER_ROUND]
     del answer  # of a long text it takes megabytes
     chosen: list[Word] = []
@@ -127,7 +127,7 @@ def _shown(task: ClassificationTask, words: Sequence[Word]) -> list[dict[str, An
     """Return words in the order of reading, with spans in the unit of the request."""
     unit = task.options.offset_unit
     return [
-        {"word": word["text"], "spans": from_codepoints(task.text, word["spans"], unit)}
+        {"word": word["word"], "spans": from_codepoints(task.text, word["spans"], unit)}
         for word in sorted(words, key=_span)
     ]
 

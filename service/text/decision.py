@@ -8,7 +8,9 @@ from typing import Any
 from service.errors import BundleError
 
 UNITS = 10_000_000  # of a logit: contributions and probabilities are counted in steps of 1e-7
-NO_KNOWN_WORDS, OUT_OF_DISTRIBUTION, LOW_CONFIDENCE = "nothing known", "unlike the rows", "even"
+NO_KNOWN_WORDS = "no_known_words"
+OUT_OF_DISTRIBUTION = "out_of_distribution"
+LOW_CONFIDENCE = "low_confidence"
 NEUTRAL = "neutral"
 MAX_LABELS, MAX_LABEL_CHARS = 1_000, 200
 MAX_NEUTRAL_THRESHOLD = 100.0
@@ -131,10 +133,10 @@ def abstain_as_neutral(answer: dict[str, Any]) -> dict[str, Any]:
     `neutral` gets what the first label lacks of a lead of one, or everything where the reason is not
     low confidence; the other labels share the rest.
     """
-    if not answer["undecided"]:
+    if not answer["abstain_reason"]:
         return answer
     probs = answer["probs"]
-    rest = _lead(probs) if answer["undecided"] == LOW_CONFIDENCE else 0.0
+    rest = _lead(probs) if answer["abstain_reason"] == LOW_CONFIDENCE else 0.0
     shared = {label: round(rest * p, 7) for label, p in probs.items()}
     shared[NEUTRAL] = round(shared.get(NEUTRAL, 0.0) + 1 - sum(shared.values()), 7)  # they sum to one
     return {**answer, "label": NEUTRAL, "score": shared[NEUTRAL], "probs": shared}

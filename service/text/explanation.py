@@ -178,14 +178,14 @@ class Explainer:
             )
             answer["words"] = [
                 {
-                    "text": word,
+                    "word": word,
                     "spans": [span],
                     "cluster": cluster,
                     "leader": is_leader,
                     "contribution": contribution,
-                    "start": start,
-                    "end": end,
-                    "follows": attended,
+                    "position": start,
+                    "final_position": end,
+                    "attends_to": attended,
                     **read_as,
                 }
                 for (word, span, cluster, is_leader, contribution, read_as), start, end, attended in words

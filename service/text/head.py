@@ -262,10 +262,11 @@ def predict(
             "label": label,
             "score": probs[label],
             "probs": probs,
-            "undecided": abstain_reason(rule, probs, n_known, n_meaningful, ood),
+            "abstain_reason": abstain_reason(rule, probs, n_known, n_meaningful, ood),
             "logit": logits,
             "bias": biases,
-            "tokens": len(text),
+            "n_words": len(text),
+            "n_tokens": len(text.token_ids),
             "unknown": n_meaningful - n_known,
             "truncated": text.truncated,
         }

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.documents import Explain, Spans
+from hardmax.documents import Explain, OffsetUnit
 from service.errors import InvalidInput, TooLarge
 from service.text.encoder import EncodedText, Encoder, EncoderOutput
 from service.text.explanation import MAX_READ_WORDS, Explainer, utf16_offsets
@@ -47,7 +47,7 @@ class ClassifyOptions:
     explain: Explain = "leaders"
     trajectory: bool = False
     truncate: bool = True
-    offset_unit: Spans = "codepoints"
+    offset_unit: OffsetUnit = "codepoints"
 
     @property
     def encoder(self) -> Encoder:
@@ -156,7 +156,7 @@ def make_tasks(
     return tasks
 
 
-def to_codepoints(text: str, spans: Sequence[Span], unit: Spans) -> list[Span]:
+def to_codepoints(text: str, spans: Sequence[Span], unit: OffsetUnit) -> list[Span]:
     """Convert spans from `unit` to code points."""
     if unit == "codepoints":
         return list(spans)
@@ -167,7 +167,7 @@ def to_codepoints(text: str, spans: Sequence[Span], unit: Spans) -> list[Span]:
     ]
 
 
-def from_codepoints(text: str, spans: Sequence[Sequence[int]], unit: Spans) -> list[list[int]]:
+def from_codepoints(text: str, spans: Sequence[Sequence[int]], unit: OffsetUnit) -> list[list[int]]:
     """Convert spans from code points to `unit`."""
     if unit == "codepoints":
         return [list(span) for span in spans]

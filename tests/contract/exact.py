@@ -50,7 +50,7 @@ def text_rows(client: TestClient) -> Iterator[Row]:
             yield [
                 str(index),
                 answer["label"],
-                str(answer["undecided"] or ""),
+                str(answer["abstain_reason"] or ""),
                 str(answer["logit"]),
                 digest(
                     [answer["bias"], answer["trajectory"], [word_values(word) for word in answer["words"]]]
@@ -62,7 +62,7 @@ def text_rows(client: TestClient) -> Iterator[Row]:
 
 def word_values(word: dict[str, Any]) -> list[Any]:
     """Return the values of a word."""
-    names = ("text", "spans", "cluster", "leader", "contribution", "start", "end", "follows")
+    names = ("word", "spans", "cluster", "leader", "contribution", "position", "final_position", "attends_to")
     return [word[name] for name in names] + [word.get("read_as")]
 
 

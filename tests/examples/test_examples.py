@@ -70,10 +70,10 @@ def test_irony_is_counted_as_the_model_answers() -> None:
     lines = list(irony.report(found))
     right = []
     for kind, line in zip(("plain", "ironic"), lines, strict=False):
-        ends = [a.undecided or a.label == row["label"] for row, a in found if row["kind"] == kind]
+        ends = [a.abstain_reason or a.label == row["label"] for row, a in found if row["kind"] == kind]
         right.append(ends.count(True))
         unknown = 20 - ends.count(True) - ends.count(False)
         assert line == f"{kind:7}{right[-1]:3} of 20 right, {ends.count(False)} wrong, {unknown} undecided"
     assert lines[2] == f"irony costs {5 * (right[0] - right[1])} points"
     told = [answer for row, answer in found if any(row["tweet"] in line for line in lines)]
-    assert all(answer.undecided is None for answer in told)
+    assert all(answer.abstain_reason is None for answer in told)

@@ -61,7 +61,7 @@ def _ask(
 
 def _put(names: dict[str, str], case: Any) -> None:
     """The names of what is there, where the case has a name."""
-    model = names.get("sequences" if "/sequences" in case.path else "sentiment")
+    model = names.get("sequences" if "/sequences" in case.path else "text-classification")
     for place, name in {"name": model, "version": names["version"]}.items():
         if place in case.path_parameters:
             case.path_parameters[place] = name

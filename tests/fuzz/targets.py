@@ -200,7 +200,7 @@ def _without_nan(value: Any) -> Any:
 
 def _card(**changes: Any) -> bytes:
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    card = {"format": 2, "name": "tiny", "kind": "dynamics", "description": "d", "licence": "l"}
+    card = {"format": 2, "name": "tiny", "kind": "dynamics", "description": "d", "license": "l"}
     return json.dumps({**card, "model_sha256": empty, **changes}).encode()
 
 

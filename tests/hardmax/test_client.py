@@ -38,7 +38,7 @@ from hardmax.dataframe import RESULT_COLUMNS
 Handler = Callable[[httpx.Request], httpx.Response]
 ENTRY = {
     "index": 0, "label": "positive", "score": 0.9, "probs": {"negative": 0.1, "positive": 0.9},
-    "logit": 1, "bias": 0.0, "tokens": 1, "truncated": False,
+    "logit": 1, "bias": 0.0, "n_words": 1, "n_tokens": 1, "truncated": False,
 }  # fmt: skip
 
 
@@ -451,7 +451,7 @@ def test_client_passes_what_a_reader_can_be_asked_and_types_what_it_answers() ->
         return {
             **ENTRY, "label": "joy", "score": 0.8, "probs": {"joy": 0.8, "fear": 0.6},
             "labels": ["joy", "fear"], "logit": {"joy": 1, "fear": 0.5}, "bias": {"joy": 0, "fear": 0},
-            "undecided": None, "later": [1], **fields,
+            "abstain_reason": None, "later": [1], **fields,
         }  # fmt: skip
 
     leader = {
@@ -464,10 +464,10 @@ def test_client_passes_what_a_reader_can_be_asked_and_types_what_it_answers() ->
     whole = {"id": "r", "model": "moods", "usage": {}}
     server = Server(*(httpx.Response(200, json={**whole, "data": [each]}) for each in (asked, several)))
     with client(server) as hardmax:
-        one = hardmax.classify("not fine", without=[(0, 3)], flip=True, spans="utf16")
+        one = hardmax.classify("not fine", without=[(0, 3)], flip=True, offset_unit="utf16")
         two = hardmax.classify("not fine", model=["moods", "mine@2"])
     assert server.asked[0] == {
-        "input": "not fine", "explain": "leaders", "spans": "utf16", "without": [[0, 3]], "flip": True,
+        "input": "not fine", "explain": "leaders", "offset_unit": "utf16", "without": [[0, 3]], "flip": True,
     }  # fmt: skip
     assert server.asked[1]["model"] == ["moods", "mine@2"]
     assert (one.verdict, one.row["label"]) == ("joy, fear 80.0%", "joy, fear")
@@ -527,7 +527,7 @@ def test_package_shows_its_public_names_and_errors() -> None:
         b'{"data": []}', b'{"data": {"0": 1}}', b'{"data": [7]}', b'{"data": [{"index": 0, "label": "a"}]}',
         b'{"data": [{"answers": {"m": 7}}]}',
         *(json.dumps({"data": data}).encode() for data in (
-            [ENTRY | {"score": "high"}], [ENTRY | {"leaders": [{"word": 1}]}], [ENTRY | {"tokens": True}],
+            [ENTRY | {"score": "high"}], [ENTRY | {"leaders": [{"word": 1}]}], [ENTRY | {"n_words": True}],
             [ENTRY, ENTRY],
         )),
     ],
@@ -600,12 +600,13 @@ def test_frame_of_a_series_keeps_its_index() -> None:
 
 
 def test_frame_has_label_score_and_probabilities_where_the_model_abstains() -> None:
-    abstaining = {**ENTRY, "score": 0.55, "probs": {"negative": 0.45, "positive": 0.55}, "undecided": "even"}
+    probs = {"negative": 0.45, "positive": 0.55}
+    abstaining = {**ENTRY, "score": 0.55, "probs": probs, "abstain_reason": "low_confidence"}
     with client(Server(answered(ENTRY, abstaining), answered(ENTRY))) as hardmax:
         answers = hardmax.classify(["a", "b", "", "c"], errors="keep")
     frame = answers.to_frame()
     assert frame.columns.tolist() == ["text", *RESULT_COLUMNS, "p(negative)", "p(positive)"]
-    assert frame.loc[1, ["label", "score", "abstain_reason"]].tolist() == ["positive", 0.55, "even"]
+    assert frame.loc[1, ["label", "score", "abstain_reason"]].tolist() == ["positive", 0.55, "low_confidence"]
     assert frame["p(positive)"].tolist()[:2] == [0.9, 0.55]
     assert frame["hardmax_error"].tolist()[2] == "the text is empty"
     assert frame.loc[2, ["label", "score", "p(positive)"]].isna().all()

@@ -27,7 +27,7 @@ def cluster(word: str, contribution: Any, number: int = 0) -> dict[str, Any]:
 def word(text: str, contribution: Any, place: tuple[float, float] = (1, 0)) -> dict[str, Any]:
     start = TEXT.index(text)
     return {
-        "text": text, "spans": [(start, start + len(text))], "cluster": 0, "leader": True,
+        "word": text, "spans": [(start, start + len(text))], "cluster": 0, "leader": True,
         "contribution": contribution, "start": [0, 0], "end": list(place), "context": (start, start + 1),
     }  # fmt: skip
 
@@ -35,7 +35,7 @@ def word(text: str, contribution: Any, place: tuple[float, float] = (1, 0)) -> d
 def answer(**changes: Any) -> Answer:
     fields: dict[str, Any] = {
         "index": 0, "label": "positive", "score": 0.75, "probs": {"negative": 0.25, "positive": 0.75},
-        "logit": 1.1, "bias": 0.1, "tokens": 9, "truncated": False,
+        "logit": 1.1, "bias": 0.1, "n_words": 9, "truncated": False,
         "clusters": [cluster("superb", 2.0), cluster("dull", -1.0, 1)],
         "words": [word("superb", 2.0), word("dull", -1.0, (-1, 1))],
     }  # fmt: skip
@@ -68,10 +68,10 @@ def test_answer_shows_its_text_as_it_is_and_tints_words_by_what_they_contribute(
 
 def test_answer_tints_the_same_letters_in_either_unit_of_its_spans(local: Local) -> None:
     text = "😀 a superb film 😀😀 and an awful end"
-    wide = local.classify(text, spans="utf16")
+    wide = local.classify(text, offset_unit="utf16")
     assert wide.leaders[0].spans == [(5, 11)]
     assert wide._repr_html_() == local.classify(text)._repr_html_()
-    assert local.classify([text], spans="utf16")[0]._repr_html_() == wide._repr_html_()
+    assert local.classify([text], offset_unit="utf16")[0]._repr_html_() == wide._repr_html_()
     assert ">superb</span>" in wide._repr_html_()
 
 
@@ -131,7 +131,7 @@ def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
 
 
 def test_answer_says_when_it_is_undecided_and_cuts_a_long_text() -> None:
-    assert "positive 75.0% (abstains: nothing known)" in said(answer(undecided="nothing known"))
+    assert "positive 75.0% (abstains: nothing known)" in said(answer(abstain_reason="no_known_words"))
     long = Answer.of(answer(words=[]).document, "x" * 10_000, 0, "m")
     assert len(said(long)) < notebook.MAX_TEXT_CHARS_SHOWN + 200
 

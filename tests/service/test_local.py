@@ -30,8 +30,8 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
 def test_local_goes_on_beside_broken_bundles(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@2"):
         write_head(tmp_path, name=name)
-    write_folder(tmp_path / "broken", name="broken", licence=None)
-    write_folder(tmp_path / "reading", name="reading", kind="reader")  # without its pieces
+    write_folder(tmp_path / "broken", name="broken", license=None)
+    write_folder(tmp_path / "reading", name="reading", kind="encoder")  # without its pieces
     hardmax = Local(Settings(models_dir=tmp_path, default_model="mine"))
     assert hardmax.classify("superb film").label == "positive"
     cards = hardmax.models()
@@ -46,7 +46,7 @@ def test_local_answers_what_a_reader_can_be_asked(hardmax: Local, tmp_path: Path
     span = one.flip.without[0].spans[0]
     without = hardmax.classify("superb film", without=[span])
     assert (without.label, without.score) == (one.flip.label, one.flip.score) != (one.label, one.score)
-    assert one.words[0].follows == [[1], [1]]
+    assert one.words[0].attends_to == [[1], [1]]
     write_head(tmp_path, name="yours", seed=1)
     several = hardmax.classify(["superb film"], model=["mine", "yours"])
     assert (several.model, several[0].label) == ("mine, yours", one.label)

@@ -194,13 +194,13 @@ def test_models_are_added_replaced_and_removed_while_serving(folder: Path, soon:
         write_head(folder, name="second", labels=LABELS[::-1])
         eventually(lambda: label(client, "second") == "negative")
         (folder / "second/model.onnx").write_bytes(b"broken")
-        eventually(lambda: [each["name"] for each in client.get("/info").json()["refused"]] == ["second"])
-        assert "card" in client.get("/info").json()["refused"][0]["reason"]
+        eventually(lambda: [each["name"] for each in client.get("/info").json()["load_errors"]] == ["second"])
+        assert "card" in client.get("/info").json()["load_errors"][0]["reason"]
         assert label(client, "second") == "negative"
         shutil.rmtree(folder / "second")
         eventually(lambda: names() == ["reader", "tiny"])
         assert client.post("/classify", json={"input": "superb", "model": "second"}).status_code == 404
-        assert client.get("/info").json()["refused"] == []
+        assert client.get("/info").json()["load_errors"] == []
 
 
 def test_broken_default_model_stops_the_start_and_says_why(folder: Path) -> None:
@@ -224,7 +224,7 @@ def test_broken_bundles_beside_the_default_are_named_and_the_rest_is_served(fold
     os.mkfifo(folder / "pipe/model.onnx")
     with in_process(folder) as client:
         assert label(client) == "positive"
-        refused = {each["name"]: each["reason"] for each in client.get("/info").json()["refused"]}
+        refused = {each["name"]: each["reason"] for each in client.get("/info").json()["load_errors"]}
         assert refused.keys() == {"many", "deep", "pipe", "large"}
         assert refused["pipe"] == "pipe/model.onnx is not a regular file"
         assert "hardmax_bundles_refused 4.0" in client.get("/metrics").text

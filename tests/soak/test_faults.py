@@ -190,7 +190,8 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
 
         tally = crowd_during(server.port, mix, fault)
         eventually(lambda: "not the file its card describes" in server.output)
-        refused = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")[1])["refused"]
+        info = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")[1])
+        refused = info["load_errors"]
         assert {each["name"] for each in refused} >= {"sentiment", "dynamics"}
         assert server.stop() == 0
     happened = "the old models went on serving; /info and the log say what was refused and why"

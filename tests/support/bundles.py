@@ -80,7 +80,7 @@ def teach(plane: LeaderHead) -> None:
 
 def write_reader(models_dir: Path, name: str = "reader", seed: int = 0) -> Bundle:
     card = {"name": name, "description": "Reads at random."}
-    return write_bundle(models_dir, "reader", card, reader_model(seed), json.dumps(LISTS))
+    return write_bundle(models_dir, "encoder", card, reader_model(seed), json.dumps(LISTS))
 
 
 def write_head(
@@ -91,9 +91,9 @@ def write_head(
         write_reader(models_dir, on)
     digest = json.loads((models_dir / on / "card.json").read_text())["model_sha256"]
     reader = {"name": on, "sha256": digest}
-    whole = {"name": name, "description": "Labels at random.", "labels": LABELS, "reader": reader, **card}
+    whole = {"name": name, "description": "Labels at random.", "labels": LABELS, "encoder": reader, **card}
     logits = len(whole["labels"]) if len(whole["labels"]) > 2 or "multi" in whole else 1
-    return write_bundle(models_dir, "sentiment", whole, head_model(logits, d, seed))
+    return write_bundle(models_dir, "text-classification", whole, head_model(logits, d, seed))
 
 
 def open_head(models_dir: Path, name: str = "tiny", reader: Encoder | None = None, **options: Any) -> Head:
@@ -137,7 +137,7 @@ PLAIN_CARD = {
     "name": "tiny",
     "kind": "dynamics",
     "description": "nothing inside",
-    "licence": "Apache-2.0",
+    "license": "Apache-2.0",
     "model_sha256": hashlib.sha256(b"graph").hexdigest(),
 }
 
@@ -163,4 +163,4 @@ def write_scenes(folder: Path) -> None:
     """A model of sequences."""
     rows = [([[0, 0], [1, 1]], "calm"), ([[0, 0], [5, 5]], "storm"), ([[2, 1]], "calm")]
     examples = make_examples([{"sequence": sequence, "label": label} for sequence, label in rows])
-    write_verified(build_classifier(examples), folder / "scenes", description="Scenes.", licence="Apache-2.0")
+    write_verified(build_classifier(examples), folder / "scenes", description="Scenes.", license="Apache-2.0")

@@ -38,7 +38,7 @@ def reading_with(kind: type[Encoder]) -> Loaders:
         ordinary = domain_loaders(runtime, settings)
 
         def load(bundle: Bundle) -> Encoder:
-            reader: Encoder = ordinary["reader"](bundle)
+            reader: Encoder = ordinary["encoder"](bundle)
             reader.__class__ = kind
             return reader
 
@@ -46,7 +46,7 @@ def reading_with(kind: type[Encoder]) -> Loaders:
             print(f"loads {bundle.name}", flush=True)  # noqa: T201
             return ordinary["dynamics"](bundle)
 
-        return {**ordinary, "reader": load, "dynamics": tell}
+        return {**ordinary, "encoder": load, "dynamics": tell}
 
     return loaders
 

@@ -102,7 +102,7 @@ def test_generated_client_reads_what_every_operation_answers(server: Server, gen
     assert found["endpoint"][0][0].label == found["endpoint_of_model"][0][0].label == "positive"
     assert found["predict"][0].label == "positive"
     for name in ("infer", "version_infer"):
-        assert {each.name for each in found[name].outputs} == {"label", "score", "logit", "undecided"}
+        assert {each.name for each in found[name].outputs} == {"label", "score", "logit", "abstain_reason"}
     assert found["health"].status == "ok"
     assert found["ready"].status == "ready"
     assert {card.name for card in found["models"].models} == {"tiny", "reader", "dynamics", "scenes"}

@@ -103,7 +103,7 @@ def test_alerts_and_dashboard_ask_for_labels_that_metrics_have(server: Server) -
     names = {name for within in re.findall(r"{(.*?)}", asked) for name in re.findall(r"(\w+)[=!]", within)}
     names |= {name for by in re.findall(r"by \((.*?)\)", asked) for name in re.findall(r"\w+", by)}
     names |= set(re.findall(r"{{(?: \$labels\.)?(\w+)", " ".join([*shown, *told])))
-    assert {"queue", "stage", "reason", "undecided"} <= names
+    assert {"queue", "stage", "reason", "abstain_reason"} <= names
     assert names <= labels
 
 

@@ -21,13 +21,13 @@ LEANS = {0: (0.9, 0.9), 1: (1.5, -0.3), 2: (1.8, 0.5), 3: (-1.5, -0.6)}  # where
 
 
 def word(surface: str, contribution: Number, cluster: int = 0, **more: object) -> Answer:
-    """One word for `explained`. `more` may hold leader=True, `read`, the words that it has read, `follows`,
-    for each layer the words that its heads followed.
+    """One word for `explained`. `more` may hold leader=True, `read`, the words that it has read, and
+    `attends_to`, for each layer the words that its heads attend to.
 
     Without the word `reversed_by` it says the opposite.
     """
     silent = {"leader": False, "read": None, "reversed_by": None, "read_as": None}
-    return {"text": surface, "contribution": contribution, "cluster": cluster, **silent, **more}
+    return {"word": surface, "contribution": contribution, "cluster": cluster, **silent, **more}
 
 
 def explained(
@@ -41,7 +41,7 @@ def explained(
     labels = list(bias) if isinstance(bias, dict) else ["negative", "positive"]
     everything = _place(text, words)
     gone = [w for w in everything if w["spans"][0] in [list(span) for span in without]]
-    struck = {w["text"] for w in gone}
+    struck = {w["word"] for w in gone}
     placed = [_reversed(w) if w["reversed_by"] in struck else w for w in everything if w not in gone]
     ids = sorted({w["cluster"] for w in placed})
     logit = _sum([bias, *(w["contribution"] for w in placed)])
@@ -49,11 +49,11 @@ def explained(
     label = max(probs, key=probs.__getitem__)
     item = {
         "index": 0, "label": label, "score": probs[label], "probs": probs, "logit": logit, "bias": bias,
-        "undecided": None, "tokens": len(placed), "unknown": 0, "truncated": False,
+        "abstain_reason": None, "n_words": len(placed), "unknown": 0, "truncated": False,
         "leaders": [_leader(w, placed, everything) for w in placed if w["leader"]],
         "clusters": [_cluster(id, placed) for id in ids],
         "words": placed,
-        "trajectory": [[w["start"] for w in placed], [w["end"] for w in placed]],
+        "trajectory": [[w["position"] for w in placed], [w["final_position"] for w in placed]],
     }  # fmt: skip
     usage = {"texts": 1, "tokens": len(placed)}
     return {"id": "x", "model": "sentiment", "usage": usage, "data": [item | more]}
@@ -72,24 +72,24 @@ def answering(page: Page, says: Says) -> None:
 def _place(text: str, words: Sequence[Answer]) -> list[Answer]:
     """Each word with its span in code points, which is how Python counts, found from left to right."""
     placed, at = [], 0
-    first = {given["text"]: k for k, given in reversed([*enumerate(words)])}
+    first = {given["word"]: k for k, given in reversed([*enumerate(words)])}
     for k, given in enumerate(words):
-        start = text.index(given["text"], at)
-        at = start + len(given["text"])
+        start = text.index(given["word"], at)
+        at = start + len(given["word"])
         lean = LEANS[given["cluster"]]
         side = 0.0 if isinstance(given["contribution"], dict) else 0.4 * given["contribution"]
         place = [*lean] if given["leader"] else [math.sin(k) / 4 + side, math.cos(k) / 4]
         end = [lean[c] + (place[c] - lean[c]) / 4 for c in (0, 1)]
-        placed.append({**given, "spans": [[start, at]], "start": place, "end": end})
-        if "follows" in given:
-            placed[-1]["follows"] = [[first[name] for name in layer] for layer in given["follows"]]
+        placed.append({**given, "spans": [[start, at]], "position": place, "final_position": end})
+        if "attends_to" in given:
+            placed[-1]["attends_to"] = [[first[name] for name in layer] for layer in given["attends_to"]]
     return placed
 
 
 def _reversed(w: Answer) -> Answer:
     """The word as it is where what reversed it is gone: it speaks for the other side, from another place."""
-    start, end = ([-x for x in w[name]] for name in ("start", "end"))
-    return {**w, "contribution": -3.0 * w["contribution"], "start": start, "end": end}
+    start, end = ([-x for x in w[name]] for name in ("position", "final_position"))
+    return {**w, "contribution": -3.0 * w["contribution"], "position": start, "final_position": end}
 
 
 def _sum(numbers: Sequence[Number]) -> Number:
@@ -110,13 +110,13 @@ def _leader(w: Answer, placed: list[Answer], everything: list[Answer]) -> Answer
     """A leader adds what its whole cluster adds. Of equal words it has read the one of its cluster."""
     members = [other for other in placed if other["cluster"] == w["cluster"]]
     found = {
-        "word": w["text"], "cluster": w["cluster"], "since_layer": 0, "followers": len(members) - 1,
+        "word": w["word"], "cluster": w["cluster"], "since_layer": 0, "followers": len(members) - 1,
         "spans": w["spans"], "contribution": _sum([m["contribution"] for m in members]),
     }  # fmt: skip
     if w["read"] is None:
         return found
-    near = {other["text"]: other for other in sorted(everything, key=lambda o: o["cluster"] == w["cluster"])}
-    present = {other["text"] for other in placed}
+    near = {other["word"]: other for other in sorted(everything, key=lambda o: o["cluster"] == w["cluster"])}
+    present = {other["word"] for other in placed}
     read = [{"word": name.lower(), "spans": near[name]["spans"]} for name in w["read"] if name in present]
     return {**found, "read": [{**each, "layer": 1 + k // 2} for k, each in enumerate(read)]}
 
@@ -124,8 +124,8 @@ def _leader(w: Answer, placed: list[Answer], everything: list[Answer]) -> Answer
 def _cluster(id: object, placed: list[Answer]) -> Answer:
     members = [w for w in placed if w["cluster"] == id]
     return {
-        "id": id, "kind": "leader", "leaders": [w["text"] for w in members if w["leader"]],
-        "words": [w["text"] for w in members], "size": len(members), "share": len(members) / len(placed),
+        "id": id, "kind": "leader", "leaders": [w["word"] for w in members if w["leader"]],
+        "words": [w["word"] for w in members], "size": len(members), "share": len(members) / len(placed),
         "contribution": _sum([w["contribution"] for w in members]),
     }  # fmt: skip
 
@@ -145,8 +145,8 @@ READ = "Not bad at all: the jokes are funny and the ending is charming, although
 WORDS = [
     word("Not", 0.21), word("bad", 0.74, leader=True, read=["Not", "all", "at"], reversed_by="Not"),
     word("at", 0.05), word("all", 0.11), word(":", 0.02), word("the", 0.03, 1),
-    word("jokes", 0.31, 1, follows=[["the", "all"], [], ["all", "charming", "funny"], []]),
-    word("are", 0.06, 1, follows=[[], [], [], []]),
+    word("jokes", 0.31, 1, attends_to=[["the", "all"], [], ["all", "charming", "funny"], []]),
+    word("are", 0.06, 1, attends_to=[[], [], [], []]),
     word("funny", 0.92, 1, leader=True, read=["jokes"]), word("and", 0.04, 1),
     word("the", 0.02, 2), word("ending", 0.37, 2), word("is", 0.05, 2),
     word("charming", 1.11, 2, leader=True, read=["ending", "is"]), word(",", 0.01, 2),

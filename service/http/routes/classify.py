@@ -43,10 +43,13 @@ async def classify(
     service: ServiceOf,
     size: SizeOf,
 ) -> Response:
-    """`logit = bias + sum of cluster contributions = bias + sum of word contributions`: this is how the model
-    decides, not an approximation, and the numbers as printed add up. Words count at the place of the leader
-    that they end with, so a leader's contribution is its cluster's. Spans are offsets into the text as sent,
-    in code points or in UTF-16 units (`spans`). Clusters and their leaders are sorted by |contribution|.
+    """Return the label of each text with its exact explanation.
+
+    `logit = bias + sum of cluster contributions = bias + sum of word contributions`. This is how the model
+    decides, not an approximation, and the numbers as printed add up. A word counts at the position of the
+    leader that it ends with, so a leader's contribution is that of its cluster. Spans are offsets into the
+    text as sent, in code points or in UTF-16 units (`offset_unit`). Clusters and their leaders are sorted by
+    the size of their contribution.
     """
     texts = texts_asked(body, service.registry.find, service.settings)
     await size.expect_response(texts[0].options.estimated_response_bytes([text.text for text in texts]))
@@ -91,7 +94,7 @@ async def label(
     neutral: bool,
     size: RequestSize,
 ) -> list[Answer]:
-    """One head's answers, for protocols that know labels alone. `neutral`: undecided is one of them."""
+    """One head's answers, for protocols that know labels alone. With `neutral`, abstaining is one of them."""
     texts = texts_within(inputs, how, service.settings, param)
     await size.expect_response(how.estimated_response_bytes([text.text for text in texts]))
     answers = [each for (each,) in await run(service, texts)]

@@ -2,8 +2,8 @@
 
     huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000").text_classification("A superb film.")
 
-They are given label and score and no reason: that is what /classify is for. An undecided verdict looks like
-any other here, unless `?undecided=label` asks for `neutral`.
+They are given label and score and no reason: that is what /classify is for. An answer on which the model
+abstains looks like any other here, unless `?abstain=neutral` asks for `neutral`.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The Open Inference Protocol (/v2), as Triton, KServe and their clients speak it.
 
-Models that label texts take a BYTES tensor `text` and give `label` and `undecided` (BYTES), `score` and
+Models that label texts take a BYTES tensor `text` and give `label` and `abstain_reason` (BYTES), `score` and
 `logit` (FP32), and if asked for `leaders` (BYTES): of each text its leaders as /classify has them, as JSON.
 Tensors travel as JSON or, with the binary tensor extension, behind the JSON of which `Inference-Header-
 Content-Length` tells the length. A version in the path must be the one that is served. Triton's clients also
@@ -27,9 +27,11 @@ from service.http.routes.classify import label
 from service.runtime.bundle import HEAD
 from service.runtime.registry import Entry
 from service.schemas.protocols import (
+    ConfigTensor,
     IndexEntry,
     InferRequest,
     InferResponse,
+    ModelConfig,
     ModelMetadata,
     ProtocolError,
     ServerMetadata,
@@ -43,7 +45,7 @@ from service.text.pipeline import Answer, ClassifyOptions
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"
 DIMENSIONS = 32  # of a tensor: as many as numpy and Triton's clients have
-OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "undecided": "BYTES"}
+OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "abstain_reason": "BYTES"}
 REASONS = {"leaders": "BYTES"}  # given where they are asked for
 VERSION = "/models/{name}/versions/{version}"
 
@@ -121,6 +123,20 @@ async def model_metadata(entry: ModelOf) -> ModelMetadata:
         platform="onnxruntime_onnx",
         inputs=inputs if reads_text else [],
         outputs=outputs if reads_text else [],
+    )
+
+
+@extensions.get(
+    "/models/{name}/config", responses=failing(401, 404, 422), summary="Return the configuration of a model"
+)
+async def model_config(entry: ModelOf) -> ModelConfig:
+    """Return the tensors of a model as Triton's `get_model_config` does."""
+    metadata = await model_metadata(entry)
+    return ModelConfig(
+        name=entry.name,
+        platform=metadata.platform,
+        input=[ConfigTensor.of(tensor) for tensor in metadata.inputs],
+        output=[ConfigTensor.of(tensor) for tensor in metadata.outputs],
     )
 
 
@@ -281,6 +297,8 @@ def _wanted(request: InferRequest) -> dict[str, bool]:
     if not request.outputs:
         return dict.fromkeys(OUTPUTS, default)
     for output in request.outputs:
+        if output.name == "undecided":
+            raise InvalidInput("the output undecided is called abstain_reason since 0.4")
         if output.name not in OUTPUTS | REASONS:
             raise InvalidInput(f"there is no such output; there are {', '.join(OUTPUTS | REASONS)}")
     return {output.name: bool(output.parameters.get("binary_data", default)) for output in request.outputs}
@@ -322,7 +340,7 @@ def _value(answer: Answer, name: str) -> Any:
         return logit.get(answer["label"], 0.0) if isinstance(logit, dict) else logit
     if name == "leaders":
         return write(answer["leaders"]).decode()
-    return answer[name] or "" if name == "undecided" else answer[name]
+    return answer[name] or "" if name == "abstain_reason" else answer[name]
 
 
 def _write_bytes(values: Sequence[str]) -> bytes:

@@ -7,14 +7,14 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from hardmax.documents import Info, Limits, ModelCard, ModelList, RefusedBundle
+from hardmax.documents import Info, Limits, LoadError, ModelCard, ModelList
 from service import __version__
 from service.errors import NotFound
 from service.http import examples
 from service.http.bodies import reply, reply_json
 from service.http.dependencies import ServiceOf
 from service.observability.metrics import CONTENT_TYPE
-from service.runtime.bundle import HEAD
+from service.runtime.bundle import HEAD, version_of
 from service.runtime.registry import Entry
 from service.schemas.protocols import Wire
 from service.state import AppState
@@ -55,7 +55,7 @@ async def info(service: ServiceOf) -> Info:
         threads=settings.intra_op_threads,
         default_model=settings.default_model,
         models=list(service.registry.entries),
-        refused=[RefusedBundle(name=name, reason=why) for name, why in service.registry.refused.items()],
+        load_errors=[LoadError(name=name, reason=why) for name, why in service.registry.refused.items()],
         limits=Limits(**{each.name: getattr(settings, each.name) for each in fields(Limits)}),
     )
 
@@ -101,6 +101,7 @@ def _card(service: AppState, entry: Entry) -> dict[str, Any]:
         **entry.card,
         **(entry.model.metadata() if entry.kind == HEAD and entry.model is not None else {}),
         "default": entry is service.registry.get(service.settings.default_model),
-        "version": entry.version,
+        "version": version_of(entry.name),
+        "digest": entry.version,
         "loaded_at": entry.loaded_at.isoformat(timespec="seconds"),
     }

@@ -64,10 +64,11 @@ QUERY = [
     {
         "name": name,
         "in": "query",
-        "description": f"With an npy body: {field.description}",
-        "schema": {"type": "string"},
+        "description": f"With an npy body: {schema.pop('description')}",
+        # A travels as JSON, include as names separated by commas
+        **({"content": {JSON: {"schema": schema}}} if name == "A" else {"schema": schema, "explode": False}),
     }
-    for name, field in DynamicsParameters.model_fields.items()
+    for name, schema in DynamicsParameters.model_json_schema()["properties"].items()
 ]
 
 

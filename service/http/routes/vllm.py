@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from hardmax.documents import Leader, Undecided
+from hardmax.documents import AbstainReason, Leader
 from service.answers.texts import heads_of
 from service.http import examples
 from service.http.bodies import json_body, reply_document
@@ -32,7 +32,9 @@ class VllmLabel(Wire):
     label: str = Field(description="The likelier label.")
     probs: list[float] = Field(description="The probability of each label, in the order of the model's card.")
     num_classes: int = Field(description="How many those are.")
-    undecided: Undecided | None = Field(None, description="Why the label should not be acted upon.")
+    abstain_reason: AbstainReason | None = Field(
+        None, description="Why the model abstains; null if the label can be acted upon."
+    )
     leaders: list[Leader] = Field([], description="The words that lead, as /classify has them.")
 
 
@@ -75,18 +77,18 @@ async def vllm(
     neutral: NeutralOf,
     size: SizeOf,
 ) -> Response:
-    """What vLLM answers, and beside it of each text `undecided` and `leaders`."""
+    """What vLLM answers, and beside it of each text `abstain_reason` and `leaders`."""
     name = body.model or service.settings.default_model
     how = ClassifyOptions(heads_of(service.registry.find, [name]), "leaders")
     answers = await label(service, body.input, how, "input", neutral, size)
-    tokens = sum([answer["tokens"] for answer in answers])
+    tokens = sum([answer["n_tokens"] for answer in answers])
     data = [
         {
             "index": index,
             "label": answer["label"],
             "probs": list(answer["probs"].values()),
             "num_classes": len(answer["probs"]),
-            "undecided": answer["undecided"],
+            "abstain_reason": answer["abstain_reason"],
             "leaders": answer["leaders"],
         }
         for index, answer in enumerate(answers)

@@ -76,7 +76,7 @@ class Reader {
 
   /** A value for a part of the path. */
   partOf(name) {
-    return name === "name" ? (this.modelOf("sentiment") ?? "") : name === "version" ? "1" : "";
+    return name === "name" ? (this.modelOf("text-classification") ?? "") : name === "version" ? "1" : "";
   }
 }
 

@@ -8,8 +8,8 @@ import { PRESETS } from "../cloud/presets.js";
 import { cloudPrograms, reviewPrograms, showPrograms } from "./programs.js";
 
 const KINDS = {
-  reader: "encoder",
-  sentiment: "texts",
+  encoder: "encoder",
+  "text-classification": "texts",
   dynamics: "clouds",
   sequences: "sequences",
 };
@@ -66,7 +66,7 @@ export class Model {
 
 /** The default model first, then those of its kind, then the others. */
 const byUse = (a, b) => useOf(a) - useOf(b) || a.name.localeCompare(b.name);
-const useOf = (card) => (card.default ? 0 : card.kind === "sentiment" ? 1 : 2);
+const useOf = (card) => (card.default ? 0 : card.kind === "text-classification" ? 1 : 2);
 
 const baseOf = ({ name }) => name.split("@")[0];
 
@@ -91,9 +91,9 @@ function cardNode(card, cards) {
     ["Layers", card.layers],
     ["\u03b1", card.alpha],
     ["Versions", versionsOf(card, cards)],
-    ["Reader", card.reader?.name],
+    ["Encoder", card.encoder?.name],
     ["Labels", listed(card.labels)],
-    ["Licence", card.licence],
+    ["License", card.license],
     ["Made", card.created?.slice?.(0, 10)],
     ...scalarsOf(data).map(([name, value]) => [wordsOf(name), figure(name, value)]),
   ].filter(([, value]) => value !== undefined && value !== null && value !== "");
@@ -102,7 +102,7 @@ function cardNode(card, cards) {
     { class: "card model-card", "data-model": card.name },
     el("h2", {}, baseOf(card), el("small", {}, card.default ? "default" : (KINDS[card.kind] ?? card.kind))),
     el("p", {}, card.again && `${card.again} again: `, card.description),
-    card.kind === "sentiment" &&
+    card.kind === "text-classification" &&
       el("a", { class: "chip", href: link("review", { model: card.name }) }, "Try it"),
     listOf("figures", largeOf(figures)),
     listOf("facts", facts),

@@ -21,8 +21,8 @@ export function readAnswer(text, item, readout = null, label = null) {
     against: several ? `not ${shown}` : labels[0],
     score: item.score,
     probs: item.probs,
-    undecided: item.undecided ?? null,
-    tokens: item.tokens,
+    abstainReason: item.abstain_reason ?? null,
+    tokens: item.n_words,
     unknown: item.unknown ?? 0,
     truncated: item.truncated,
     bias: number(item.bias),
@@ -47,19 +47,19 @@ function wordsOf(text, { words, leaders }, number) {
     const speaks = led?.spans[0][0] === word.spans[0][0]; // its twins may have read other words
     const read = speaks ? led.read?.map((other) => numbers.get(other.spans[0][0])) : null;
     return {
-      name: word.text, // as the answer names it
-      text: text.slice(...spans[0]) || word.text,
+      name: word.word, // as the answer names it
+      text: text.slice(...spans[0]) || word.word,
       spans,
       places: word.spans,
       cluster: word.cluster,
       leader: word.leader,
       since: word.leader ? (led?.since_layer ?? 0) : null,
       read: read?.filter((other) => other !== undefined && other !== token) ?? null,
-      follows: word.follows ?? null,
+      follows: word.attends_to ?? null,
       readAs: word.read_as ?? null,
       contribution: number(word.contribution),
-      start: word.start,
-      end: word.end,
+      start: word.position,
+      end: word.final_position,
     };
   });
 }

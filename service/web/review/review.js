@@ -99,7 +99,7 @@ export class Review {
   }
 
   fillModels(cards) {
-    const models = cards.filter(({ kind }) => kind === "sentiment");
+    const models = cards.filter(({ kind }) => kind === "text-classification");
     this.models = models;
     const wanted = meant(models, this.wanted);
     this.card = wanted ?? models.find((card) => card.default) ?? models[0] ?? null;
@@ -138,9 +138,9 @@ export class Review {
 
   /** The label that a person gives an example which the model gets wrong, in words. */
   get confession() {
-    const { text, label, labels, undecided } = this.answer;
+    const { text, label, labels, abstainReason } = this.answer;
     const example = EXAMPLES.find((each) => each.text === text);
-    const wrong = labels.includes(example?.label) && label !== example.label && !undecided;
+    const wrong = labels.includes(example?.label) && label !== example.label && !abstainReason;
     return wrong && `The model gets this one wrong: a person says ${example.label}.`;
   }
 
@@ -189,7 +189,7 @@ export class Review {
     this.lookAt(null, null);
     this.sheet.show(answer.text, answer);
     this.verdict.show(answer, this.confession);
-    const known = answer.undecided !== "nothing known";
+    const known = answer.abstainReason !== "no_known_words";
     this.ledger.show(known ? answer : null);
     this.words.show(answer);
     this.showCaptions(known ? null : "No word here tells the model anything, so there is nothing to add up.");

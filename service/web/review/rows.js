@@ -152,13 +152,13 @@ const isSaid = (text) => text.trim() !== "";
 const LEAST_ADDED = 0.05; // what a leader adds at least to be listed
 
 /** An answer as columns, as the command line writes them. Leaders have their contributions. */
-function rowOf({ label, labels, score, undecided, truncated, leaders }) {
+function rowOf({ label, labels, score, abstain_reason: abstainReason, truncated, leaders }) {
   const amounts = (leaders ?? []).map(({ word, contribution: x }) => [word, typeof x === "object" ? x[label] : x]);
   const listed = amounts.filter(([, x]) => Math.abs(x) >= LEAST_ADDED);
   return {
     label: labels?.join(", ") || label,
     score,
-    abstain_reason: undecided,
+    abstain_reason: abstainReason,
     truncated,
     leaders: listed.map(([word, x]) => `${word} ${x < 0 ? "" : "+"}${x.toFixed(2)}`).join("; "),
   };

@@ -12,7 +12,7 @@ const SIGNS = /\p{L}|\p{N}|\p{Extended_Pictographic}/u;
 /** The pieces of a text between the ends of its words' spans: {start, end, text, tokens, share, leads}, with the words that
     cover a piece, what it adds, and whether a leader begins there. A word's contribution is shared evenly by its places,
     and in each by the pieces that are no blanks: summed over a text, shares are the logit less the bias. */
-export function piecesOf({ text, words, undecided }) {
+export function piecesOf({ text, words, abstainReason }) {
   const cuts = new Set([0, text.length, ...words.flatMap(({ spans }) => spans.flat())]);
   const ends = [...cuts].filter((at) => at <= text.length).sort((a, b) => a - b);
   const index = new Map(ends.map((at, k) => [at, k]));
@@ -26,7 +26,7 @@ export function piecesOf({ text, words, undecided }) {
       const heard = said.length ? said : covered;
       for (const piece of covered) piece.tokens.push(token);
       for (const piece of heard) piece.share += contribution / spans.length / heard.length;
-      if (leader && covered.length) covered[0].leads = undecided !== "nothing known"; // else nobody is worth following
+      if (leader && covered.length) covered[0].leads = abstainReason !== "no_known_words"; // else nobody is worth following
     }
   });
   return found;

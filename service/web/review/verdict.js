@@ -5,40 +5,40 @@ import { announce, byId, el, plural, signed } from "../shared/element.js";
 
 const MOST = 8; // labels that are shown
 const WHY = {
-  "nothing known": "None of these words tells this model anything.",
-  even: "This is too close to call: do not act upon it.",
-  "unlike the rows": "This text is unlike the rows that the model learnt from: do not act upon its label.",
+  no_known_words: "None of these words tells this model anything.",
+  low_confidence: "This is too close to call: do not act upon it.",
+  out_of_distribution: "This text is unlike the data that the model was trained on: do not act upon its label.",
 };
 
 /** {label, side, badge, score, fine} of an answer: what stands in large, its colour, why it should not be acted upon,
     and the sentences below. */
 export function verdictOf(answer) {
-  const { undecided, label, labels, several, holding, score, shown, probs } = answer;
+  const { abstainReason, label, labels, several, holding, score, shown, probs } = answer;
   const side = several || label === labels[1] ? "pos" : "neg";
   const decided = { label, side, badge: null, score: `${percent(score)} sure` };
   if (holding)
     Object.assign(decided, { label: holding.join(", ") || "none of them", score: "Each label for itself" });
-  if (undecided === "nothing known")
+  if (abstainReason === "no_known_words")
     return {
       label: "I don\u2019t know",
       side: "none",
-      badge: undecided,
+      badge: abstainReason?.replaceAll("_", " "),
       score: "",
       fine: [nothingKnown(answer)],
     };
   const nearest = several ? `${label} ${percent(score)}` : `${percent(probs[shown])} ${shown}`;
-  const open = { label: "Undecided", side: "none", badge: undecided, score: nearest };
+  const open = { label: "Undecided", side: "none", badge: abstainReason?.replaceAll("_", " "), score: nearest };
   const sum = several
     ? `The sum below is what speaks for \u201c${shown}\u201d.`
     : `The sum below, ${signed(answer.logit)}, means ${percent(probs[shown])} ${shown}.`;
-  const fine = [undecided && WHY[undecided], sum, ...countsOf(answer)].filter(Boolean);
-  return { ...(undecided ? open : decided), fine };
+  const fine = [abstainReason && WHY[abstainReason], sum, ...countsOf(answer)].filter(Boolean);
+  return { ...(abstainReason ? open : decided), fine };
 }
 
 function nothingKnown({ text, tokens }) {
   if (!/\p{L}|\p{N}/u.test(text)) return "There is no word here, only signs and pictures.";
   if (tokens <= 1) return "This model does not know this word.";
-  return WHY["nothing known"];
+  return WHY.no_known_words;
 }
 
 function countsOf({ tokens, unknown, clusters, truncated }) {
@@ -79,7 +79,7 @@ export class Verdict {
 
   /** A mark between two labels, or a bar for each of several, which chooses the sum that is shown. */
   showScale(answer) {
-    const none = !answer || answer.undecided === "nothing known";
+    const none = !answer || answer.abstainReason === "no_known_words";
     const several = Boolean(answer?.several) && !none;
     byId("verdict-scale").hidden = several || Boolean(answer?.several);
     byId("verdict-labels").hidden = !several;

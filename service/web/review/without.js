@@ -24,7 +24,7 @@ export class Without {
   show(answer, request, readout) {
     const same = request === this.request;
     Object.assign(this, { answer, request, readout });
-    const told = answer?.words.some(({ read }) => read) && answer.undecided !== "nothing known";
+    const told = answer?.words.some(({ read }) => read) && answer.abstainReason !== "no_known_words";
     byId("without").hidden = !told;
     if (same && told) return void this.strike([...this.struck]);
     this.flips.stop();

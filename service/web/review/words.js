@@ -28,7 +28,7 @@ export class Words {
 
   /** Without a trajectory, which is not asked for of a long text, words go straight from start to end. */
   show(answer) {
-    const placed = answer?.words.length && answer.words[0].start && answer.undecided !== "nothing known";
+    const placed = answer?.words.length && answer.words[0].start && answer.abstainReason !== "no_known_words";
     this.answer = placed ? answer : null;
     if (!placed) return;
     const layers = answer.trajectory ?? [

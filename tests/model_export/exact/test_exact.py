@@ -36,7 +36,7 @@ def build(tmp_path):
 
     def build(rows, dtype="float64", positions=False):
         built = build_classifier(make_examples(rows, dtype=dtype), dtype=dtype, positions=positions)
-        found = write_verified(built, tmp_path / "model", description="a test", licence="none")
+        found = write_verified(built, tmp_path / "model", description="a test", license="none")
         return built, found, SequenceClassifier.load(read_bundle(tmp_path / "model"), Runtime("cpu"))
 
     return build
@@ -275,7 +275,7 @@ def test_exact_knows_the_chords_of_the_example_in_any_voicing(tmp_path):
     """Other orders and other doublings than those in the file, which are measures it has not seen."""
     examples = read_examples(EXAMPLES / "chords.jsonl")
     built = build_classifier(examples)
-    found = write_verified(built, tmp_path / "chords", description="a test", licence="none")
+    found = write_verified(built, tmp_path / "chords", description="a test", license="none")
     model = SequenceClassifier.load(read_bundle(tmp_path / "chords"), Runtime("cpu"))
     assert (found.sequences, found.wrong) == (48, 0)
     assert len(built.model.blocks) <= 144
@@ -315,6 +315,6 @@ def test_exact_refuses_to_write_a_model_that_is_wrong(tmp_path):
     built = build_classifier(make_examples(rows))
     built.examples.points.reverse()
     with pytest.raises(ImpossibleData, match="not written: wrong about sequence 0"):
-        write_verified(built, tmp_path / "model", description="", licence="")
+        write_verified(built, tmp_path / "model", description="", license="")
     assert not (tmp_path / "model").exists()
     assert "bound 3N = 6" in describe(built)

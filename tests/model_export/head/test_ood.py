@@ -83,8 +83,8 @@ def test_rows_are_flagged_only_if_they_are_less_often_correct(unusual_are_correc
 def test_the_bundled_head_says_of_other_languages_that_it_does_not_know_them():
     """Pieces of the vocabulary spell them, so most of their words are known."""
     with Local() as model:
-        strange = [answer.undecided for answer in model.classify(STRANGE)]
-        english = [answer.undecided for answer in model.classify(ood.english_sentences())]
-    assert set(strange) == {"unlike the rows", "nothing known"}
-    assert strange.count("unlike the rows") >= 6
-    assert english.count("unlike the rows") <= 0.03 * len(english)
+        strange = [answer.abstain_reason for answer in model.classify(STRANGE)]
+        english = [answer.abstain_reason for answer in model.classify(ood.english_sentences())]
+    assert set(strange) == {"out_of_distribution", "no_known_words"}
+    assert strange.count("out_of_distribution") >= 6
+    assert english.count("out_of_distribution") <= 0.03 * len(english)

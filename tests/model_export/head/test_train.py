@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
             layer.down.weight *= 0.2
     card = {"name": "reader", "description": "Reads at random."}
     write_bundle(
-        folder / "models", "reader", card, graph.to_onnx(quantized.quantize(reader)), json.dumps(LISTS)
+        folder / "models", "encoder", card, graph.to_onnx(quantized.quantize(reader)), json.dumps(LISTS)
     )
     return folder
 
@@ -77,7 +77,7 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert train(folder, file, "mine", "--json", "--license", "MIT", "--html", str(folder / "r.html")) == 0
     assert reported(capsys)["mine@1"]["accuracy"] >= 0.95
     card = json.loads((folder / "models" / "mine@1" / "card.json").read_text())
-    assert (card["labels"], card["licence"], card["data"]["rows"]) == (["bad", "good"], "MIT", 100)
+    assert (card["labels"], card["license"], card["data"]["rows"]) == (["bad", "good"], "MIT", 100)
     assert (card["alpha"], card["layers"], card["dimension"]) == (1.0, 8, 2)
     assert (folder / "r.html").read_text().count("<script") == 0
     assert not list((folder / "models").glob(".states*"))
@@ -152,7 +152,7 @@ def test_labels_that_do_not_exclude_each_other(folder, capsys):
     assert train(folder, write_rows(folder / "several.csv", words), "several", "--json") == 0
     assert reported(capsys)["several@1"]["accuracy"] >= 0.8  # both right; always the same would be a third
     with local(folder) as hardmax:
-        assert hardmax._model("several", "sentiment").rule.thresholds is not None
+        assert hardmax._model("several", "text-classification").rule.thresholds is not None
 
 
 def test_rows_that_repeat_a_text_are_held_out_with_it(folder, capsys):
@@ -179,7 +179,7 @@ def test_words_at_random_are_unlike_the_rows(folder, capsys):
     other = [" ".join(draw.choices([*"abcdefghijklmnopqrstuvwxyz"], k=8)) for _ in range(30)]
     with local(folder) as hardmax:
         answers = hardmax.classify(other, model="three")
-    assert sum(each.undecided is not None for each in answers) >= 10
+    assert sum(each.abstain_reason is not None for each in answers) >= 10
 
 
 def test_states_come_from_the_disk_the_second_time(folder):

@@ -4,8 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from wire import npy
 
-from service.answers.arrays import read_arrays, read_rows
+from service.answers.arrays import as_array, read_arrays, read_npy, read_rows
 from service.errors import InvalidInput, TooLarge
 
 LIMITS = {"max_rows": 10**6, "max_columns": 10}
@@ -85,3 +86,44 @@ def test_long_sequences_are_refused_over_their_limits() -> None:
         read_sequences(text, most=3001)
     with pytest.raises(TooLarge, match=r"sequences\[1\] has more than 8992 rows"):
         read_sequences(text, max_rows=8992)
+
+
+@pytest.mark.parametrize(
+    ("rows", "place"),
+    [
+        ([[2**53, 1]], None),
+        ([[2**53 + 1, 1]], "points[0][0]"),
+        ([[1, 0.5], [2**60, -(2**60) - 1]], "points[1][1]"),
+        ([[2**60, 1e300]], None),
+    ],
+)
+def test_integers_of_json_are_exact_or_refused(rows: list[list[float]], place: str | None) -> None:
+    if place is None:
+        assert as_array(rows, "points", max_rows=9, max_columns=9).tolist() == rows
+        return
+    with pytest.raises(InvalidInput) as refused:
+        as_array(rows, "points", max_rows=9, max_columns=9)
+    assert refused.value.param == place
+
+
+@pytest.mark.parametrize(
+    ("array", "place"),
+    [
+        (np.array([[2**53 + 2, 1]]), None),
+        (np.array([[1, 2**53 + 1]]), "points[0][1]"),
+        (np.array([[2**63 - 1, 1]]), "points[0][0]"),
+        (np.array([[-(2**63), 1]]), None),
+        (np.array([[2**63]], np.uint64), None),
+        (np.array([[2**64 - 1]], np.uint64), "points[0][0]"),
+        (np.array([[0.1]], np.float32), None),
+        (np.array([[1.5]], np.longdouble), None),
+        (np.array([[np.longdouble(1) / 3]]), "points[0][0]"),
+    ],
+)
+def test_arrays_are_exact_or_refused(array: np.ndarray, place: str | None) -> None:
+    if place is None:
+        assert (read_npy(npy(array), "points", max_rows=9, max_columns=9) == array).all()
+        return
+    with pytest.raises(InvalidInput) as refused:
+        read_npy(npy(array), "points", max_rows=9, max_columns=9)
+    assert refused.value.param == place

@@ -94,7 +94,7 @@ def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
 
 
 def test_cli_verdict_says_that_nothing_is_known() -> None:
-    told = answer("qwertz", label="positive", score=0.5, undecided="nothing known")
+    told = answer("qwertz", label="positive", score=0.5, abstain_reason="none_known_words")
     assert list(describe_answer(told)) == ["positive 50.0% (abstains: nothing known)  qwertz"]
 
 
@@ -172,13 +172,13 @@ def test_cli_sequences_labels_a_file_and_tells_what_is_otherwise_there(tmp_path:
 def test_cli_models_lists_the_cards(hardmax: Run) -> None:
     cards = {card["name"]: card for card in json.loads(hardmax("models", "--json"))["models"]}
     assert cards.keys() == {"dynamics", "reader", "scenes", "tiny"}
-    assert (cards["tiny"]["kind"], cards["tiny"]["default"]) == ("sentiment", True)
+    assert (cards["tiny"]["kind"], cards["tiny"]["default"]) == ("text-classification", True)
 
 
 def test_models_say_which_version_answers() -> None:
     cards: list[dict[str, str]] = [
-        {"name": "a@2", "kind": "sentiment"},
-        {"name": "a@10", "kind": "sentiment", "again": "a@1", "description": "Mine."},
+        {"name": "a@2", "kind": "text-classification"},
+        {"name": "a@10", "kind": "text-classification", "again": "a@1", "description": "Mine."},
     ]
     shown = [" ".join(line.split()) for line in describe_models(cards)]
     assert shown[1:] == ["a@2 sentiment", "a@10 sentiment answers as a a@1 again: Mine."]
@@ -221,7 +221,7 @@ def test_cli_out_says_why_the_model_abstains_and_what_was_cut(
     assert list(out[0])[1:] == ["label", "score", "abstain_reason", "truncated", "leaders", "hardmax_error"]
     for column in ("label", "score"):
         assert [row[column] != "" for row in out] == [True, True, True, False]
-    assert [row["abstain_reason"] for row in out] == ["", "nothing known", "", ""]
+    assert [row["abstain_reason"] for row in out] == ["", "no_known_words", "", ""]
     leaders = out[0]["leaders"].split("; ")
     assert all(re.fullmatch(r"[a-z]+ [+-]\d+\.\d\d", each) for each in leaders)
     told = capsys.readouterr().err.splitlines()[-1]

@@ -101,7 +101,7 @@ def test_shell_output_without_all_letters_has_them_escaped(folder: Path, heads: 
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "good caf\\xe9 \\U0001f600" in shown.stdout
     words = json.loads(shell(f"{command} full --json", folder, heads).stdout)["data"][0]["words"]
-    assert "caf\u00e9" in [word["text"] for word in words]
+    assert "caf\u00e9" in [word["word"] for word in words]
 
 
 def test_shell_server_of_an_empty_variable_is_not_this_process(folder: Path, heads: Path) -> None:

@@ -25,7 +25,8 @@ def test_classify_answers_one_text_with_its_exact_reason(client: httpx.Client) -
     assert answer["model"] == "tiny"
     assert answer["usage"] == {"texts": 1, "tokens": 4}
     (one,) = answer["data"]
-    assert (one["index"], one["label"], one["truncated"], one["undecided"]) == (0, "positive", False, None)
+    names = ("index", "label", "truncated", "abstain_reason", "n_words", "n_tokens")
+    assert [one[name] for name in names] == [0, "positive", False, None, 4, 4]
     assert one["leaders"][0]["word"] == "superb"
     for leader in one["leaders"]:  # the read-out is at the leader
         cluster = one["clusters"][leader["cluster"]]
@@ -73,21 +74,21 @@ def test_models_on_several_readers_are_asked_one_by_one(tmp_path: Path) -> None:
     write_head(tmp_path, "far", reader={"name": "other", "sha256": digest})
     write_head(tmp_path, "lost", reader={"name": "gone", "sha256": "0" * 64})
     with in_process(tmp_path) as client:
-        assert ask(client, "superb", model="far")["tokens"] == 1
+        assert ask(client, "superb", model="far")["n_words"] == 1
         body: dict[str, Any] = {"input": "superb", "model": ["tiny", "far"]}
         assert refusal(client.post("/classify", json=body)) == (422, "invalid_input", "model")
         refused = client.post("/classify", json={**body, "model": "lost"})
         assert refusal(refused) == (404, "not_found", "model")
-        assert "stands on the reader gone (000000000000), which is not here" in refused.text
+        assert "needs the encoder gone (000000000000), which is not here" in refused.text
 
 
 def test_words_are_left_out_in_place(client: httpx.Client) -> None:
     text = "🙂 the superb film"
     whole = ask(client, text, explain="full")
     without = ask(client, text, explain="full", without=[[6, 12]])
-    assert [word["text"] for word in without["words"]] == ["🙂", "the", "film"]
+    assert [word["word"] for word in without["words"]] == ["🙂", "the", "film"]
     assert [word["spans"] for word in without["words"]] == [[[0, 1]], [[2, 5]], [[13, 17]]]
-    units = ask(client, text, explain="full", without=[[7, 13]], spans="utf16")
+    units = ask(client, text, explain="full", without=[[7, 13]], offset_unit="utf16")
     assert [word["spans"] for word in units["words"]] == [[[0, 2]], [[3, 6]], [[14, 18]]]
     assert units["logit"] == without["logit"] != whole["logit"]
 
@@ -104,7 +105,10 @@ def test_flip_is_what_the_model_says_without_these_words(client: httpx.Client) -
 
 def test_flip_counts_in_the_unit_that_is_asked_for(client: httpx.Client) -> None:
     text = "\U0001f642\U0001f642 the superb film"
-    told = [ask(client, text, flip=True, spans=spans)["flip"]["without"] for spans in ("codepoints", "utf16")]
+    told = [
+        ask(client, text, flip=True, offset_unit=spans)["flip"]["without"]
+        for spans in ("codepoints", "utf16")
+    ]
     assert [word["word"] for word in told[0]] == [word["word"] for word in told[1]]
     points, units = ([span for word in each for span in word["spans"]] for each in told)
     encoded = text.encode("utf-16-le")
@@ -117,7 +121,7 @@ def test_flip_counts_in_the_unit_that_is_asked_for(client: httpx.Client) -> None
 def test_without_that_begins_behind_the_text_is_refused_by_its_place(
     client: httpx.Client, spans: str
 ) -> None:
-    body = {"input": "\U0001f642 superb", "without": [[0, 4], [10, 12]], "spans": spans}
+    body = {"input": "\U0001f642 superb", "without": [[0, 4], [10, 12]], "offset_unit": spans}
     response = client.post("/classify", json=body)
     assert refusal(response) == (422, "invalid_input", "without[1]")
 
@@ -127,9 +131,9 @@ def test_classify_explains_as_much_as_it_is_asked_for(client: httpx.Client) -> N
     assert not {"leaders", "clusters", "words"} & ask(client, text, explain="none").keys()
     assert "words" not in ask(client, text, explain="leaders")
     full = ask(client, text, explain="full", trajectory=True)
-    assert [word["text"] for word in full["words"]] == ["the", "superb", "film"]
+    assert [word["word"] for word in full["words"]] == ["the", "superb", "film"]
     assert np.shape(full["trajectory"]) == (9, 3, 2)
-    assert full["trajectory"][0] == [word["start"] for word in full["words"]]
+    assert full["trajectory"][0] == [word["position"] for word in full["words"]]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +172,7 @@ def test_classify_refuses_a_long_text_only_where_it_may_not_be_cut(models: Path)
     with in_process(models) as client:
         body: dict[str, Any] = {"input": ["good", "good " * 2561], "explain": "none"}
         cut = client.post("/classify", json=body).json()["data"][1]
-        assert (cut["truncated"], cut["tokens"]) == (True, 2560)
+        assert (cut["truncated"], cut["n_words"]) == (True, 2560)
         refused = client.post("/classify", json={**body, "truncate": False})
         assert refusal(refused) == (413, "too_large", "input[1]")
 

@@ -59,7 +59,7 @@ def test_candidate_labels_are_chosen_before_the_best_and_for_every_text(client: 
 
 def test_undecided_verdict_is_neutral_where_that_is_asked_for(server: Server, client: httpx.Client) -> None:
     body = {"inputs": ["zzkq", "a superb film"], "options": {"use_cache": False}}
-    plain, told = (client.post(path, json=body).json() for path in ("/", "/?undecided=label"))
+    plain, told = (client.post(path, json=body).json() for path in ("/", "/?abstain=neutral"))
     assert told[0] == [
         {"label": "neutral", "score": 1.0},
         {"label": "negative", "score": 0.0},
@@ -67,16 +67,16 @@ def test_undecided_verdict_is_neutral_where_that_is_asked_for(server: Server, cl
     ]
     assert told[1] == plain[1]
     assert plain[0][0]["label"] in ("negative", "positive")
-    assert client.post("/predict?undecided=label", json={"inputs": "zzkq"}).json() == told[0]
-    refused = client.post("/predict?undecided=maybe", json={"inputs": "zzkq"})
-    assert refusal(refused) == (422, "invalid_input", "undecided")
+    assert client.post("/predict?abstain=neutral", json={"inputs": "zzkq"}).json() == told[0]
+    refused = client.post("/predict?abstain=maybe", json={"inputs": "zzkq"})
+    assert refusal(refused) == (422, "invalid_input", "abstain")
 
 
 def test_setting_makes_undecided_verdicts_neutral_everywhere(models: Path) -> None:
     with in_process(models, abstain_as_neutral=True) as client:
         assert client.post("/predict", json={"inputs": "zzkq"}).json()[0]["label"] == "neutral"
         answer = client.post("/v1/classify", json={"input": "zzkq"}).json()["data"][0]
-        assert (answer["label"], answer["undecided"]) == ("neutral", "nothing known")
+        assert (answer["label"], answer["abstain_reason"]) == ("neutral", "no_known_words")
         assert ours(client, "zzkq")["label"] != "neutral"  # /classify says undecided by itself
 
 

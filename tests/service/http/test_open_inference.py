@@ -44,7 +44,7 @@ def test_triton_client_sees_server_and_model(asked: Any) -> None:
     assert asked.get_server_metadata()["extensions"] == ["binary_tensor_data"]
     assert metadata["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
     outputs = [each["name"] for each in metadata["outputs"]]
-    assert outputs == ["label", "score", "logit", "undecided", "leaders"]
+    assert outputs == ["label", "score", "logit", "abstain_reason", "leaders"]
 
 
 @pytest.mark.parametrize("sent_binary", [True, False])
@@ -69,10 +69,10 @@ def test_triton_client_hears_reasons_and_that_a_verdict_is_undecided(
 ) -> None:
     texts = ["superb", "zzkq"]
     plain = client.post("/classify", json={"input": texts}).json()["data"]
-    wanted = [triton.InferRequestedOutput(name) for name in ("undecided", "leaders", "label")]
+    wanted = [triton.InferRequestedOutput(name) for name in ("abstain_reason", "leaders", "label")]
     told = asked.infer("tiny", [tensor_of(texts)], outputs=wanted)
-    as_label = asked.infer("tiny", [tensor_of(texts)], outputs=wanted, query_params={"undecided": "label"})
-    assert told.as_numpy("undecided").tolist() == [b"", b"nothing known"]
+    as_label = asked.infer("tiny", [tensor_of(texts)], outputs=wanted, query_params={"abstain": "neutral"})
+    assert told.as_numpy("abstain_reason").tolist() == [b"", b"no_known_words"]
     assert [json.loads(each) for each in told.as_numpy("leaders")] == [each["leaders"] for each in plain]
     assert told.as_numpy("label").tolist() == [each["label"].encode() for each in plain]
     assert as_label.as_numpy("label").tolist() == [b"positive", b"neutral"]

@@ -19,8 +19,9 @@ def test_operations_answer(client: httpx.Client) -> None:
     assert info["limits"]["max_points"] == 300_000
     cards = {card["name"]: card for card in client.get("/models").json()["models"]}
     assert {name: (card["kind"], card["default"]) for name, card in cards.items()} == {
-        "dynamics": ("dynamics", False), "scenes": ("sequences", False), "tiny": ("sentiment", True),
-        "reader": ("reader", False),
+        "dynamics": ("dynamics", False), "scenes": ("sequences", False),
+        "tiny": ("text-classification", True),
+        "reader": ("encoder", False),
     }  # fmt: skip
     assert client.get("/models/tiny").json() == cards["tiny"]
     assert refusal(client.get("/models/nobody")) == (404, "not_found", "name")

@@ -17,7 +17,7 @@ import os
 metrics = Metrics()
 metrics.answered("/classify", "POST", 200, 0.01)
 metrics.answered("/classify", "POST", 200, 0.01)
-metrics.model_served("tiny", "sentiment", "v", True)
+metrics.model_served("tiny", "text-classification", "v", True)
 print(os.getpid())
 """
 
@@ -121,23 +121,23 @@ def test_models_that_are_served_no_more_have_no_series() -> None:
     """Row 20: each of ten replacements a second left one."""
     metrics = Metrics()
     for version in range(5):
-        metrics.model_served("mine", "sentiment", f"v{version}", True)
-        metrics.model_served("mine", "sentiment", f"v{version}", version == 4)
+        metrics.model_served("mine", "text-classification", f"v{version}", True)
+        metrics.model_served("mine", "text-classification", f"v{version}", version == 4)
     told = [line for line in metrics.render().decode().splitlines() if line.startswith("hardmax_model_info{")]
-    assert told == ['hardmax_model_info{kind="sentiment",model="mine",version="v4"} 1.0']
+    assert told == ['hardmax_model_info{kind="text-classification",model="mine",version="v4"} 1.0']
 
 
 def test_verdicts_are_counted_a_model_at_a_time() -> None:
     metrics = Metrics()
-    sure = {"label": "positive", "undecided": None, "score": 0.9, "tokens": 10, "unknown": 1}
-    for answer in (sure, sure, {**sure, "undecided": "even", "score": 0.52}):
+    sure = {"label": "positive", "abstain_reason": None, "score": 0.9, "n_words": 10, "unknown": 1}
+    for answer in (sure, sure, {**sure, "abstain_reason": "low_confidence", "score": 0.52}):
         metrics.judged("mine", answer)
-    metrics.judged("other", {**sure, "tokens": 0, "unknown": 0})
+    metrics.judged("other", {**sure, "n_words": 0, "unknown": 0})
     told = metrics.render().decode()
     for line in (
-        'hardmax_verdicts_total{label="positive",model="mine",undecided="no"} 2.0',
-        'hardmax_verdicts_total{label="positive",model="mine",undecided="even"} 1.0',
-        'hardmax_verdicts_total{label="positive",model="other",undecided="no"} 1.0',
+        'hardmax_verdicts_total{label="positive",model="mine",abstain_reason="none"} 2.0',
+        'hardmax_verdicts_total{label="positive",model="mine",abstain_reason="low_confidence"} 1.0',
+        'hardmax_verdicts_total{label="positive",model="other",abstain_reason="none"} 1.0',
         'hardmax_verdict_score_bucket{le="0.55",model="mine"} 1.0',
         'hardmax_text_known_share_bucket{le="0.85",model="mine"} 0.0',
         'hardmax_text_known_share_bucket{le="0.95",model="mine"} 3.0',

@@ -30,12 +30,12 @@ def test_bundle_is_read_whole(tmp_path: Path, format_: int) -> None:
         ({"format": 1}, "format"),
         ({"kind": "regression"}, "kind"),
         ({"name": "other"}, "name"),
-        ({"licence": None}, "licence"),
+        ({"license": None}, "license"),
         ({"description": 7}, "description"),
-        ({"kind": "sentiment"}, "reader"),
-        ({"kind": "sentiment", "reader": {"name": "reader"}}, "reader"),
-        ({"kind": "sentiment", "format": 2, "reader": {"name": "reader", "sha256": "0"}}, "format"),
-        ({"kind": "reader"}, "pieces.json"),
+        ({"kind": "text-classification"}, "encoder"),
+        ({"kind": "text-classification", "encoder": {"name": "reader"}}, "encoder"),
+        ({"kind": "text-classification", "format": 2, "encoder": {"name": "e", "sha256": "0"}}, "format"),
+        ({"kind": "encoder"}, "pieces.json"),
     ],
 )
 def test_bundle_that_breaks_the_contract_is_refused_by_field(
@@ -112,7 +112,8 @@ def test_default_changes_only_when_told(
     tmp_path: Path, own: list[str], named: str, bundled: bool, default: str
 ) -> None:
     for name in own:
-        write_folder(tmp_path / name, name=name, kind="sentiment", reader={"name": "reader", "sha256": "0"})
+        encoder = {"name": "reader", "sha256": "0"}
+        write_folder(tmp_path / name, name=name, kind="text-classification", encoder=encoder)
     write_folder(tmp_path / "chords", name="chords", kind="sequences")
     settings = Settings(models_dir=tmp_path, default_model=named, pretrained_models=bundled)
     assert with_default_model(settings).default_model == default

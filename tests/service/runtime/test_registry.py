@@ -102,24 +102,24 @@ def test_folder_whose_name_is_no_text_is_refused_in_words_that_an_answer_can_hol
 
 def test_missing_model_is_told_with_the_reason(tmp_path: Path) -> None:
     write_folder(tmp_path / "a", name="a")
-    write_folder(tmp_path / "b", name="b", licence=None)
+    write_folder(tmp_path / "b", name="b", license=None)
     write_folder(tmp_path / "mine@2", name="mine@2")
     registry = registry_of(tmp_path)
     assert (registry.why_missing("a"), registry.why_missing("mine")) == (None, None)
-    assert registry.why_missing("b") == "the model b was refused: b: card.json needs licence (str)"
+    assert registry.why_missing("b") == "the model b was refused: b: card.json needs license (str)"
     assert registry.why_missing("c") == "there is no model c"
 
 
 def stand(folder: Path, name: str, reader: bytes) -> None:
     """A head on the reader whose graph has these bytes."""
     named = {"name": "reader", "sha256": hashlib.sha256(reader).hexdigest()}
-    write_folder(folder / name, name=name, kind="sentiment", reader=named)
+    write_folder(folder / name, name=name, kind="text-classification", encoder=named)
 
 
 def put_reader(folder: Path, graph: bytes, **card: Any) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     digest = hashlib.sha256(graph).hexdigest()
-    write_folder(folder, graph, name=folder.name, kind="reader", model_sha256=digest, **card)
+    write_folder(folder, graph, name=folder.name, kind="encoder", model_sha256=digest, **card)
     (folder / "pieces.json").write_text("{}")
 
 
@@ -130,14 +130,14 @@ def test_head_stands_on_its_reader_and_is_refused_by_name_without_it(tmp_path: P
         loaded.append(bundle.name)
         return bundle.name
 
-    registry = Registry([tmp_path], {"reader": note, "sentiment": note})
+    registry = Registry([tmp_path], {"encoder": note, "text-classification": note})
     stand(tmp_path, "a head", b"one")
     registry.refresh()
     digest = hashlib.sha256(b"one").hexdigest()[:12]
-    why = f"a head stands on the reader reader ({digest}), which is not here"
+    why = f"a head needs the encoder reader ({digest}), which is not here"
     assert (loaded, registry.refused) == ([], {"a head": why})
     with pytest.raises(NotFound, match="which is not here"):
-        registry.find("a head", "sentiment")
+        registry.find("a head", "text-classification")
     put_reader(tmp_path / "reader", b"one")
     registry.refresh()
     assert (loaded, list(registry.entries)) == (["reader", "a head"], ["a head", "reader"])
@@ -150,7 +150,7 @@ def test_head_stands_on_its_reader_and_is_refused_by_name_without_it(tmp_path: P
     put_reader(tmp_path / "reader", b"two")
     registry.refresh()
     assert registry.refused == {"a head": why}  # what was served stays
-    assert registry.find("a head", "sentiment") == "a head"
+    assert registry.find("a head", "text-classification") == "a head"
 
 
 def test_head_finds_its_reader_by_digest_behind_another_of_that_name(tmp_path: Path) -> None:
@@ -159,7 +159,8 @@ def test_head_finds_its_reader_by_digest_behind_another_of_that_name(tmp_path: P
     put_reader(own / "reader", b"two")
     stand(own, "mine", b"one")
     stand(own, "other", b"two")
-    registry = Registry([bundled, own], {"reader": lambda bundle: bundle.version, "sentiment": load})
+    loaders = {"encoder": lambda bundle: bundle.version, "text-classification": load}
+    registry = Registry([bundled, own], loaders)
     registry.refresh()
     hidden = f"reader ({hashlib.sha256(b'one').hexdigest()[:12]})"
     assert (list(registry.entries), registry.refused) == (["mine", "other", "reader", hidden], {})
@@ -180,13 +181,13 @@ def test_broken_reader_keeps_heads_on_another_from_nothing(
     put_reader(tmp_path / "reader", b"one")
     stand(tmp_path, "mine", b"one")
     stand(tmp_path, "other", b"two")
-    registry = Registry([tmp_path], {"reader": load, "sentiment": load})
+    registry = Registry([tmp_path], {"encoder": load, "text-classification": load})
     for _ in range(2):
         registry.load("mine")
-    assert registry.find("mine", "sentiment") == "mine of 8"
+    assert registry.find("mine", "text-classification") == "mine of 8"
     why = "broken/pieces.json cannot be read: No such file or directory"
     assert caplog.messages == [f"bundle broken refused: {why}"]  # once
-    with pytest.raises(BundleError, match=r"other stands on the reader reader .*, which is not here"):
+    with pytest.raises(BundleError, match=r"other needs the encoder reader .*, which is not here"):
         registry.load("other")
     assert dict(registry.refused) == {"broken": why}
 

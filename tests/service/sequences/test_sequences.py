@@ -27,7 +27,7 @@ SCENES = [
 
 def bundle_of(rows, folder, dtype="float64") -> Bundle:
     built = build_classifier(make_examples(rows, dtype=dtype), dtype=dtype)
-    write_verified(built, folder, description="a test", licence="none")
+    write_verified(built, folder, description="a test", license="none")
     return read_bundle(folder)
 
 

@@ -116,7 +116,7 @@ def test_sufficient_words_alone_give_the_label_and_none_of_them_can_go(
         assert [text[begin:end].lower() for begin, end in spans] == [word["word"] for word in found["words"]]
         ((alone,),) = classify_all([ClassificationTask(text, options, complement(text, spans))])
         assert (alone["label"], alone["score"]) == (plain["label"], found["score"])
-        fewer += len(spans) < plain["tokens"]
+        fewer += len(spans) < plain["n_words"]
         for i in range(len(spans) if len(spans) > 1 else 0):
             rest = complement(text, [*spans[:i], *spans[i + 1 :]])
             ((less,),) = classify_all([ClassificationTask(text, options, rest)])

@@ -122,7 +122,7 @@ def test_reader_refuses_lists_that_are_none_by_name(
     text = lists if isinstance(lists, str) else json.dumps(lists)
     card = {"name": "reader", "description": "Broken."}
     with pytest.raises(BundleError, match=problem) as refused:
-        Encoder.load(write_bundle(tmp_path, "reader", card, graph, text), Runtime("cpu", 1))
+        Encoder.load(write_bundle(tmp_path, "encoder", card, graph, text), Runtime("cpu", 1))
     assert refused.value.param == ("model.onnx" if graph is not READER else "pieces.json")
 
 
@@ -171,7 +171,7 @@ def test_gpu_runs_the_float_graph_over_the_weights_of_the_integer_graph(tmp_path
     weights = quantize(random_encoder(RELATIVE))
     card = {"name": "encoder", "description": "Random."}
     graphs = to_onnx(weights), to_onnx(weights, "float")
-    bundle = write_bundle(tmp_path, "reader", card, graphs[0], json.dumps(LISTS), graphs[1])
+    bundle = write_bundle(tmp_path, "encoder", card, graphs[0], json.dumps(LISTS), graphs[1])
     assert bundle.float_model is not None
     assert len(bundle.float_model) < len(bundle.model)
     runtime: Any = OnGpu()
@@ -188,7 +188,7 @@ def test_encoder_without_a_float_graph_runs_on_a_gpu_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     card = {"name": "encoder", "description": "Random."}
-    bundle = write_bundle(tmp_path, "reader", card, reader_model(), json.dumps(LISTS))
+    bundle = write_bundle(tmp_path, "encoder", card, reader_model(), json.dumps(LISTS))
     runtime: Any = OnGpu()
     Encoder.load(bundle, runtime)
     assert "has no graph for GPUs" in caplog.text
@@ -197,7 +197,7 @@ def test_encoder_without_a_float_graph_runs_on_a_gpu_with_a_warning(
 def test_float_graph_that_the_card_does_not_describe_is_refused(tmp_path: Path) -> None:
     weights = quantize(random_encoder(RELATIVE))
     card = {"name": "encoder", "description": "Random."}
-    write_bundle(tmp_path, "reader", card, to_onnx(weights), json.dumps(LISTS), to_onnx(weights, "float"))
+    write_bundle(tmp_path, "encoder", card, to_onnx(weights), json.dumps(LISTS), to_onnx(weights, "float"))
     (tmp_path / "encoder" / "model.float.onnx").write_bytes(b"another")
     with pytest.raises(BundleError, match=r"model\.float\.onnx is not the file"):
         read_bundle(tmp_path / "encoder")

@@ -58,7 +58,7 @@ def test_tie_is_named_by_its_leaders(head: Head) -> None:
     answer = told(head, "superb awful the film", [(4, 2), (-4, 2), (0, 1), (0, 0.5)])
     kinds = {cluster["kind"]: cluster for cluster in answer["clusters"] if cluster["size"] == 2}
     assert kinds["tie"]["leaders"] == ["superb", "awful"]
-    tied = [word["text"] for word in answer["words"] if word["cluster"] == kinds["tie"]["id"]]
+    tied = [word["word"] for word in answer["words"] if word["cluster"] == kinds["tie"]["id"]]
     assert tied == ["the", "film"]
     assert {leader["word"] for leader in answer["leaders"]} == {"superb", "awful"}
     assert [leader["followers"] for leader in answer["leaders"]] == [0, 0]

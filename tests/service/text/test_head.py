@@ -69,15 +69,15 @@ def test_verdict_is_undecided_where_little_is_known_or_labels_are_even(
 def test_undecided_verdict_becomes_neutral_with_what_it_lacks_of_a_lead() -> None:
     probs = {"negative": 0.4, "positive": 0.6}
     even = abstain_as_neutral(
-        {"label": "positive", "score": 0.6, "probs": probs, "undecided": LOW_CONFIDENCE}
+        {"label": "positive", "score": 0.6, "probs": probs, "abstain_reason": LOW_CONFIDENCE}
     )
     assert (even["label"], even["score"]) == ("neutral", 0.8)
     assert even["probs"] == {"negative": 0.08, "positive": 0.12, "neutral": 0.8}
     nothing = abstain_as_neutral(
-        {"label": "positive", "score": 0.6, "probs": probs, "undecided": NO_KNOWN_WORDS}
+        {"label": "positive", "score": 0.6, "probs": probs, "abstain_reason": NO_KNOWN_WORDS}
     )
     assert (nothing["score"], nothing["probs"]["positive"]) == (1.0, 0.0)
-    sure = {"label": "positive", "score": 0.6, "probs": probs, "undecided": None}
+    sure = {"label": "positive", "score": 0.6, "probs": probs, "abstain_reason": None}
     assert abstain_as_neutral(sure) is sure
 
 
@@ -87,7 +87,7 @@ def test_neutral_and_the_other_labels_sum_to_one_as_printed() -> None:
         {"a": 0.3461746, "neutral": 0.3623123, "c": 0.2915131},
     ):
         found = abstain_as_neutral(
-            {"label": "a", "score": 0.3461746, "probs": probs, "undecided": LOW_CONFIDENCE}
+            {"label": "a", "score": 0.3461746, "probs": probs, "abstain_reason": LOW_CONFIDENCE}
         )
         assert sum(Decimal(repr(p)) for p in found["probs"].values()) == 1
 
@@ -134,7 +134,7 @@ def test_card_with_a_neutral_threshold_answers_three_labels_and_has_no_band(tmp_
         before["leaders"],
     )
     assert answer["label"] == max(answer["probs"], key=answer["probs"].__getitem__)
-    assert (answer["undecided"], sure.rule.n_logits) == (None, 1)
+    assert (answer["abstain_reason"], sure.rule.n_logits) == (None, 1)
 
 
 @pytest.mark.parametrize(

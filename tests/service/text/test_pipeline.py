@@ -202,7 +202,7 @@ def seen_of(
 
 
 def starts_of(leader: Any, answer: Answer) -> list[Any]:
-    return [word["start"] for word in answer["words"] if word["spans"] == leader["spans"][:1]]
+    return [word["position"] for word in answer["words"] if word["spans"] == leader["spans"][:1]]
 
 
 def moves(head: Head, source: str, answer: Answer, without: list[Any]) -> bool:
@@ -251,7 +251,7 @@ def test_long_text_is_read_in_steps_beside_a_short_one(watched: Head) -> None:
     steps = 1
     while (end := run_batch(reader, [long])[0]) is None:
         steps += 1
-    assert (end[0]["tokens"], steps) == (1500, len(reader.runs) - 1)
+    assert (end[0]["n_words"], steps) == (1500, len(reader.runs) - 1)
     assert steps >= 1500 // (STEP_TOKENS + CHUNK_TOKENS)
 
 
@@ -299,8 +299,8 @@ def test_text_that_is_refused_does_not_fail_its_neighbours(head: Head) -> None:
 
 def test_text_of_markup_alone_is_the_bias(head: Head) -> None:
     (answer,) = answers(head, ["<br><br>"])
-    assert (answer["logit"], answer["undecided"]) == (answer["bias"], "nothing known")
-    assert (answer["leaders"], answer["clusters"], answer["words"], answer["tokens"]) == ([], [], [], 0)
+    assert (answer["logit"], answer["abstain_reason"]) == (answer["bias"], "no_known_words")
+    assert (answer["leaders"], answer["clusters"], answer["words"], answer["n_words"]) == ([], [], [], 0)
 
 
 @pytest.mark.parametrize("text", ["", " \n", "half \ud800 a character"])
@@ -318,7 +318,7 @@ def test_spans_count_code_points_or_utf16(head: Head) -> None:
     encoded = text.encode("utf-16-le")
     for word in units["words"]:
         begin, end = word["spans"][0]
-        assert encoded[2 * begin : 2 * end].decode("utf-16-le") == word["text"]
+        assert encoded[2 * begin : 2 * end].decode("utf-16-le") == word["word"]
     spans = [tuple(word["spans"][0]) for word in units["words"]]
     assert to_codepoints(text, spans, "utf16") == [tuple(word["spans"][0]) for word in points["words"]]
     assert to_codepoints(text, [(1, 2)], "utf16") == [(0, 1)]  # half a character

@@ -35,8 +35,8 @@ def test_cards_version_and_provider_are_those_of_the_service(visit: Visit, serve
     for card in cards:
         article = page.locator(f'[data-model="{card["name"]}"]')
         expect(article).to_contain_text(card["description"])
-        expect(article).to_contain_text(card["licence"])
-        if card["kind"] == "sentiment":
+        expect(article).to_contain_text(card["license"])
+        if card["kind"] == "text-classification":
             expect(article.locator("dl.facts").first).to_contain_text(f"Dimension{card['dimension']}")
 
 
@@ -83,12 +83,12 @@ def own_models(page: Page) -> None:
         }
         mine = {
             "name": "mine",
-            "kind": "sentiment",
+            "kind": "text-classification",
             "labels": labels,
-            "reader": {"name": "english"},
+            "encoder": {"name": "english"},
             "figures": figures,
         }
-        reader = {"name": "english", "kind": "reader", "description": "Reads."}
+        reader = {"name": "english", "kind": "encoder", "description": "Reads."}
         route.fulfill(json={"models": [*cards, mine, reader]})
 
     page.route("**/models", add)
@@ -116,7 +116,7 @@ def versions(page: Page) -> None:
 
     def add(route: Route) -> None:
         cards = route.fetch().json()["models"]
-        mine = {"kind": "sentiment", "labels": ["a", "b"], "description": "Mine."}
+        mine = {"kind": "text-classification", "labels": ["a", "b"], "description": "Mine."}
         named = [{**mine, "name": "mine@2"}, {**mine, "name": "mine@10", "again": "mine@2"}]
         route.fulfill(json={"models": [*cards, *named]})
 

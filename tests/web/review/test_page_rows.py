@@ -49,7 +49,7 @@ def test_rows_get_the_labels_of_the_service(review: Visit, server: str) -> None:
     for row, answer in zip(told, answers, strict=True):
         assert row["hardmax_label"] == answer["label"]
         assert row["score"] == str(answer["score"])
-        assert row["abstain_reason"] == (answer["undecided"] or "")
+        assert row["abstain_reason"] == (answer["abstain_reason"] or "")
         weights = [(leader["word"], leader["contribution"]) for leader in answer["leaders"]]
         assert row["leaders"] == "; ".join(f"{name} {x:+.2f}" for name, x in weights if abs(x) >= 0.05)
     assert found[2]["hardmax_error"] == "the text is empty"
@@ -172,7 +172,7 @@ def test_busy_server_is_asked_again_and_a_refused_row_stands_alone(review: Visit
 
 
 def test_row_of_a_model_that_abstains_has_its_label_and_the_reason(review: Visit) -> None:
-    unlike = explained("fine", [word("fine", 1.0, leader=True)], undecided="unlike the rows")
+    unlike = explained("fine", [word("fine", 1.0, leader=True)], abstain_reason="out_of_distribution")
     page = review()
     page.route("**/classify", lambda route: route.fulfill(json=unlike))
     give(page, "reviews.txt", "fine")
@@ -181,7 +181,7 @@ def test_row_of_a_model_that_abstains_has_its_label_and_the_reason(review: Visit
     )
     expect(page.locator("#rows-state")).to_have_text("1 of 1 row: 1 positive (1 abstained).")
     row = saved(page)[0]  # as the command line writes it
-    assert (row["label"], row["abstain_reason"]) == ("positive", "unlike the rows")
+    assert (row["label"], row["abstain_reason"]) == ("positive", "out_of_distribution")
 
 
 def test_server_that_is_gone_leaves_what_was_answered(review: Visit) -> None:

@@ -43,13 +43,13 @@ def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
     def nothing(request: Answer) -> Answer:
         text = str(request["input"])
         words = [word(w, 0.4, k, leader=True, read=[]) for k, w in enumerate(text.split())]
-        return explained(text, words, 0.09, undecided="nothing known")
+        return explained(text, words, 0.09, abstain_reason="no_known_words")
 
     page = visit("#review?text=qwertz", before=lambda page: answering(page, nothing))
     label, fine = page.locator("#verdict-label"), page.locator("#verdict-fine")
     expect(label).to_have_text("I don\u2019t know")
     expect(label).to_have_class("label none")
-    expect(page.locator("#verdict-badge")).to_have_text("nothing known")
+    expect(page.locator("#verdict-badge")).to_have_text("no known words")
     expect(page.locator("#verdict-score")).not_to_contain_text("sure")
     expect(fine).to_have_text("This model does not know this word.")
     expect(page.locator("#ledger")).to_be_hidden()
@@ -68,15 +68,15 @@ def test_no_verdict_where_nothing_is_known(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("undecided", "why"),
-    [("even", "too close to call"), ("unlike the rows", "unlike the rows that the model learnt")],
+    ("reason", "why"),
+    [("low_confidence", "too close to call"), ("out_of_distribution", "unlike the data that the model was")],
 )
-def test_verdict_not_to_act_upon_does_not_look_like_one(review: Visit, undecided: str, why: str) -> None:
-    made = explained("a film", [word("a", 0.1, leader=True), word("film", -0.05)], undecided=undecided)
+def test_verdict_not_to_act_upon_does_not_look_like_one(review: Visit, reason: str, why: str) -> None:
+    made = explained("a film", [word("a", 0.1, leader=True), word("film", -0.05)], abstain_reason=reason)
     page = review("a film", made)
     expect(page.locator("#verdict-label")).to_have_text("Undecided")
     expect(page.locator("#verdict-label")).to_have_class("label none")
-    expect(page.locator("#verdict-badge")).to_have_text(undecided)
+    expect(page.locator("#verdict-badge")).to_have_text(reason.replace("_", " "))
     expect(page.locator("#verdict-score")).to_have_text("51.2 % positive")
     expect(page.locator("#verdict-fine")).to_contain_text(why)
     expect(page.locator("#verdict-fine")).to_contain_text("2 words follow 1 leader.")
