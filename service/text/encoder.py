@@ -11,7 +11,9 @@ A chunk has 64 tokens at most: such a set is a number of 64 bits, and a union is
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
+from operator import or_
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
@@ -141,23 +143,23 @@ class Encoder:
             for b, (each, n) in enumerate(zip(columns, sizes.tolist(), strict=True))
         ]
 
-    def known_words(self, tokenized: TokenizedText) -> Ints:
-        """Return [M]: 1 for a word that is known, 0 for one that is not, -1 where that has no meaning.
+    def known_words(self, texts: Sequence[TokenizedText]) -> Ints:
+        """Return for each word of the texts: 1 if it is known, 0 if not, -1 where that has no meaning.
 
         A word with an unknown token, or mostly of fragments, is not known. Punctuation has no meaning of its
         own unless several marks make an emoticon.
         """
-        if not len(tokenized):
+        sizes = np.concatenate([np.diff(text.bounds) for text in texts])
+        if not len(sizes):
             return np.zeros(0, np.int64)
-        first, tokens = tokenized.bounds[:-1], tokenized.token_ids
-        sizes, is_unknown = np.diff(tokenized.bounds), tokens == self.special.unknown
+        tokens = np.concatenate([text.token_ids for text in texts])
+        first, is_unknown = np.cumsum(sizes) - sizes, tokens == self.special.unknown
         is_word = np.logical_or.reduceat(self._has_letters[tokens] | is_unknown, first)
         emoticon = np.minimum.reduceat(tokens, first) < np.maximum.reduceat(tokens, first)
         fragments = np.add.reduceat(self._is_short[tokens], first, dtype=np.int64)
         unknown = np.logical_or.reduceat(is_unknown, first) | ((sizes > 1) & (2 * fragments > sizes))
-        return np.where(
-            self._is_folded[tokens[first]], 1, np.where(is_word, ~unknown, np.where(emoticon, 1, -1))
-        )
+        meaning = np.where(is_word, ~unknown, np.where(emoticon, 1, -1))
+        return np.where(self._is_folded[tokens[first]], 1, meaning)
 
 
 def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:
@@ -182,6 +184,7 @@ class ReceptiveFields:
         self._starts = list(accumulate(lengths, initial=0))  # the first token of each chunk; the end
         self._word = _repeat_numbers(np.diff(self._bounds))  # of each token
         self._chunk = _repeat_numbers(lengths)  # of each token
+        self._fields: dict[int, list[list[int]]] = {}  # of a chunk, [L+1][n]
         # subtle: a `cache` of a method would be a cycle, which holds the states until the collector comes
         self._cache: dict[int, list[tuple[int, int]]] = {}
 
@@ -194,11 +197,14 @@ class ReceptiveFields:
     def _find(self, word: int) -> list[tuple[int, int]]:
         first, end = self._bounds[word : word + 2].tolist()
         chunk = self._chunk[first]
-        begin, fields = self._starts[chunk], self._outputs[chunk].receptive_fields
-        assert fields is not None
-        layers = np.bitwise_or.reduce(fields[:, first - begin : end - begin], axis=1).tolist()
+        begin = self._starts[chunk]
+        if chunk not in self._fields:
+            fields = self._outputs[chunk].receptive_fields
+            assert fields is not None
+            self._fields[chunk] = fields.tolist()
         entered, before = {word: 0}, 0
-        for layer, tokens in enumerate(layers):
+        for layer, row in enumerate(self._fields[chunk]):
+            tokens = reduce(or_, row[first - begin : end - begin])
             for token in _bit_numbers(tokens & ~before):
                 entered.setdefault(self._word[begin + token], layer)
             before = tokens

@@ -14,7 +14,6 @@ its own.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -249,15 +248,13 @@ def predict(
 ) -> list[dict[str, Any]]:
     """Return the answer of each head to its text. logit and bias are [C, B] in units."""
     labels = [head.rule.logit_labels for head in heads]
-    numbers = zip(label_values(logit, labels), label_values(bias, labels), is_ood, strict=True)
-    known_words = cache(heads[0].encoder.known_words)
+    counts = count_known(heads[0].encoder, texts)
+    numbers = zip(label_values(logit, labels), label_values(bias, labels), is_ood, counts, strict=True)
     answers = []
-    for head, text, (logits, biases, ood) in zip(heads, texts, numbers, strict=True):
+    for head, text, (logits, biases, ood, (n_known, n_meaningful)) in zip(heads, texts, numbers, strict=True):
         rule = head.rule
         probs = label_probabilities(rule, [*logits.values()] if rule.logit_labels else [logits])
         label = max(probs, key=probs.__getitem__)
-        known = known_words(text)
-        n_known, n_meaningful = int((known == 1).sum()), int((known >= 0).sum())
         answer = {
             "label": label,
             "score": probs[label],
@@ -275,6 +272,16 @@ def predict(
             answer["labels"] = [name for (name, p), threshold in over if p >= threshold]
         answers.append(answer)
     return answers
+
+
+def count_known(encoder: Encoder, texts: Sequence[TokenizedText]) -> list[tuple[int, int]]:
+    """Return for each text how many words are known, and of how many."""
+    distinct = list(dict.fromkeys(texts))  # several heads answer a text
+    known = encoder.known_words(distinct)
+    text = np.repeat(np.arange(len(distinct)), [len(each) for each in distinct])
+    columns = (np.bincount(text, which, len(distinct)).astype(int) for which in (known == 1, known >= 0))
+    counts = dict(zip(distinct, zip(*(column.tolist() for column in columns), strict=True), strict=True))
+    return [counts[each] for each in texts]
 
 
 def _is_sane(values: Array) -> bool:

@@ -99,7 +99,7 @@ def test_ancestry_goes_from_pieces_of_passages_to_words_of_the_text(head: Head) 
     ],
 )
 def test_reader_knows_words_that_are_no_mere_fragments(head: Head, text: str, known: list[int]) -> None:
-    assert head.encoder.known_words(head.encoder.tokenize(text)).tolist() == known
+    assert head.encoder.known_words([head.encoder.tokenize(text)]).tolist() == known
 
 
 READER = reader_model()
