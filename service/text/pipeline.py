@@ -10,7 +10,7 @@ import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, product
+from itertools import accumulate, groupby, product
 from sys import getsizeof
 from typing import Any
 
@@ -30,10 +30,15 @@ Span = tuple[int, int]
 STEP_TOKENS = 128  # of a text in one run at most: the turn of others comes soon
 CHARS_PER_TOKEN = 4
 CHARS_PER_RUN = 200_000  # that one run tokenizes; the texts behind them wait for the next one
-MAX_SCORES = 500_000  # words x labels of all heads that answer a text: each has a contribution to explain
+# Words x labels of all heads: each has a contribution to explain. Of a text, and of those answered in one
+# run;
+MAX_SCORES = 500_000
+MAX_REQUEST_SCORES = 20_000_000  # of all texts of a request
+LABEL_BYTES = 60  # of a number for one label more in an answer
 # What an answer takes, as JSON and as objects: for each text,
 TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}
 CHAR_BYTES = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text,
+NUMBERS = {"none": 3, "leaders": 20, "full": 20}  # of an answer that are there for each label
 WORD_BYTES = 1_400  # for each word in a full explanation,
 POSITION_BYTES = 150  # and for each word's position at one layer of a trajectory
 _LETTERS = string.ascii_letters.encode()
@@ -66,7 +71,11 @@ class ClassifyOptions:
         if self.explain == "full":
             word = WORD_BYTES + (8 * POSITION_BYTES if self.trajectory else 0)
             size += word * sum(map(max_words, texts))
-        return size * len(self.heads) + sum(map(getsizeof, texts))  # with an emoji, four bytes a character
+        numbers = NUMBERS[self.explain] * len(texts)
+        if self.explain == "full":
+            numbers += sum(map(max_words, texts))
+        size = size * len(self.heads) + LABEL_BYTES * numbers * (self.n_logits - len(self.heads))
+        return size + sum(map(getsizeof, texts))  # with an emoji, four bytes a character
 
 
 def max_words(text: str) -> int:
@@ -153,6 +162,10 @@ def make_tasks(
             problem = f"the text has {len(text)} characters, more than {max_chars} (MAX_TEXT_CHARS)"
             raise TooLarge(problem, param=place)
         tasks.append(ClassificationTask(text, options, param=place))
+    words = sum([max_words(task.text) for task in tasks])
+    if words * options.n_logits > MAX_REQUEST_SCORES:
+        problem = f"the request has about {words} words and the models {options.n_logits} labels"
+        raise TooLarge(f"{problem}: at most {MAX_REQUEST_SCORES} of both multiplied", param=param)
     return tasks
 
 
@@ -206,7 +219,7 @@ def run_batch(
     refused = _tokenize_new(tasks, report_tokenization)
     tokenized = [task for task in tasks if task.tokenized is not None]
     _encode_next(encoder, tokenized, sizes)
-    answers = _answer([task for task in tokenized if not task.waiting])
+    answers = _answer(_within_scores([task for task in tokenized if not task.waiting]))
     for task in answers:
         task.release()
     return [refused.get(task) or answers.get(task) for task in tasks]
@@ -259,6 +272,16 @@ def _encode_next(
         del task.waiting[len(task.waiting) - len(some) :]
         reduced = [next(outputs).reduce_to(task.options.explain) for _ in some]
         task.outputs += [each.copy() for each in reduced] if task.waiting else reduced
+
+
+def _within_scores(tasks: Sequence[ClassificationTask]) -> list[ClassificationTask]:
+    """Return the first tasks, at least one, of MAX_SCORES together; the next run answers the others."""
+    totals = accumulate(len(task.tokenized or ()) * task.options.n_logits for task in tasks)
+    return [
+        task
+        for i, (task, total) in enumerate(zip(tasks, totals, strict=True))
+        if not i or total <= MAX_SCORES
+    ]
 
 
 def _answer(tasks: Sequence[ClassificationTask]) -> dict[ClassificationTask, list[Answer]]:

@@ -400,3 +400,35 @@ def test_run_tokenizes_a_bounded_number_of_characters(head: Head) -> None:
     texts = make_tasks(["film " * 40_000] * 3, ClassifyOptions((head,), "none"))
     run_batch(head.encoder, texts)
     assert [task.tokenized is not None for task in texts] == [True, False, False]
+
+
+def test_run_answers_a_bounded_number_of_words_times_labels(folder: Path, head: Head) -> None:
+    """Of 32 models with 100 labels sixteen texts were answered in one run; others waited a minute."""
+    labels = [f"label {i}" for i in range(300)]
+    many = open_head(folder, "many", reader=head.encoder, labels=labels)
+    tasks = make_tasks(["film " * 120] * 20, ClassifyOptions((many,)))
+    runs = []
+    while tasks:
+        results = run_batch(head.encoder, tasks)
+        runs.append(sum(result is not None for result in results))
+        tasks = [task for task, result in zip(tasks, results, strict=True) if result is None]
+    assert runs == [13, 7]  # 13 x 120 x 300 is 468,000
+
+
+def test_words_times_labels_of_a_request_are_bounded(folder: Path, head: Head) -> None:
+    labels = [f"label {i}" for i in range(300)]
+    many = open_head(folder, "many", reader=head.encoder, labels=labels)
+    with pytest.raises(TooLarge, match="the models 300 labels: at most 20000000 of both"):
+        make_tasks(["film " * 1_000] * 70, ClassifyOptions((many,)))
+    assert len(make_tasks(["film " * 1_000] * 70, ClassifyOptions((head,)))) == 70
+
+
+@pytest.mark.parametrize("explain", ["none", "leaders", "full"])
+def test_price_covers_every_label(folder: Path, head: Head, explain: Any) -> None:
+    labels = [f"label {i}" for i in range(300)]
+    many = open_head(folder, "many", reader=head.encoder, labels=labels)
+    text = "superb film, " * 20
+    (answer,) = answers(many, [text], explain=explain, trajectory=False)
+    assert sum(map(len, write_document(answer))) <= ClassifyOptions(
+        (many,), explain
+    ).estimated_response_bytes([text])
