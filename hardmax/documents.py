@@ -37,142 +37,145 @@ class Document:
 @dataclass(frozen=True, kw_only=True)
 class ReadWord(Document):
     word: str
-    """As it stands in the text, in lower case."""
+    """The word as it stands in the text, in lower case."""
     spans: list[Span]
-    """Its place: from, to; offsets into the text as sent."""
+    """The span of the word, as offsets into the text as sent."""
     layer: int
-    """The layer of the reader at which it entered, from 1 on."""
+    """The layer of the encoder at which the word entered, from 1 on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leader(Document):
     word: str
-    """As it stands in the text, in lower case."""
+    """The word as it stands in the text, in lower case."""
     cluster: int
     """The id of its cluster."""
     since_layer: int
-    """The first layer at which it attends to itself alone."""
+    """The first layer at which the word attends to itself alone."""
     followers: int
-    """Other places of the text that end in its cluster."""
+    """The number of other words in its cluster."""
     contribution: Number
-    """Its cluster's part of the logit: words count where they end."""
+    """The part of the logit that its cluster adds."""
     spans: list[Span]
-    """Its places. Several where words have the very same place."""
+    """The spans of the leader; several if words have the very same position."""
     read: list[ReadWord] = field(default_factory=list)
-    """The other words of which its state was made, first read first: eight at most, all with "full"."""
+    """The other words that its state was computed from, in the order of entry: at most eight, all of them
+    with "full"."""
     read_total: int = 0
     """The number of words that its state was computed from. Words outside the complete list, which "full"
     returns, can be left out in place, and the leader keeps its initial `position` to the bit."""
     read_as: str | None = None
-    """What was read in place of the word, if anything: "<name>", "<number>", "<unknown>"."""
+    """The token that was read in place of the word, if any: "<name>", "<number>" or "<unknown>"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster(Document):
     id: int
-    """Its number in this text: leaders and words name it."""
+    """The id of the cluster in this text, which leaders and words refer to."""
     kind: Literal["leader", "tie"]
-    """"tie": its words attend to several leaders alike."""
+    """In a cluster of kind "tie" the words attend to several leaders alike."""
     leaders: list[str]
-    """One word, or the words that tie."""
+    """The word that leads, or the words that tie."""
     words: list[str]
-    """Its leader and its heaviest words: five at most, each once."""
+    """The leader and the words of largest contribution, at most five, each once."""
     size: int
-    """Places of the text in it."""
+    """The number of words in the cluster."""
     share: float
-    """The same as a share of the text."""
+    """The share of the text's words in the cluster."""
     contribution: Number
-    """Its part of the logit: logit = bias + their sum."""
+    """The part of the logit that the cluster adds: the logit is the bias plus the sum over clusters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Word(Document):
     word: str
-    """As it stands in the text, in lower case."""
+    """The word as it stands in the text, in lower case."""
     spans: list[Span]
-    """Its place."""
+    """The span of the word."""
     cluster: int
     """The id of its cluster."""
     leader: bool
-    """Whether it attends to itself alone at some layer."""
+    """Whether the word attends to itself alone at some layer."""
     contribution: Number
-    """Its part of the logit: logit = bias + their sum."""
+    """The part of the logit that the word adds: the logit is the bias plus the sum over words."""
     position: Vector
-    """Where it is before the layers of the head."""
+    """The position before the layers of the head."""
     final_position: Vector
-    """Where it is after them."""
+    """The position after the last layer."""
     attends_to: list[list[int]] = field(default_factory=list)
     """For each layer of the encoder the other words that its heads attend to, by their index in this list,
     most attended first."""
     read_as: str | None = None
-    """What was read in place of the word, if anything."""
+    """The token that was read in place of the word, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut(Document):
     word: str
-    """As it stands in the text, in lower case."""
+    """The word as it stands in the text, in lower case."""
     spans: list[Span]
-    """Its place."""
+    """The span of the word."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flip(Document):
     without: list[LeftOut]
-    """The words that were left out, five at most."""
+    """The words that were left out, at most five."""
     label: str
-    """The label without them, by running the model."""
+    """The label without these words, by running the model."""
     score: float
-    """Its probability."""
+    """The probability of that label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sufficient(Document):
     words: list[LeftOut]
-    """The words that alone give the same label, sixteen at most; all others are left out in place."""
+    """The words that alone give the same label, at most sixteen; all others are left out in place."""
     score: float
-    """The probability of the label then, by running the model."""
+    """The probability of the label with these words alone, by running the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Document):
     index: int = 0
-    """The place of the text in the request."""
+    """The index of the text in the request."""
     label: str
-    """The likelier label."""
+    """The most probable label."""
     score: float
-    """Its probability."""
+    """The probability of the label."""
     probs: dict[str, float]
     """The probability of each label."""
     labels: list[str] = field(default_factory=list)
-    """Where labels do not exclude each other: all that hold. `label` is the most probable."""
+    """All labels that apply, for models whose labels do not exclude each other; `label` is the most probable
+    one."""
     abstain_reason: AbstainReason | None = None
     """Why the model abstains: too few words are known, the labels are about equally probable, or the text is
     unlike the training data. null if the label can be acted upon."""
     logit: Number
-    """logit = bias + the contributions of the clusters = bias + those of the words."""
+    """The logit is the bias plus the contributions of all clusters, or of all words. With several logits
+    there is one number for each label."""
     bias: Number
-    """What the logit is without any word."""
+    """The logit of a text without words."""
     n_words: int
     """The number of words and marks that were read."""
     n_tokens: int = 0
     """The number of subword tokens that were read."""
     unknown: int | None = None
-    """Words that the model does not know."""
+    """The number of words that the model does not know."""
     truncated: bool
-    """Whether the text has more words than were read."""
+    """Whether the text has more words than the model reads."""
     leaders: list[Leader] = field(default_factory=list)
-    """The words that lead; with "leaders" and "full"."""
+    """The leaders of the text, with "leaders" and "full"."""
     clusters: list[Cluster] = field(default_factory=list)
-    """Who ends together; with "leaders" and "full"."""
+    """The groups of words that end together, with "leaders" and "full"."""
     words: list[Word] = field(default_factory=list)
-    """Every place, in order; with "full"."""
+    """All words in the order of reading, with "full"."""
     trajectory: list[list[Vector]] = field(default_factory=list)
-    """For each layer the place of every word."""
+    """The position of every word at each layer, with `trajectory`."""
     sufficient: Sufficient | None = None
-    """With "sufficient": words that alone give the same label; null if none were found."""
+    """A small set of words that alone gives the same label, with `sufficient`; null if none was found."""
     flip: Flip | None = None
-    """If asked for: the smallest set found that changes the label; null if none was found."""
+    """The smallest set of words found whose removal changes the label, with `flip`; null without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,15 +183,15 @@ class Classifications(Document):
     """One text, answered by several models."""
 
     index: int
-    """The place of the text in the request."""
+    """The index of the text in the request."""
     answers: dict[str, Classification]
-    """By model, as the request names it."""
+    """The answer of each model, by the name that the request uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage(Document):
     texts: int
-    """Texts that were answered."""
+    """The number of texts that were answered."""
     tokens: int
     """The number of subword tokens that were read."""
 
@@ -196,13 +199,13 @@ class Usage(Document):
 @dataclass(frozen=True, kw_only=True)
 class ClassifyResponse(Document):
     id: str
-    """The request's id."""
+    """The id of the request."""
     model: str | list[str]
-    """The model that answered, or those that did."""
+    """The model that answered, or the models in the order of the request."""
     usage: Usage
-    """What was read."""
+    """The amount of text that was read."""
     data: list[Classification | Classifications]
-    """One entry a text, in the order of the request."""
+    """One entry for each text, in the order of the request."""
 
 
 def number_of(value: Any, label: str) -> float:
@@ -216,13 +219,13 @@ def number_of(value: Any, label: str) -> float:
 @dataclass(frozen=True, kw_only=True)
 class CloudLeader(Document):
     index: int
-    """Its place among the points."""
+    """The index of the leader among the points."""
     since_layer: int
-    """The first layer at which it attends to itself alone."""
+    """The first layer at which the point attends to itself alone."""
     point: Vector
-    """Where it is: a leader does not move."""
+    """The coordinates of the leader, which does not move."""
     followers: int
-    """Other points that end in its cluster."""
+    """The number of other points in its cluster."""
     cluster: int
     """The id of its cluster."""
 
@@ -230,21 +233,21 @@ class CloudLeader(Document):
 @dataclass(frozen=True, kw_only=True)
 class CloudCluster(Document):
     id: int
-    """Its place in the list."""
+    """The index of the cluster in this list."""
     kind: Literal["leader", "tie"]
-    """"tie": its points attend to several leaders alike."""
+    """In a cluster of kind "tie" the points attend to several leaders alike."""
     leaders: list[int]
-    """Indices of the one leader, or of those that tie."""
+    """The index of the leader, or the indices of the leaders that tie."""
     limit: Vector
-    """Where its points end."""
+    """The point to which all points of the cluster converge."""
     size: int
-    """Points in it."""
+    """The number of points in the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Polytope(Document):
     vertices: list[int]
-    """Indices of the leaders that are vertices of the limit polytope."""
+    """The indices of the leaders that are vertices of the limit polytope."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,17 +255,17 @@ class Trajectory(Document):
     layers: list[int]
     """The layers that were kept."""
     points: list[list[Vector]]
-    """The cloud at each of them."""
+    """The cloud at each of these layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Temperature(Document):
     t: float | None
-    """The largest temperature that is proved, with all lower ones; null: any."""
+    """The largest temperature that is proved, together with all lower ones; null for any temperature."""
     distance: float
-    """What is kept, in the A-norm: a hundredth of the longest point."""
+    """The distance within which every point stays, in the A-norm: a hundredth of the longest point."""
     layers: int
-    """Layers for which it holds: up to the certified one, at least the first."""
+    """The number of layers for which the bound is proved."""
 
 
 def _without_d(schema: dict[str, Any]) -> None:
@@ -278,39 +281,39 @@ class DynamicsResult(Document):
         "json_schema_extra": _without_d,
     }
     id: str = ""
-    """The request's id; none where it is part of another answer."""
+    """The id of the request; empty within another answer."""
     n: int
-    """Points of the cloud. Beside it `d` tells how many numbers each has."""
+    """The number of points. The field `d` next to it is their dimension."""
     d: int
     """Numbers of each."""
     alpha: float
-    """The step size it was run with."""
+    """The step size of the run."""
     status: Literal["certified", "converged", "max_layers"]
-    """certified: the limits are proved (with a tie_tolerance: as docs/theory.md says). converged: every
-    point is near where it is drawn. max_layers: neither, yet."""
+    """The limits of a "certified" run are proved (with a tie_tolerance, as docs/theory.md says). In a
+    "converged" run every point is near its limit. A "max_layers" run ended before either."""
     layers: int
-    """Layers from the start to the state reported."""
+    """The number of layers from the start to the state that is reported."""
     certified_layer: int | None
-    """The layer that proved the limits, or null."""
+    """The layer that proved the limits; null without a proof."""
     margin: float | None
-    """Smallest relative gap between a best score and the next one; null without a next."""
+    """The smallest relative gap between a best score and the next one; null if there is no next one."""
     leaders: list[CloudLeader]
-    """Points that attend to themselves alone."""
+    """The points that attend to themselves alone."""
     clusters: list[CloudCluster]
-    """Points of one limit, together."""
+    """The groups of points with the same limit."""
     assignment: list[int] | None = None
-    """For each point the id of its cluster."""
+    """The id of the cluster of each point."""
     limits: list[Vector] | None = None
-    """For each point where it ends; if asked for."""
+    """The limit of each point, with `include: ["limits"]`."""
     polytope: Polytope | None = None
-    """The hull of the limits; if asked for."""
+    """The convex hull of the limits, with `include: ["polytope"]`."""
     trajectory: Trajectory | None = None
-    """The cloud layer by layer; if asked for."""
+    """The cloud at each layer, with `include: ["trajectory"]`."""
     temperature: Temperature | None = None
-    """At which temperatures softmax attention keeps every point near this run; if asked for.
-    null: nothing is certified, or gaps are as small as their rounding."""
+    """The temperatures at which softmax attention keeps every point near this run, with `include:
+    ["temperature"]`; null if nothing is certified, or if gaps are as small as their rounding."""
     note: str | None = None
-    """Why it is not certified, where the proof costs too much."""
+    """A note says why the run is not certified where the proof costs too much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,38 +321,39 @@ class Refutation(Document):
     """One term of a certificate that no A grants a wish."""
 
     token: int
-    """Index of the token whose end was wanted."""
+    """The index of the token whose leader was requested."""
     leader: int
-    """The leader it was to end at."""
+    """The leader that was requested."""
     rival: int
-    """The point that it should have preferred the leader to."""
+    """The point that the token should not prefer to the leader."""
     weight: str
-    """A positive whole number, in decimal digits."""
+    """A positive integer in decimal digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControlResponse(Document):
     id: str
-    """The request's id."""
+    """The id of the request."""
     feasible: bool | None
-    """true: A grants the wish from layer 0 on, proved for the numbers as sent.
-    false: no A does, proved by the certificate. null: neither could be proved."""
+    """With true, A grants the request from layer 0 on, which is proved for the numbers as sent. With false,
+    no A does, which the certificate proves. With null, neither could be proved."""
     A: list[Vector] | None
-    """The form that was found, of trace d."""
+    """The matrix that was found, with trace d."""
     margin: float | None
-    """Smallest gap between a wanted token's best score and the next, relative to A-norms;
-    null without a form, or where no point is a rival."""
+    """The smallest gap between the best score of a requested token and the next, relative to A-norms; null
+    without a matrix, or if no point is a rival."""
     worst_pair: list[int] | None = None
-    """Token, wanted leader, and the rival in its way."""
+    """The token, its requested leader, and the rival in its way."""
     bound: float | None = None
-    """No form has a larger smallest gap, in the units of docs/control.md; 0 if infeasible."""
+    """No matrix has a larger smallest gap, in the units of docs/control.md; the bound is 0 if the request is
+    infeasible."""
     certificate: list[Refutation] | None = None
-    """Why no form grants the wish: the sum of weight * (M + M'), with M = z_token (z_leader - z_rival)', is
-    negative semidefinite, exactly."""
+    """The proof that no matrix grants the request: the sum of weight * (M + M'), with M = z_token (z_leader
+    - z_rival)', is exactly negative semidefinite."""
     note: str | None = None
-    """What is missing from the answer, and why."""
+    """A note says what is missing from the answer, and why."""
     dynamics: DynamicsResult | None = None
-    """The run with A that confirms it; null where double precision cannot follow it."""
+    """The run with A that confirms the answer; null if double precision cannot follow it."""
 
 
 # ---------------------------------------- sequences
@@ -358,25 +362,25 @@ class ControlResponse(Document):
 @dataclass(frozen=True, kw_only=True)
 class SequenceLabel(Document):
     index: int
-    """The place of the sequence in the request."""
+    """The index of the sequence in the request."""
     label: str | int | float | bool | None
-    """As in the data that the model was made from; null: the answer is in `output`."""
+    """The label as in the data of the model; null if the answer is in `output`."""
     margin: float | None
-    """The answer is the same while every token moves by less than this; null: any move."""
+    """The answer stays the same while every token moves by less than this; null for any move."""
     leader: int | None
-    """The token of the sequence that decides; null: there are several."""
+    """The token of the sequence that decides; null if there are several."""
     output: list[Vector] | None = None
-    """What the model gives where its answers are sequences."""
+    """The output of models whose answers are sequences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequencesResponse(Document):
     id: str
-    """The request's id."""
+    """The id of the request."""
     model: str
     """The model that answered."""
     data: list[SequenceLabel]
-    """One entry a sequence, in the order of the request."""
+    """One entry for each sequence, in the order of the request."""
 
 
 # ---------------------------------------- the service
@@ -387,11 +391,11 @@ class ModelCard(Document):
     """The card of a bundle, as it is."""
 
     name: str
-    """What requests call it."""
+    """The name of the model in requests."""
     kind: Literal["encoder", "text-classification", "dynamics", "sequences"]
     """The kind of the model; text-classification models are heads on an encoder."""
     description: str
-    """What it is, in a line."""
+    """A description of the model in one line."""
     license: str
     """The license under which it may be used."""
     version: int = 1
@@ -399,41 +403,41 @@ class ModelCard(Document):
     digest: str | None = None
     """The SHA-256 digest over all files of the bundle."""
     default: bool = False
-    """Whether requests that name no model get it."""
+    """Whether the model answers requests that name none."""
     bias: Number | None = None
-    """Of a head: what its logit is without any word, as in answers."""
+    """The logit of a text without words, for text-classification models."""
     loaded_at: str | None = None
-    """Since when this process serves it."""
+    """The time at which this process loaded the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelList(Document):
     models: list[ModelCard]
-    """All that are served."""
+    """The cards of all models that are served."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Document):
     max_concurrent_requests: int
-    """Requests at once."""
+    """The number of requests that are worked on at once."""
     max_batch_tokens: int
-    """Pieces of words that run together at most."""
+    """The number of subword tokens that run together."""
     max_client_batch_size: int
-    """Texts or sequences in one request."""
+    """The number of texts or sequences in one request."""
     max_text_chars: int
-    """Characters of one text."""
+    """The number of characters of one text."""
     payload_limit_mb: float
-    """Megabytes of one body."""
+    """The size of one body in megabytes."""
     max_large_requests: int
-    """Requests at once whose body or response is over 1 MB."""
+    """The number of requests at once whose body or response is over 1 MB."""
     max_points: int
-    """Points of one cloud."""
+    """The number of points of one cloud."""
     max_dimension: int
-    """Numbers of one point."""
+    """The dimension of a cloud."""
     max_layers: int
-    """Layers one cloud may ask for."""
+    """The number of layers that a cloud may request."""
     request_timeout_s: float
-    """Seconds a request may take."""
+    """The time that a request may take, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,26 +445,26 @@ class LoadError(Document):
     """A bundle in MODELS_DIR that is not served, and why."""
 
     name: str
-    """The folder."""
+    """The name of the bundle's folder."""
     reason: str
-    """What is wrong with it."""
+    """The reason why the bundle could not be loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Info(Document):
     name: Literal["hardmax"] = "hardmax"
-    """Of the service."""
+    """The name of the service."""
     version: str
-    """Of the service."""
+    """The version of the service."""
     provider: str
-    """Where models run: cpu or cuda."""
+    """The provider that runs the models, cpu or cuda."""
     threads: int
-    """Of one inference."""
+    """The number of threads of one inference."""
     default_model: str
-    """What requests that name none get."""
+    """The model of requests that name none."""
     models: list[str]
-    """Names of those that are served."""
+    """The names of all models that are served."""
     load_errors: list[LoadError]
-    """Bundles that are not served."""
+    """The bundles that could not be loaded."""
     limits: Limits
-    """What a request may ask for."""
+    """The limits of a request."""

@@ -31,6 +31,12 @@ from service.state import AppState, Loaders
 
 COMPRESSED_BYTES = 16_384  # from this size on; a leaders answer of a text is 700 bytes
 COMPRESSION_LEVEL = 4
+TAGS = [
+    {"name": "inference", "description": "Classification of texts, point clouds, control and sequences."},
+    {"name": "operations", "description": "Health, readiness, metrics, limits and model cards."},
+    {"name": "other clients", "description": "The protocols of Hugging Face, vLLM, OpenAI and Triton."},
+    {"name": "v2", "description": "The Open Inference Protocol, as KServe and Triton have it."},
+]
 DESCRIPTION = """Inference for hardmax transformers: every answer comes with its exact reason."""
 ROUTERS = (classify, points, operations, huggingface, vllm, open_inference, page)
 BODIES = (
@@ -84,6 +90,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
+        openapi_tags=TAGS,
         dependencies=KEY_NEEDED,
         generate_unique_id_function=lambda route: route.name,  # what generated clients call it
         openapi_url=None,  # served by routes/page.py

@@ -16,40 +16,40 @@ class Wire(BaseModel):
 
 
 class Problem(Wire):
-    type: str = Field(description="What kind of failure, for programs.")
-    message: str = Field(description="What is wrong, for people.")
+    type: str = Field(description="The kind of the failure, for programs.")
+    message: str = Field(description="A sentence that says what is wrong.")
     param: str | None = Field(None, description="The field or place at fault.")
-    request_id: str | None = Field(None, description="To be found in the log.")
+    request_id: str | None = Field(None, description="The id of the request, as in the log.")
 
 
 class ErrorResponse(Wire):
-    error: Problem = Field(description="What went wrong.")
+    error: Problem = Field(description="The error.")
 
 
 class ProtocolError(Wire):
     """The error shape of the Open Inference Protocol."""
 
-    error: str = Field(description="What is wrong, for people.")
+    error: str = Field(description="A sentence that says what is wrong.")
 
 
 class TensorMetadata(Wire):
-    name: str = Field(description="Name of the tensor.")
-    datatype: str = Field(description="BYTES or FP32.")
-    shape: list[int] = Field(description="-1: as many as are sent.")
+    name: str = Field(description="The name of the tensor.")
+    datatype: str = Field(description="The datatype is BYTES or FP32.")
+    shape: list[int] = Field(description="The size of each dimension; -1 for as many as are sent.")
 
 
 class ServerMetadata(Wire):
-    name: str = Field(description="Name of the server.")
-    version: str = Field(description="Version of the server.")
-    extensions: list[str] = Field(description="Extensions of the protocol that the server has.")
+    name: str = Field(description="The name of the server.")
+    version: str = Field(description="The version of the server.")
+    extensions: list[str] = Field(description="The extensions of the protocol that the server has.")
 
 
 class ModelMetadata(Wire):
-    name: str = Field(description="Name of the model.")
-    versions: list[str] = Field(description="The one that is served.")
-    platform: str = Field(description="What runs it.")
-    inputs: list[TensorMetadata] = Field(description="Tensors it takes.")
-    outputs: list[TensorMetadata] = Field(description="Tensors it gives.")
+    name: str = Field(description="The name of the model.")
+    versions: list[str] = Field(description="The version that is served.")
+    platform: str = Field(description="The program that runs the model.")
+    inputs: list[TensorMetadata] = Field(description="The tensors that the model takes.")
+    outputs: list[TensorMetadata] = Field(description="The tensors that the model returns.")
 
 
 class ConfigTensor(Wire):
@@ -81,49 +81,58 @@ class Foreign(BaseModel):
 
 
 class InferTensor(Foreign, strict=False):
-    name: str = Field(description="Name of the tensor.")
-    datatype: str = Field(description="BYTES or FP32.")
-    shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(description="Size of each dimension.")
+    name: str = Field(description="The name of the tensor.")
+    datatype: str = Field(description="The datatype is BYTES or FP32.")
+    shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(description="The size of each dimension.")
     parameters: dict[str, Any] = Field(
-        default_factory=dict, description="binary_data_size: how many bytes of this tensor follow the JSON."
+        default_factory=dict,
+        description="The parameter binary_data_size is the number of bytes of this tensor that follow the "
+        "JSON.",
     )
     data: list[Any] | None = Field(None, description="The elements, unless they follow the JSON as bytes.")
 
 
 class InferOutput(Foreign, strict=False):
-    name: str = Field(description="label, score, logit, abstain_reason or leaders.")
+    name: str = Field(description="The name of an output: label, score, logit, abstain_reason or leaders.")
     parameters: dict[str, Any] = Field(
-        default_factory=dict, description="binary_data: give this tensor as bytes behind the JSON."
+        default_factory=dict,
+        description="The parameter binary_data returns this tensor as bytes after the JSON.",
     )
 
 
 class InferRequest(Foreign, strict=False):
-    id: str | None = Field(None, description="Given back in the answer.")
+    id: str | None = Field(None, description="An id that the answer repeats.")
     parameters: dict[str, Any] = Field(
-        default_factory=dict, description="binary_data_output: give all tensors as bytes behind the JSON."
+        default_factory=dict,
+        description="The parameter binary_data_output returns all tensors as bytes after the JSON.",
     )
-    inputs: Given[InferTensor] = Field(description='One tensor, "text".')
+    inputs: Given[InferTensor] = Field(description='One tensor with the name "text".')
     outputs: Given[InferOutput] = Field(
-        default_factory=list, description="The tensors that are wanted; if none is named, all but leaders."
+        default_factory=list, description="The tensors to return; all but leaders if none is named."
     )
 
 
 class InferResponse(Wire):
-    id: str | None = Field(None, description="As in the request.")
+    id: str | None = Field(None, description="The id of the request.")
     model_name: str = Field(description="The model that answered.")
-    model_version: str = Field(description="Its version.")
-    outputs: list[InferTensor] = Field(description="The tensors that were asked for.")
+    model_version: str = Field(description="The version of the model.")
+    outputs: list[InferTensor] = Field(description="The requested tensors.")
 
 
 class Version(Wire):
-    name: str = Field(description="Of the model.")
-    version: str = Field(description="The one that is served.")
+    name: str = Field(description="The name of the model.")
+    version: str = Field(description="The version that is served.")
 
 
 class IndexEntry(Version):
-    state: str = Field(default="READY", description="READY, or UNAVAILABLE for a bundle that was refused.")
-    reason: str = Field(default="", description="Why it was refused.")
+    state: str = Field(
+        default="READY",
+        description="The state is READY, or UNAVAILABLE for a bundle that could not be loaded.",
+    )
+    reason: str = Field(default="", description="The reason why the bundle could not be loaded.")
 
 
 class Statistics(Wire):
-    model_stats: list[Version] = Field(description="What is served; its counts are in GET /metrics.")
+    model_stats: list[Version] = Field(
+        description="The models that are served; their counts are in GET /metrics."
+    )

@@ -28,7 +28,7 @@ class Request(BaseModel):
 
 
 class ClassifyRequest(Request):
-    input: str | Given[str] = Field(description="One text, or a list of them.", examples=["A superb film."])
+    input: str | Given[str] = Field(description="One text, or a list of texts.", examples=["A superb film."])
     model: ModelName | Annotated[Given[ModelName], Field(min_length=1, max_length=MOST_MODELS)] | None = (
         Field(
             None,
@@ -38,10 +38,16 @@ class ClassifyRequest(Request):
         )
     )
     explain: Explain = Field(
-        "leaders", description="none: label only; leaders: leaders and clusters; full: every word too."
+        "leaders",
+        description='How much of the explanation to return: "none" is the label alone, "leaders" adds leaders'
+        ' and clusters, "full" adds every word.',
     )
-    trajectory: bool = Field(False, description='With "full": every word\'s position at every layer.')
-    truncate: bool = Field(True, description="false: a text longer than the model reads is refused (413).")
+    trajectory: bool = Field(
+        False, description='Return the position of every word at every layer, with "full".'
+    )
+    truncate: bool = Field(
+        True, description="With false, a text longer than the model reads is refused (413)."
+    )
     offset_unit: OffsetUnit = Field(
         "codepoints", description="The unit of all offsets: Unicode code points or UTF-16 units."
     )
@@ -52,39 +58,45 @@ class ClassifyRequest(Request):
         "positions, and a word that has not read them keeps its place in the plane (`position`), to the bit.",
     )
     sufficient: bool = Field(
-        False, description="Search for the words that alone give the same label; 16 texts at most."
+        False,
+        description="Search for a small set of words that alone gives the same label, in at most 16 texts.",
     )
     flip: bool = Field(
-        False, description="Search for the words whose leaving out changes the label; 16 texts at most."
+        False,
+        description="Search for a small set of words whose removal changes the label, in at most 16 texts.",
     )
 
 
 class DynamicsParameters(Request):
     """Everything a run of the dynamics may ask for but its points."""
 
-    alpha: Finite = Field(1.0, gt=0, description="Step size of the dynamics: gamma = alpha / (1 + alpha).")
-    A: Given[Given[float | int]] | None = Field(
-        None, description="Symmetric positive definite matrix; absent: identity."
+    alpha: Finite = Field(
+        1.0, gt=0, description="The step size of the dynamics: gamma = alpha / (1 + alpha)."
     )
-    max_layers: int = Field(1000, ge=1, description="Layers to run at most.")
+    A: Given[Given[float | int]] | None = Field(
+        None, description="A symmetric positive definite matrix; the identity if absent."
+    )
+    max_layers: int = Field(1000, ge=1, description="The largest number of layers to run.")
     stop: Stop = Field(
         "certified",
         description='When to stop. "never" runs exactly max_layers; the default with a trajectory is '
         '"converged".',
     )
     tolerance: Finite = Field(
-        1e-9, ge=0, description="A run has converged when every point is this near to where it is drawn."
+        1e-9, ge=0, description="A run has converged when every point is this near to its limit."
     )
     tie_tolerance: Finite = Field(
         0.0,
         ge=0,
         lt=1,
-        description="Relative gap below which two tokens tie; 0: scores are compared exactly.",
+        description="The relative gap below which two tokens tie; with 0 scores are compared exactly.",
     )
     include: Given[Include] = Field(
-        ["assignment"], max_length=16, description="Parts of the answer beyond the summary."
+        ["assignment"], max_length=16, description="The parts of the answer beyond the summary."
     )
-    trajectory_every: int = Field(1, ge=1, description="Keep every so many layers of the trajectory.")
+    trajectory_every: int = Field(
+        1, ge=1, description="The number of layers between two states of the trajectory."
+    )
 
 
 class DynamicsRequest(DynamicsParameters):
@@ -96,8 +108,12 @@ class DynamicsRequest(DynamicsParameters):
 class ControlWish(Request):
     """Everything but the points, which become an array."""
 
-    assignment: dict[str, int] | None = Field(None, description="Token index -> the leader it shall end at.")
-    leaders: Given[int] | None = Field(None, description="Tokens that shall be leaders; others may choose.")
+    assignment: dict[str, int] | None = Field(
+        None, description="The leader of each token, by the index of the token."
+    )
+    leaders: Given[int] | None = Field(
+        None, description="The tokens that should lead; the others follow any of them."
+    )
 
 
 class ControlRequest(ControlWish):
@@ -109,10 +125,12 @@ class ControlRequest(ControlWish):
 class SequencesEnvelope(Request):
     """Everything but the numbers, which become arrays."""
 
-    model: ModelName = Field(description="A model of kind sequences.")
+    model: ModelName = Field(description="The name of a model of kind sequences.")
 
 
 class SequencesRequest(SequencesEnvelope):
     """Sequences to label."""
 
-    sequences: list[list[Vector]] = Field(min_length=1, description="Sequences of points of d numbers each.")
+    sequences: list[list[Vector]] = Field(
+        min_length=1, description="A list of sequences, each a list of points."
+    )

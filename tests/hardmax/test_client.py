@@ -610,7 +610,7 @@ def test_frame_has_label_score_and_probabilities_where_the_model_abstains() -> N
     assert frame["p(positive)"].tolist()[:2] == [0.9, 0.55]
     assert frame["hardmax_error"].tolist()[2] == "the text is empty"
     assert frame.loc[2, ["label", "score", "p(positive)"]].isna().all()
-    assert (answers.abstained, answers[1].verdict) == (1, "positive 55.0% (abstains: even)")
+    assert (answers.abstained, answers[1].verdict) == (1, "positive 55.0% (abstains: low_confidence)")
     assert repr(answers) == "<4 answers by m: 3 positive, 1 no answer (1 abstained)>"
 
 
@@ -647,7 +647,10 @@ def test_progress_of_a_long_list_is_printed_where_it_is_requested(
 # ---------------------------------------- SHAP
 
 WORDS = [
-    {"text": text, "spans": [], "cluster": 0, "leader": True, "contribution": x, "start": [], "end": []}
+    {
+        "word": text, "spans": [], "cluster": 0, "leader": True, "contribution": x, "position": [],
+        "final_position": [],
+    }
     for text, x in (("superb", 2.0), ("film", -0.5))
 ]  # fmt: skip
 CLUSTER = {

@@ -28,7 +28,8 @@ def word(text: str, contribution: Any, place: tuple[float, float] = (1, 0)) -> d
     start = TEXT.index(text)
     return {
         "word": text, "spans": [(start, start + len(text))], "cluster": 0, "leader": True,
-        "contribution": contribution, "start": [0, 0], "end": list(place), "context": (start, start + 1),
+        "contribution": contribution, "position": [0, 0], "final_position": list(place),
+        "context": (start, start + 1),
     }  # fmt: skip
 
 
@@ -124,14 +125,18 @@ def test_answer_keeps_the_signs_of_the_api_whatever_the_label() -> None:
 def test_answer_draws_a_plane_only_where_its_words_are_in_one() -> None:
     planes = [
         [svg for svg in parsed(shown).iter("svg") if svg.attrib["width"] == str(notebook.PLANE_PX)]
-        for shown in (answer(), answer(words=[word("superb", 2.0) | {"end": [1, 2, 3]}]), answer(words=None))
+        for shown in (
+            answer(),
+            answer(words=[word("superb", 2.0) | {"final_position": [1, 2, 3]}]),
+            answer(words=None),
+        )
     ]
     assert [len(each) for each in planes] == [1, 0, 0]
     assert [text.text for text in planes[0][0].iter("text")] == ["superb", "dull"]
 
 
 def test_answer_says_when_it_is_undecided_and_cuts_a_long_text() -> None:
-    assert "positive 75.0% (abstains: nothing known)" in said(answer(abstain_reason="no_known_words"))
+    assert "positive 75.0% (abstains: no_known_words)" in said(answer(abstain_reason="no_known_words"))
     long = Answer.of(answer(words=[]).document, "x" * 10_000, 0, "m")
     assert len(said(long)) < notebook.MAX_TEXT_CHARS_SHOWN + 200
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from hardmax import Client, InvalidInput
 from hardmax.sklearn import HardmaxClassifier
 
-ENTRY = {"logit": 0.0, "bias": 0.0, "tokens": 1, "truncated": False}
+ENTRY = {"logit": 0.0, "bias": 0.0, "n_words": 1, "truncated": False}
 
 
 def by_length(request: httpx.Request) -> httpx.Response:

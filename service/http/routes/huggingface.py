@@ -34,18 +34,20 @@ class EndpointParameters(Foreign):
     top_k: TopK = None
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = Field(
         default=None,
-        description="none: the scores before softmax. The others give probabilities, as does nothing.",
+        description="With none, the scores before softmax are returned, otherwise probabilities.",
     )
     candidate_labels: Given[str] | None = Field(
-        default=None, description="Of a zero-shot client: labels of this model. Others are refused (422)."
+        default=None, description="The labels of a zero-shot client, which must be labels of this model."
     )
 
 
 class EndpointRequest(Foreign):
     """What clients of inference endpoints send for text classification."""
 
-    inputs: str | Given[str] = Field(description="One text, or a list of them.")
-    parameters: EndpointParameters = Field(default=EndpointParameters(), description="What shall come back.")
+    inputs: str | Given[str] = Field(description="One text, or a list of texts.")
+    parameters: EndpointParameters = Field(
+        default=EndpointParameters(), description="The parameters of the task."
+    )
 
 
 class PredictRequest(Foreign):
@@ -54,14 +56,16 @@ class PredictRequest(Foreign):
     inputs: str | Given[str] | Given[Given[str]] = Field(
         description="One text, a list of them, or a list of lists of one text each."
     )
-    raw_scores: bool = Field(False, description="The scores before softmax.")
-    truncate: bool = Field(True, description="false: a text longer than the model reads is refused (413).")
+    raw_scores: bool = Field(False, description="Return the scores before softmax.")
+    truncate: bool = Field(
+        True, description="With false, a text longer than the model reads is refused (413)."
+    )
     top_k: TopK = None
 
 
 class LabelScore(Wire):
     label: str = Field(description="A label of the model.")
-    score: float = Field(description="Its probability, or its score before softmax where that was asked for.")
+    score: float = Field(description="The probability of the label, or its score before softmax.")
 
 
 EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]

@@ -25,11 +25,15 @@ PROBE: dict[str, Any] = {"responses": examples.answers(failing=(503,)), "openapi
 
 
 class Health(Wire):
-    status: Literal["ok"] = Field(description="Always ok: a process that is not answers 503.")
+    status: Literal["ok"] = Field(
+        description="The status is always ok: a process that is not healthy answers 503."
+    )
 
 
 class Ready(Wire):
-    status: Literal["ready"] = Field(description="Always ready: a process that is not answers 503.")
+    status: Literal["ready"] = Field(
+        description="The status is always ready: a process that is not ready answers 503."
+    )
 
 
 @router.get("/health", **PROBE, summary="Whether the process lives and its inference thread answers")

@@ -23,45 +23,47 @@ router = APIRouter(tags=["other clients"])
 class VllmRequest(Foreign):
     """What clients of vLLM send to /v1/classify."""
 
-    input: str | Given[str] = Field(description="One text, or a list of them.")
-    model: ModelName | None = Field(None, description="The default one if absent.")
+    input: str | Given[str] = Field(description="One text, or a list of texts.")
+    model: ModelName | None = Field(None, description="The name of the model; the default model if absent.")
 
 
 class VllmLabel(Wire):
-    index: int = Field(description="The place of the text in the request.")
-    label: str = Field(description="The likelier label.")
+    index: int = Field(description="The index of the text in the request.")
+    label: str = Field(description="The most probable label.")
     probs: list[float] = Field(description="The probability of each label, in the order of the model's card.")
-    num_classes: int = Field(description="How many those are.")
+    num_classes: int = Field(description="The number of labels.")
     abstain_reason: AbstainReason | None = Field(
         None, description="Why the model abstains; null if the label can be acted upon."
     )
-    leaders: list[Leader] = Field([], description="The words that lead, as /classify has them.")
+    leaders: list[Leader] = Field([], description="The leaders of the text, as in /classify.")
 
 
 class VllmUsage(Wire):
-    prompt_tokens: int = Field(description="Words and marks that were read.")
-    total_tokens: int = Field(description="The same.")
-    completion_tokens: int = Field(description="None.")
+    prompt_tokens: int = Field(description="The number of subword tokens that were read.")
+    total_tokens: int = Field(description="The same number.")
+    completion_tokens: int = Field(description="The number of generated tokens, which is 0.")
 
 
 class VllmResponse(Wire):
-    id: str = Field(description="Of the answer.")
-    object: Literal["list"] = Field(description="What it is.")
-    created: int = Field(description="Seconds since 1970.")
+    id: str = Field(description="The id of the answer.")
+    object: Literal["list"] = Field(description="The type of the answer.")
+    created: int = Field(description="The time of the answer, in seconds since 1970.")
     model: str = Field(description="The model that answered.")
-    data: list[VllmLabel] = Field(description="One entry a text.")
-    usage: VllmUsage = Field(description="What was read.")
+    data: list[VllmLabel] = Field(description="One entry for each text.")
+    usage: VllmUsage = Field(description="The amount of text that was read.")
 
 
 class OpenAIModel(Wire):
-    id: str = Field(description="What requests call it.")
-    object: str = Field(default="model", description="Always model.")
-    created: int = Field(description="When this process loaded it, in seconds since 1970.")
-    owned_by: str = Field(default="hardmax", description="Always hardmax.")
+    id: str = Field(description="The name of the model in requests.")
+    object: str = Field(default="model", description="The type of the entry, which is model.")
+    created: int = Field(
+        description="The time at which this process loaded the model, in seconds since 1970."
+    )
+    owned_by: str = Field(default="hardmax", description="The owner, which is hardmax.")
 
 
 class OpenAIModels(Wire):
-    object: str = Field(default="list", description="Always list.")
+    object: str = Field(default="list", description="The type of the answer, which is list.")
     data: list[OpenAIModel] = Field(description="All models that are served.")
 
 
