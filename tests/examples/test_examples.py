@@ -1,8 +1,12 @@
 """The examples run as a reader would run them, and show what the paper shows."""
 
 import ast
+import io
+import json
+import math
 import runpy
 import sys
+import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +14,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+import torch
 from paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -33,7 +38,8 @@ def test_examples_stand_on_the_public_face(path: Path) -> None:
             imported |= {name.name.split(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom):
             imported.add(str(node.module).split(".")[0])
-    assert imported <= {"hardmax", "numpy", "matplotlib", *sys.stdlib_module_names}
+    trains = {"torch"} if path.name == "paper_sentiment.py" else set()
+    assert imported <= {"hardmax", "numpy", "matplotlib", *trains, *sys.stdlib_module_names}
 
 
 def test_paper_figure_1_follows_the_largest_score(paper: SimpleNamespace, tmp_path: Path) -> None:
@@ -77,3 +83,73 @@ def test_irony_is_counted_as_the_model_answers() -> None:
     assert lines[2] == f"irony costs {5 * (right[0] - right[1])} points"
     told = [answer for row, answer in found if any(row["tweet"] in line for line in lines)]
     assert all(answer.abstain_reason is None for answer in told)
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> Path:
+    """An archive in IMDb's layout, whose labels one word decides."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "reviews.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for i in range(400):
+            label, word = (("pos", "superb"), ("neg", "dreadful"))[i % 2]
+            words = [word, *rng.choice(["film", "plot", "scene", "actor", "music", "story"], 6)]
+            text = f"<br />{' '.join(rng.permutation(words))}!".encode()
+            member = tarfile.TarInfo(f"aclImdb/train/{label}/{i}_7.txt")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    return path
+
+
+def test_paper_sentiment_trains_and_its_leaders_decide(
+    reviews: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentiment = SimpleNamespace(**example("paper_sentiment"))
+    options = ["--data", str(reviews), "--dimensions", "2", "--epochs", "12", "--learning-rate", "0.05"]
+    outcome = sentiment.main(options)[2]
+    assert outcome.history[-1] == 100
+    assert {word for word, _ in outcome.leader_words[:2]} == {"superb", "dreadful"}
+    assert sum(count for _, count in outcome.leader_words[:2]) >= 100
+    printed = capsys.readouterr().out
+    assert "280 reviews to train, 120 to test, 8 words" in printed
+    assert "| 2 | 79.14 (epoch 100) | 79.14 | 100.00 | 100.00" in printed
+
+
+def test_paper_sentiment_leaders_are_those_of_the_definition() -> None:
+    """On figure 2's cloud of the emerging leader, a word for each point, and repeated words as one token."""
+    sentiment = SimpleNamespace(**example("paper_sentiment"))
+    points = torch.tensor(example("paper")["EMERGING"], dtype=torch.float32)
+    model = sentiment.HardmaxClassifier(len(points) + 1, 2, layers=3)
+    with torch.no_grad():
+        model.embedding.weight[1:] = points
+        model.log_alpha.fill_(math.log(0.5))
+    words = torch.tensor([[*range(1, 9), 0, 0], [*range(1, 9), 1, 3]])
+    once, twice = model.leaders(words)
+    assert once == {1: 0, 2: 1, 3: 0}
+    assert twice.keys() >= {1, 3}
+
+
+def test_theorem_notebook_shows_what_it_says() -> None:
+    """Every cell as a kernel runs it; the last expression of a cell is shown."""
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in json.loads((ROOT / "examples/theorem.ipynb").read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            body = ast.parse("".join(cell["source"])).body
+            last = body.pop() if isinstance(body[-1], ast.Expr) else None
+            exec(compile(ast.Module(body, []), "cell", "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+            assert cell["outputs"] == []
+    _, since, error, vertices, status, closed_form_error, ties, warm, found, led, refused, later = shown
+    assert since == {0: 0, 1: 1, 2: 0}
+    assert error < 1e-9
+    assert vertices == ([0, 1, 2], [0, 1, 2])
+    assert status == ("certified", 1)
+    assert closed_form_error < 1e-12
+    assert [kind for kind, _, _ in ties] == ["leader"] * 4 + ["tie"] * 2
+    assert 0 < warm[2] <= warm[1]
+    assert found[0]
+    assert {2, 6} <= set(led)
+    assert refused == (False, [0.0, 0.0])
+    assert later[1] == 1
