@@ -93,7 +93,7 @@ class Compute:
                 with suppress(RuntimeError):  # the loop is closed: the caller is gone
                     loop.call_soon_threadsafe(on_progress, value)
 
-        worker = self._idle.pop(0) if self._idle else await loop.run_in_executor(self._threads, self._start)
+        worker = self._idle.pop(0) if self._idle else await self._started()
         if not self._idle:
             self._threads.submit(self._add_idle)
         self._busy.add(worker)
@@ -106,6 +106,14 @@ class Compute:
         finally:
             self._release(worker)
 
+    async def _started(self) -> "Worker":
+        starting = asyncio.get_running_loop().run_in_executor(self._threads, self._start)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(lambda started: self._release(started.result()))
+            raise
+
     def _release(self, worker: "Worker") -> None:
         """Keep a worker for the next job, unless it failed, was killed or has grown."""
         self._busy.discard(worker)
@@ -113,7 +121,9 @@ class Compute:
             self._idle.append(worker)
         else:
             worker.kill()
-            with suppress(RuntimeError):  # stopped: `stop` closes what is left
+            if self._stopped:
+                worker.close()
+            else:
                 self._threads.submit(worker.close)
 
     def _start(self) -> "Worker":

@@ -78,6 +78,18 @@ async def test_process_is_killed_when_its_caller_leaves_and_a_spare_takes_over(c
     assert compute.jobs == 0
 
 
+async def test_caller_who_leaves_while_a_process_starts_leaves_it_to_the_next() -> None:
+    compute = Compute(memory_bytes=200_000_000, preload=["jobs"])
+    try:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await compute.run(jobs.PID)
+        assert await compute.run(jobs.PID) in children()
+    finally:
+        await asyncio.to_thread(compute.stop)
+
+
 async def test_deadline_ends_the_work(compute: Compute) -> None:
     await compute.run(jobs.PID)
     with pytest.raises(TimeoutError):
