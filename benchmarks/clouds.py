@@ -77,8 +77,7 @@ class Ours:
         n = len(points)
         cloud = Cloud(points, np.ones(n, np.int64), np.arange(n), 0, None)
         layers = Layers(self._session, cloud, alpha=1.0, tie_tolerance=0.0)
-        for _ in layers.attend():
-            pass
+        layers.attend()
         layers.step()
         return layers.points(1)
 
@@ -204,10 +203,7 @@ def certify(cloud: str, n: int, d: int) -> None:
     points = CLOUDS[cloud](n, d)
     dynamics = Dynamics.load(read_bundle(PRETRAINED_FOLDER / "dynamics"), Runtime("cpu", THREADS))
     began = time.perf_counter()
-    run = dynamics.start(points, Parameters())
-    for _ in run:
-        pass
-    result = run.result
+    result = dynamics.run(points, Parameters())
     took = time.perf_counter() - began
     status = Path("/proc/self/status").read_text()  # getrusage would count the parent's memory before exec
     peak = int(status.split("VmHWM:")[1].split()[0]) / 2**20

@@ -69,9 +69,7 @@ def measure_clouds(table: Table, runtime: Runtime, cases: Any = CLOUDS, repeats:
         points = np.random.default_rng(n + d).standard_normal((n, d))
 
         def ours(points: Any = points) -> None:
-            for _ in (run := dynamics.start(points, parameters)):
-                pass
-            assert run.result.layers == LAYERS
+            assert dynamics.run(points, parameters).layers == LAYERS
 
         def theirs(points: Any = points) -> None:
             torch_layers(torch.from_numpy(points).to(runtime.provider), alpha=1.0, layers=LAYERS).cpu()

@@ -120,6 +120,7 @@ class Api(ABC):
         tie_tolerance: float = 0.0,
         include: Sequence[Include] = ("assignment",),
         trajectory_every: int = 1,
+        temperature: float | None = None,
     ) -> CloudRun:
         """Run a cloud of points through hardmax attention layers to its limits.
 
@@ -134,6 +135,7 @@ class Api(ABC):
             tie_tolerance: The relative gap below which two scores tie.
             include: Further parts of the answer, such as "limits" or "trajectory".
             trajectory_every: Keep every n-th layer of the trajectory.
+            temperature: With "softmax" in include, the temperature of softmax attention.
 
         Returns:
             The run with its leaders, clusters and, if it was proved, its certificate.
@@ -146,6 +148,7 @@ class Api(ABC):
         request = operations.dynamics_request(
             points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
             tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
+            temperature=temperature,
         )  # fmt: skip
         return run_sync(operations.dynamics(self._send, request))
 

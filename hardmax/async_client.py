@@ -126,11 +126,13 @@ class AsyncClient:
         tie_tolerance: float = 0.0,
         include: Sequence[Include] = ("assignment",),
         trajectory_every: int = 1,
+        temperature: float | None = None,
     ) -> CloudRun:
         """Run a cloud of points through hardmax attention layers to its limits. See `Client.dynamics`."""
         request = operations.dynamics_request(
             points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
             tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
+            temperature=temperature,
         )  # fmt: skip
         return await operations.dynamics(self.send, request)
 
@@ -146,11 +148,13 @@ class AsyncClient:
         tie_tolerance: float = 0.0,
         include: Sequence[Include] = ("assignment",),
         trajectory_every: int = 1,
+        temperature: float | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         """Run a cloud, and yield a document for each chunk of layers. See `Client.stream_dynamics`."""
         request = operations.dynamics_request(
             points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
             tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
+            temperature=temperature,
         )  # fmt: skip
         return self._stream(request)
 

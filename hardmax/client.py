@@ -91,6 +91,7 @@ class Client(Api):
         tie_tolerance: float = 0.0,
         include: Sequence[Include] = ("assignment",),
         trajectory_every: int = 1,
+        temperature: float | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Run a cloud to its limits, and yield a document for each chunk of layers.
 
@@ -107,6 +108,7 @@ class Client(Api):
         request = operations.dynamics_request(
             points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
             tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
+            temperature=temperature,
         )  # fmt: skip
         return self._stream(request)
 

@@ -10,7 +10,7 @@ Explain = Literal["none", "leaders", "full"]
 OffsetUnit = Literal["codepoints", "utf16"]
 AbstainReason = Literal["low_confidence", "out_of_distribution", "no_known_words"]
 Stop = Literal["certified", "converged", "never"]
-Include = Literal["assignment", "limits", "trajectory", "polytope", "temperature"]
+Include = Literal["assignment", "limits", "trajectory", "polytope", "temperature", "argmax", "softmax"]
 Vector = list[float]
 Span = tuple[int, int]
 Number = float | dict[str, float]  # a number for each label if there are several logits
@@ -266,6 +266,21 @@ class Temperature(Document):
     """The distance within which every point stays, in the A-norm: a hundredth of the longest point."""
     layers: int
     """The number of layers for which the bound is proved."""
+    float64: bool
+    """Whether softmax in double precision provably stays as near at `t`; if false, rounding may part it from
+    the exact softmax."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax(Document):
+    temperature: float
+    """The temperature of the attention, as requested."""
+    layers: list[int]
+    """The layers that were kept, the same as in the hardmax trajectory."""
+    points: list[list[Vector]]
+    """The cloud under softmax attention at each of these layers."""
+    distance: list[float]
+    """The distance of the farthest point from its hardmax run at each of these layers, in the A-norm."""
 
 
 def _without_d(schema: dict[str, Any]) -> None:
@@ -296,7 +311,8 @@ class DynamicsResult(Document):
     certified_layer: int | None
     """The layer that proved the limits; null without a proof."""
     margin: float | None
-    """The smallest relative gap between a best score and the next one; null if there is no next one."""
+    """A lower bound on the smallest relative gap between a best score and the next one; null if there is no
+    next one."""
     leaders: list[CloudLeader]
     """The points that attend to themselves alone."""
     clusters: list[CloudCluster]
@@ -312,8 +328,10 @@ class DynamicsResult(Document):
     temperature: Temperature | None = None
     """The temperatures at which softmax attention keeps every point near this run, with `include:
     ["temperature"]`; null if nothing is certified, or if gaps are as small as their rounding."""
-    note: str | None = None
-    """A note says why the run is not certified where the proof costs too much."""
+    argmax: list[list[list[int]]] | None = None
+    """The argmax set of each point at each layer up to the certified one, with `include: ["argmax"]`."""
+    softmax: Softmax | None = None
+    """Softmax attention from the same start, with `include: ["softmax"]`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -212,6 +212,7 @@ def dynamics_request(
     tie_tolerance: float,
     include: Sequence[Include],
     trajectory_every: int,
+    temperature: float | None,
 ) -> ApiRequest:
     """Return the request that runs a cloud to its limits."""
     fields = {
@@ -223,6 +224,7 @@ def dynamics_request(
         "tie_tolerance": tie_tolerance,
         "include": list(include),
         "trajectory_every": trajectory_every,
+        "temperature": temperature,
     }
     body = {name: value for name, value in fields.items() if value is not None}
     return ApiRequest("dynamics", body, _as_numbers(points, "points"))
@@ -260,16 +262,20 @@ def _as_python(indices: Iterable[Any]) -> list[Any]:
 def _as_numbers(values: Any, name: str) -> NDArray[Any]:
     """Return an array of finite float32 or float64 numbers; float32 stays float32."""
     try:
-        numbers = np.asarray(values)
-        if np.iscomplexobj(numbers):
+        given = np.asarray(values)
+        if np.iscomplexobj(given):
             raise TypeError("these are complex")
-        numbers = numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
+        numbers = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{name}: rows of numbers, as many in each: {error}", param=name) from None
     finite = np.isfinite(numbers)
     if not finite.all():
         place = name + "".join(f"[{i}]" for i in np.argwhere(~finite)[0])
         raise InvalidInput(f"{place} is not a finite number", param=place)
+    for index in np.argwhere(np.abs(numbers) >= 2.0**53) if given.dtype.kind in "iuO" else ():
+        if int(given[tuple(index)]) != int(numbers[tuple(index)]):
+            place = name + "".join(f"[{i}]" for i in index)
+            raise InvalidInput(f"{place} has more digits than double precision holds", param=place)
     return numbers
 
 

@@ -24,7 +24,7 @@ from service.answers.texts import (
     texts_asked,
 )
 from service.answers.writing import write_document
-from service.cloud.dynamics import Dynamics
+from service.cloud.dynamics import Dynamics, Progress
 from service.errors import BundleError, NotFound
 from service.runtime.bundle import find_bundles, newest_version, read_bundle, version_of
 from service.runtime.registry import Registry, with_default_model
@@ -83,10 +83,12 @@ class Local(Api):
     def _dynamics(self, request: ApiRequest) -> Any:
         parameters = parameters_of(request.body or {}, self._settings, strict=False)
         model: Dynamics = self._model(MODEL, "dynamics")
-        run = model.start(np.asarray(request.points, np.float64), parameters)
-        for progress in run:
+
+        def report(progress: Progress) -> None:
             self._on_progress(f"layer {progress.layer}, {progress.leaders} leaders")
-        return _as_written(dynamics_answer(run.result, parameters.include))
+
+        result = model.run(np.asarray(request.points, np.float64), parameters, report)
+        return _as_written(dynamics_answer(result, parameters.include))
 
     def _control(self, request: ApiRequest) -> Any:
         asked = dict(request.body or {})

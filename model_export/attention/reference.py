@@ -56,12 +56,21 @@ def layer(Z: Array, alpha: Any, A: Array | None = None, tau: float = 0, w: Array
     return step(Z, means(argmax_sets(Z, A, tau), Z, w), alpha)
 
 
+def resting(Z: Array, C: Array, w: Array | None = None) -> Array:
+    """The largest set F of tokens with c_i = z_i and C_i within F.  ->  bool [n]"""
+    F = (means(C, Z, w) == Z).all(axis=1)
+    while True:
+        within = F & ~(C & ~F).any(axis=1)
+        if (within == F).all():
+            return F
+        F = within
+
+
 def certified(Z: Array, C: Array, A: Array | None = None, w: Array | None = None) -> bool:
-    """Whether all members of all C_i lead, and the argmax set of each mean c_i is C_i (docs/theory.md, 3)."""
-    leads = C.diagonal() & (C.sum(axis=1) == 1)
+    """Whether all members of all C_i rest, and all tie for the mean c_i (docs/theory.md, 3)."""
     tied = C.sum(axis=1) > 1
     again = argmax_sets(Z, A, queries=means(C, Z, w)[tied]) if tied.any() else C[tied]
-    return bool(leads[C.any(axis=0)].all() and (again == C[tied]).all())
+    return bool(resting(Z, C, w)[C.any(axis=0)].all() and (again | ~C[tied]).all())
 
 
 def margin(Z: Array, C: Array, A: Array | None = None) -> float:

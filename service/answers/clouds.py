@@ -9,7 +9,7 @@ import numpy as np
 
 from service.answers.arrays import as_array, write_npz
 from service.answers.writing import Records, write, write_document
-from service.cloud.dynamics import Dynamics, Parameters, Progress, Result, Run
+from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
 from service.cloud.points import Floats
 from service.control.search import ControlResult, find_form
 from service.errors import InvalidInput
@@ -34,7 +34,7 @@ def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool 
     if wire.A is not None:
         most = settings.max_dimension
         fields["A"] = as_array(wire.A, "A", max_rows=most, max_columns=most)
-    if "stop" not in wire.model_fields_set and "trajectory" in wire.include:
+    if "stop" not in wire.model_fields_set and {"trajectory", "softmax"} & fields["include"]:
         fields["stop"] = "converged"  # a certificate may come long before the end of the motion
     if "max_layers" not in wire.model_fields_set:
         fields["max_layers"] = min(wire.max_layers, settings.max_layers)
@@ -55,8 +55,6 @@ def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) 
             size=clusters.size,
         ),
     }
-    if result.note:
-        document["note"] = result.note
     document |= {name: getattr(result, name) for name in ARRAYS if name in include}
     if "polytope" in include:
         document["polytope"] = {"vertices": result.vertices}
@@ -66,6 +64,10 @@ def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) 
         assert result.trajectory is not None
         kept = result.trajectory
         document["trajectory"] = {"layers": kept.layers, "points": list(kept.points)}
+    if result.argmax is not None:
+        document["argmax"] = [[members.tolist() for members in layer] for layer in result.argmax]
+    if result.softmax is not None:
+        document["softmax"] = {**result.softmax._asdict(), "points": list(result.softmax.points)}
     return document
 
 
@@ -86,6 +88,13 @@ def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> I
         arrays["temperature"] = np.array([result.temperature.t or np.inf, result.temperature.distance])
     if result.trajectory is not None:
         arrays["trajectory_layers"], arrays["trajectory"] = result.trajectory
+    if result.argmax is not None:
+        arrays["argmax_members"] = np.concatenate([layer.flat for layer in result.argmax])
+        arrays["argmax_sizes"] = np.array([layer.lengths for layer in result.argmax])
+    if result.softmax is not None:
+        softmax = result.softmax
+        arrays |= {"softmax_layers": softmax.layers, "softmax": softmax.points}
+        arrays["softmax_distance"] = softmax.distance
     return write_npz(arrays)
 
 
@@ -99,12 +108,10 @@ def answer_dynamics(
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> list[bytes]:
     """Run a cloud and write the answer, in pieces."""
-    run = model.start(points, parameters)
-    for progress in run:
-        on_progress(progress)
+    result = model.run(points, parameters, on_progress)
     if as_npz:
-        return list(dynamics_npz(request_id, run.result, parameters.include))
-    return list(write_document({"id": request_id, **dynamics_answer(run.result, parameters.include)}))
+        return list(dynamics_npz(request_id, result, parameters.include))
+    return list(write_document({"id": request_id, **dynamics_answer(result, parameters.include)}))
 
 
 def answer_control(
@@ -135,9 +142,9 @@ def find_control(
     wish = validate(document, ControlWish)
     assignment = None if wish.assignment is None else _by_index(wish.assignment)
 
-    def run(points: Floats, A: Floats) -> Run:
+    def run(points: Floats, A: Floats) -> Result:
         layers = min(CONTROL_LAYERS, settings.max_layers)
-        return model.start(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
+        return model.run(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
 
     return control_answer(find_form(points, assignment, wish.leaders, run, within_s))
 

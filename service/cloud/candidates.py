@@ -9,15 +9,15 @@ to see.
     by direction  d <= 3: for all queries in a cone of directions another key is proved better (cones.py)
     by window     any d: a query nearly as long as the longest key is beaten by its neighbours only
 
-All are generators, so that a caller can stop between their steps.
+All are iterators over pieces, since all pairs of a large cloud would not fit in memory.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from service.cloud.cones import PIECE, Piece, by_direction, hand_over
+from service.cloud.cones import PAIRS_PER_PIECE, ConeSearch, Piece, pair_up
 from service.cloud.coordinates import Vectors, largest, lengths_of
 from service.cloud.decision import Pairs
 from service.cloud.points import Floats, Ints
@@ -46,13 +46,14 @@ def candidates(
         yield from at_once(queries.x, keys.x, slack)
         return
     if own is not None and len(rows) * len(keys.x) > FEW:
-        rows = yield from by_window(queries, keys, slack, own)
+        near, rows = near_longest(queries, keys, slack, own)
+        yield from near
     if keys.x.shape[1] <= 3 and len(rows) * len(keys.x) > FEW:
         wide = slack[rows] / largest(queries.x[rows])
         exact = wide <= max(ROUGH * float(wide.min()), 1e-9 * float(keys.size.max()))
         narrow, rows = rows[exact], rows[~exact]  # a query that is not would spoil its whole cone
-        yield None
-        yield from by_direction(narrow, queries.x[narrow], keys.x, slack[narrow])
+        for query, pairs in ConeSearch(queries.x[narrow], keys.x, slack[narrow]).pieces():
+            yield narrow[query], pairs
     if own is not None and len(rows) > ROWS:
         rows = rows[np.argsort(-keys.size[own[rows]])]  # those of a tile need about as many keys
     if len(rows):
@@ -62,10 +63,10 @@ def candidates(
 def at_once(x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
     """All scores, so many at a time as stay in a processor's cache; what is within the slack of the best."""
     queries, keys, wide, _ = in_float32(x, y, slack)
-    turned = np.ascontiguousarray(keys.T)
+    transposed = np.ascontiguousarray(keys.T)
     many = max(1, CACHED // len(y))
     for start in range(0, len(x), many):
-        score = queries[start : start + many] @ turned
+        score = queries[start : start + many] @ transposed
         row, best = np.arange(len(score)), score.argmax(axis=1)
         floor = score[row, best] - wide[start : start + many]
         score[row, best] = -np.inf
@@ -79,11 +80,9 @@ def at_once(x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
 def by_length(session: Session, rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
     """Keys in decreasing length, block by block, for the queries whose best score is not longer."""
     queries, scaled, wanted, lengths = in_float32(x, y, slack)
-    yield None
     order = np.argsort(-lengths) if len(y) > BLOCK else np.arange(len(y))
     keys = scaled[np.concatenate([order, np.full(-len(y) % RUN, order[-1])])]
     reach = lengths_of(x)
-    yield None
     parts = [slice(start, min(start + ROWS, len(x))) for start in range(0, len(x), ROWS)]
     while parts:
         part = parts.pop()
@@ -93,7 +92,6 @@ def by_length(session: Session, rows: Ints, x: Floats, y: Floats, slack: Floats)
             near = keys[block : block + BLOCK]
             if tile.crowded or not tile.screen(session, near, block, ahead * reach[part]):
                 break
-            yield None
         if tile.crowded:  # by half as many queries at a time
             middle = (part.start + part.stop) // 2
             parts += [slice(middle, part.stop), slice(part.start, middle)]
@@ -137,7 +135,7 @@ class Tile:
         query, run = np.divmod(runs, len(keys) // RUN)
         close = scores >= (best - self._slack[open_])[query, None]
         self._pairs += int(np.count_nonzero(close))
-        self.crowded = self._pairs > PIECE and len(self._x) > 1
+        self.crowded = self._pairs > PAIRS_PER_PIECE and len(self._x) > 1
         if self.crowded:
             return True
         near, slot = np.nonzero(close)
@@ -156,25 +154,24 @@ class Tile:
         return query[order], place[order]
 
 
-def by_window(queries: Vectors, keys: Vectors, slack: Floats, own: Ints) -> Generator[Piece, None, Ints]:
-    """Queries almost as long as the longest key, with the keys near them.  ->  the other queries
+def near_longest(queries: Vectors, keys: Vectors, slack: Floats, own: Ints) -> tuple[Iterator[Piece], Ints]:
+    """Candidates of the queries almost as long as the longest key, and the other queries.
 
     <x, y> >= <x, x> - s means |y - x|^2 <= R^2 - |x|^2 + 2 s, with R the largest |y|. So y - x is that short
     in its first coordinate too: a window in the order of first coordinates.
     """
-    rest = np.ones(len(own), np.bool_)
     near = np.flatnonzero(keys.size[own] >= (1 - CLOSE**2) * keys.size.max())
-    if len(near) >= len(own) / 100:
-        x, longest = keys.x[own[near]], float(lengths_of(keys.x).max())
-        lengths = lengths_of(x)
-        scale = lengths / lengths_of(queries.x[near])  # queries are scaled: back to their own lengths
-        square = (longest - lengths) * (longest + lengths) + 2 * scale * slack[near]
-        width = np.sqrt(square) * (1 + 1e-9) + 1e-15 * longest
-        order = np.argsort(keys.x[:, 0])
-        line = keys.x[order, 0]
-        low = np.searchsorted(line, x[:, 0] - width)
-        high = np.searchsorted(line, x[:, 0] + width, side="right")
-        few = high - low <= WINDOW
-        yield from hand_over(near[few], order, low[few], (high - low)[few])
-        rest[near[few]] = False
-    return np.flatnonzero(rest)
+    if len(near) < len(own) / 100:
+        return iter(()), np.arange(len(own))
+    x, longest = keys.x[own[near]], float(lengths_of(keys.x).max())
+    lengths = lengths_of(x)
+    scale = lengths / lengths_of(queries.x[near])  # queries are scaled: back to their own lengths
+    square = (longest - lengths) * (longest + lengths) + 2 * scale * slack[near]
+    width = np.sqrt(square) * (1 + 1e-9) + 1e-15 * longest
+    order = np.argsort(keys.x[:, 0])
+    line = keys.x[order, 0]
+    low = np.searchsorted(line, x[:, 0] - width)
+    high = np.searchsorted(line, x[:, 0] + width, side="right")
+    few = high - low <= WINDOW
+    rest = np.setdiff1d(np.arange(len(own)), near[few], assume_unique=True)
+    return pair_up(near[few], order, low[few], (high - low)[few]), rest

@@ -53,10 +53,8 @@ def read_clusters(
     first is the first member of each distinct token's set, `ties` are the sets of several. `targets` gives
     the mean over the set of each of some tokens.
     """
-    sets, someone, name = argmax_sets(first, ties.row, ties.sets)
-    twins = Ragged(np.argsort(cloud.place, kind="stable"), cloud.counts).take(sets.flat)
-    owner = np.repeat(np.repeat(np.arange(len(sets)), sets.lengths), twins.lengths)
-    leaders = Ragged(twins.flat[np.lexsort((twins.flat, owner))], np.bincount(owner))
+    sets, representative, name = argmax_sets(first, ties.row, ties.sets)
+    leaders = original_members(cloud, sets)
     tie = sets.lengths > 1
     single = np.flatnonzero(~tie)
     several = sorted(np.flatnonzero(tie).tolist(), key=lambda c: leaders[c].tolist())
@@ -69,11 +67,18 @@ def read_clusters(
         Clusters(
             leaders=leaders.take(order),
             tie=tie[order],
-            limit=cloud.restore(targets(someone[order])),
+            limit=cloud.restore(targets(representative[order])),
             size=np.bincount(assignment, minlength=len(order)),
         ),
         assignment,
     )
+
+
+def original_members(cloud: Cloud, sets: Ragged) -> Ragged:
+    """The given points in sets of distinct ones, in order: a member stands for all its twins."""
+    twins = Ragged(np.argsort(cloud.place, kind="stable"), cloud.counts).take(sets.flat)
+    owner = np.repeat(np.repeat(np.arange(len(sets)), sets.lengths), twins.lengths)
+    return Ragged(twins.flat[np.lexsort((twins.flat, owner))], np.bincount(owner, minlength=len(sets)))
 
 
 def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, Ints]:
@@ -84,14 +89,14 @@ def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, 
     there = np.zeros(len(first) + len(one), np.int64)
     there[key] = 1
     keys = np.flatnonzero(there)
-    someone = np.empty(len(there), np.int64)
-    someone[key[::-1]] = np.arange(len(key) - 1, -1, -1)
-    someone = someone[keys]
+    representative = np.empty(len(there), np.int64)
+    representative[key[::-1]] = np.arange(len(key) - 1, -1, -1)
+    representative = representative[keys]
     name = (np.cumsum(there) - 1)[key]
     alone = keys[keys < len(first)]
-    rest = several.take(np.searchsorted(row, someone[len(alone) :]))
+    rest = several.take(np.searchsorted(row, representative[len(alone) :]))
     lengths = np.concatenate([np.ones_like(alone), rest.lengths])
-    return Ragged(np.concatenate([alone, rest.flat]), lengths), someone, name
+    return Ragged(np.concatenate([alone, rest.flat]), lengths), representative, name
 
 
 def polytope_vertices(leaders: Leaders) -> Ints:

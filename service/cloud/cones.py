@@ -3,64 +3,139 @@
 For all queries in a cone of directions another key is proved better than those that are left out.
 """
 
-from collections.abc import Generator, Iterator
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 
 from service.cloud.coordinates import largest, lengths_of
 from service.cloud.decision import Pairs
-from service.cloud.points import Floats, Ints
+from service.cloud.points import Bools, Floats, Ints
 from service.cloud.sets import pieces, spans, starts
 
-CHUNK = 2**12  # keys that are seen from some cones together
-CROWD = 2**23  # keys in the lists of the cones that are cut together
-LONG = 2**11  # a list of keys that is cut by itself
-PIECE = 2**19  # pairs that are handed over together
-SHARE = 8.0  # queries of each of the narrowest cones, if they were spread evenly
+CHUNK = 2**12  # keys that are scored for some cones together
+MAX_BATCH_KEYS = 2**23  # keys in the lists of the cones that are cut together
+LONG_LIST = 2**11  # a list of keys that is cut by itself
+PAIRS_PER_PIECE = 2**19
+QUERIES_PER_CONE = 8.0  # of each of the narrowest cones, if they were spread evenly
 
-Piece = tuple[Ints, Pairs] | None  # queries (positions among those asked for), their pairs; None: still at it
+Piece = tuple[Ints, Pairs]  # queries (positions among those searched for), and their pairs
 
 
-def by_direction(rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
-    """Cones of directions, cut in two in every coordinate until few keys can win in each."""
-    d = x.shape[1]
-    children = 2 ** (d - 1)
-    size = largest(x)
-    loose = float((slack / size).max())  # for unit queries: |x| >= its largest entry
-    yield None
-    depth = max(1, int(np.log2(max(2, len(x) / SHARE)) / (d - 1))) if d > 1 else 0
-    code = cones(x, size, depth)
-    yield None
-    order = np.argsort(code)
-    code = code[order]
-    yield None
-    level = min(1, depth)
-    cone, low, high = _occupied(np.arange(2 * d * children**level), code, (depth - level) * (d - 1))
-    key, count = yield from _choose(cone, level, y, np.arange(len(y)), loose)
-    left = [(level, cone, low, high, key, count)]
-    while left:
-        level, cone, low, high, key, count = left.pop()
-        crowded = children * int(count.sum()) > CROWD
-        if crowded and len(cone) > 1:  # half of these cones first, with their keys
-            half, cut = len(cone) // 2, int(count[: len(cone) // 2].sum())
-            left.append((level, cone[half:], low[half:], high[half:], key[cut:], count[half:]))
-            left.append((level, cone[:half], low[:half], high[:half], key[:cut], count[:half]))
-            continue
-        done = (count <= 1) | (high - low <= 2) | (level == depth) | crowded
-        start = starts(count)
-        for part in (done & (count == 1), done & (count > 1)):  # most queries have one candidate: no question
-            many = (high - low)[part]
-            query = order[spans(low[part], many)]
-            yield from hand_over(rows[query], key, np.repeat(start[part], many), np.repeat(count[part], many))
-        if done.all():
-            continue
-        level += 1
-        parent = np.repeat(np.flatnonzero(~done), children)
-        cone = np.repeat(cone[~done] * children, children) + np.tile(np.arange(children), (~done).sum())
-        cone, low, high, parent = _occupied(cone, code, (depth - level) * (d - 1), parent)
-        key, count = yield from _next_keys(cone, level, y, parent, start, count, key, loose)
-        left.append((level, cone, low, high, key, count))
+@dataclass(frozen=True)
+class ConeBatch:
+    """Cones of one level; each holds a range of the queries, and a list of the keys that can win in it."""
+
+    level: int  # how often a face of the cube was halved
+    cone: Ints  # [c] codes, see `cones`
+    low: Ints  # [c] the first of its queries, in the order of their codes
+    high: Ints  # [c] one after the last
+    key: Ints  # the keys of the first cone, then of the second, ..
+    count: Ints  # [c] how many keys each cone has
+
+    def __len__(self) -> int:
+        return len(self.cone)
+
+    @property
+    def start(self) -> Ints:
+        """Where the keys of each cone begin."""
+        return starts(self.count)
+
+    def halves(self) -> tuple[ConeBatch, ConeBatch]:
+        """The first half of these cones with their keys, and the second."""
+        half = len(self) // 2
+        return self._slice(slice(None, half)), self._slice(slice(half, None))
+
+    def _slice(self, part: slice) -> ConeBatch:
+        cut = int(self.count[: part.start or 0].sum())
+        count = self.count[part]
+        key = self.key[cut : cut + int(count.sum())]
+        return ConeBatch(self.level, self.cone[part], self.low[part], self.high[part], key, count)
+
+
+class ConeSearch:
+    """The search for the candidates of queries x among keys y, within `slack` [q] of the best."""
+
+    def __init__(self, x: Floats, y: Floats, slack: Floats) -> None:
+        d, size = x.shape[1], largest(x)
+        self._y = y
+        self._axes = d - 1
+        self._children = 2 ** (d - 1)
+        self._loose = float((slack / size).max())  # for unit queries: |x| >= its largest entry
+        widest = np.log2(max(2, len(x) / QUERIES_PER_CONE))
+        self._depth = max(1, int(widest / (d - 1))) if d > 1 else 0
+        code = cones(x, size, self._depth)
+        self._order = np.argsort(code)
+        self._code = code[self._order]
+
+    def pieces(self) -> Iterator[Piece]:
+        """The queries with their candidates: narrow cones, and those with few keys, first."""
+        left = [self._widest()]
+        while left:
+            batch = left.pop()
+            crowded = self._children * int(batch.count.sum()) > MAX_BATCH_KEYS
+            if crowded and len(batch) > 1:
+                left += reversed(batch.halves())
+                continue
+            done = (batch.count <= 1) | (batch.high - batch.low <= 2)
+            done |= (batch.level == self._depth) | crowded
+            yield from self._candidates(batch, done)
+            if not done.all():
+                left.append(self._refined(batch, ~done))
+
+    def _widest(self) -> ConeBatch:
+        """The cones to begin with, with those of all keys that can win in them."""
+        level, d = min(1, self._depth), self._axes + 1
+        every = np.arange(2 * d * self._children**level)
+        low, high, there = self._queries_in(every, level)
+        key, count = _choose(every[there], level, self._y, np.arange(len(self._y)), self._loose)
+        return ConeBatch(level, every[there], low, high, key, count)
+
+    def _queries_in(self, cone: Ints, level: int) -> tuple[Ints, Ints, Bools]:
+        """The ranges of queries of those cones that hold any, and which these are."""
+        shift = (self._depth - level) * self._axes
+        low = np.searchsorted(self._code, cone << shift)
+        high = np.searchsorted(self._code, (cone + 1) << shift)
+        there = high > low
+        return low[there], high[there], there
+
+    def _candidates(self, batch: ConeBatch, done: Bools) -> Iterator[Piece]:
+        """The queries of the cones that are done; those with a single candidate, nearly all, apart."""
+        for part in (done & (batch.count == 1), done & (batch.count > 1)):
+            many = (batch.high - batch.low)[part]
+            query = self._order[spans(batch.low[part], many)]
+            start, size = np.repeat(batch.start[part], many), np.repeat(batch.count[part], many)
+            yield from pair_up(query, batch.key, start, size)
+
+    def _refined(self, batch: ConeBatch, left: Bools) -> ConeBatch:
+        """The cones that are left, each halved in every coordinate."""
+        level = batch.level + 1
+        parent = np.repeat(np.flatnonzero(left), self._children)
+        cone = np.repeat(batch.cone[left] * self._children, self._children)
+        cone += np.tile(np.arange(self._children), int(left.sum()))
+        low, high, there = self._queries_in(cone, level)
+        key, count = self._next_keys(batch, cone[there], level, parent[there])
+        return ConeBatch(level, cone[there], low, high, key, count)
+
+    def _next_keys(self, batch: ConeBatch, cone: Ints, level: int, parent: Ints) -> tuple[Ints, Ints]:
+        """The keys of cones from those of their parents: long lists one by one, all short ones together."""
+        many, start = batch.count[parent], batch.start
+        short = many <= LONG_LIST
+        found = batch.key[spans(start[parent[short]], many[short])]
+        keys, counts = _prune(cone[short], found, many[short], self._y, level, self._loose)
+        parts, owner, number = [keys], [np.repeat(np.flatnonzero(short), counts)], np.zeros_like(cone)
+        number[short] = counts
+        for p in np.unique(parent[~short]).tolist():
+            here = np.flatnonzero(parent == p)
+            of_parent = batch.key[start[p] : start[p] + batch.count[p]]
+            keys, counts = _choose(cone[here], level, self._y, of_parent, self._loose)
+            parts.append(keys)
+            owner.append(np.repeat(here, counts))
+            number[here] = counts
+        return np.concatenate(parts)[np.argsort(np.concatenate(owner), kind="stable")], number
 
 
 def cones(x: Floats, size: Floats, depth: int) -> Ints:
@@ -72,13 +147,13 @@ def cones(x: Floats, size: Floats, depth: int) -> Ints:
     def along(shift: int) -> Floats:
         """For every direction the coordinate that comes `shift` after its largest."""
         found: Floats = columns[shift % d].copy()
-        for c, largest_here in enumerate(axis, start=1):
-            np.copyto(found, columns[(c + shift) % d], where=largest_here)
+        for c, is_axis in enumerate(axis, start=1):
+            np.copyto(found, columns[(c + shift) % d], where=is_axis)
         return found
 
     code: Ints = (along(0) < 0).astype(np.int64)
-    for c, largest_here in enumerate(axis, start=1):
-        np.copyto(code, 2 * c + (columns[c] < 0), where=largest_here)
+    for c, is_axis in enumerate(axis, start=1):
+        np.copyto(code, 2 * c + (columns[c] < 0), where=is_axis)
     code <<= depth * (d - 1)
     spread = np.zeros(2**depth, np.int64)  # the bits of a number, d - 1 places apart
     for bit in range(depth):
@@ -118,50 +193,14 @@ def cone_shapes(cone: Ints, level: int, d: int) -> tuple[Floats, Floats]:
     return middle, far * np.sqrt(1 - far**2 / 4) + 1e-12
 
 
-def _occupied(cone: Ints, code: Ints, shift: int, *beside: Ints) -> list[Ints]:
-    """The cones that hold a query, the range of their queries, and what stands beside each cone."""
-    low, high = np.searchsorted(code, cone << shift), np.searchsorted(code, (cone + 1) << shift)
-    there = high > low
-    return [each[there] for each in (cone, low, high, *beside)]
-
-
-def _next_keys(
-    cone: Ints, level: int, y: Floats, parent: Ints, start: Ints, count: Ints, key: Ints, loose: float
-) -> Generator[None, None, tuple[Ints, Ints]]:
-    """The keys of cones from those of their parents: long lists one by one, all short ones together."""
-    many = count[parent]
-    short = many <= LONG
-    found = key[spans(start[parent[short]], many[short])]
-    keys, counts = _prune(cone[short], found, many[short], y, level, loose)
-    parts, owner, number = [keys], [np.repeat(np.flatnonzero(short), counts)], np.zeros(len(cone), np.int64)
-    number[short] = counts
-    for p in np.unique(parent[~short]).tolist():
-        here = np.flatnonzero(parent == p)
-        keys, counts = yield from _choose(cone[here], level, y, key[start[p] : start[p] + count[p]], loose)
-        parts.append(keys)
-        owner.append(np.repeat(here, counts))
-        number[here] = counts
-    yield None
-    return np.concatenate(parts)[np.argsort(np.concatenate(owner), kind="stable")], number
-
-
-def _choose(
-    cone: Ints, level: int, y: Floats, keys: Ints, loose: float
-) -> Generator[None, None, tuple[Ints, Ints]]:
+def _choose(cone: Ints, level: int, y: Floats, keys: Ints, loose: float) -> tuple[Ints, Ints]:
     """Of all these keys those that can win in each cone, and how many; all cones choose from the same.
 
     Every direction of a cone scores at least <m, e> cos(a) - |e'| sin(a), with e' the part of e across m.
     Shorter keys win nowhere. The others are compared as in `_prune`.
     """
     middle, sine = cone_shapes(cone, level, y.shape[1])
-    best, top = np.full(len(cone), -np.inf), np.zeros(len(cone), np.int64)
-    for start in range(0, len(keys), CHUNK):
-        score = middle @ y[keys[start : start + CHUNK]].T
-        place = score.argmax(axis=1)
-        here = score[np.arange(len(cone)), place]
-        better = here > best
-        best[better], top[better] = here[better], keys[place[better] + start]
-        yield None
+    best, top = _best_keys(middle, y, keys)
     ahead = y[top]
     across = lengths_of(ahead - best[:, None] * middle)  # a difference of squares would lose digits
     reached = best * np.sqrt(1 - sine**2) - across * sine
@@ -175,9 +214,20 @@ def _choose(
         c, key = np.nonzero((gain <= 0) | (gain * gain <= (sine**2 * (1 + 1e-9))[:, None] * distance))
         of_cone.append(c)
         of_keys.append(long[key + start])
-        yield None
     order = np.argsort(np.concatenate(of_cone), kind="stable")
     return np.concatenate(of_keys)[order], np.bincount(np.concatenate(of_cone), minlength=len(cone))
+
+
+def _best_keys(middle: Floats, y: Floats, keys: Ints) -> tuple[Floats, Ints]:
+    """The best score among these keys for every direction, and whose it is."""
+    best, top = np.full(len(middle), -np.inf), np.zeros(len(middle), np.int64)
+    for start in range(0, len(keys), CHUNK):
+        score = middle @ y[keys[start : start + CHUNK]].T
+        place = score.argmax(axis=1)
+        here = score[np.arange(len(middle)), place]
+        better = here > best
+        best[better], top[better] = here[better], keys[place[better] + start]
+    return best, top
 
 
 def _prune(cone: Ints, key: Ints, size: Ints, y: Floats, level: int, loose: float) -> tuple[Ints, Ints]:
@@ -201,11 +251,11 @@ def _prune(cone: Ints, key: Ints, size: Ints, y: Floats, level: int, loose: floa
     return key[keep], np.bincount(which[keep], minlength=len(cone))
 
 
-def hand_over(rows: Ints, key: Ints, start: Ints, size: Ints) -> Iterator[Piece]:
+def pair_up(rows: Ints, key: Ints, start: Ints, size: Ints) -> Iterator[Piece]:
     """Pairs of every query with the `size` keys from `start` on."""
     if len(rows) and size.max() == 1:
         yield rows, Pairs(np.arange(len(rows)), key[start])
         return
-    for part in pieces(size, PIECE):
+    for part in pieces(size, PAIRS_PER_PIECE):
         query = np.repeat(np.arange(part.stop - part.start), size[part])
         yield rows[part], Pairs(query, key[spans(start[part], size[part])])

@@ -42,11 +42,11 @@ class Frame:
         self.rounding = 2.05 * (d + 2) * UNIT  # of a product, with the coordinates' own rounding and L's
 
     def centred(self, points: Floats) -> tuple[Floats, Floats]:
-        """Points relative to the middle, and how far rounding moved each (as `sizes` measures)."""
+        """Points relative to the middle, with a bound on the rounding of each (as `sizes` measures)."""
         if not self.middle.any():
             return points.copy(), np.zeros(len(points))
-        moved = points - self.middle
-        return moved, UNIT * self.sizes(moved)
+        centred = points - self.middle
+        return centred, UNIT * self.sizes(centred)
 
     def sizes(self, vectors: Floats) -> Floats:
         """An upper bound on the length of the image of every vector within the given absolute values."""
@@ -54,20 +54,26 @@ class Frame:
         sizes: Floats = lengths_of(images) * (1 + 2 * self.rounding) + LEAST
         return sizes
 
-    def keys(self, centred: Floats, moved: Floats) -> Vectors:
-        """Keys at these centred positions, each known to within `moved` (as `sizes` measures)."""
-        size = self.sizes(centred) + moved
-        return Vectors(self.image(centred), size, moved + self.rounding * size)
+    def keys(self, centred: Floats, error_bound: Floats) -> Vectors:
+        """Keys at these centred positions, each known to within `error_bound` (as `sizes` measures)."""
+        size = self.sizes(centred) + error_bound
+        return Vectors(self.image(centred), size, error_bound + self.rounding * size)
 
-    def queries(self, centred: Floats, moved: Floats) -> Vectors:
+    def queries(self, centred: Floats, error_bound: Floats) -> Vectors:
         """Queries from these centred positions, each scaled by a power of two, as a rule to about 1."""
         points = centred + self.middle if self.middle.any() else centred
-        size = largest(points)
-        scale = np.ldexp(1.0, np.minimum(-np.frexp(np.where(size > 0, size, 1.0))[1], FARTHEST))
+        scale = self.scales(centred)
         points = points * scale[:, None]
-        moved = moved * scale
-        size = self.sizes(points) + moved
-        return Vectors(self.image(points), size, moved + self.rounding * size)
+        error_bound = error_bound * scale
+        size = self.sizes(points) + error_bound
+        return Vectors(self.image(points), size, error_bound + self.rounding * size)
+
+    def scales(self, centred: Floats) -> Floats:
+        """The powers of two that queries from these centred positions are scaled by."""
+        size = largest(centred + self.middle if self.middle.any() else centred)
+        exponent = -np.frexp(np.where(size > 0, size, 1.0))[1]
+        scales: Floats = np.ldexp(1.0, np.minimum(exponent, FARTHEST))
+        return scales
 
     def lengths(self, vectors: Floats) -> Floats:
         """A-norms."""

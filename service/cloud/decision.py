@@ -13,9 +13,8 @@ import numpy as np
 from service.cloud.coordinates import Vectors, lengths_of
 from service.cloud.points import Bools, Floats, Ints
 from service.cloud.sets import Sets, starts
-from service.engine.cloud_queue import Steps
 
-Exactly = Callable[[int, Ints], Steps[Ints | None]]  # (query, keys in doubt) -> the members; None: not known
+Exactly = Callable[[int, Ints], Ints]  # (query, keys in doubt) -> the members
 NUMBERS = 2**20  # coordinates of pairs that are gathered at once
 
 
@@ -39,20 +38,16 @@ class Decision:
     allowed: Floats | None  # [q] the tie tolerance at each one's scale, if there is one
     exactly: Exactly
 
-    def sets(self, rows: Ints, pairs: Pairs) -> Steps[Sets]:
+    def sets(self, rows: Ints, pairs: Pairs) -> Sets:
         """The argmax sets of the queries `rows`, from their candidates."""
+        sure, gap = np.ones(len(rows), np.bool_), np.full(len(rows), np.inf)
         if len(pairs.key) == len(rows):
             one = np.ones(len(rows), np.int64)
-            return Sets(pairs.key, one, one[:0], one[:0], one > 0, np.full(len(rows), np.inf))
+            return Sets(pairs.key, one, one[:0], one[:0], sure, gap)
         start = np.searchsorted(pairs.query, np.arange(len(rows)))
-        sure, gap = np.ones(len(rows), np.bool_), np.full(len(rows), np.inf)
-        score = yield from scores(self.queries, self.keys, rows[pairs.query], pairs.key)
+        score = scores(self.queries, self.keys, rows[pairs.query], pairs.key)
         if self.allowed is None:
-            query = rows[pairs.query]
-            error = self.queries.error[query] * self.keys.size[pairs.key]
-            error += self.queries.size[query] * self.keys.error[pairs.key]
-            member = score + error >= np.maximum.reduceat(score - error, start)[pairs.query]
-            yield from self._settle_doubts(rows, pairs, start, member, sure)
+            member = self._members(rows, pairs, start, score)
         else:
             best = np.maximum.reduceat(score, start)
             behind = score - (best - self.allowed[rows])[pairs.query]
@@ -66,28 +61,25 @@ class Decision:
         several = size[row] > 1
         return Sets(first, size, row[several], key[several], sure, gap)
 
-    def _settle_doubts(
-        self, rows: Ints, pairs: Pairs, start: Ints, member: Bools, sure: Bools
-    ) -> Steps[None]:
-        """Take out of `member`, in place, what exact arithmetic says is none."""
+    def _members(self, rows: Ints, pairs: Pairs, start: Ints, score: Floats) -> Bools:
+        """Which pairs hold a member of an exact set: what the error bounds leave in doubt is computed."""
+        query = rows[pairs.query]
+        error = self.queries.error[query] * self.keys.size[pairs.key]
+        error += self.queries.size[query] * self.keys.error[pairs.key]
+        member: Bools = score + error >= np.maximum.reduceat(score - error, start)[pairs.query]
         size = np.add.reduceat(member.astype(np.int64), start)
         end = np.append(start[1:], len(member))
         for i in np.flatnonzero(size > 1).tolist():
             part = slice(start[i], end[i])
-            found = yield from self.exactly(int(rows[i]), pairs.key[part][member[part]])
-            if found is None:
-                sure[i] = False
-            else:
-                kept = set(found.tolist())
-                member[part] = [key in kept for key in pairs.key[part].tolist()]
-            yield
+            found = self.exactly(int(rows[i]), pairs.key[part][member[part]])
+            member[part] = np.isin(pairs.key[part], found)
+        return member
 
 
-def scores(queries: Vectors, keys: Vectors, query: Ints, key: Ints) -> Steps[Floats]:
+def scores(queries: Vectors, keys: Vectors, query: Ints, key: Ints) -> Floats:
     """Of pairs, however many they are."""
     found, many = np.empty(len(key)), max(1, NUMBERS // keys.x.shape[1])
     for start in range(0, len(key), many):
         part = slice(start, start + many)
         found[part] = np.einsum("ij,ij->i", queries.x[query[part]], keys.x[key[part]])
-        yield
     return found

@@ -1,8 +1,6 @@
 """Clouds of points run to their limits.
 
-    run = Dynamics.load(bundle, runtime).start(points, Parameters(alpha=0.5))
-    for progress in run: ...      # a tenth of a second each; stop iterating to cancel
-    run.result
+    result = Dynamics.load(bundle, runtime).run(points, Parameters(alpha=0.5))
 
 What may be asked for, what is refused, and the answer; layers.py does the work.
 """
@@ -10,80 +8,30 @@ What may be asked for, what is refused, and the answer; layers.py does the work.
 from __future__ import annotations
 
 import math
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import Literal
 
 from hardmax.documents import Stop
 from service.cloud.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
 from service.cloud.layers import Layers
-from service.cloud.margin import Gap, Temperature
+from service.cloud.margin import LayerGap, Temperature, find_temperature
 from service.cloud.points import Cloud, Floats, Ints, check_size, prepare
-from service.errors import BundleError, TooLarge
+from service.cloud.recording import (
+    ArgmaxRecorder,
+    Recorder,
+    SoftmaxRun,
+    Trajectory,
+    check_trajectory,
+    run_softmax,
+)
+from service.cloud.sets import Ragged
+from service.errors import BundleError, InvalidInput, TooLarge
 from service.runtime.bundle import Bundle
 from service.runtime.session import Graph, Runtime, Session
 
-CHUNK_S = 0.1  # a run stops so often to see whether it should go on
 OUTPUTS = {"best_out", "runs", "scores"}
-
-
-class Trajectory(NamedTuple):
-    """The points at the layers that were kept."""
-
-    layers: Ints  # [t]
-    points: Floats  # [t,n,d]
-
-
-class Recorder:
-    """Keeps the distinct points of layers while a run goes on; at its end, writes out the given points."""
-
-    def __init__(self, cloud: Cloud, every: int, max_bytes: int) -> None:
-        self._cloud = cloud
-        self._every = every
-        self._max_bytes = max_bytes
-        self._kept: deque[tuple[int, Floats]] = deque()
-        self.trajectory: Trajectory | None = None  # whole when `write` is through
-
-    def keep(self, layer: int, points: Floats) -> None:
-        """Keep this layer, if it is one of those wanted and not kept yet."""
-        if layer % self._every == 0 and (not self._kept or self._kept[-1][0] < layer):
-            self._kept.append((layer, points))
-            self._check(len(self._kept))
-
-    @property
-    def kept_bytes(self) -> int:
-        points = sum(each.nbytes for _, each in self._kept)
-        return points + (self.trajectory.points.nbytes if self.trajectory else 0)
-
-    def write(self, last: int, at: Callable[[int], Floats]) -> Iterator[int]:
-        """Write out a layer at each step, up to `last`; those that were not kept are computed by `at`."""
-        layers = [layer for layer, _ in self._kept]
-        if layers[-1] < last:
-            layers += [*range(layers[-1] + self._every, last, self._every), last]
-        self._check(len(layers))
-        place = self._cloud.place
-        given = np.empty((len(layers), len(place), self._cloud.points.shape[1]))
-        self.trajectory = Trajectory(np.array(layers), given)
-        for row, layer in enumerate(layers):
-            points = self._kept.popleft()[1] if self._kept else at(layer)
-            given[row] = self._cloud.restore(points)[place]
-            yield layer
-
-    def _check(self, layers: int) -> None:
-        check_trajectory(layers, len(self._cloud.place), self._cloud.points.shape[1], self._max_bytes)
-
-
-def check_trajectory(layers: int, n: int, d: int, max_bytes: int) -> None:
-    if 16 * layers * n * d > max_bytes:
-        problem = (
-            f"a trajectory of {layers} layers of {n} points needs more than "
-            f"{max_bytes / 2**30:.1f} GiB; raise trajectory_every"
-        )
-        raise TooLarge(problem, param="trajectory_every")
+MAX_ALPHA = 2.0**53  # at this and above, alpha / (1 + alpha) is 1 in double precision
 
 
 @dataclass(frozen=True)
@@ -98,6 +46,7 @@ class Parameters:
     tie_tolerance: float = 0.0
     include: frozenset[str] = frozenset({"assignment"})
     trajectory_every: int = 1
+    temperature: float | None = None  # of the softmax trajectory
 
 
 @dataclass(frozen=True)
@@ -112,11 +61,14 @@ class Limits:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after a chunk of layers."""
+    """Where a run stands after a layer."""
 
     layer: int
     leaders: int  # distinct tokens that lead so far
     distance: float | None  # of the farthest token from the mean it is drawn to, relative to the longest
+
+
+Report = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -129,7 +81,7 @@ class Result:
     status: Literal["certified", "converged", "max_layers"]
     layers: int
     certified_layer: int | None
-    # smallest relative distance from a best score to the best outside C_i; None: no such
+    # lower bound on the relative distance from a best score to the best outside its set; None: no such
     margin: float | None
     leaders: Leaders
     clusters: Clusters
@@ -139,16 +91,16 @@ class Result:
     vertices: Ints  # of the limit polytope
     trajectory: Trajectory | None
     temperature: Temperature | None  # None: not asked for, not certified, or gaps as small as their rounding
-    note: str | None  # why nothing is certified, where exact arithmetic would have cost too much
+    argmax: list[Ragged] | None  # of every layer that was searched, the set of every point
+    softmax: SoftmaxRun | None
 
 
 class Dynamics:
-    """A loaded dynamics bundle."""
+    """A loaded dynamics bundle. It can be sent to another process."""
 
-    def __init__(self, graph: Graph, limits: Limits | None = None, chunk_s: float = CHUNK_S) -> None:
+    def __init__(self, graph: Graph, limits: Limits | None = None) -> None:
         self.graph = graph
         self._limits = limits or Limits()
-        self._chunk_s = chunk_s
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, limits: Limits | None = None) -> Dynamics:
@@ -162,18 +114,44 @@ class Dynamics:
     def session(self) -> Session:
         return self.graph.session
 
-    def start(self, points: Floats, parameters: Parameters | None = None) -> Run:
-        """A run that has computed nothing yet; whatever is wrong with its input is said here."""
+    def run(
+        self,
+        points: Floats,
+        parameters: Parameters | None = None,
+        on_progress: Report = lambda progress: None,
+    ) -> Result:
+        """Run a cloud.
+
+        Args:
+            points: [n, d].
+            parameters: what to compute, and when to stop.
+            on_progress: called after every layer.
+
+        Raises:
+            InvalidInput: points, A or a parameter cannot be used; `param` names it.
+            TooLarge: a limit is exceeded.
+        """
         parameters = parameters or Parameters()
+        self._check(points, parameters)
+        return _Run(self.session, points, parameters, self._limits.max_bytes, on_progress).result()
+
+    def _check(self, points: Floats, parameters: Parameters) -> None:
         if parameters.max_layers > self._limits.max_layers:
             most = f"{self._limits.max_layers} (MAX_LAYERS)"
             raise TooLarge(f"max_layers is {parameters.max_layers}, the limit is {most}", param="max_layers")
+        if parameters.alpha >= MAX_ALPHA:
+            problem = (
+                f"alpha should be less than 2^53: {parameters.alpha:g} / (1 + {parameters.alpha:g}) is 1"
+            )
+            raise InvalidInput(f"{problem} in double precision", param="alpha")
+        if "softmax" in parameters.include and parameters.temperature is None:
+            raise InvalidInput('include "softmax" needs a temperature', param="temperature")
         if points.ndim == 2:
             n, d = points.shape
             self.check_size(n, d, parameters)
-        return Run(self.session, points, parameters, self._limits.max_bytes, self._chunk_s)
 
     def check_size(self, n: int, d: int, parameters: Parameters) -> None:
+        """Refuse what is over a limit before anything is computed."""
         limits = self._limits
         check_size(n, d, limits.max_points, limits.max_dimension)
         needed = 200 * n * max(d, 2) + 2**27  # by the arrays a layer holds: measured, rounded up
@@ -181,83 +159,59 @@ class Dynamics:
             wanted, allowed = needed / 2**30, limits.max_bytes / 2**30
             problem = f"{n} points in {d} dimensions need {wanted:.1f} GiB, the limit is {allowed:.1f} GiB"
             raise TooLarge(problem, param="points")
-        if parameters.stop == "never" and "trajectory" in parameters.include:
+        if parameters.stop == "never" and {"trajectory", "softmax"} & parameters.include:
             layers = parameters.max_layers // parameters.trajectory_every + 1
             check_trajectory(layers, n, d, limits.max_bytes)
 
 
-class Run(Iterator[Progress]):
-    """One cloud on its way: each `next` works for about `chunk_s`, and `result` is there after the last."""
+class _Run:
+    """One cloud on its way."""
 
     def __init__(
-        self, session: Session, points: Floats, parameters: Parameters, max_bytes: int, chunk_s: float
+        self, session: Session, points: Floats, parameters: Parameters, max_bytes: int, on_progress: Report
     ) -> None:
-        self._cloud = cloud = prepare(points, parameters.A)
+        include = parameters.include
         self._parameters = parameters
-        keeps = "trajectory" in parameters.include
-        self._recorder = Recorder(cloud, parameters.trajectory_every, max_bytes) if keeps else None
-        self._chunk_s = chunk_s
-        self.layers = Layers(session, cloud, parameters.alpha, parameters.tie_tolerance)
-        self._reached = 0
-        self._result: Result | None = None
-        self.work = self._steps()
+        self._on_progress = on_progress
+        self._cloud: Cloud = prepare(points, parameters.A)
+        self._layers = Layers(session, self._cloud, parameters.alpha, parameters.tie_tolerance)
+        keeps_points = bool({"trajectory", "softmax"} & include)
+        every = parameters.trajectory_every
+        self._recorder = Recorder(self._cloud, every, max_bytes) if keeps_points else None
+        self._argmax = ArgmaxRecorder(self._cloud, max_bytes) if "argmax" in include else None
+        self._gaps: list[LayerGap] = []
 
-    def __next__(self) -> Progress:
-        until = time.perf_counter() + self._chunk_s
-        next(self.work)
-        while self._result is None and time.perf_counter() < until:
-            next(self.work)
-        leaders = int((self.layers.since >= 0).sum())
-        distance = self.layers.distance
-        return Progress(self._reached, leaders, distance if math.isfinite(distance) else None)
-
-    @property
-    def kept_bytes(self) -> int:
-        """What the layers that were kept so far take."""
-        return self._recorder.kept_bytes if self._recorder else 0
-
-    @property
     def result(self) -> Result:
-        """The answer, once the run is over."""
-        if self._result is None:
-            raise RuntimeError("the run is not over: iterate it to its end first")
-        return self._result
-
-    def _steps(self) -> Iterator[None]:
-        """All work there is, in small pieces."""
-        layers, parameters = self.layers, self._parameters
-        gaps: list[Gap] | None = [] if "temperature" in parameters.include else None
-        while True:
-            yield from layers.attend()
-            if gaps is not None and not (layers.certified and gaps):
-                gaps.append((yield from layers.gap()))
-            self._reached = layers.layer
-            if self._recorder:
-                self._recorder.keep(layers.layer, layers.points(layers.layer))
-            if layers.certified or self._converged() or layers.layer == parameters.max_layers:
-                break
-            yield
+        """Run to the end."""
+        layers = self._layers
+        self._attend()
+        while not (layers.certified or self._converged() or layers.layer == self._parameters.max_layers):
             layers.step()
-            yield
-        margin = None
-        if layers.certified:
-            margin = yield from layers.margin()
-        last = layers.layer + self._layers_left()
+            self._attend()
+        return self._read(layers.layer + self._layers_left())
+
+    def _attend(self) -> None:
+        layers = self._layers
+        layers.attend()
+        if "temperature" in self._parameters.include and not (layers.certified and self._gaps):
+            self._gaps.append(layers.gap())
         if self._recorder:
-            for layer in self._recorder.write(last, layers.points):
-                self._reached = max(self._reached, layer)
-                yield
-        exact = layers.certified and parameters.tie_tolerance == 0
-        temperature = layers.temperature(gaps) if gaps and exact else None
-        self._result = self._read(last, margin, temperature)
-        yield
+            self._recorder.keep(layers.layer, layers.points(layers.layer))
+        if self._argmax:
+            self._argmax.keep(layers.sets())
+        self._report(layers.layer)
+
+    def _report(self, layer: int) -> None:
+        leaders, distance = int((self._layers.since >= 0).sum()), self._layers.distance
+        reached = max(layer, self._layers.layer)
+        self._on_progress(Progress(reached, leaders, distance if math.isfinite(distance) else None))
 
     def _converged(self) -> bool:
-        return self._parameters.stop != "never" and self.layers.distance <= self._parameters.tolerance
+        return self._parameters.stop != "never" and self._layers.distance <= self._parameters.tolerance
 
     def _layers_left(self) -> int:
         """Layers from the certificate to where this run is to stop: they need not be run."""
-        layers, parameters = self.layers, self._parameters
+        layers, parameters = self._layers, self._parameters
         rest = parameters.max_layers - layers.layer
         if not layers.certified or parameters.stop == "certified":
             return 0
@@ -268,12 +222,13 @@ class Run(Iterator[Progress]):
         shrinkings = math.log(layers.distance / parameters.tolerance) / math.log1p(parameters.alpha)
         return math.ceil(min(rest, shrinkings))  # the least alpha makes them infinite
 
-    def _read(self, last: int, margin: float | None, temperature: Temperature | None) -> Result:
+    def _read(self, last: int) -> Result:
         """Leaders and clusters from the argmax sets, and the points at layer `last`."""
-        cloud, layers = self._cloud, self.layers
-        points, excess = layers.points(last), layers.history.account.excess
+        cloud, layers, include = self._cloud, self._layers, self._parameters.include
+        points = layers.points(last)
         clusters, assignment = read_clusters(cloud, layers.first, layers.ties, layers.targets)
         leaders = read_leaders(cloud, layers.since, points, assignment, clusters)
+        trajectory = self._recorder.trajectory(last, layers.points, self._report) if self._recorder else None
         return Result(
             n=len(cloud.place),
             d=points.shape[1],
@@ -281,14 +236,25 @@ class Run(Iterator[Progress]):
             status="certified" if layers.certified else "converged" if self._converged() else "max_layers",
             layers=last,
             certified_layer=layers.layer if layers.certified else None,
-            margin=margin,
+            margin=layers.margin() if layers.certified else None,
             leaders=leaders,
             clusters=clusters,
             assignment=assignment,
             limits=clusters.limit[assignment],
             points=cloud.restore(points)[cloud.place],
             vertices=polytope_vertices(leaders),
-            trajectory=self._recorder.trajectory if self._recorder else None,
-            temperature=temperature,
-            note=None if layers.exact or not excess else f"not certified: {excess}",
+            trajectory=trajectory if "trajectory" in include else None,
+            temperature=self._temperature(),
+            argmax=self._argmax.layers if self._argmax else None,
+            softmax=self._softmax(trajectory) if trajectory and "softmax" in include else None,
         )
+
+    def _temperature(self) -> Temperature | None:
+        if not self._gaps or not self._layers.certified or self._parameters.tie_tolerance:
+            return None
+        return find_temperature(self._gaps, self._parameters.alpha, self._cloud, self._layers.longest)
+
+    def _softmax(self, hardmax: Trajectory) -> SoftmaxRun:
+        parameters = self._parameters
+        assert parameters.temperature is not None
+        return run_softmax(self._cloud, parameters.A, parameters.alpha, parameters.temperature, hardmax)

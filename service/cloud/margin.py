@@ -5,19 +5,19 @@ largest temperature at which softmax attention provably stays near hardmax (docs
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from service.cloud.candidates import candidates
 from service.cloud.coordinates import Vectors, slack_of
 from service.cloud.decision import scores
-from service.cloud.points import Bools, Floats, Ints
-from service.cloud.sets import Ties, members_of, spans, starts
-from service.engine.cloud_queue import Steps
+from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
+from service.cloud.sets import Ragged, spans, starts
 from service.runtime.session import Session
 
-SAMPLE, FEWEST = 64, 8  # queries that give a first bound: at most, at least
-SAMPLED = 2**23  # scores that are computed for this bound
+MAX_SAMPLE, MIN_SAMPLE = 64, 8  # queries that give a first bound
+SAMPLE_SCORES = 2**23  # scores that are computed for this bound
 NEAR = 0.01  # how far apart the two runs may be, relative to the longest token
 SAFE = 1 - 1e-9  # room for the rounding of the bound itself
 HALVINGS = 100
@@ -26,68 +26,80 @@ COLDEST = 2000  # gap / least temperature that is tried: what is outside weighs 
 
 @dataclass(frozen=True)
 class Gaps:
-    """Gaps between a query's best score and the best outside its argmax set, divided by `lengths`."""
+    """Gaps between a query's best score and the best outside its set, divided by `lengths`.
+
+    A gap counts as small as rounding may have left it, so every result is a lower bound.
+    """
 
     session: Session
     queries: Vectors
     keys: Vectors
-    token: Ints  # [q] whose argmax set a query has
     lengths: Floats  # [q]
-    first: Ints  # [n] the first member of every token's set
-    ties: Ties
+    first: Ints  # [q] the first member of every query's set
+    row: Ints  # queries whose sets have several members, ascending
+    members: Ragged  # these sets
 
-    def smallest(self) -> Steps[float | None]:
-        """The smallest of all; None where nothing is outside."""
-        bound = yield from self._smallest_of_some()
-        smallest = min(bound, (yield from self._smallest_below(bound)))
-        return max(smallest, 0.0) if math.isfinite(smallest) else None
+    def smallest(self) -> float:
+        """The smallest of all; inf: nothing is outside."""
+        bound = self._smallest_of_some()
+        return min(bound, self._smallest_below(max(0.0, bound)))
 
-    def _smallest_of_some(self) -> Steps[float]:
+    def _smallest_of_some(self) -> float:
         """The smallest gap among a few queries: no smaller than the smallest of all."""
-        count = len(self.token)
-        few = min(count, max(FEWEST, min(SAMPLE, SAMPLED // len(self.keys.x))))
-        rows = np.random.default_rng(0).choice(count, few, replace=False) if few < count else range(count)
+        count = len(self.first)
+        few = min(count, max(MIN_SAMPLE, min(MAX_SAMPLE, SAMPLE_SCORES // len(self.keys.x))))
+        rows = np.random.default_rng(0).choice(count, few, replace=False) if few < count else np.arange(count)
+        slack = slack_of(self.queries.take(rows), self.keys)
         smallest = math.inf
-        for i in rows:
+        for i, error in zip(rows.tolist(), slack.tolist(), strict=True):
             score = self.keys.x @ self.queries.x[i]
-            members = members_of(int(self.token[i]), self.first, self.ties)
+            members = self._members(i)
             best = score[members].max()
             score[members] = -np.inf
-            smallest = min(smallest, float((best - score.max()) / self.lengths[i]))
-            yield
-        return max(0.0, smallest)
+            smallest = min(smallest, float((best - score.max() - error) / self.lengths[i]))
+        return smallest
 
-    def _smallest_below(self, bound: float) -> Steps[float]:
+    def _members(self, i: int) -> Ints:
+        place = int(np.searchsorted(self.row, i))
+        tied = place < len(self.row) and self.row[place] == i
+        return self.members[place] if tied else self.first[[i]]
+
+    def _smallest_below(self, bound: float) -> float:
         """The smallest gap, if it is less than `bound`."""
         smallest = math.inf
         slack = slack_of(self.queries, self.keys)
-        for piece in candidates(self.session, self.queries, self.keys, slack + bound * self.lengths):
-            if piece is None:
-                yield
-                continue
-            rows, pairs = piece
+        wide = 2 * slack + (bound * self.lengths if bound < math.inf else 0)
+        for rows, pairs in candidates(self.session, self.queries, self.keys, wide):
             if len(pairs.key) == len(rows):  # each query's best key alone
                 continue
             start = np.searchsorted(pairs.query, np.arange(len(rows) + 1))
             several = np.flatnonzero(np.diff(start) > 1)
             size = np.diff(start)[several]
             query, key = np.repeat(rows[several], size), pairs.key[spans(start[several], size)]
-            score = yield from scores(self.queries, self.keys, query, key)
-            inside = self._inside(self.token[query], key)
+            score = scores(self.queries, self.keys, query, key)
+            inside = self._inside(query, key)
             best = np.maximum.reduceat(np.where(inside, score, -np.inf), starts(size))
             rest = np.maximum.reduceat(np.where(inside, -np.inf, score), starts(size))
-            smallest = min(smallest, float(((best - rest) / self.lengths[rows[several]]).min()))
+            here = rows[several]
+            smallest = min(smallest, float(((best - rest - slack[here]) / self.lengths[here]).min()))
         return smallest
 
-    def _inside(self, token: Ints, key: Ints) -> Bools:
-        """Whether each key belongs to each token's argmax set."""
-        inside: Bools = key == self.first[token]
-        if len(self.ties.row):
-            n = len(self.first)
-            codes = np.sort(np.repeat(self.ties.row, self.ties.size) * n + self.ties.member)
-            code = token * n + key
+    def _inside(self, query: Ints, key: Ints) -> Bools:
+        """Whether each key belongs to each query's set."""
+        inside: Bools = key == self.first[query]
+        if len(self.row):
+            n = max(len(self.first), len(self.keys.x))
+            codes = np.sort(np.repeat(self.row, self.members.lengths) * n + self.members.flat)
+            code = query * n + key
             inside = inside | (codes[np.minimum(np.searchsorted(codes, code), len(codes) - 1)] == code)
         return inside
+
+
+class LayerGap(NamedTuple):
+    """The smallest gap of a layer's tokens, and whether sets tie."""
+
+    least: float  # relative to the square of the longest token; inf: nothing is outside
+    tied: bool
 
 
 @dataclass(frozen=True)
@@ -97,23 +109,40 @@ class Temperature:
     t: float | None  # None: at any temperature
     distance: float  # in the A-norm
     layers: int
+    float64: bool  # whether softmax in double precision provably stays as near at `t`
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A layer: the smallest gap of a token's best score to the best outside its set, and whether sets tie."""
+def find_temperature(
+    gaps: Sequence[LayerGap], alpha: float, cloud: Cloud, longest: float
+) -> Temperature | None:
+    """What the gaps of these layers say of softmax, in the units that points and A were given in.
 
-    least: float  # relative to the square of the longest token; inf: nothing is outside
-    tied: bool
+    None: nothing, or no double holds it.
+    """
+    n, d = len(cloud.place), cloud.points.shape[1]
+    relative = largest_temperature(gaps, alpha, n)
+    unit = longest * 2.0 ** (cloud.form_exponent / 2)
+    with np.errstate(over="ignore", under="ignore"):
+        distance = float(np.ldexp(NEAR * unit, cloud.exponent))
+        t = float(np.ldexp((relative or 0.0) * unit * unit, 2 * cloud.exponent))
+    if relative is None or not 0 < distance < math.inf:
+        return None
+    if math.isinf(relative):
+        return Temperature(None, distance, len(gaps), float64=not any(gap.tied for gap in gaps))
+    if not np.finfo(np.float64).tiny <= t < math.inf:
+        return None
+    rounding = (n + d + 8) * UNIT
+    follows = apart(relative, gaps, alpha, n, rounding) <= NEAR * SAFE
+    return Temperature(t, distance, len(gaps), float64=follows)
 
 
-def largest(gaps: Sequence[Gap], alpha: float, n: int) -> float | None:
+def largest_temperature(gaps: Sequence[LayerGap], alpha: float, n: int) -> float | None:
     """The largest temperature for which the bound keeps n points near, relative to the longest squared.
 
     inf: any; None: the gaps are too small to say.
     """
     least = min(gap.least for gap in gaps)
-    if math.isinf(least) or least <= 0:
+    if math.isinf(least) or not least > 0:
         return math.inf if least > 0 else None
     high = least / (1 + sum(gap.tied for gap in gaps))
     low = least / COLDEST
@@ -128,12 +157,16 @@ def largest(gaps: Sequence[Gap], alpha: float, n: int) -> float | None:
     return low * SAFE if apart(low, gaps, alpha, n) <= NEAR * SAFE else None
 
 
-def apart(T: float, gaps: Sequence[Gap], alpha: float, n: int) -> float:
-    """How far the runs may be apart after these layers, relative to the longest token."""
+def apart(T: float, gaps: Sequence[LayerGap], alpha: float, n: int, rounding: float = 0.0) -> float:
+    """How far the runs may be apart after these layers, relative to the longest token.
+
+    `rounding` is added at every layer: how far arithmetic moves a token, and scores as much as if it did.
+    """
     distance, gamma = 0.0, alpha / (1 + alpha)
     for gap in gaps:
-        left = gap.least - 4 * distance
+        error = distance + rounding
+        left = gap.least - 4 * error
         if left <= 0:
             return math.inf
-        distance += 2 * gamma * ((n - 1) * math.exp(-left / T) + gap.tied * 4 * distance / T)
+        distance = error + 2 * gamma * ((n - 1) * math.exp(-left / T) + gap.tied * 4 * error / T)
     return distance

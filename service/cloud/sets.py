@@ -12,9 +12,9 @@ import numpy as np
 from service.cloud.points import Bools, Floats, Ints
 from service.errors import TooLarge
 
-NOBODY: Ints = np.empty(0, np.int64)
-GATHERED = 2**23  # members of sets of several that a layer may have, together
-CROWDED = "too many points tie, or nearly: choose a smaller tie_tolerance, or fewer points"
+EMPTY: Ints = np.empty(0, np.int64)
+MAX_MEMBERS = 2**23  # of all sets of several of a layer
+TOO_MANY_TIES = "too many points tie, or nearly: choose a smaller tie_tolerance, or fewer points"
 
 
 class Ragged(Sequence[Ints]):
@@ -24,6 +24,10 @@ class Ragged(Sequence[Ints]):
         self.flat = flat
         self._ends = np.cumsum(lengths)
         self.lengths = lengths
+
+    @classmethod
+    def of(cls, rows: Sequence[Ints]) -> Ragged:
+        return cls(np.concatenate([EMPTY, *rows]), np.array([len(row) for row in rows], np.int64))
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -73,11 +77,11 @@ class Ties:
     size: Ints  # [t]
     member: Ints  # members of the first, then of the second, ..
     mean: Floats  # [t,d]
-    moved: Floats  # [t]
+    error_bound: Floats  # [t] on the distance of each mean from the exact one
 
     @classmethod
     def none(cls, d: int) -> Ties:
-        return cls(NOBODY, NOBODY, NOBODY, np.empty((0, d)), np.empty(0))
+        return cls(EMPTY, EMPTY, EMPTY, np.empty((0, d)), np.empty(0))
 
     @cached_property
     def sets(self) -> Ragged:
@@ -86,15 +90,15 @@ class Ties:
     def take(self, which: Bools) -> Ties:
         member = np.repeat(which, self.size)
         return Ties(
-            self.row[which], self.size[which], self.member[member], self.mean[which], self.moved[which]
+            self.row[which], self.size[which], self.member[member], self.mean[which], self.error_bound[which]
         )
 
     def join(self, other: Ties) -> Ties:
-        names = ("row", "size", "member", "mean", "moved")
+        names = ("row", "size", "member", "mean", "error_bound")
         both = Ties(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
         order = np.argsort(both.row)
         sets = both.sets.take(order)
-        return Ties(both.row[order], sets.lengths, sets.flat, both.mean[order], both.moved[order])
+        return Ties(both.row[order], sets.lengths, sets.flat, both.mean[order], both.error_bound[order])
 
 
 def members_of(token: int, first: Ints, ties: Ties) -> Ints:
@@ -105,7 +109,7 @@ def members_of(token: int, first: Ints, ties: Ties) -> Ints:
 
 
 class ArgmaxSetBuilder:
-    """Argmax sets that come in pieces."""
+    """Collects argmax sets that are found piece by piece."""
 
     def __init__(self, count: int) -> None:
         self._first: Ints = np.zeros(count, np.int64)
@@ -114,19 +118,21 @@ class ArgmaxSetBuilder:
         self._gap: Floats = np.full(count, np.inf)
         self._row: list[Ints] = []
         self._member: list[Ints] = []
-        self._gathered = 0
+        self._count = 0
 
-    def put(self, rows: Ints, sets: Sets) -> None:
+    def add(self, rows: Ints, sets: Sets) -> None:
+        """Add the sets of the queries `rows`."""
         self._first[rows], self._size[rows] = sets.first, sets.size
         self._sure[rows], self._gap[rows] = sets.sure, sets.gap
         self._row.append(rows[sets.row])
         self._member.append(sets.member)
-        self._gathered += len(sets.member)
-        if self._gathered > GATHERED:
-            raise TooLarge(CROWDED, param="points")
+        self._count += len(sets.member)
+        if self._count > MAX_MEMBERS:
+            raise TooLarge(TOO_MANY_TIES, param="points")
 
-    def sets(self) -> Sets:
-        row, member = np.concatenate([NOBODY, *self._row]), np.concatenate([NOBODY, *self._member])
+    def build(self) -> Sets:
+        """The sets of all queries."""
+        row, member = np.concatenate([EMPTY, *self._row]), np.concatenate([EMPTY, *self._member])
         order = np.lexsort((member, row))
         return Sets(self._first, self._size, row[order], member[order], self._sure, self._gap)
 

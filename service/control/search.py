@@ -15,7 +15,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from service.cloud.dynamics import Result, Run
+from service.cloud.dynamics import Result
 from service.cloud.points import Floats, check_points
 from service.control import semidefinite
 from service.control.certificate import compute_margin, verify_feasible, verify_infeasible
@@ -56,7 +56,7 @@ def find_form(
     points: Floats,
     assignment: Mapping[int, int] | None,
     leaders: Sequence[int] | None,
-    run: Callable[[Floats, Floats], Run],
+    run: Callable[[Floats, Floats], Result],
     deadline_s: float = 30.0,
     proof_s: float = MAX_PROOF_S,
 ) -> ControlResult:
@@ -109,20 +109,18 @@ def _feasible(
     constraints: LeaderConstraints,
     A: Floats,
     bound: float,
-    run: Callable[[Floats, Floats], Run],
+    run: Callable[[Floats, Floats], Result],
 ) -> ControlResult:
     """The answer with a form that is proved, and the run that confirms it."""
     margin = compute_margin(constraints, A)
     result = ControlResult(True, A, margin, bound if math.isfinite(bound) else None)
     try:
-        running = run(constraints.points, A)
+        outcome = run(constraints.points, A)
     except InvalidInput:  # the cloud under this A is beyond what runs accept
         return replace(result, note=PRECISION_NOTE)
-    for _ in running:
-        pass
-    if not _confirms(running.result, constraints):
+    if not _confirms(outcome, constraints):
         return replace(result, note=PRECISION_NOTE)
-    return replace(result, dynamics=running.result)
+    return replace(result, dynamics=outcome)
 
 
 def _confirms(outcome: Result, constraints: LeaderConstraints) -> bool:

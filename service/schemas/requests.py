@@ -97,6 +97,9 @@ class DynamicsParameters(Request):
     trajectory_every: int = Field(
         1, ge=1, description="The number of layers between two states of the trajectory."
     )
+    temperature: Finite | None = Field(
+        None, gt=0, description='The temperature of softmax attention, with "softmax" in `include`.'
+    )
 
 
 class DynamicsRequest(DynamicsParameters):

@@ -30,7 +30,7 @@ KEPT = 100_000
 CONTRADICTED = "contradicted"
 ENDS = ("certified", "converged", "max_layers", "refused", CONTRADICTED)
 
-AS_IT_IS = candidates.SMALL, candidates.FEW, cones.SHARE
+AS_IT_IS = candidates.SMALL, candidates.FEW, cones.QUERIES_PER_CONE
 AS_IF_LARGE = 0, 0, 2.0**-14
 
 
@@ -63,6 +63,13 @@ def draw(rng: np.random.Generator) -> Case:
 
 def _integers(rng: np.random.Generator, n: int, d: int) -> Floats:
     return rng.integers(-3, 4, (n, d)).astype(np.float64)
+
+
+def _faces(rng: np.random.Generator, n: int, d: int) -> Floats:
+    """Whole points with the middles of some pairs: tokens that tie, and tokens that rest between leaders."""
+    corners = 2.0 * rng.integers(-2, 3, (n, max(d, 2)))
+    pairs = rng.integers(0, n, (int(rng.integers(1, 4)), 2))
+    return np.concatenate([corners, corners[pairs].mean(axis=1)])
 
 
 def _gaussian(rng: np.random.Generator, n: int, d: int) -> Floats:
@@ -111,8 +118,9 @@ def _near_pairs(rng: np.random.Generator, n: int, d: int) -> Floats:
 
 
 KINDS: dict[str, Any] = {
-    "integers": _integers, "gaussian": _gaussian, "sphere": _sphere, "whole circle": _whole_circle, "line":
-    _line, "grid": _grid, "subnormal": _subnormal, "spans": _spans, "far": _far, "near pairs": _near_pairs,
+    "integers": _integers, "faces": _faces, "gaussian": _gaussian, "sphere": _sphere, "whole circle":
+    _whole_circle, "line": _line, "grid": _grid, "subnormal": _subnormal, "spans": _spans, "far": _far,
+    "near pairs": _near_pairs,
 }  # fmt: skip
 
 
@@ -136,20 +144,18 @@ def _form(rng: np.random.Generator, d: int) -> Floats | None:
 
 def look(how: tuple[int, int, float]) -> None:
     """From now on candidates are looked for like this."""
-    candidates.SMALL, candidates.FEW, cones.SHARE = how
+    candidates.SMALL, candidates.FEW, cones.QUERIES_PER_CONE = how
 
 
 def check(dynamics: Dynamics, case: Case) -> str:
     """The status of the case's run; an AssertionError where rational arithmetic says otherwise."""
     parameters = Parameters(alpha=case.alpha, A=case.form, max_layers=LAYERS)
     try:
-        run = dynamics.start(case.points, parameters)
+        result = dynamics.run(case.points, parameters)
     except InvalidInput:
         return "refused"
-    for _ in run:
-        pass
-    compare(case, run.result)
-    return run.result.status
+    compare(case, result)
+    return result.status
 
 
 def compare(case: Case, result: Result) -> None:

@@ -24,8 +24,10 @@ EMERGING = np.array(
 )
 # A square's corners, points on its axes that tie between two of them, and one that follows a corner.
 SQUARE = np.array([(1, 1), (1, -1), (-1, 1), (-1, -1), (0.5, 0), (0, 0.25), (-0.5, -0.25)])
-# (0, -2) is the middle of an edge and ties with both of its ends for ever: nothing is certified.
+# (0, -2) is the middle of an edge and rests between its ends.
 EDGE = np.array([[-1, -2], [0, -2], [0, -1], [1, -2], [1, 2]])
+# Members of a set travel along a face for ever: nothing is certified.
+UNCERTIFIED = np.array([[-3, -1], [-2, -1], [-2, 1], [-1, 1], [0, -1], [2, -1], [3, -1]])
 
 
 @cache
@@ -35,10 +37,7 @@ def bundled(provider: Any = "cpu") -> Dynamics:
 
 def run(points: Any, provider: Any = "cpu", **parameters: Any) -> Result:
     """A whole run, the parameters by name."""
-    steps = bundled(provider).start(np.asarray(points, np.float64), Parameters(**parameters))
-    for _ in steps:
-        pass
-    return steps.result
+    return bundled(provider).run(np.asarray(points, np.float64), Parameters(**parameters))
 
 
 def since(result: Result) -> npt.NDArray[np.int64]:

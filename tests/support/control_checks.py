@@ -8,7 +8,7 @@ import numpy as np
 from clouds import Floats, bundled
 
 from model_export.attention.reference import Array, exactly
-from service.cloud.dynamics import Parameters, Run
+from service.cloud.dynamics import Parameters, Result
 from service.control.search import ControlResult, find_form
 
 
@@ -21,8 +21,8 @@ def find(
 ) -> ControlResult:
     """Find a form, with the bundled dynamics to confirm it."""
 
-    def run(points: Floats, A: Floats) -> Run:
-        return bundled().start(points, Parameters(A=A, tie_tolerance=0))
+    def run(points: Floats, A: Floats) -> Result:
+        return bundled().run(points, Parameters(A=A, tie_tolerance=0))
 
     return find_form(np.asarray(points, float), assignment, leaders, run, deadline_s, **options)
 

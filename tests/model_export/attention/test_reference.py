@@ -14,8 +14,12 @@ def test_reference_layer_of_four_tokens_worked_by_hand() -> None:
     C = reference.argmax_sets(Z)
     assert C.astype(int).tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]]
     assert reference.layer(Z, Fraction(1)).tolist() == [[2, 0], [0, 2], [1, 1], [Fraction(3, 2), 0]]
-    assert not reference.certified(Z, C)
-    weighted = reference.means(C, Z, reference.exactly([3, 1, 2, 1]))
+    assert reference.resting(Z, C).tolist() == [True, True, True, False]
+    assert reference.certified(Z, C)
+    w = reference.exactly([3, 1, 2, 1])
+    assert reference.resting(Z, C, w).tolist() == [True, True, False, False]
+    assert not reference.certified(Z, C, w=w)
+    weighted = reference.means(C, Z, w)
     assert weighted.tolist()[2] == [Fraction(8, 6), Fraction(4, 6)]
 
 

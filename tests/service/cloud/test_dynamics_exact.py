@@ -16,7 +16,9 @@ def test_dynamics_equals_rational_arithmetic_on_hard_clouds(
     how: tuple[int, int, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first of the clouds that `python -m tests.fuzz.clouds` draws by the hundred thousand."""
-    for place, value in zip(("candidates.SMALL", "candidates.FEW", "cones.SHARE"), how, strict=True):
+    for place, value in zip(
+        ("candidates.SMALL", "candidates.FEW", "cones.QUERIES_PER_CONE"), how, strict=True
+    ):
         monkeypatch.setattr(f"service.cloud.{place}", value)
     cases = [draw(np.random.default_rng([0, number])) for number in range(500)]
     seen = Counter(check(bundled(), case) for case in cases)

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from service.cloud import cones
 from service.cloud.candidates import at_once, by_length
-from service.cloud.cones import Piece, by_direction
+from service.cloud.cones import ConeSearch, Piece
 from service.cloud.coordinates import Frame, slack_of
 from service.cloud.layers import Layers
 from service.cloud.points import Cloud
@@ -64,10 +64,8 @@ CLOUDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 def found_by(way: Iterator[Piece], n: int) -> NDArray[np.bool_]:
     """Which candidates of which queries a way finds: a mark for each query and key."""
     found = np.zeros((n, n), bool)
-    for piece in way:
-        if piece is not None:
-            rows, pairs = piece
-            found[rows[pairs.query], pairs.key] = True
+    for rows, pairs in way:
+        found[rows[pairs.query], pairs.key] = True
     return found
 
 
@@ -77,8 +75,8 @@ def found_by(way: Iterator[Piece], n: int) -> NDArray[np.bool_]:
 def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: str, wide: float) -> None:
     Z = CLOUDS[name](np.random.default_rng(d), d)
     frame = Frame(Z, None)
-    centred, moved = frame.centred(Z)
-    keys, queries = frame.keys(centred, moved), frame.queries(centred, moved)
+    located = frame.centred(Z)
+    keys, queries = frame.keys(*located), frame.queries(*located)
     slack = slack_of(queries, keys) + wide
     score = queries.x @ keys.x.T
     needed = score >= score.max(axis=1, keepdims=True) - wide
@@ -88,14 +86,14 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: st
         "by_length": by_length(bundled().session, rows, queries.x, keys.x, slack),
     }
     if d <= 3:
-        ways["by_direction"] = by_direction(rows, queries.x, keys.x, slack)
+        ways["by direction"] = ConeSearch(queries.x, keys.x, slack).pieces()
     for way, pieces in ways.items():
         assert found_by(pieces, len(Z))[needed].all(), way
 
 
 def test_candidates_of_the_narrowest_cones_include_every_tie(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cones as narrow as those of a million points, for a polygon whose every edge ties at a cone's edge."""
-    monkeypatch.setattr(cones, "SHARE", 2.0**-9)
+    monkeypatch.setattr(cones, "QUERIES_PER_CONE", 2.0**-9)
     normals = np.array([(64.0, k) for k in range(-63, 64)])
     edges = np.stack([-normals[:, 1], normals[:, 0]], axis=1)
     right = np.cumsum(edges, axis=0) + np.array([9000.0, -4064.0])  # its corners, in whole numbers
@@ -103,7 +101,7 @@ def test_candidates_of_the_narrowest_cones_include_every_tie(monkeypatch: pytest
     score = Z @ Z.T  # of whole numbers and powers of two: without rounding
     needed = score == score.max(axis=1, keepdims=True)
     assert needed[len(right) * 2 :].sum(axis=1).mean() > 1.9
-    found = found_by(by_direction(np.arange(len(Z)), Z, Z, np.full(len(Z), 1e-9)), len(Z))
+    found = found_by(ConeSearch(Z, Z, np.full(len(Z), 1e-9)).pieces(), len(Z))
     assert found[needed].all()
 
 
@@ -140,13 +138,13 @@ def test_exact_ties_are_found_in_a_large_cloud_of_whole_numbers() -> None:
 def test_crowded_cones_are_cut_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were not cut at all: a million points in space had two hundred thousand candidates each."""
     x = np.random.default_rng(3).standard_normal((20_000, 3))
-    rows, slack = np.arange(len(x)), np.full(len(x), 1e-13)
+    slack = np.full(len(x), 1e-13)
 
     def count() -> int:
-        return sum(len(piece[1].key) for piece in by_direction(rows, x, x, slack) if piece)
+        return sum(len(pairs.key) for _, pairs in ConeSearch(x, x, slack).pieces())
 
     found = count()
-    monkeypatch.setattr(cones, "CROWD", 2**12)
+    monkeypatch.setattr(cones, "MAX_BATCH_KEYS", 2**12)
     assert count() == found < 2 * len(x)
 
 
@@ -162,8 +160,7 @@ def test_layer_of_a_thousand_points_costs_less_than_twice_what_numpy_takes(d: in
 
     def ours() -> Floats:
         layers = Layers(bundled().session, cloud, 1.0, 0.0)
-        for _ in layers.attend():
-            pass
+        layers.attend()
         layers.step()
         return layers.points(1)
 

@@ -47,7 +47,7 @@ def at(row: int, column: int, value: float) -> Floats:
 )
 def test_cloud_refuses_points_and_forms_by_place(points: Floats, form: Any, place: str, words: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        bundled().start(points, Parameters(A=None if form is None else np.asarray(form)))
+        bundled().run(points, Parameters(A=None if form is None else np.asarray(form)))
     assert refused.value.param == place
     assert refused.value.message.startswith(words)
 
@@ -68,7 +68,7 @@ def test_dynamics_refuses_what_is_over_a_limit_before_it_starts(
 ) -> None:
     limited = Dynamics(bundled().graph, limits)
     with pytest.raises(TooLarge) as refused:
-        limited.start(np.ones(shape), parameters)
+        limited.run(np.ones(shape), parameters)
     assert refused.value.message.startswith(words)
 
 

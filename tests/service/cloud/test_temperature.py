@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from clouds import EDGE, EMERGING, SQUARE, TRIANGLE, Floats, random_form, run
+from clouds import EMERGING, SQUARE, TRIANGLE, UNCERTIFIED, Floats, random_form, run
 
 from model_export.attention import reference
-from service.cloud.margin import NEAR, Gap, apart, largest
+from service.cloud.margin import NEAR, LayerGap, apart, largest_temperature
 
 rng = np.random.default_rng(7)
 STILL = np.array([(1.0, 0.2), (-0.9, 0.5), (0.1, -1.0)])  # certified at layer 0
@@ -63,7 +63,7 @@ def test_temperature_is_not_far_below_where_softmax_departs() -> None:
 
 def test_temperature_is_claimed_only_with_a_proof() -> None:
     wanted = frozenset({"temperature"})
-    assert run(EDGE, include=wanted).temperature is None  # never certified
+    assert run(UNCERTIFIED, include=wanted, max_layers=50).temperature is None
     assert run(TRIANGLE, include=wanted, tie_tolerance=1e-9).temperature is None
     assert run(TRIANGLE).temperature is None  # not asked for
     lone = run([[1.0, 2.0]], include=wanted).temperature
@@ -71,9 +71,62 @@ def test_temperature_is_claimed_only_with_a_proof() -> None:
 
 
 def test_largest_temperature_is_where_the_bound_ends_and_all_lower_ones_are_within() -> None:
-    gaps = [Gap(0.3, False), Gap(0.2, True), Gap(0.25, False)]
-    T = largest(gaps, 1.0, 100)
+    gaps = [LayerGap(0.3, False), LayerGap(0.2, True), LayerGap(0.25, False)]
+    T = largest_temperature(gaps, 1.0, 100)
     assert apart(T, gaps, 1.0, 100) <= NEAR < apart(1.001 * T, gaps, 1.0, 100)
     lower = [apart(T * share, gaps, 1.0, 100) for share in np.linspace(0.05, 1, 50)]
     assert lower == sorted(lower)
-    assert largest([Gap(0.0, False)], 1.0, 100) is None
+    assert largest_temperature([LayerGap(0.0, False)], 1.0, 100) is None
+
+
+@pytest.mark.parametrize(
+    ("points", "t"),
+    [
+        ([[1e-171, 0], [1, 0], [0, 1]], 1.9e-172),
+        ([[5e-324, 0], [0, 5e-324]], None),
+        ([[1e308, 0], [0, 1e308]], None),
+    ],
+)
+def test_temperature_of_tiny_and_huge_coordinates_is_scaled_or_absent(
+    points: list[list[float]], t: float | None
+) -> None:
+    """They were answered with 500."""
+    result = run(points, include=frozenset({"temperature"}))
+    assert result.status == "certified"
+    assert (result.temperature is None) == (t is None)
+    if t is not None:
+        assert result.temperature.t == pytest.approx(t, rel=0.01)
+
+
+def test_float64_is_denied_where_ties_amplify_rounding() -> None:
+    """Exact softmax stays near for 73 layers of persistent ties; in floating point it parts by a third."""
+    gaps = [LayerGap(0.01, True)] * 73
+    T = largest_temperature(gaps, 0.01, 46)
+    assert T is not None
+    assert apart(T, gaps, 0.01, 46) <= NEAR < apart(T, gaps, 0.01, 46, rounding=2.0**-53)
+    assert run(TRIANGLE, alpha=0.5, include=frozenset({"temperature"})).temperature.float64
+    assert run(SQUARE, include=frozenset({"temperature"})).temperature.float64
+
+
+def test_softmax_runs_next_to_hardmax() -> None:
+    t = 0.3
+    wanted = frozenset({"softmax", "trajectory"})
+    result = run(
+        TWINS, alpha=0.5, stop="never", max_layers=4, trajectory_every=2, include=wanted, temperature=t
+    )
+    soft, hard, apart_ = TWINS, TWINS, []
+    for layer in range(5):
+        if layer in (0, 2, 4):
+            np.testing.assert_allclose(result.softmax.points[layer // 2], soft, atol=1e-14)
+            apart_.append(np.linalg.norm(soft - hard, axis=1).max())
+        soft, hard = softmax_layer(soft, 0.5, np.eye(2), t), reference.layer(hard, 0.5, tau=1e-12)
+    assert result.softmax.layers.tolist() == [0, 2, 4]
+    np.testing.assert_allclose(result.softmax.distance, apart_, atol=1e-14)
+
+
+def test_softmax_uses_the_form_and_its_norm() -> None:
+    Z, alpha, A = CASES["form"]
+    options = {"stop": "never", "max_layers": 3, "include": frozenset({"softmax"}), "temperature": 5.0}
+    result = run(Z, alpha=alpha, A=A, **options)
+    assert result.trajectory is None
+    assert result.softmax.distance.max() == pytest.approx(farthest(Z, alpha, A, 5.0, 3), rel=1e-9)

@@ -195,3 +195,46 @@ def test_client_that_leaves_stops_its_cloud(server: Server, client: httpx.Client
         time.sleep(0.5)
     eventually(lambda: left() == before + 1)
     assert client.post("/dynamics", json={"points": [[1, 2]]}).status_code == 200
+
+
+def test_dynamics_includes_argmax_sets_softmax_and_a_whole_trajectory(client: httpx.Client) -> None:
+    body = {"points": [[1, 1], [0.5, -0.5], [0.2, 0.1]], "include": ["trajectory", "argmax", "softmax"]}
+    answer = client.post("/dynamics", json=body | {"temperature": 0.05}).json()
+    assert answer["argmax"] == [[[0], [1], [0]]]
+    assert (answer["certified_layer"], answer["layers"]) == (0, 30)
+    assert len(answer["trajectory"]["points"]) == len(answer["softmax"]["points"]) == 31
+    assert answer["softmax"]["distance"][0] == 0 < answer["softmax"]["distance"][1] < 0.01
+    assert refusal(client.post("/dynamics", json=body)) == (422, "invalid_input", "temperature")
+    stopped = client.post("/dynamics", json=body | {"temperature": 0.05, "stop": "certified"}).json()
+    assert stopped["layers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("array", "place"),
+    [
+        (np.array([[1, 2], [3, 2**53 + 1]]), "points[1][1]"),
+        (np.array([[2**63 - 1, 1]]), "points[0][0]"),
+        (np.array([[2**64 - 1, 1]], np.uint64), "points[0][0]"),
+        (np.array([[1, 1 + np.longdouble(2) ** -60]]), "points[0][1]"),
+    ],
+)
+def test_dynamics_refuses_numbers_that_double_precision_rounds(
+    client: httpx.Client, array: np.ndarray[Any, Any], place: str
+) -> None:
+    """They were rounded, and "certified" was said of another cloud."""
+    headers = {"content-type": "application/x-npy"}
+    assert refusal(client.post("/dynamics", content=npy(array), headers=headers)) == (
+        422,
+        "invalid_input",
+        place,
+    )
+    if array.dtype.kind in "iu":
+        answer = client.post("/dynamics", json={"points": array.tolist()})
+        assert refusal(answer) == (422, "invalid_input", place)
+
+
+def test_dynamics_takes_large_integers_that_are_exact(client: httpx.Client) -> None:
+    array = np.array([[2**62, 1], [-(2**53), 3]])
+    sent = client.post("/dynamics", content=npy(array), headers=NPY)
+    assert sent.json()["status"] == "certified"
+    assert client.post("/dynamics", json={"points": array.tolist()}).json()["status"] == "certified"

@@ -1,0 +1,131 @@
+"""What a run keeps of its layers: the points, the argmax sets, and softmax attention on the same cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from service.cloud.clusters import original_members
+from service.cloud.points import Cloud, Floats, Ints
+from service.cloud.sets import Ragged
+from service.errors import TooLarge
+
+MAX_SOFTMAX_SCORES = 2**33  # of a whole softmax trajectory: each costs some nanoseconds
+BLOCK_SCORES = 2**22  # softmax scores in memory at once
+
+
+class Trajectory(NamedTuple):
+    """The points at the layers that were kept."""
+
+    layers: Ints  # [t]
+    points: Floats  # [t,n,d]
+
+
+class SoftmaxRun(NamedTuple):
+    """Softmax attention from the same start, at the layers of the hardmax trajectory."""
+
+    temperature: float
+    layers: Ints  # [t]
+    points: Floats  # [t,n,d]
+    distance: Floats  # [t] from the hardmax run, of the farthest point, in the A-norm
+
+
+class ArgmaxRecorder:
+    """Keeps the argmax sets of every layer that is searched."""
+
+    def __init__(self, cloud: Cloud, max_bytes: int) -> None:
+        self._cloud = cloud
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self.layers: list[Ragged] = []  # the members of every given point's set
+
+    def keep(self, sets: Ragged) -> None:
+        """Keep the sets of the distinct points of the next layer."""
+        members = original_members(self._cloud, sets).take(self._cloud.place)
+        self._bytes += members.flat.nbytes + members.lengths.nbytes
+        if 2 * self._bytes > self._max_bytes:
+            problem = (
+                f"argmax sets of {len(self.layers)} layers need more than {self._max_bytes / 2**30:.1f} GiB"
+            )
+            raise TooLarge(f"{problem}; lower max_layers", param="include")
+        self.layers.append(members)
+
+
+class Recorder:
+    """Keeps the distinct points of layers during a run; at its end, writes out the given points."""
+
+    def __init__(self, cloud: Cloud, every: int, max_bytes: int) -> None:
+        self._cloud = cloud
+        self._every = every
+        self._max_bytes = max_bytes
+        self._kept: list[tuple[int, Floats]] = []
+
+    def keep(self, layer: int, points: Floats) -> None:
+        """Keep this layer, if it is one of those wanted and not kept yet."""
+        if layer % self._every == 0 and (not self._kept or self._kept[-1][0] < layer):
+            self._kept.append((layer, points))
+            self._check(len(self._kept))
+
+    def trajectory(
+        self, last: int, at: Callable[[int], Floats], on_layer: Callable[[int], None]
+    ) -> Trajectory:
+        """The points of all layers wanted up to `last`; those that were not kept are computed by `at`."""
+        layers = [layer for layer, _ in self._kept]
+        if layers[-1] < last:
+            layers += [*range(layers[-1] + self._every, last, self._every), last]
+        self._check(len(layers))
+        place = self._cloud.place
+        points = np.empty((len(layers), len(place), self._cloud.points.shape[1]))
+        for row, layer in enumerate(layers):
+            distinct = self._kept[row][1] if row < len(self._kept) else at(layer)
+            points[row] = self._cloud.restore(distinct)[place]
+            on_layer(layer)
+        return Trajectory(np.array(layers), points)
+
+    def _check(self, layers: int) -> None:
+        check_trajectory(layers, len(self._cloud.place), self._cloud.points.shape[1], self._max_bytes)
+
+
+def check_trajectory(layers: int, n: int, d: int, max_bytes: int) -> None:
+    """Refuse a trajectory that would not fit in memory."""
+    if 16 * layers * n * d > max_bytes:
+        problem = f"a trajectory of {layers} layers of {n} points needs more than {max_bytes / 2**30:.1f} GiB"
+        raise TooLarge(f"{problem}; raise trajectory_every", param="trajectory_every")
+
+
+def run_softmax(
+    cloud: Cloud, A: Floats | None, alpha: float, temperature: float, hardmax: Trajectory
+) -> SoftmaxRun:
+    """Softmax attention on the distinct points, at the layers of the hardmax trajectory.
+
+    x_i <- x_i + gamma (m_i - x_i), with m_i the mean of all x_j weighted by exp(<A x_i, x_j> / temperature).
+    """
+    first = np.unique(cloud.place, return_index=True)[1]  # of the given points, one for each distinct one
+    x = hardmax.points[0][first]
+    scores = int(hardmax.layers[-1]) * len(x) ** 2
+    if scores > MAX_SOFTMAX_SCORES:
+        problem = f"softmax of {len(x)} points for {hardmax.layers[-1]} layers takes {scores:,} scores"
+        raise TooLarge(f"{problem}, the limit is {MAX_SOFTMAX_SCORES:,}", param="include")
+    gamma, root = alpha / (1 + alpha), None if A is None else np.linalg.cholesky(A)
+    points, distance, layer = np.empty_like(hardmax.points), np.empty(len(hardmax.layers)), 0
+    for row, wanted in enumerate(hardmax.layers.tolist()):
+        for _ in range(wanted - layer):
+            x = x + gamma * (_softmax_means(x, A, temperature, cloud.counts) - x)
+        layer = wanted
+        points[row] = x[cloud.place]
+        apart = x - hardmax.points[row][first]
+        distance[row] = np.linalg.norm(apart if root is None else apart @ root, axis=1).max()
+    return SoftmaxRun(temperature, hardmax.layers, points, distance)
+
+
+def _softmax_means(x: Floats, A: Floats | None, temperature: float, counts: Ints) -> Floats:
+    queries, means = x if A is None else x @ A, np.empty_like(x)
+    size = max(1, BLOCK_SCORES // len(x))
+    for start in range(0, len(x), size):
+        scores = queries[start : start + size] @ x.T
+        scores -= scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores / temperature) * counts
+        means[start : start + size] = (weights / weights.sum(axis=1, keepdims=True)) @ x
+    return means

@@ -1,1 +1,0 @@
-"""What all models share: bytes, processes and the queue of clouds."""
