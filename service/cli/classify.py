@@ -18,7 +18,7 @@ from service.cli.described import describe_answer
 from service.cli.options import (
     Commands,
     add_where,
-    answered,
+    classify_rows,
     client_of,
     open_where,
     say,
@@ -59,6 +59,9 @@ def add_commands(commands: Commands) -> None:
         help="none: the label alone; leaders (default): its reason too; full: every word too",
     )
     parser.add_argument(
+        "--flip", action="store_true", help="search a smallest set of words whose removal changes the label"
+    )
+    parser.add_argument(
         "--ray", nargs=2, metavar=("IN", "OUT"), help="classify a parquet file or folder on a Ray cluster"
     )
     add_where(parser)
@@ -81,7 +84,7 @@ def _classify_given(arguments: argparse.Namespace) -> int:
     """Texts of the command line: one that cannot be answered refuses all."""
     texts = arguments.texts
     with open_where(arguments) as hardmax:
-        how = {"model": arguments.model, "explain": arguments.explain}
+        how = {"model": arguments.model, "explain": arguments.explain, "flip": arguments.flip}
         answers = [hardmax.classify(texts[0], **how)] if len(texts) == 1 else hardmax.classify(texts, **how)
     _show(answers, arguments)
     return 0
@@ -101,7 +104,11 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
             yield answer.row
 
     with Progress() as progress, open_where(arguments, progress) as hardmax:
-        answers = answered(hardmax, table.values(column), progress, arguments.model, arguments.explain)
+        answers = classify_rows(
+            hardmax, table.values(column), progress, model=arguments.model, explain=arguments.explain,
+            flip=arguments.flip,
+        )  # fmt: skip
+
         if arguments.out:
             write_rows(arguments.out, table, rows(answers))
         else:
@@ -154,7 +161,7 @@ def _entry(answer: Answer, index: int) -> dict[str, Any]:
 def _classify_on_ray(arguments: argparse.Namespace) -> int:
     given = {
         "texts": arguments.texts, "--file": arguments.file, "--out": arguments.out, "--json": arguments.json,
-        "--explain": arguments.explain != EXPLAIN,
+        "--explain": arguments.explain != EXPLAIN, "--flip": arguments.flip,
     }  # fmt: skip
     if extra := [name for name, value in given.items() if value]:
         raise InvalidInput(f"--ray takes its rows from IN alone and writes OUT: leave out {', '.join(extra)}")

@@ -1,8 +1,7 @@
-"""`hardmax dynamics`, `control` and `sequences`: clouds run to their limits, the choice of their leaders, and
-the labels of sequences of points.
-"""
+"""`hardmax dynamics`, `control` and `sequences`: run clouds, choose their leaders, classify sequences."""
 
 import argparse
+from typing import get_args
 from uuid import uuid4
 
 import numpy as np
@@ -14,6 +13,7 @@ from service.cli.described import describe_control, describe_dynamics, describe_
 from service.cli.options import Commands, add_where, open_where, show
 from service.cli.plot import check_plot, plot_control, plot_dynamics
 from service.cli.readers import read_cloud, read_sequences
+from service.cli.trajectory import check_trajectory, write_trajectory
 from service.errors import InvalidInput
 
 NOT_FOUND = 1
@@ -28,6 +28,13 @@ def add_commands(commands: Commands) -> None:
     dynamics.add_argument("--stop", choices=["certified", "converged", "never"], help="default: certified")
     dynamics.add_argument("--tolerance", type=float, help="how near a point must come with --stop converged")
     dynamics.add_argument("--tie-tolerance", type=float, help="relative gap below which two points tie")
+    dynamics.add_argument(
+        "--include", metavar="PARTS", help=f"further parts of --json: {', '.join(get_args(Include))}"
+    )
+    dynamics.add_argument(
+        "--trajectory", metavar="FILE", help="write the points at every layer: npy (layers, n, d), or csv"
+    )
+    dynamics.add_argument("--trajectory-every", type=int, metavar="N", help="keep every N-th layer")
     dynamics.set_defaults(run=run_dynamics)
     control = commands.add_parser(
         "control",
@@ -70,16 +77,33 @@ def _points(arguments: argparse.Namespace) -> NDArray[np.float64]:
 
 def run_dynamics(arguments: argparse.Namespace) -> int:
     points = _points(arguments)
-    options = ("alpha", "max_layers", "stop", "tolerance", "tie_tolerance")
+    if arguments.trajectory:
+        check_trajectory(arguments.trajectory)
+        arguments.stop = arguments.stop or "converged"  # a trajectory ends where the points do
+    options = ("alpha", "max_layers", "stop", "tolerance", "tie_tolerance", "trajectory_every")
     given = {name: value for name in options if (value := getattr(arguments, name)) is not None}
     if arguments.A:
         given["A"] = read_cloud(arguments.A)
     with Progress() as progress, open_where(arguments, progress) as hardmax:
-        result = hardmax.dynamics(points, include=DRAWN if arguments.plot else ["assignment"], **given)
+        result = hardmax.dynamics(points, include=_parts(arguments), **given)
     if arguments.plot:
         plot_dynamics(result, arguments.plot)
+    if arguments.trajectory:
+        write_trajectory(result, arguments.trajectory)
     show(result.document, arguments.json, describe_dynamics)
     return 0
+
+
+def _parts(arguments: argparse.Namespace) -> list[Include]:
+    """Return the parts of the answer that the flags need."""
+    named = arguments.include.split(",") if arguments.include else []
+    parts = ["assignment", *map(str.strip, named)]
+    if unknown := [part for part in parts if part not in get_args(Include)]:
+        known = ", ".join(get_args(Include))
+        raise InvalidInput(f"--include: {unknown[0]!r} is not one of {known}", param="--include")
+    parts += DRAWN if arguments.plot else []
+    parts += ["trajectory"] if arguments.trajectory else []
+    return list(dict.fromkeys(parts))  # type: ignore[arg-type]  # checked above
 
 
 def run_control(arguments: argparse.Namespace) -> int:

@@ -38,6 +38,9 @@ def describe_answer(answer: Answer, width: int | None = None) -> Iterator[str]:
     yield f"  {number_of(answer.bias, answer.label):+8.3f}  bias"
     whose = f" of {answer.label}" if isinstance(answer.logit, dict) else ""
     yield f"  {number_of(answer.logit, answer.label):+8.3f}  = logit{whose}"
+    if answer.flip:
+        words = ", ".join(word.word for word in answer.flip.without)
+        yield f"  without {words}: {answer.flip.label} {answer.flip.score:.1%}"
 
 
 def _name(cluster: Cluster, leader: Leader | None) -> tuple[str, str]:

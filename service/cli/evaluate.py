@@ -14,7 +14,7 @@ from evaluation.report import describe_report
 from evaluation.tables.writing import check_folder
 from hardmax.answers import Answer
 from hardmax.progress import Progress
-from service.cli.options import Commands, add_where, answered, open_where, show, tell
+from service.cli.options import Commands, add_where, classify_rows, open_where, show, tell
 from service.errors import InvalidInput
 
 
@@ -98,7 +98,8 @@ def _evaluate_model(
     predictions: list[Prediction] = []
     refused: list[Answer] = []
     multi_label, model = False, ""
-    for text, true, answer in zip(texts, truth, answered(hardmax, texts, progress, name), strict=True):
+    answers = classify_rows(hardmax, texts, progress, model=name)
+    for text, true, answer in zip(texts, truth, answers, strict=True):
         if answer.error is not None:
             refused.append(answer)
             continue

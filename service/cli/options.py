@@ -10,7 +10,6 @@ from typing import Any
 
 from hardmax.answers import Answer
 from hardmax.api import Api
-from hardmax.documents import Explain
 from hardmax.formatting import UNPRINTABLE, printable
 from hardmax.operations import BATCH_TEXTS
 from hardmax.progress import Progress
@@ -52,16 +51,14 @@ def settings_of(arguments: argparse.Namespace, **flags: Any) -> Settings:
     return load_settings(**own, **flags)
 
 
-def answered(
-    hardmax: Api, texts: Sequence[Any], progress: Progress, model: str | None, explain: Explain = "leaders"
-) -> Iterator[Answer]:
-    """The answer to each text, or its error, as they come."""
+def classify_rows(hardmax: Api, texts: Sequence[Any], shown: Progress, **options: Any) -> Iterator[Answer]:
+    """Yield the answer to each text, or its error, batch by batch."""
     for first in range(0, len(texts), BATCH_TEXTS):
         batch = texts[first : first + BATCH_TEXTS]
-        answers = hardmax.classify(batch, model=model, explain=explain, errors="keep")
-        progress.clear()
+        answers = hardmax.classify(batch, errors="keep", progress=False, **options)
+        shown.clear()
         yield from answers
-        progress.count(first + len(batch), len(texts), "texts")
+        shown.count(first + len(batch), len(texts), "texts")
 
 
 def show(answer: Any, as_json: bool, describe: Callable[[Any], Iterable[str]]) -> None:

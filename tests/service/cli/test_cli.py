@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from server import Server
 
-from hardmax import Answer
+from hardmax import Answer, Client, Unauthorized
 from hardmax.formatting import CLUSTER_COLORS
 from service.cli.classify import actors_of
 from service.cli.described import describe_answer, describe_control, describe_models
@@ -28,7 +28,7 @@ TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"
 @pytest.fixture(autouse=True)
 def settings(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models of all tests alone, and nothing on stdin."""
-    given = {"MODELS_DIR": str(models), "PRETRAINED_FOLDER": "false", "DEFAULT_MODEL": "tiny"}
+    given = {"MODELS_DIR": str(models), "PRETRAINED_MODELS": "false", "DEFAULT_MODEL": "tiny"}
     for name, value in given.items():
         monkeypatch.setenv(f"HARDMAX_{name}", value)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
@@ -122,6 +122,64 @@ def test_cli_draws_clouds_in_space(tmp_path: Path, hardmax: Run) -> None:
     assert CLUSTER_COLORS[0] in picture.read_text()
     np.save(cloud, np.ones((2, 4)))
     assert "two or three numbers; these have 4" in hardmax("dynamics", cloud, "--plot", picture, code=2)
+
+
+def test_cli_writes_the_trajectory_of_a_cloud(cloud: Path, tmp_path: Path, hardmax: Run) -> None:
+    array, table = tmp_path / "way.npy", tmp_path / "way.csv"
+    hardmax("dynamics", cloud, "--alpha", 0.5, "--trajectory", array)
+    points = np.load(array)
+    answer = json.loads(
+        hardmax(
+            "dynamics",
+            cloud,
+            "--alpha",
+            0.5,
+            "--include",
+            "limits,trajectory",
+            "--stop",
+            "converged",
+            "--json",
+        )
+    )
+    assert points.tolist() == answer["trajectory"]["points"]
+    assert points[0].tolist() == [[1, 1], [0.5, -0.5], [-1, -1], [0.3, -0.2], [0.1, -0.2]]
+    assert points[-1] == pytest.approx(np.array(answer["limits"]), abs=1e-6)
+    hardmax("dynamics", cloud, "--alpha", 0.5, "--trajectory", table, "--trajectory-every", 2)
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert rows[0] == {"layer": "0", "point": "0", "x1": "1.0", "x2": "1.0"}
+    assert sorted({int(row["layer"]) for row in rows})[:2] == [0, 2]
+
+
+def test_cli_shows_what_flips_the_label(hardmax: Run) -> None:
+    flip = json.loads(hardmax("classify", "superb film", "--flip", "--json"))["data"][0]["flip"]
+    words = ", ".join(word["word"] for word in flip["without"])
+    last = hardmax("classify", "superb film", "--flip").splitlines()[-1]
+    assert last == f"  without {words}: {flip['label']} {flip['score']:.1%}"
+
+
+def test_cli_key_that_the_server_needs_is_asked_for_by_its_flag(
+    monkeypatch: pytest.MonkeyPatch, hardmax: Run
+) -> None:
+    def refuse(self: Client, request: Any) -> Any:
+        raise Unauthorized("send a key in the header authorization")
+
+    monkeypatch.setattr(Client, "send", refuse)
+    ask = ("classify", "good", "--server", "http://test")
+    told = "hardmax: http://test needs an API key: give one with --api-key KEY, or in HARDMAX_API_KEYS\n"
+    assert hardmax(*ask, code=2) == told
+    assert "does not accept this API key: give" in hardmax(*ask, "--api-key", "k", code=2)
+
+
+def test_cli_every_command_and_flag_has_a_help_text() -> None:
+    commands = next(action for action in build_parser()._actions if isinstance(action.choices, dict))
+    assert all(each.help for each in commands._choices_actions)  # type: ignore[attr-defined]
+    silent = [
+        f"{name} {action.option_strings or action.dest}"
+        for name, parser in commands.choices.items()  # type: ignore[union-attr]
+        for action in parser._actions
+        if not action.help
+    ]
+    assert silent == []
 
 
 def test_cli_plot_has_a_hue_for_each_cluster(cloud: Path, tmp_path: Path, hardmax: Run) -> None:
@@ -288,6 +346,12 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
             "classify --model nobody good",
             "hardmax: no model 'nobody' here; there are dynamics, reader, scenes, tiny",
         ),
+        ("dynamics none.csv --include path", "hardmax: none.csv cannot be read"),
+        (
+            "dynamics examples/cloud.csv --include path",
+            "hardmax: --include: 'path' is not one of a",
+        ),
+        ("dynamics examples/cloud.csv --trajectory a.txt", "hardmax: a.txt: --trajectory writes .npy, .csv"),
         ("dynamics none.csv", "hardmax: none.csv cannot be read: No such file or directory"),
         ("control none.csv --leaders x", "hardmax: none.csv cannot be read"),
         ("serve --port x", "hardmax: --port: "),
