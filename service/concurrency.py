@@ -19,17 +19,13 @@ class ConcurrencyLimit:
         self.running = 0
         self._max_requests = max_requests
 
-    def enter(self) -> None:
-        """Count one more request. Every one that enters must leave.
-
-        Raises:
-            Overloaded: There are MAX_CONCURRENT_REQUESTS already.
-        """
+    def __enter__(self) -> None:
+        """Count one more request. Raise Overloaded if there are MAX_CONCURRENT_REQUESTS already."""
         if self.running >= self._max_requests:
             raise Overloaded("too many requests at once (MAX_CONCURRENT_REQUESTS); try again shortly")
         self.running += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.running -= 1
 
 

@@ -14,7 +14,7 @@ import asyncio
 import random
 import re
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -98,24 +98,16 @@ class RequestLimitMiddleware:
             await self.app(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send, self._service)
+        requests = None if path_of(scope) in PROBES else self._service.requests
         try:
             self._hosts.check(scope)
-            if path_of(scope) in PROBES:
+            with requests or nullcontext():
                 await exchange.run(self.app)
-            else:
-                await self._run_counted(exchange)
         except Exception as failure:  # the edge of the request
             if not exchange.response_started:
                 await problem_response(failure, scope)(scope, receive, send)
             elif not isinstance(failure, Cancelled):
                 raise  # the response has begun: all that is left is to break the connection
-
-    async def _run_counted(self, exchange: "Exchange") -> None:
-        self._service.requests.enter()
-        try:
-            await exchange.run(self.app)
-        finally:
-            self._service.requests.leave()
 
 
 class Exchange:
@@ -174,7 +166,8 @@ class Exchange:
             await self._expect_body(self._announced_bytes)
         message = await self._receive()
         if message["type"] == "http.request":
-            message = await self._expand(message)
+            if self._decompressor is not None:
+                message = await self._expand(message, self._decompressor)
             self._body_bytes += len(message.get("body", b""))
             await self._expect_body(self._body_bytes)
             if not message.get("more_body"):
@@ -187,12 +180,10 @@ class Exchange:
             self._watcher.cancel()  # it would take the end of the response for a caller that left
         await self._send(message)
 
-    async def _expand(self, message: Message) -> Message:
-        if self._decompressor is None:
-            return message
+    async def _expand(self, message: Message, decompressor: BodyDecompressor) -> Message:
         last = not message.get("more_body")
         try:
-            body = await asyncio.to_thread(self._decompressor.expand, message.get("body", b""), last=last)
+            body = await asyncio.to_thread(decompressor.expand, message.get("body", b""), last=last)
         except HardmaxError as failure:
             raise BodyRefused(failure) from None
         return {**message, "body": body}
