@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from service.errors import ConfigurationError
 
 PREFIX = "HARDMAX_"
-RENAMED = {"PRETRAINED_FOLDER": "PRETRAINED_MODELS", "UNDECIDED_AS_LABEL": "ABSTAIN_AS_NEUTRAL"}  # in 0.4
+RENAMED = {"BUNDLED_MODELS": "PRETRAINED_MODELS", "UNDECIDED_AS_LABEL": "ABSTAIN_AS_NEUTRAL"}  # in 0.4
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 match_service_link = re.compile(rf"{PREFIX}(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_.+)").fullmatch
 PAGE_FILES = "/web/{path:path}"  # a route that needs no key: what it gives is public anyway
