@@ -49,7 +49,7 @@ def test_cli_classify_prints_a_sum_that_adds_up(hardmax: Run) -> None:
 
 
 def answer(text: str, **fields: Any) -> Answer:
-    whole = {"probs": {}, "tokens": 3, "truncated": False, "logit": 0.0, "bias": 0.0}
+    whole = {"probs": {}, "n_words": 3, "truncated": False, "logit": 0.0, "bias": 0.0}
     return Answer.of(whole | fields, text, 0, "m")
 
 
@@ -94,8 +94,8 @@ def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
 
 
 def test_cli_verdict_says_that_nothing_is_known() -> None:
-    told = answer("qwertz", label="positive", score=0.5, abstain_reason="none_known_words")
-    assert list(describe_answer(told)) == ["positive 50.0% (abstains: nothing known)  qwertz"]
+    told = answer("qwertz", label="positive", score=0.5, abstain_reason="no_known_words")
+    assert list(describe_answer(told)) == ["positive 50.0% (abstains: no_known_words)  qwertz"]
 
 
 def test_cli_classify_json_is_the_answer_of_the_api(hardmax: Run) -> None:
@@ -239,7 +239,7 @@ def test_models_say_which_version_answers() -> None:
         {"name": "a@10", "kind": "text-classification", "again": "a@1", "description": "Mine."},
     ]
     shown = [" ".join(line.split()) for line in describe_models(cards)]
-    assert shown[1:] == ["a@2 sentiment", "a@10 sentiment answers as a a@1 again: Mine."]
+    assert shown[1:] == ["a@2 text-classification", "a@10 text-classification answers as a a@1 again: Mine."]
 
 
 @pytest.mark.parametrize("texts", [[], ["-"]])
