@@ -15,6 +15,8 @@ from server import environ
 from walkthrough import LANGUAGES, blocks, differs, steps
 
 README = (ROOT / "README.md").read_text()
+# Documents whose commands and programs are run, in order, against a server of their own.
+WALKED = ["README.md", "docs/tutorial.md", "docs/abstain.md", "docs/counterfactuals.md", "docs/clouds.md"]
 ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):8000")
 FILE = re.compile(r"`([\w./-]+\.(?:csv|ipynb|js|json|jsonl|lock|md|npy|py|sh|toml|tsv|txt|yaml))`")
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
@@ -74,11 +76,11 @@ class Reader:
     def _here(self, text: str) -> str:
         return ADDRESS.sub(f"127.0.0.1:{self._port}", text)
 
-    def walk_through(self, *, everything: bool) -> None:
-        """All blocks in order; those that are not to be run (`no-run`) only where `everything` is."""
+    def walk_through(self, document: str, *, everything: bool) -> int:
+        """Run all blocks in order, `no-run` ones only with `everything`; return the number of commands."""
         printed = ""
         typed = 0
-        for block in blocks(README):
+        for block in blocks(document):
             if block.info == "console" or (everything and block.info == "console no-run"):
                 for step in steps(block):
                     if not step.command.startswith("git clone"):
@@ -86,10 +88,11 @@ class Reader:
                         typed += 1
             elif block.info == "python":
                 printed = self.type_program(block.body)
+                typed += 1
             elif block.info == "text" and printed:
                 self._compare(block.body, printed)
                 printed = ""
-        assert typed >= 5, "hardly a command was found"
+        return typed
 
     def _compare(self, shown: str, printed: str) -> None:
         lie = differs(shown, printed) if shown else None
@@ -113,13 +116,14 @@ def check_named(command: str) -> None:
 @pytest.mark.system
 @pytest.mark.early
 @pytest.mark.timeout(600)
-def test_readme_runs_every_command_and_program_in_order_as_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("document", WALKED)
+def test_document_runs_every_command_and_program_in_order_as_shown(document: str, tmp_path: Path) -> None:
     for entry in ROOT.iterdir():  # the commands see the tree; what they write stays out of it
         (tmp_path / entry.name).symlink_to(entry)
     reader = Reader(tmp_path, f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     try:
         reader.type("hardmax serve")  # what `make serve` ends with
-        reader.walk_through(everything=False)
+        assert reader.walk_through((ROOT / document).read_text(), everything=False) >= 2
     finally:
         reader.leave()
 
@@ -132,7 +136,7 @@ def test_readme_works_from_an_empty_environment(tmp_path: Path) -> None:
     without = [part for part in os.environ["PATH"].split(":") if Path(part) != Path(sys.executable).parent]
     reader = Reader(tmp_path / "hardmax", ":".join(without), PYTHONPATH="")
     try:
-        reader.walk_through(everything=True)
+        assert reader.walk_through(README, everything=True) >= 5
     finally:
         reader.leave()
 
