@@ -37,7 +37,7 @@ from service import __version__
 from service.app import create_app
 from service.errors import ConfigurationError, HardmaxError
 from service.observability.logging import configure
-from service.observability.metrics import shared_metrics
+from service.observability.metrics import MULTIPROCESS_DIR, shared_metrics
 from service.runtime.registry import with_default_model
 from service.settings import Settings
 from service.state import AppState
@@ -71,8 +71,13 @@ def serve(settings: Settings, make_app: MakeApp = create_app) -> int:
     settings = with_default_model(settings)  # once: all workers have the same
     listener = listen(settings)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
-    if settings.workers > 1:
-        return _supervise(settings, make_app, listener)
+    several = settings.workers > 1
+    with shared_metrics() if several or MULTIPROCESS_DIR in os.environ else contextlib.nullcontext():
+        return (_supervise if several else _run)(settings, make_app, listener)
+
+
+def _run(settings: Settings, make_app: MakeApp, listener: socket.socket) -> int:
+    """Run one worker in this process."""
     app = build_app(settings, make_app)
     code: Any = 0
     try:
@@ -102,11 +107,10 @@ def listen(settings: Settings) -> socket.socket:
 def _supervise(settings: Settings, make_app: MakeApp, listener: socket.socket) -> int:
     """Run several workers under uvicorn's supervisor, which replaces those that end or hang."""
     logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # which worker ended, and when
-    with shared_metrics():
-        announced = multiprocessing.get_context("spawn").Event()
-        config = _config(partial(build_app, settings, make_app, announced), settings, factory=True)
-        supervisor = Multiprocess(config, [listener])
-        supervisor.run()
+    announced = multiprocessing.get_context("spawn").Event()
+    config = _config(partial(build_app, settings, make_app, announced), settings, factory=True)
+    supervisor = Multiprocess(config, [listener])
+    supervisor.run()
     codes = {worker.exitcode for worker in supervisor.processes}
     return MISCONFIGURED if STARTUP_FAILURE in codes else 0
 

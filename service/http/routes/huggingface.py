@@ -6,6 +6,7 @@ They are given label and score and no reason: that is what /classify is for. An 
 abstains looks like any other here, unless `?abstain=neutral` asks for `neutral`.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -151,8 +152,14 @@ def _ranked(
     if raw:
         logit = answer["logit"]
         if not isinstance(logit, dict):
-            logit = dict(zip(scores, (-logit / 2, logit / 2), strict=True))
+            two = (-logit / 2, logit / 2)
+            logit = _log_probabilities(scores) if len(scores) > 2 else dict(zip(scores, two, strict=True))
         scores = logit
     named = [(label, score) for label, score in scores.items() if among is None or label in among]
     best = sorted(named, key=lambda pair: -pair[1])[:top_k]
     return [{"label": label, "score": score} for label, score in best]
+
+
+def _log_probabilities(probs: dict[str, float]) -> dict[str, float]:
+    """Return scores whose softmax is the probabilities, as far as their seven digits go."""
+    return {label: round(math.log(max(p, 1e-7)), 6) for label, p in probs.items()}
