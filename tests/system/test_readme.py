@@ -20,7 +20,7 @@ WALKED = ["README.md", "docs/tutorial.md", "docs/abstain.md", "docs/counterfactu
 ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):8000")
 FILE = re.compile(r"`([\w./-]+\.(?:csv|ipynb|js|json|jsonl|lock|md|npy|py|sh|toml|tsv|txt|yaml))`")
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
-ROOMS = "benchmarks deploy docker docs examples hardmax model_export results service tests".split()
+ROOMS = "benchmarks deploy docker docs evaluation examples hardmax model_export results service tests".split()
 MADE = {"answers.csv", "report.html", "card.json", "sbom.json"}  # by commands, or by whoever makes a bundle
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
