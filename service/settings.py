@@ -86,10 +86,12 @@ class Settings(BaseModel):
     api_keys_file: Path | None = setting(None, "file with one API key per line, read again on SIGHUP")
     allowed_hosts: str = setting(
         "",
-        "host names that requests may be addressed to, separated by commas, or *; default: those of this "
-        "machine if HOST is loopback, otherwise any",
+        'host names that requests may be addressed to, separated by commas; "*" allows any; default: those '
+        "of this machine if HOST is loopback, otherwise any",
     )
-    cors_allow_origin: str = setting("", "origins that browsers may call from, separated by commas, or *")
+    cors_allow_origin: str = setting(
+        "", 'origins that browsers may call from, separated by commas; "*" allows any'
+    )
 
     otlp_endpoint: str = setting("", "OpenTelemetry collector (OTLP over HTTP); empty: no traces")
     log_format: Literal["text", "json"] = setting("text", "log lines for people or for machines")
