@@ -94,7 +94,7 @@ def review(out: Path, text: str = REVIEW) -> Answer:
             if word.leader:
                 axes.scatter(*place, marker="*", s=170, color="0.2")
             if word.leader or layer == 0:
-                axes.text(*place, f"  {word.text}", fontsize=8)
+                axes.text(*place, f"  {word.word}", fontsize=8)
         axes.set_title(f"layer {layer}", fontsize=10)
     figure.suptitle(f"{answer.verdict}: {text}", fontsize=10)
     figure.savefig(out)

@@ -59,12 +59,14 @@ def test_paper_figure_2_has_the_leaders_of_the_paper(paper: SimpleNamespace, tmp
 def test_paper_review_ends_with_its_leaders(paper: SimpleNamespace, tmp_path: Path) -> None:
     """All words of a cluster end nearer to its leader than they began, and the picture names the leaders."""
     answer = paper.review(tmp_path / "review.svg")
-    first, last = (np.array([getattr(word, name) for word in answer.words]) for name in ("start", "end"))
+    first, last = (
+        np.array([getattr(word, name) for word in answer.words]) for name in ("position", "final_position")
+    )
     leads = {word.cluster: i for i, word in enumerate(answer.words) if word.leader}
     led = [leads[word.cluster] for word in answer.words]
     assert np.linalg.norm(last - last[led]) < np.linalg.norm(first - first[led])
     picture = (tmp_path / "review.svg").read_text()
-    assert all(f"<!--   {answer.words[i].text} -->" in picture for i in leads.values())
+    assert all(f"<!--   {answer.words[i].word} -->" in picture for i in leads.values())
 
 
 def test_irony_is_counted_as_the_model_answers() -> None:

@@ -31,7 +31,7 @@ def _names(url: str) -> dict[str, str]:
     """A model of each kind that is served, and a version of that of texts."""
     models = requests.get(f"{url}/models", timeout=20).json()["models"]
     names = {model["kind"]: model["name"] for model in models}
-    versions = requests.get(f"{url}/v2/models/{names['sentiment']}", timeout=20).json()["versions"]
+    versions = requests.get(f"{url}/v2/models/{names['text-classification']}", timeout=20).json()["versions"]
     return {**names, "version": versions[0]}
 
 

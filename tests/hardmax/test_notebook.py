@@ -205,7 +205,7 @@ def test_example_notebook_runs_cell_by_cell(local: Local) -> None:
             assert cell["outputs"] == []
     one, many, frame, cloud, control, again = shown
     assert "sum" in said(one)
-    assert len(re.findall("positive|negative", said(many))) == 3
+    assert len(re.findall("positive|negative|neutral", said(many))) == 3
     assert len(frame) == 3
     assert control[0] is not None
     for run in (cloud, again):

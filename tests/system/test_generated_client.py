@@ -29,6 +29,7 @@ ASKED: dict[str, dict[str, Any]] = {  # every operation and what it is asked
     "infer": {"name": "tiny", "body": {"inputs": [TENSOR]}},
     "version_infer": {"name": "tiny", "version": None, "body": {"inputs": [TENSOR]}},
     "model": {"name": "tiny"},
+    "model_config": {"name": "tiny"},
     "model_metadata": {"name": "tiny"},
     "model_ready": {"name": "tiny"},
     "version_metadata": {"name": "tiny", "version": None},

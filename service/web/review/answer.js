@@ -7,8 +7,9 @@ const LEAST = 0.005; // what adds less is printed as 0.00, and stands with the r
 /** `label` is the one whose sum is shown; the answer's own if there are several and none is given. */
 export function readAnswer(text, item, readout = null, label = null) {
   const labels = Object.keys(item.probs);
-  const several = labels.length !== 2 || Boolean(item.labels);
-  const shown = several ? (labels.includes(label) ? label : item.label) : labels[1];
+  const several = Boolean(item.labels) || (labels.length > 2 && typeof item.logit !== "number");
+  const ends = [labels[0], labels.at(-1)];
+  const shown = several ? (labels.includes(label) ? label : item.label) : ends[1];
   const number = (x) => (x !== null && typeof x === "object" ? x[shown] : x);
   const words = wordsOf(text, item, number);
   return {
@@ -18,7 +19,8 @@ export function readAnswer(text, item, readout = null, label = null) {
     labels,
     several,
     shown,
-    against: several ? `not ${shown}` : labels[0],
+    ends,
+    against: several ? `not ${shown}` : ends[0],
     score: item.score,
     probs: item.probs,
     abstainReason: item.abstain_reason ?? null,

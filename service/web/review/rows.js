@@ -178,7 +178,7 @@ function countsOf(answers) {
 }
 
 function rowNode(text, { label, score, abstain_reason: reason, leaders, hardmax_error: error }) {
-  const verdict = error ? [error] : [label, reason && [" ", el("span", { class: "badge" }, reason)]].flat(2).filter(Boolean);
+  const verdict = error ? [error] : [label, reason && [" ", el("span", { class: "badge" }, reason.replaceAll("_", " "))]].flat(2).filter(Boolean);
   return el(
     "tr",
     {},

@@ -13,8 +13,8 @@ const WHY = {
 /** {label, side, badge, score, fine} of an answer: what stands in large, its colour, why it should not be acted upon,
     and the sentences below. */
 export function verdictOf(answer) {
-  const { abstainReason, label, labels, several, holding, score, shown, probs } = answer;
-  const side = several || label === labels[1] ? "pos" : "neg";
+  const { abstainReason, label, ends, several, holding, score, shown, probs } = answer;
+  const side = several || label === ends[1] ? "pos" : label === ends[0] ? "neg" : "none";
   const decided = { label, side, badge: null, score: `${percent(score)} sure` };
   if (holding)
     Object.assign(decided, { label: holding.join(", ") || "none of them", score: "Each label for itself" });
@@ -33,6 +33,12 @@ export function verdictOf(answer) {
     : `The sum below, ${signed(answer.logit)}, means ${percent(probs[shown])} ${shown}.`;
   const fine = [abstainReason && WHY[abstainReason], sum, ...countsOf(answer)].filter(Boolean);
   return { ...(abstainReason ? open : decided), fine };
+}
+
+/** Where the mark stands between the two ends: a neutral probability counts half for each. */
+function placeOf({ probs, shown, ends }) {
+  const between = Object.entries(probs).filter(([name]) => !ends.includes(name));
+  return between.reduce((sum, [, p]) => sum + p / 2, probs[shown] ?? 0.5);
 }
 
 function nothingKnown({ text, tokens }) {
@@ -84,9 +90,9 @@ export class Verdict {
     byId("verdict-scale").hidden = several || Boolean(answer?.several);
     byId("verdict-labels").hidden = !several;
     byId("verdict-scale").classList.toggle("none", none);
-    byId("verdict-mark").style.setProperty("--at", none ? 0.5 : (answer.probs[answer.shown] ?? 0.5));
+    byId("verdict-mark").style.setProperty("--at", none ? 0.5 : placeOf(answer));
     if (answer)
-      byId("verdict-ends").replaceChildren(...answer.labels.slice(0, 2).map((name) => el("span", {}, name)));
+      byId("verdict-ends").replaceChildren(...answer.ends.map((name) => el("span", {}, name)));
     const host = byId("verdict-labels");
     const focused = host.contains(document.activeElement);
     host.replaceChildren(...(several ? this.labelNodes(answer) : []));

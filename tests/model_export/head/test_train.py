@@ -84,7 +84,7 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert main(["verify", str(folder / "models" / "mine@1"), "--file", str(file), "--texts", "20"]) == 0
     assert "'texts': 20" in capsys.readouterr().out
     assert main(["verify", str(folder / "models" / "reader"), "--file", str(file)]) == 2
-    assert "kind reader; verify needs a head" in capsys.readouterr().err
+    assert "kind encoder; verify needs a head" in capsys.readouterr().err
     assert train(folder, write_rows(folder / "two.csv", {"bad": "superb", "good": "awful"}), "mine") == 0
     texts = ["the film was awful and slow", "a superb film of my time"]
     with local(folder) as hardmax:

@@ -315,16 +315,12 @@ def test_control_gives_what_it_has_at_its_deadline():
 def test_control_shows_no_run_that_does_not_confirm_the_proof():
     """A run in which nobody leads: the matrix is proved, the run is left out, and the note says so."""
 
-    class Nobody(SimpleNamespace):
-        def __iter__(self):
-            return iter(())
-
     nobody = SimpleNamespace(
         leaders=SimpleNamespace(index=np.array([], int), since_layer=np.array([], int)),
         clusters=SimpleNamespace(leaders=[np.array([0])], tie=np.array([False])),
         assignment=np.zeros(2, int),
     )
-    found = find_form(np.eye(2), None, [0, 1], lambda points, A: Nobody(result=nobody))
+    found = find_form(np.eye(2), None, [0, 1], lambda points, A: nobody)
     assert found.feasible
     assert found.dynamics is None
     assert "cannot follow" in found.note

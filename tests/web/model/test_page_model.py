@@ -99,7 +99,7 @@ def test_models_of_ones_own_are_listed_with_their_labels_and_tried(visit: Visit,
     page = visit("#model", width=width, before=own_models)
     mine = page.locator('[data-model="mine"]')
     expect(mine).to_contain_text("subject 11 and 18 more")
-    expect(mine).to_contain_text("Readerenglish")
+    expect(mine).to_contain_text("Encoderenglish")
     expect(mine.locator("dl.figures")).to_have_text("Right90.0 %TF-IDF60.0 %")
     mine.get_by_text("How many of each label it finds").click()
     expect(mine.get_by_role("row")).to_have_count(1 + 30)

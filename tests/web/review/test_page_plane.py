@@ -107,7 +107,7 @@ def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(review: Visit,
     vector = httpx.get(f"{server}/models/sentiment").json()["readout"]["vector"]
     flat = copy.deepcopy(CLUSTERED)
     for k, w in enumerate(flat["data"][0]["words"]):
-        for name in ("start", "end"):  # the trajectory holds the same lists
+        for name in ("position", "final_position"):  # the trajectory holds the same lists
             w[name][:] = [(k - 3) * x for x in vector]
     page = review(TEXT, flat)
     expect(page.locator("#words-caption")).to_contain_text("Drawn 5 times higher than it is.")

@@ -177,7 +177,7 @@ def test_row_of_a_model_that_abstains_has_its_label_and_the_reason(review: Visit
     page.route("**/classify", lambda route: route.fulfill(json=unlike))
     give(page, "reviews.txt", "fine")
     expect(page.locator("#rows-body td")).to_have_text(
-        ["fine", "positive unlike the rows", "73.1 %", "fine +1.00"]
+        ["fine", "positive out of distribution", "73.1 %", "fine +1.00"]
     )
     expect(page.locator("#rows-state")).to_have_text("1 of 1 row: 1 positive (1 abstained).")
     row = saved(page)[0]  # as the command line writes it

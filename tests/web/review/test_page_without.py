@@ -66,7 +66,7 @@ def test_leader_that_is_elsewhere_is_not_said_to_stay(review: Visit) -> None:
     def moved(request: Answer) -> Answer:
         found = explained(READ, WORDS, 0.05, without=request.get("without", []))
         if "without" in request:
-            next(w for w in found["data"][0]["words"] if w["text"] == "slow")["start"][0] += 1e-15
+            next(w for w in found["data"][0]["words"] if w["word"] == "slow")["position"][0] += 1e-15
         return found
 
     page = review(READ, moved)
