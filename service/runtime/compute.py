@@ -41,6 +41,7 @@ class Compute:
         self._command = [sys.executable, "-m", "service.runtime.compute_worker", str(memory_bytes), *preload]
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
+        self._open: set[Worker] = set()  # whose pipes are not closed yet
         self._stopped = False
         self._running = asyncio.Semaphore(MAX_RUNNING)
         self._large = asyncio.Lock()
@@ -122,12 +123,18 @@ class Compute:
         else:
             worker.kill()
             if self._stopped:
-                worker.close()
+                self._close(worker)
             else:
-                self._threads.submit(worker.close)
+                self._threads.submit(self._close, worker)
 
     def _start(self) -> "Worker":
-        return Worker(self._command, self.memory_bytes)
+        worker = Worker(self._command, self.memory_bytes)
+        self._open.add(worker)
+        return worker
+
+    def _close(self, worker: "Worker") -> None:
+        worker.close()
+        self._open.discard(worker)
 
     def _add_idle(self) -> None:
         if not self._idle and not self._stopped:
@@ -139,9 +146,9 @@ class Compute:
         for worker in self._busy:
             worker.kill()
         self._threads.shutdown(cancel_futures=True)
-        for worker in (*self._busy, *self._idle):
+        for worker in list(self._open):  # also those whose closing was cancelled just now
             worker.kill()
-            worker.close()
+            self._close(worker)
         self._idle.clear()
 
 

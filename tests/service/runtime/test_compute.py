@@ -158,3 +158,14 @@ async def test_stop_ends_every_process_and_refuses_further_jobs(compute: Compute
     with pytest.raises(NotReady):
         await compute.run(jobs.PID)
     assert not children() - before
+
+
+async def test_stop_closes_the_pipes_of_processes_that_have_just_ended() -> None:
+    """Closing was left to a thread whose queue the stop cancelled: the pipes stayed open."""
+    for _ in range(5):
+        before = psutil.Process().num_fds()
+        compute = Compute(memory_bytes=200_000_000, preload=["jobs"])
+        with pytest.raises(InferenceError):
+            await compute.run(jobs.end)
+        await asyncio.to_thread(compute.stop)
+        assert psutil.Process().num_fds() <= before
