@@ -14,6 +14,8 @@ from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 from typing import Any, Literal
 
+from hardmax.formatting import printable
+
 STDERR = 2
 MAX_RECORDS = 4_000  # that wait to be written
 MAX_CHARS = 16_000  # of a message or a traceback
@@ -134,7 +136,8 @@ class TextFormatter(logging.Formatter):
     default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{self.formatTime(record)} {record.levelname.lower():7} {_short(record.getMessage())}"
+        message = printable(_short(record.getMessage())).replace("\n", "\\n")  # a name cannot forge a line
+        line = f"{self.formatTime(record)} {record.levelname.lower():7} {message}"
         return f"{line}\n{_short(self.formatException(record.exc_info))}" if record.exc_info else line
 
 

@@ -14,7 +14,7 @@ import pytest
 from server import eventually, serving
 from wire import connect, whole
 
-from service.observability.logging import DroppingQueueHandler, log_request, queue_handler
+from service.observability.logging import DroppingQueueHandler, TextFormatter, log_request, queue_handler
 
 GRACE_S = 2
 
@@ -135,3 +135,12 @@ def test_access_lines_are_not_lost_by_a_kill(models: Path, tmp_path: Path) -> No
         time.sleep(0.3)
         server.stop(signal.SIGKILL)
     assert "POST /classify 200" in log.read_text()
+
+
+def test_newline_in_a_name_forges_no_line() -> None:
+    name = "models\n2026-11-25T00:00:00.000Z info    forged\x1b[2J"
+    record = logging.LogRecord("service", logging.WARNING, __file__, 0, "folder %s is refused", (name,), None)
+    line = TextFormatter().format(record)
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert "models\\n2026" in line
