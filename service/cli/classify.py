@@ -21,10 +21,10 @@ from service.cli.options import (
     classify_rows,
     client_of,
     open_where,
+    print_remark,
     say,
     say_json,
     settings_of,
-    tell,
 )
 from service.errors import ConfigurationError, InvalidInput, needs
 from service.runtime.registry import with_default_model
@@ -32,7 +32,7 @@ from service.runtime.registry import with_default_model
 EXPLAIN = "leaders"
 HELP = f"""\
   hardmax classify "A superb film."                                    one text or several
-  hardmax classify --file reviews.csv --column review --out out.csv    every row with its answer beside it
+  hardmax classify --file reviews.csv --column review --out out.csv    every row with its answer
   cat lines.txt | hardmax classify -                                   one text per line
 
 The ending of a file name is its format: {", ".join(FORMATS)}; any other file has one text per line.
@@ -115,12 +115,12 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
             _show(answers, arguments)
     if arguments.out:
         details = [f"{number:,} {what}" for what, number in counts.items() if number]
-        tell(f"{arguments.out}: {', '.join([pluralize(len(table), 'row'), *details])}")
+        print_remark(f"{arguments.out}: {', '.join([pluralize(len(table), 'row'), *details])}")
     return 0
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
-    """The rows that are asked about, and their column of texts."""
+    """Return the rows to classify, and their column of texts."""
     if arguments.texts:
         return Table("TEXT", (TEXT,), [{TEXT: text} for text in arguments.texts]), TEXT
     nothing = InvalidInput("nothing to classify: give texts, --file, or a pipe")
@@ -131,12 +131,12 @@ def _read(arguments: argparse.Namespace) -> tuple[Table, str]:
         raise InvalidInput(f"{table.source} holds no rows") if arguments.file else nothing
     column = find_column(table, arguments.column)
     if arguments.column is None and len(table.columns) > 1:
-        tell(f"{table.source}: the texts are in column {column!r}")
+        print_remark(f"{table.source}: the texts are in column {column!r}")
     return table, column
 
 
 def _show(answers: Iterable[Answer], arguments: argparse.Namespace) -> None:
-    """For programs the API's answer, as if all texts had been asked at once.
+    """For programs the API's answer, as if all texts were in one request.
 
     For people a text is cut to the width of the terminal; elsewhere it is whole, on one line.
     """

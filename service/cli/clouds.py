@@ -46,7 +46,7 @@ def add_commands(commands: Commands) -> None:
     control.set_defaults(run=run_control)
     sequences = commands.add_parser(
         "sequences",
-        help="tell the labels of sequences of points, by an exact model",
+        help="label sequences of points by an exact model",
         description="`hardmax-export exact` makes such a model; put it into the folder of models.",
     )
     sequences.add_argument(

@@ -98,17 +98,17 @@ def describe_control(result: Document) -> Iterator[str]:
 
 def describe_sequences(data: Sequence[Document], expected: Sequence[Any]) -> Iterator[str]:
     """One line a sequence; where the file says the labels, which are otherwise and how many are right."""
-    told = any(label is not None for label in expected)
-    rows = [("sequence", "label", "margin", "leader", "in the file")[: 5 if told else 4]]
+    has_labels = any(label is not None for label in expected)
+    rows = [("sequence", "label", "margin", "leader", "in the file")[: 5 if has_labels else 4]]
     right = 0
     for answer, label in zip(data, expected, strict=True):
         right += answer["label"] == label
         margin = "any" if answer.get("margin") is None else f"{answer['margin']:.3g}"
         leader = "several" if answer.get("leader") is None else str(answer["leader"])
         row = (str(answer["index"]), str(answer["label"]), margin, leader)
-        rows.append((*row, "" if label in (None, answer["label"]) else str(label)) if told else row)
+        rows.append((*row, "" if label in (None, answer["label"]) else str(label)) if has_labels else row)
     yield from columns(rows)
-    if told:
+    if has_labels:
         yield f"{right} of {len(expected)} labels are those in the file"
 
 
@@ -120,8 +120,12 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
     names = [str(card["name"]) for card in cards]
     rows = [("model", "kind", "", "date", "rows", "right", "description")]
     for card in cards:
-        asked = str(card["name"]).rpartition("@")[0]
-        serves = f"answers as {asked}" if asked and newest_version(asked, names) == card["name"] else ""
+        base_name = str(card["name"]).rpartition("@")[0]
+        serves = (
+            f"answers as {base_name}"
+            if base_name and newest_version(base_name, names) == card["name"]
+            else ""
+        )
         again = f"{card['again']} again: " if "again" in card else ""
         figures, data = card.get("figures") or {}, card.get("data") or {}
         right, number = figures.get("accuracy"), data.get("rows") if isinstance(data, dict) else None

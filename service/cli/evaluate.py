@@ -14,7 +14,7 @@ from evaluation.report import describe_report
 from evaluation.tables.writing import check_folder
 from hardmax.answers import Answer
 from hardmax.progress import Progress
-from service.cli.options import Commands, add_where, classify_rows, open_where, show, tell
+from service.cli.options import Commands, add_where, classify_rows, open_where, print_remark, show
 from service.errors import InvalidInput
 
 
@@ -45,7 +45,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         check_folder(arguments.html)
     rows = _read(arguments, arguments.file)
     for line in rows.told:
-        tell(line)
+        print_remark(line)
     baseline = _baseline(arguments, rows) if arguments.train else None
     truth = list(map(frozenset, rows.truth))
     models = {}
@@ -118,6 +118,6 @@ def _evaluate_model(
     if not predictions:
         raise InvalidInput(f"no row was answered: {why}")
     if refused:
-        tell(f"left out: {len(refused):,} that {model} did not answer: {why}")
+        print_remark(f"left out: {len(refused):,} that {model} did not answer: {why}")
     labels = list(predictions[0].probs)
     return {"name": model, **evaluate_predictions(predictions, labels, multi_label=multi_label)}

@@ -19,7 +19,7 @@ from pydantic_core import PydanticUndefined
 from service import __version__
 from service.cli import classify, clouds, evaluate
 from service.cli.described import describe_models
-from service.cli.options import Commands, add_where, open_where, show, tell
+from service.cli.options import Commands, add_where, open_where, print_remark, show
 from service.errors import HardmaxError, InvalidInput, Unauthorized, needs
 from service.runtime.bundle import roll_back
 from service.settings import PREFIX, Settings, load_settings
@@ -37,15 +37,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments))
     except Unauthorized:
         given = "does not accept this API key" if arguments.api_key else "needs an API key"
-        tell(f"{arguments.server} {given}: give one with --api-key KEY, or in {PREFIX}API_KEYS")
+        print_remark(f"{arguments.server} {given}: give one with --api-key KEY, or in {PREFIX}API_KEYS")
         return BAD_INPUT
     except HardmaxError as refused:
-        tell(refused.message)
+        print_remark(refused.message)
         return BAD_INPUT
     except ModuleNotFoundError as missing:
         if missing.name != "onnxruntime":
             raise
-        tell(needs("to compute here", "onnxruntime", "cpu") + ", or --server URL")
+        print_remark(needs("to compute here", "onnxruntime", "cpu") + ", or --server URL")
         return BAD_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(nowhere, sys.stdout.fileno())
         if isinstance(failure, BrokenPipeError):  # the reader (head, less) has seen enough
             return 0
-        tell(str(failure))
+        print_remark(str(failure))
         return BAD_INPUT
 
 
@@ -113,8 +113,8 @@ def run_models(arguments: argparse.Namespace) -> int:
         if folder is None:
             raise InvalidInput("rollback needs the folder of your models: say --models-dir")
         again, new = roll_back(folder, arguments.rollback[1])
-        told = f"{new} is {again} again, and is what {arguments.rollback[1]} serves"
-        show({"model": new, "again": again}, arguments.json, lambda _: [told])
+        message = f"{new} is {again} again, and is what {arguments.rollback[1]} serves"
+        show({"model": new, "again": again}, arguments.json, lambda _: [message])
         return 0
     with open_where(arguments) as hardmax:
         cards = [card.document for card in hardmax.models()]

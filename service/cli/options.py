@@ -82,6 +82,6 @@ def say_json(answer: Any) -> None:
     print(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
-def tell(message: str) -> None:
-    """A remark for people, on standard error."""
+def print_remark(message: str) -> None:
+    """Print a remark for people, on standard error."""
     print(f"hardmax: {printable(message)}", file=sys.stderr)

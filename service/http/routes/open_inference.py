@@ -158,13 +158,15 @@ async def infer(
     if entry.kind != HEAD:
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
     announced, most = request.headers.get(HEADER_LENGTH), service.settings.max_client_batch_size
-    asked, texts, shape = await read_bytes(request, _read, body.content, body.media_type, announced, most)
-    wanted = _wanted(asked)
+    infer_request, texts, shape = await read_bytes(
+        request, _read, body.content, body.media_type, announced, most
+    )
+    wanted = _wanted(infer_request)
     how = ClassifyOptions(
         (service.registry.find(entry.name, HEAD),), "leaders" if REASONS.keys() & wanted.keys() else "none"
     )
     answers = await label(service, texts, how, INPUT, neutral, size)
-    work = partial(_answer, entry, asked, wanted, answers, shape)
+    work = partial(_answer, entry, infer_request, wanted, answers, shape)
     return work() if size.estimate <= PIECE else await asyncio.to_thread(work)
 
 
@@ -220,10 +222,12 @@ def _read(
 ) -> tuple[InferRequest, list[str], list[int]]:
     """The request, the texts in its one input, and their shape."""
     document, tensors = _split(content, media_type, announced)
-    asked = parse(document, InferRequest)
-    if [tensor.name for tensor in asked.inputs] != [INPUT] or asked.inputs[0].datatype != "BYTES":
+    infer_request = parse(document, InferRequest)
+    if [tensor.name for tensor in infer_request.inputs] != [INPUT] or infer_request.inputs[
+        0
+    ].datatype != "BYTES":
         raise InvalidInput('expected one input, "text", of datatype BYTES')
-    tensor = asked.inputs[0]
+    tensor = infer_request.inputs[0]
     if len(tensor.shape) > DIMENSIONS:
         raise InvalidInput(f"the shape has more than {DIMENSIONS} dimensions")
     count = int(np.prod(tensor.shape, dtype=object))
@@ -238,7 +242,7 @@ def _read(
         raise MalformedInput("binary_data_size is not the size of the data that follow")
     if len(texts) != count:
         raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-    return asked, texts, tensor.shape
+    return infer_request, texts, tensor.shape
 
 
 def _elements(tensor: memoryview, count: int) -> list[str]:
