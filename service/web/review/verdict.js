@@ -30,9 +30,15 @@ export function verdictOf(answer) {
   const open = { label: "Undecided", side: "none", badge: abstainReason?.replaceAll("_", " "), score: nearest };
   const sum = several
     ? `The sum below is what speaks for \u201c${shown}\u201d.`
-    : `The sum below, ${signed(answer.logit)}, means ${percent(probs[shown])} ${shown}.`;
+    : `The sum below, ${signed(answer.logit)}, means ${meaningOf(answer)}.`;
   const fine = [abstainReason && WHY[abstainReason], sum, ...countsOf(answer)].filter(Boolean);
   return { ...(abstainReason ? open : decided), fine };
+}
+
+/** "2.8 % positive", or each label where there are more than the two ends. */
+function meaningOf({ probs, shown, labels }) {
+  const named = labels.length > 2 ? labels : [shown];
+  return named.map((name) => `${percent(probs[name])} ${name}`).join(", ");
 }
 
 /** Where the mark stands between the two ends: a neutral probability counts half for each. */
