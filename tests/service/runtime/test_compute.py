@@ -12,7 +12,7 @@ import pytest
 from server import eventually
 
 from service.errors import InferenceError, InvalidInput, NotReady, Overloaded, TooLarge
-from service.runtime.compute import MAX_RUNNING, Compute
+from service.runtime.compute import MAX_IDLE, MAX_RUNNING, Compute
 
 pytestmark = pytest.mark.anyio
 
@@ -79,13 +79,15 @@ async def test_process_is_killed_when_its_caller_leaves_and_a_spare_takes_over(c
 
 
 async def test_caller_who_leaves_while_a_process_starts_leaves_it_to_the_next() -> None:
+    before = children()
     compute = Compute(memory_bytes=200_000_000, preload=["jobs"])
     try:
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.001):
                     await compute.run(jobs.PID)
-        assert await compute.run(jobs.PID) in children()
+        assert await compute.run(jobs.PID) != os.getpid()
+        assert len(children() - before) <= MAX_IDLE + 1  # the one that answered may be ending
     finally:
         await asyncio.to_thread(compute.stop)
 
@@ -95,7 +97,7 @@ async def test_deadline_ends_the_work(compute: Compute) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await compute.run(jobs.sleep, 60)
-    assert (await asyncio.wait_for(compute.run(jobs.PID), 10)) in children()
+    assert (await asyncio.wait_for(compute.run(jobs.PID), 10)) != os.getpid()
 
 
 async def test_job_over_its_memory_is_too_large_and_the_next_one_is_not(compute: Compute) -> None:
@@ -121,7 +123,7 @@ async def test_errors_of_a_job_arrive_as_they_were_raised(compute: Compute) -> N
 async def test_process_that_ends_by_itself_is_a_failure_of_this_job_alone(compute: Compute) -> None:
     with pytest.raises(InferenceError, match="ended with code 3"):
         await compute.run(jobs.end)
-    assert await compute.run(jobs.sleep, 0) in children()
+    assert await compute.run(jobs.PID) != os.getpid()
 
 
 async def test_progress_is_reported_at_intervals_and_the_result_follows(compute: Compute) -> None:
@@ -137,19 +139,18 @@ async def test_output_of_a_job_does_not_disturb_its_answer(compute: Compute) -> 
 
 
 async def test_signals_that_stop_the_server_leave_a_running_job_alone(compute: Compute) -> None:
-    process = await compute.run(jobs.PID)
+    await compute.run(jobs.PID)
     running = asyncio.create_task(compute.run(jobs.sleep, 0.5))
     await asyncio.sleep(0.1)
     for child in children():
         os.kill(child, signal.SIGTERM)
         os.kill(child, signal.SIGINT)
-    assert await running
-    assert process in children()
+    assert await running != os.getpid()  # it ended by itself
 
 
 async def test_stop_ends_every_process_and_refuses_further_jobs(compute: Compute) -> None:
     before = children()
-    assert await compute.run(jobs.PID) in children()
+    assert await compute.run(jobs.PID) != os.getpid()
     running = asyncio.create_task(compute.run(jobs.sleep, 60))
     await asyncio.sleep(0.1)
     await asyncio.to_thread(compute.stop)
