@@ -1,4 +1,4 @@
-"""Read the weights of an ONNX graph, and the digest of all the rest of it, from the bytes of the file.
+"""Read the bytes of an ONNX graph: its weights, the digest of all the rest of it, the files that it names.
 
 Two graphs with the same digest compute the same function of their inputs and weights. The digest is computed:
 nothing that a file says about itself is believed. ONNX is protobuf; the fields used are those of onnx.proto.
@@ -18,6 +18,18 @@ Array = NDArray[Any]
 MODEL_GRAPH, MODEL_METADATA = 7, 14
 GRAPH_INITIALIZER, GRAPH_INPUT = 5, 11
 TENSOR_DIMS, TENSOR_TYPE, TENSOR_NAME, TENSOR_RAW_DATA, VALUE_NAME = 1, 2, 8, 9, 1
+TENSOR_EXTERNAL_DATA, ENTRY_KEY, ENTRY_VALUE = 13, 1, 2
+# Where a message of onnx.proto has others that may hold a tensor: kind -> field -> kind.
+NESTED: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {},
+}
 TYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64"}
 
 
@@ -33,6 +45,31 @@ def split_weights(model: bytes) -> tuple[str, dict[str, Array]]:
         return _split(memoryview(model))
     except (IndexError, KeyError, ValueError) as damage:
         raise BundleError(f"not an ONNX graph: {damage}", param="model.onnx") from damage
+
+
+def external_locations(model: bytes) -> set[str]:
+    """Return the names of the files that tensors of a graph are stored in.
+
+    Tensors of attributes, inner graphs and functions count: ONNX Runtime reads the files of all of them.
+
+    Raises:
+        BundleError: The bytes are not a graph.
+    """
+    try:
+        return {value for key, value in _external_data(memoryview(model)) if key == "location"}
+    except (IndexError, KeyError, ValueError) as damage:
+        raise BundleError(f"not an ONNX graph: {damage}", param="model.onnx") from damage
+
+
+def _external_data(model: memoryview) -> Iterator[tuple[str | None, str]]:
+    messages = [("model", model)]  # a stack: nesting may be deeper than Python's
+    while messages:
+        kind, message = messages.pop()
+        for number, value in _fields(message):
+            if number in NESTED[kind] and isinstance(value, memoryview):
+                messages.append((NESTED[kind][number], value))
+            elif kind == "tensor" and number == TENSOR_EXTERNAL_DATA:
+                yield _text(value, ENTRY_KEY), _text(value, ENTRY_VALUE) or ""
 
 
 def _split(model: memoryview) -> tuple[str, dict[str, Array]]:
@@ -66,6 +103,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
+        if key >= 1 << 32:  # some parsers ignore the bits above
+            raise ValueError("a field's number is too large")
         wire = key & 7
         if wire == 0:
             value, at = _varint(message, at)
@@ -91,10 +130,12 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def _text(message: memoryview, number: int) -> str | None:
+    """Return a field's text: of several, as protobuf does, the last one."""
+    text = None
     for part, value in _fields(message):
         if part == number:
-            return str(value, "utf-8")
-    return None
+            text = str(value, "utf-8")
+    return text
 
 
 def _array(tensor: memoryview) -> Array:

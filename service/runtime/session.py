@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime as ort
 
 from service.errors import BundleError, ConfigurationError, InferenceError
+from service.runtime.graph import external_locations
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ CUDA_OPTIONS = {
     "cudnn_conv_algo_search": "HEURISTIC",
     "use_tf32": "0",
 }
+
+WEIGHTS_FILE = "model.onnx"  # the only file that a graph may name, and only where its bytes are given
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -103,10 +106,20 @@ class Runtime:
             raise late
 
     def open(self, model: bytes, weights: bytes | None = None) -> Session:
-        """Load a graph; `weights` is the model.onnx that its external data is in."""
+        """Load a graph.
+
+        Args:
+            model: The graph. It may not name files: ONNX Runtime would read any below the working directory.
+            weights: The bundle's model.onnx, where the graph's external data is in that file.
+
+        Raises:
+            BundleError: ONNX Runtime cannot load the graph, or it names another file.
+        """
+        if external_locations(model) - ({WEIGHTS_FILE} if weights is not None else set()):
+            raise BundleError("the graph names files other than its own model.onnx", param="model.onnx")
         options = ort.SessionOptions()
         if weights is not None:
-            options.add_external_initializers_from_files_in_memory(["model.onnx"], [weights], [len(weights)])
+            options.add_external_initializers_from_files_in_memory([WEIGHTS_FILE], [weights], [len(weights)])
         options.intra_op_num_threads = self.intra_op_threads
         options.inter_op_num_threads = 1
         # An arena would keep what the largest run took for as long as the model is served.

@@ -1,12 +1,14 @@
 """The runtime: arrays in, arrays out, and every failure of ONNX Runtime as one of ours."""
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from service.errors import BundleError, ConfigurationError, InferenceError
 from service.runtime import session
@@ -103,3 +105,91 @@ def test_slow_products_are_asked_for_only_where_the_usual_ones_overflow(
     else:
         with pytest.raises(RuntimeError):
             options.get_session_config_entry(SLOW_PRODUCTS)
+
+
+def external(location: str, offset: int = 0, length: int = 4) -> TensorProto:
+    tensor = TensorProto(name="w", data_type=TensorProto.UINT8, dims=[length])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def as_initializer(w: TensorProto) -> onnx.ModelProto:
+    return model([helper.make_node("Identity", ["w"], ["y"])], [w])
+
+
+def as_constant(w: TensorProto) -> onnx.ModelProto:
+    return model([helper.make_node("Constant", [], ["y"], value=w)])
+
+
+def in_a_branch(w: TensorProto) -> onnx.ModelProto:
+    yes = helper.make_tensor("yes", TensorProto.BOOL, [], [True])
+    given = helper.make_tensor_value_info("given", TensorProto.UINT8, None)
+    branch = helper.make_graph([helper.make_node("Identity", ["w"], ["given"])], "branch", [], [given], [w])
+    return model([helper.make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=branch)], [yes])
+
+
+def in_a_function(w: TensorProto) -> onnx.ModelProto:
+    opsets = [helper.make_opsetid("", 20)]
+    inside = [helper.make_node("Constant", [], ["given"], value=w)]
+    function = helper.make_function("own", "Weight", [], ["given"], inside, opsets)
+    return model([helper.make_node("Weight", [], ["y"], domain="own")], functions=[function])
+
+
+def in_a_sparse_tensor(w: TensorProto) -> onnx.ModelProto:
+    at = numpy_helper.from_array(np.arange(4), "at")
+    sparse = helper.make_sparse_tensor(w, at, [4])
+    return model([helper.make_node("Constant", [], ["y"], sparse_value=sparse)])
+
+
+def model(
+    nodes: list[onnx.NodeProto],
+    weights: list[TensorProto] | None = None,
+    functions: list[onnx.FunctionProto] | None = None,
+) -> onnx.ModelProto:
+    y = helper.make_tensor_value_info("y", TensorProto.UINT8, None)
+    graph = helper.make_graph(nodes, "graph", [], [y], weights)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, functions=functions, opset_imports=opsets, ir_version=10)
+
+
+HIDING_PLACES = [as_initializer, as_constant, in_a_branch, in_a_function, in_a_sparse_tensor]
+
+
+@pytest.mark.parametrize("hide", HIDING_PLACES)
+@pytest.mark.parametrize("weights", [None, b"weights"])
+@pytest.mark.parametrize(
+    "location", ["/etc/passwd", "../secret", "./secret", "secret", "model.onnx/../secret"]
+)
+def test_runtime_refuses_a_graph_that_names_another_file(
+    hide: Callable[[TensorProto], onnx.ModelProto],
+    weights: bytes | None,
+    location: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ONNX Runtime reads files below the working directory, such as a .env with keys."""
+    (tmp_path / "secret").write_bytes(b"key!")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BundleError, match="names files other than its own"):
+        Runtime("cpu").open(hide(external(location)).SerializeToString(), weights)
+
+
+def test_runtime_reads_external_data_of_the_given_weights_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"another file")
+    monkeypatch.chdir(tmp_path)
+    graph = as_initializer(external("model.onnx", offset=2)).SerializeToString()
+    session = Runtime("cpu").open(graph, b"weights")
+    assert bytes(session.run({}, ["y"])[0]) == b"ight"
+    with pytest.raises(BundleError, match="names files"):
+        Runtime("cpu").open(graph)
+
+
+@pytest.mark.parametrize(("offset", "length"), [(4, 4), (0, 1 << 40), (1 << 40, 4), (-1, 4)])
+def test_runtime_refuses_external_data_outside_of_the_weights(offset: int, length: int) -> None:
+    graph = as_initializer(external("model.onnx", offset, length)).SerializeToString()
+    with pytest.raises(BundleError):
+        Runtime("cpu").open(graph, b"weights")
