@@ -1,11 +1,11 @@
 """Clouds made to be hard, compared with rational arithmetic: `python -m tests.fuzz.clouds --cases 100000`.
 
 Near ties down to one unit in the last place, alpha from 1e-12 to 1e14, forms of condition up to 1e12,
-spheres, grids, lines, twins, subnormal numbers, clouds far from the origin. Whatever the engine calls
-certified must be what `model_export/attention/reference.py` finds in fractions; so must the sets of every
-layer that it ran. Of every second cloud candidates are looked for as of a large one: by window, in cones as
-narrow as those of a million points, by length. The counts of a run of 100,000 cases or more are kept in
-results/fuzz-clouds.json.
+spheres, grids, lines, twins, flat clouds of unequal scales, subnormal numbers, clouds far from the origin.
+Whatever is called certified must be what `model_export/attention/reference.py` finds in fractions; so must
+the sets of every layer. Of every second cloud candidates are looked for as of a large one: by window, in
+cones as narrow as those of a million points, by length. The counts of a run of 100,000 cases or more are kept
+in results/fuzz-clouds.json.
 """
 
 import argparse
@@ -93,6 +93,18 @@ def _line(rng: np.random.Generator, n: int, d: int) -> Floats:
     return rng.integers(-8, 9, (n, 1)) * rng.integers(-3, 4, d) / 8 + rng.integers(-2, 3, d)
 
 
+def _flat(rng: np.random.Generator, n: int, d: int) -> Floats:
+    """Fewer directions than coordinates, and coordinates of unequal scales."""
+    basis = rng.integers(-2, 3, (int(rng.integers(1, d + 1)), d + 1))
+    scales = rng.choice([1.0, 3.0, 24.0, 2.0**20, 2.0**-30], d + 1)
+    return rng.integers(-3, 4, (n, len(basis))) @ basis * scales
+
+
+def _twins(rng: np.random.Generator, n: int, d: int) -> Floats:
+    points = _integers(rng, n, d)
+    return points[rng.integers(0, n, n + 3)]
+
+
 def _grid(rng: np.random.Generator, n: int, d: int) -> Floats:
     side = np.arange(-1.0, 2.0) if d > 1 else np.arange(-3.0, 4.0)
     grid = np.stack(np.meshgrid(*[side] * min(d, 2)), axis=-1).reshape(-1, min(d, 2))
@@ -119,8 +131,8 @@ def _near_pairs(rng: np.random.Generator, n: int, d: int) -> Floats:
 
 KINDS: dict[str, Any] = {
     "integers": _integers, "faces": _faces, "gaussian": _gaussian, "sphere": _sphere, "whole circle":
-    _whole_circle, "line": _line, "grid": _grid, "subnormal": _subnormal, "spans": _spans, "far": _far,
-    "near pairs": _near_pairs,
+    _whole_circle, "line": _line, "flat": _flat, "twins": _twins, "grid": _grid, "subnormal": _subnormal,
+    "spans": _spans, "far": _far, "near pairs": _near_pairs,
 }  # fmt: skip
 
 
