@@ -31,6 +31,7 @@ class ClassifyOptions(TypedDict, total=False):
     offset_unit: OffsetUnit
     without: Sequence[tuple[int, int]] | None
     flip: bool
+    sufficient: bool
     errors: ErrorHandling
     batch_size: int
     progress: bool | None
@@ -69,6 +70,7 @@ class Api(ABC):
         offset_unit: OffsetUnit = "codepoints",
         without: Sequence[tuple[int, int]] | None = None,
         flip: bool = False,
+        sufficient: bool = False,
         errors: ErrorHandling = "raise",
         batch_size: int = BATCH_TEXTS,
         progress: bool | None = None,
@@ -86,6 +88,7 @@ class Api(ABC):
             offset_unit: The unit of character offsets: "codepoints" or "utf16".
             without: Character spans of one text to leave out.
             flip: Search for a smallest set of words whose removal changes the label.
+            sufficient: Search for a small set of words that alone gives the same label.
             errors: "raise" stops at the first text without an answer; "keep" stores the error in its
                 `Answer` and classifies the others. Errors of an option are raised in either case.
             batch_size: Texts in one request.
@@ -102,6 +105,7 @@ class Api(ABC):
         options: dict[str, Any] = {
             "model": model, "explain": explain, "trajectory": trajectory, "truncate": truncate,
             "offset_unit": offset_unit, "without": without, "flip": flip,
+            "sufficient": sufficient,
         }  # fmt: skip
         operation = operations.classify(
             self._send, texts, options, errors=errors, batch_size=batch_size, progress=progress

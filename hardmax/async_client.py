@@ -101,6 +101,7 @@ class AsyncClient:
         offset_unit: OffsetUnit = "codepoints",
         without: Sequence[tuple[int, int]] | None = None,
         flip: bool = False,
+        sufficient: bool = False,
         errors: ErrorHandling = "raise",
         batch_size: int = BATCH_TEXTS,
         progress: bool | None = None,
@@ -109,6 +110,7 @@ class AsyncClient:
         options: dict[str, Any] = {
             "model": model, "explain": explain, "trajectory": trajectory, "truncate": truncate,
             "offset_unit": offset_unit, "without": without, "flip": flip,
+            "sufficient": sufficient,
         }  # fmt: skip
         return await operations.classify(
             self.send, texts, options, errors=errors, batch_size=batch_size, progress=progress

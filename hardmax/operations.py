@@ -96,6 +96,7 @@ def _classify_body(
     offset_unit: str,
     without: Sequence[tuple[int, int]] | None,
     flip: bool,
+    sufficient: bool,
 ) -> dict[str, Any]:
     """Return the fields of the request body that differ from the server's defaults."""
     fields: dict[str, Any] = {
@@ -106,6 +107,7 @@ def _classify_body(
         "offset_unit": None if offset_unit == "codepoints" else offset_unit,
         "without": None if without is None else [list(span) for span in without],
         "flip": flip or None,
+        "sufficient": sufficient or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

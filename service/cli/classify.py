@@ -62,6 +62,11 @@ def add_commands(commands: Commands) -> None:
         "--flip", action="store_true", help="search a smallest set of words whose removal changes the label"
     )
     parser.add_argument(
+        "--sufficient",
+        action="store_true",
+        help="search a small set of words that alone gives the same label",
+    )
+    parser.add_argument(
         "--ray", nargs=2, metavar=("IN", "OUT"), help="classify a parquet file or folder on a Ray cluster"
     )
     add_where(parser)
@@ -84,10 +89,15 @@ def _classify_given(arguments: argparse.Namespace) -> int:
     """Texts of the command line: one that cannot be answered refuses all."""
     texts = arguments.texts
     with open_where(arguments) as hardmax:
-        how = {"model": arguments.model, "explain": arguments.explain, "flip": arguments.flip}
-        answers = [hardmax.classify(texts[0], **how)] if len(texts) == 1 else hardmax.classify(texts, **how)
+        options = _options(arguments)
+        first, *others = texts
+        answers = hardmax.classify(texts, **options) if others else [hardmax.classify(first, **options)]
     _show(answers, arguments)
     return 0
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in ("model", "explain", "flip", "sufficient")}
 
 
 def _classify_rows(arguments: argparse.Namespace) -> int:
@@ -104,11 +114,7 @@ def _classify_rows(arguments: argparse.Namespace) -> int:
             yield answer.row
 
     with Progress() as progress, open_where(arguments, progress) as hardmax:
-        answers = classify_rows(
-            hardmax, table.values(column), progress, model=arguments.model, explain=arguments.explain,
-            flip=arguments.flip,
-        )  # fmt: skip
-
+        answers = classify_rows(hardmax, table.values(column), progress, **_options(arguments))
         if arguments.out:
             write_rows(arguments.out, table, rows(answers))
         else:
@@ -162,6 +168,7 @@ def _classify_on_ray(arguments: argparse.Namespace) -> int:
     given = {
         "texts": arguments.texts, "--file": arguments.file, "--out": arguments.out, "--json": arguments.json,
         "--explain": arguments.explain != EXPLAIN, "--flip": arguments.flip,
+        "--sufficient": arguments.sufficient,
     }  # fmt: skip
     if extra := [name for name, value in given.items() if value]:
         raise InvalidInput(f"--ray takes its rows from IN alone and writes OUT: leave out {', '.join(extra)}")

@@ -35,6 +35,12 @@ def add_commands(commands: Commands) -> None:
         "--trajectory", metavar="FILE", help="write the points at every layer: npy (layers, n, d), or csv"
     )
     dynamics.add_argument("--trajectory-every", type=int, metavar="N", help="keep every N-th layer")
+    dynamics.add_argument(
+        "--softmax",
+        type=float,
+        metavar="T",
+        help="run softmax attention at temperature T too: its distance from hardmax at each layer",
+    )
     dynamics.set_defaults(run=run_dynamics)
     control = commands.add_parser(
         "control",
@@ -84,6 +90,8 @@ def run_dynamics(arguments: argparse.Namespace) -> int:
     given = {name: value for name in options if (value := getattr(arguments, name)) is not None}
     if arguments.A:
         given["A"] = read_cloud(arguments.A)
+    if arguments.softmax is not None:
+        given["temperature"] = arguments.softmax
     with Progress() as progress, open_where(arguments, progress) as hardmax:
         result = hardmax.dynamics(points, include=_parts(arguments), **given)
     if arguments.plot:
@@ -103,6 +111,7 @@ def _parts(arguments: argparse.Namespace) -> list[Include]:
         raise InvalidInput(f"--include: {unknown[0]!r} is not one of {known}", param="--include")
     parts += DRAWN if arguments.plot else []
     parts += ["trajectory"] if arguments.trajectory else []
+    parts += ["softmax"] if arguments.softmax is not None else []
     return list(dict.fromkeys(parts))  # type: ignore[arg-type]  # checked above
 
 

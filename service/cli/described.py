@@ -12,6 +12,7 @@ SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3
 LEAST_SHOWN = 0.0005  # what three decimals can show
 SHOWN_CLUSTERS = 20
+SHOWN_LAYERS = 8
 
 Document = Mapping[str, Any]
 
@@ -23,8 +24,12 @@ def describe_answer(answer: Answer, width: int | None = None) -> Iterator[str]:
     """
     line = f"{answer.verdict}  {' '.join(answer.text.split())}".rstrip()
     yield line if width is None or len(line) <= width else f"{line[: max(width - 1, 0)].rstrip()}…"
-    if not answer.clusters:
-        return
+    if answer.clusters:
+        yield from _describe_sum(answer)
+    yield from _describe_searches(answer)
+
+
+def _describe_sum(answer: Answer) -> Iterator[str]:
     leaders = {leader.cluster: leader for leader in answer.leaders}
     amounts = [(number_of(cluster.contribution, answer.label), cluster) for cluster in answer.clusters]
     amounts.sort(key=lambda pair: -abs(pair[0]))
@@ -38,6 +43,13 @@ def describe_answer(answer: Answer, width: int | None = None) -> Iterator[str]:
     yield f"  {number_of(answer.bias, answer.label):+8.3f}  bias"
     whose = f" of {answer.label}" if isinstance(answer.logit, dict) else ""
     yield f"  {number_of(answer.logit, answer.label):+8.3f}  = logit{whose}"
+
+
+def _describe_searches(answer: Answer) -> Iterator[str]:
+    """The words that alone give the label, and those without which it changes."""
+    if answer.sufficient:
+        words = ", ".join(word.word for word in answer.sufficient.words)
+        yield f"  {words} alone: {answer.label} {answer.sufficient.score:.1%}"
     if answer.flip:
         words = ", ".join(word.word for word in answer.flip.without)
         yield f"  without {words}: {answer.flip.label} {answer.flip.score:.1%}"
@@ -74,6 +86,17 @@ def describe_dynamics(result: Document) -> Iterator[str]:
     yield from columns(rows)
     if len(result["clusters"]) > SHOWN_CLUSTERS:
         yield f"… and {len(result['clusters']) - SHOWN_CLUSTERS} smaller ones (--json lists all)"
+    if softmax := result.get("softmax"):
+        yield from _describe_softmax(softmax)
+
+
+def _describe_softmax(softmax: Document) -> Iterator[str]:
+    """The largest distance of softmax attention from the hardmax run, at some of the layers."""
+    layers, distances = softmax["layers"], softmax["distance"]
+    step = max(1, (len(layers) - 1) // SHOWN_LAYERS)
+    shown = dict.fromkeys([*range(0, len(layers) - 1, step), len(layers) - 1])
+    yield f"softmax at temperature {softmax['temperature']:g}, farthest point from its hardmax run:"
+    yield from columns([("layer", "distance"), *((str(layers[k]), f"{distances[k]:.3g}") for k in shown)])
 
 
 def describe_control(result: Document) -> Iterator[str]:

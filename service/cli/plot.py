@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.tables.writing import check_folder
-from hardmax.documents import DynamicsResult
+from hardmax.documents import DynamicsResult, Softmax
 from hardmax.formatting import CLUSTER_COLORS, pluralize
 from service.errors import InvalidInput, NotFound, needs
 
@@ -36,9 +36,34 @@ def check_plot(path: str, d: int) -> None:
 
 
 def plot_dynamics(result: DynamicsResult, path: str) -> None:
-    figure = _figure(1, result.d)
+    """Draw a run; with softmax attention, that next to it and the distance of the two at each layer."""
+    softmax = result.softmax
+    figure = _figure(2, result.d, plain=1) if softmax else _figure(1, result.d)
     _draw(figure.axes[0], result, _title(result))
+    if softmax:
+        _draw_softmax(figure.axes[1], result, softmax)
+        _draw_distance(figure.axes[2], softmax)
     _save(figure, path)
+
+
+def _draw_softmax(axes: Any, result: DynamicsResult, softmax: Softmax) -> None:
+    """Draw the same points under softmax attention, in the colours of their hardmax clusters."""
+    layers = np.array(softmax.points)
+    colours = _hues(result)[np.array(result.assignment)]
+    if len(layers[0]) <= MOST_WAYS:
+        for way, colour in zip(np.moveaxis(layers, 0, 2), colours, strict=True):
+            axes.plot(*way, color=colour, linewidth=0.8, alpha=0.45)
+    axes.scatter(*layers[-1].T, s=14, c=colours, label=f"point at layer {softmax.layers[-1]}")
+    axes.set_title(f"softmax attention, temperature {softmax.temperature:g}", fontsize=10, loc="left")
+    axes.set_aspect("equal", **({"adjustable": "datalim"} if result.d == 2 else {}))
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _draw_distance(axes: Any, softmax: Softmax) -> None:
+    axes.plot(softmax.layers, softmax.distance, color="k", marker="o", markersize=3)
+    axes.set_title("farthest point from its hardmax run", fontsize=10, loc="left")
+    axes.set_xlabel("layer")
+    axes.set_ylabel("distance (A-norm)")
 
 
 def plot_control(before: DynamicsResult, after: DynamicsResult, leaders: Sequence[int], path: str) -> None:
@@ -98,11 +123,14 @@ def _title(result: DynamicsResult) -> str:
     return f"{pluralize(result.n, 'point')}, alpha {result.alpha:g}: {leaders}, {end}"
 
 
-def _figure(columns: int, d: int) -> Figure:
+def _figure(clouds: int, d: int, *, plain: int = 0) -> Figure:
+    """Return a figure with axes for clouds of dimension d, then plain ones, from left to right."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4 * columns, 5.6), layout="constrained")
-    figure.subplots(1, columns, subplot_kw={"projection": "3d" if d == 3 else "rectilinear"})
+    figure = Figure(figsize=(6.4 * (clouds + plain), 5.6), layout="constrained")
+    for place in range(clouds + plain):
+        space = d == 3 and place < clouds
+        figure.add_subplot(1, clouds + plain, place + 1, projection="3d" if space else "rectilinear")
     return figure
 
 

@@ -459,20 +459,23 @@ def test_client_passes_what_a_reader_can_be_asked_and_types_what_it_answers() ->
         "contribution": {"joy": 1, "fear": 0.5}, "read": [{"word": "not", "spans": [[0, 3]], "layer": 1}],
     }  # fmt: skip
     flip = {"without": [{"word": "not", "spans": [[0, 3]]}], "label": "fear", "score": 0.7}
-    asked = entry(leaders=[leader], flip=flip)
+    sufficient = {"words": [{"word": "fine", "spans": [[4, 8]]}], "score": 0.8}
+    asked = entry(leaders=[leader], flip=flip, sufficient=sufficient)
     several = {"index": 0, "answers": {"moods": asked, "mine@2": entry(label="other")}}
     whole = {"id": "r", "model": "moods", "usage": {}}
     server = Server(*(httpx.Response(200, json={**whole, "data": [each]}) for each in (asked, several)))
     with client(server) as hardmax:
-        one = hardmax.classify("not fine", without=[(0, 3)], flip=True, offset_unit="utf16")
+        one = hardmax.classify("not fine", without=[(0, 3)], flip=True, sufficient=True, offset_unit="utf16")
         two = hardmax.classify("not fine", model=["moods", "mine@2"])
     assert server.asked[0] == {
         "input": "not fine", "explain": "leaders", "offset_unit": "utf16", "without": [[0, 3]], "flip": True,
+        "sufficient": True,
     }  # fmt: skip
     assert server.asked[1]["model"] == ["moods", "mine@2"]
     assert (one.verdict, one.row["label"]) == ("joy, fear 80.0%", "joy, fear")
     assert (one.leaders[0].read[0].word, one.leaders[0].spans) == ("not", [(2, 6)])
     assert (one.flip.label, one.flip.without[0].word) == ("fear", "not")
+    assert (one.sufficient.words[0].word, one.sufficient.score) == ("fine", 0.8)
     assert one.document["later"] == [1]
     assert {name: answer.label for name, answer in two.answers.items()} == {"moods": "joy", "mine@2": "other"}
     assert (two.label, two.answers["mine@2"].model) == ("joy", "mine@2")

@@ -157,6 +157,32 @@ def test_cli_shows_what_flips_the_label(hardmax: Run) -> None:
     assert last == f"  without {words}: {flip['label']} {flip['score']:.1%}"
 
 
+def test_cli_shows_which_words_alone_give_the_label(hardmax: Run) -> None:
+    texts = "superb film", "a dull and awful evening"
+    asked = json.loads(hardmax("classify", *texts, "--sufficient", "--json"))["data"]
+    for text, entry in zip(texts, asked, strict=True):
+        found = entry["sufficient"]
+        words = ", ".join(word["word"] for word in found["words"])
+        last = hardmax("classify", text, "--sufficient", "--explain", "none").splitlines()[-1]
+        assert last == f"  {words} alone: {entry['label']} {found['score']:.1%}"
+
+
+def test_cli_softmax_is_shown_and_drawn_next_to_hardmax(cloud: Path, tmp_path: Path, hardmax: Run) -> None:
+    picture = tmp_path / "way.svg"
+    run = ("dynamics", cloud, "--alpha", 0.5, "--softmax", 0.1)
+    lines = hardmax(*run, "--plot", picture).splitlines()
+    softmax = json.loads(hardmax(*run, "--json"))["softmax"]
+    heading = lines.index("softmax at temperature 0.1, farthest point from its hardmax run:")
+    shown = [line.split() for line in lines[heading + 2 :]]
+    assert shown[0] == ["0", "0"]
+    assert shown[-1] == [str(softmax["layers"][-1]), f"{softmax['distance'][-1]:.3g}"]
+    assert all(f"{softmax['distance'][int(layer)]:.3g}" == distance for layer, distance in shown)
+    drawn = picture.read_text()
+    assert "softmax attention, temperature 0.1" in drawn
+    assert "distance (A-norm)" in drawn
+    assert "temperature" in hardmax("dynamics", cloud, "--softmax", 0, code=2)
+
+
 def test_cli_key_that_the_server_needs_is_asked_for_by_its_flag(
     monkeypatch: pytest.MonkeyPatch, hardmax: Run
 ) -> None:
