@@ -12,7 +12,7 @@ from hashlib import sha256
 import orjson
 
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import Record, arguments
+from benchmarks.record import PRETRAINED, Record, arguments
 from benchmarks.reviews import reviews
 
 LENGTHS = (1, 3, 6, 10, 15, 22, 22, 22, 30, 60)  # words; and one text in two hundred is long
@@ -57,7 +57,7 @@ def differing(model: Classifier, texts: Sequence[str], alone: Sequence[bytes], s
 def main() -> None:
     asked = arguments(__doc__, texts=(20_000, "that are compared")).parse_args()
     texts = texts_of(200 if asked.quick else asked.texts)
-    record = Record("equality", "Equal answers", ["onnxruntime", "numpy"], ["reader", "sentiment"])
+    record = Record("equality", "Equal answers", ["onnxruntime", "numpy"], PRETRAINED)
     table = record.table(
         "differing", "Answers that differ from those alone", unit="answers", better="neither"
     )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import Case, Record, Table, arguments
+from benchmarks.record import PRETRAINED, Case, Record, Table, arguments
 from benchmarks.texts import drawn
 from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
@@ -225,7 +225,7 @@ def main() -> None:
     if asked.quick:
         asked.sentences, asked.lime = 3, 1
     refused = fetched("texts")  # first, so that the record finds their versions
-    record = Record("faithfulness", "Faithful reasons", ["lime", "numpy", "torch"], ["reader", "sentiment"])
+    record = Record("faithfulness", "Faithful reasons", ["lime", "numpy", "torch"], PRETRAINED)
     sets = {
         "sst": read_table(asked.data / "sst2/dev.tsv", "sst"),
         "yelp": read_table(asked.data / "yelp/sentences.tsv.gz", "yelp"),

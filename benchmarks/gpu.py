@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.record import Record, Table
 from service.cloud.dynamics import Dynamics, Parameters
-from service.runtime.bundle import read_bundle
+from service.runtime.bundle import PRETRAINED_ENCODER, read_bundle
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 from service.text.tokenizer import CHUNK_TOKENS
@@ -51,7 +51,7 @@ def main() -> None:
 
 def measure_texts(table: Table, runtime: Runtime, cases: Any = PASSAGES, repeats: int = REPEATS) -> None:
     """The reader's graph, on batches of whole passages."""
-    session = runtime.open(read_bundle(PRETRAINED_FOLDER / "reader").model)
+    session = runtime.open(read_bundle(PRETRAINED_FOLDER / PRETRAINED_ENCODER).model)
     for passages in cases:
         feeds = some_passages(passages)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from benchmarks.environments import CannotInstall, environment
 from benchmarks.load import Clients, Load, ask, drive
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import Record, arguments
+from benchmarks.record import PRETRAINED, Record, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, PEERS, Server, pinned, running, versions
 
@@ -167,7 +167,7 @@ def main() -> None:
     if asked.quick:
         asked.rounds, asked.seconds = 1, 1.0
     packages = ("fastapi", "uvicorn", *MODEL_LIBRARIES)
-    record = Record("http", "The service over HTTP", packages, ["reader", "sentiment"])
+    record = Record("http", "The service over HTTP", packages, PRETRAINED)
     found = measure(
         [subject for subject in (OURS, *PEERS) if is_present(subject, record)], asked.rounds, asked.seconds
     )

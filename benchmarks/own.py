@@ -45,7 +45,7 @@ from model_export.head.cross_validation import cross_validate
 from model_export.head.encoded import EncodedTexts, encode_texts
 from model_export.head.fitting import Ints, fixed_scales, predict_logits
 from model_export.head.train import open_reader
-from service.runtime.bundle import HEAD, Bundle
+from service.runtime.bundle import HEAD, PRETRAINED_ENCODER, Bundle
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--split", choices=["choose", "report"], default="report", help="what is measured on")
     parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
     asked = parser.parse_args()
-    bundle, reader = open_reader(PRETRAINED_FOLDER / "reader")
+    bundle, reader = open_reader(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
     missing = fetched("setfit")
     soft = None if missing or asked.only == "costs" else as_published(asked.encoder)
     most = SIZES[0] if asked.quick else max(SIZES)
@@ -274,7 +274,7 @@ def what_is_right(
 ) -> None:
     sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, asked.seeds)
     programs = PROGRAMS if missing else (*PROGRAMS, "sentence-transformers")
-    record = Record("own", "Models of one's own", programs, ["reader"])
+    record = Record("own", "Models of one's own", programs, [PRETRAINED_ENCODER])
     record.note(
         f"Texts have {LETTERS.start} to {LETTERS.stop - 1} letters; {TESTED} a label, of the split "
         f"{asked.split}, are measured on. Each sample is another draw of rows. Where a text may have several "
@@ -304,7 +304,9 @@ def beside_set_fit(questions: dict[str, Question], missing: str, asked: argparse
     if missing:
         return
     sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, TUNED_SEEDS)
-    record = Record("own-setfit", "Models of one's own, beside SetFit", (*PROGRAMS, "setfit"), ["reader"])
+    record = Record(
+        "own-setfit", "Models of one's own, beside SetFit", (*PROGRAMS, "setfit"), [PRETRAINED_ENCODER]
+    )
     record.note(
         f"Data sets as in the chapter before; {seeds} draws of rows, the same for all. SetFit tunes the "
         f"published encoder (all-MiniLM-L6-v2, soft) on {PAIRS} pairs a row, {TOGETHER} a step, for {STEPS} "
@@ -317,7 +319,7 @@ def beside_set_fit(questions: dict[str, Question], missing: str, asked: argparse
 
 
 def what_it_costs(some: Question, reader: Bundle, asked: argparse.Namespace) -> None:
-    record = Record("own-costs", "What models of one's own cost", PROGRAMS, ["reader"])
+    record = Record("own-costs", "What models of one's own cost", PROGRAMS, [PRETRAINED_ENCODER])
     pace = record.table("heads", "A text, alone, on one core", unit="ms", better="lower")
     heads(some, reader, pace, 1 if asked.quick else 5)
     table = record.table("training", "From rows to a served model", unit="s", better="lower")

@@ -28,11 +28,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from service import __version__
+from service.runtime.bundle import PRETRAINED_DEFAULT, PRETRAINED_ENCODER
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 QUICK = Path(tempfile.gettempdir()) / "hardmax-quick"  # results of runs that only try the programs
 MODELS = ROOT / "service/pretrained"
+PRETRAINED = (PRETRAINED_ENCODER, PRETRAINED_DEFAULT)  # what texts are measured with
 FORMAT = 2
 
 Case = dict[str, Any]  # of words, numbers and truths

@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 
 from benchmarks.load import ask
-from benchmarks.record import Record, Table, arguments
+from benchmarks.record import PRETRAINED, Record, Table, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, running
 
@@ -75,9 +75,7 @@ def main() -> None:
     ).parse_args()
     if asked.quick:
         asked.seconds, asked.largest = 1.5, 10_000
-    record = Record(
-        "sizing", "What the service costs", ["numpy", "onnxruntime", "uvicorn"], ["reader", "sentiment"]
-    )
+    record = Record("sizing", "What the service costs", ["numpy", "onnxruntime", "uvicorn"], PRETRAINED)
     cpu = record.table("cpu", "CPU time of the server", unit="s", better="lower")
     memory = record.table("memory", "Resident memory of the server", unit="MB", better="lower")
     record.note(

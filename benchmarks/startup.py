@@ -14,7 +14,7 @@ import time
 import psutil
 
 from benchmarks.load import ask, drive, post
-from benchmarks.record import Record, arguments
+from benchmarks.record import PRETRAINED, Record, arguments
 from benchmarks.reviews import reviews
 from benchmarks.servers import OURS, free_port
 
@@ -83,9 +83,7 @@ def imported(program: str) -> tuple[float, float]:
 def main() -> None:
     asked = arguments(__doc__, repeats=(5, "starts")).parse_args()
     repeats = 1 if asked.quick else asked.repeats
-    record = Record(
-        "startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn"], ["reader", "sentiment"]
-    )
+    record = Record("startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn"], PRETRAINED)
     times = record.table("ready", "From process start to ready", unit="s", better="lower")
     memory = record.table("memory", "Resident memory, all bundled models loaded", unit="MB", better="lower")
     for workers in (1, 2):

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.peers.sentiment import Classifier
-from benchmarks.record import ROOT, Record, arguments
+from benchmarks.record import PRETRAINED, ROOT, Record, arguments
 from benchmarks.servers import pinned
 from benchmarks.twins import DISTILBERT, Twin, logistic
 from model_export.data.corpora import Row, Rows, read_all
@@ -164,7 +164,7 @@ def main() -> None:
         asked.rounds, asked.seconds = 1, 0.1
     refused = fetched("texts")  # first, so that the record finds their versions
     packages = ("onnxruntime", "numpy", "torch", "scikit-learn", "fasttext-wheel")
-    record = Record("texts", "Texts in process", packages, ["reader", "sentiment"])
+    record = Record("texts", "Texts in process", packages, PRETRAINED)
     sets = read_all(asked.data)
     held = {name: [row for row in sets[name] if row.split == "report"] for name in NAMES}
     judges = judges_of(sets, asked.encoder, asked.runs, record, refused, asked.quick)

@@ -147,7 +147,7 @@ def write_bundles(
         "encoder": {"name": "encoder", "sha256": base.card["model_sha256"]},
         "alpha": head.config.alpha, "layers": head.config.n_layers, "dimension": head.config.dimension,
         "readout": {"vector": head.v[0].tolist()},
-        "unlike": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected},
+        "out_of_distribution": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected},
         "figures": figures, **about,
     }  # fmt: skip
     graph = head_graph.to_onnx(head_quantized.quantize(head, encoder.output_scales) | ood_weights)

@@ -1,9 +1,11 @@
 """What holds for all tests: threads, the event loop, hypothesis's examples, and the order."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from small import link_small
 
 # Before anything loads numpy or torch, here and in the servers that tests start: on matrices as small as
 # those of tests a second thread takes up to ten times the CPU time.
@@ -14,6 +16,12 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
 settings.register_profile("few", max_examples=20, deadline=None, derandomize=True)
 settings.register_profile("many", settings.get_profile("few"), max_examples=300)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "many" if os.environ.get("CI") else "few"))
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the small pretrained models."""
+    return link_small(tmp_path_factory.mktemp("pretrained") / "small")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.documents import Explain
-from service.runtime.bundle import read_bundle
+from service.runtime.bundle import PRETRAINED_DEFAULT, PRETRAINED_ENCODER, read_bundle
 from service.runtime.session import Runtime
 from service.text.encoder import Encoder
 from service.text.head import Head
@@ -21,8 +21,8 @@ class Classifier:
 
     def __init__(self, threads: int = 1) -> None:
         runtime = Runtime("cpu", threads)
-        self.reader = Encoder.load(read_bundle(MODELS / "reader"), runtime)
-        self.head = Head.load(read_bundle(MODELS / "sentiment"), runtime, self.reader)
+        self.reader = Encoder.load(read_bundle(MODELS / PRETRAINED_ENCODER), runtime)
+        self.head = Head.load(read_bundle(MODELS / PRETRAINED_DEFAULT), runtime, self.reader)
 
     def classify(self, texts: Sequence[str], explain: Explain = "leaders") -> list[dict[str, Any]]:
         found = classify_all(make_tasks(texts, ClassifyOptions((self.head,), explain)))

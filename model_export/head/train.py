@@ -31,13 +31,13 @@ from model_export.head.encoded import MAX_CHARS, EncodedTexts, encode_texts
 from model_export.head.ood import english_sentences, foreign_sentences
 from model_export.head.verification import count_mismatches
 from service.errors import BundleError, InvalidInput
-from service.runtime.bundle import ENCODER, HEAD, Bundle, read_bundle, versions_of
+from service.runtime.bundle import ENCODER, HEAD, PRETRAINED_ENCODER, Bundle, read_bundle, versions_of
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-PRETRAINED_NAMES = ("dynamics", "reader", "encoder", "sentiment", "sentiment-small")
+PRETRAINED_NAMES = ("dynamics", "encoder", "encoder-small", "sentiment", "sentiment-small")
 VERIFIED_TEXTS = 200  # on which the exported graph is compared with the definition
 ABSTAIN_MARGIN = 0.02
 
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--encoder",
         type=Path,
-        default=PRETRAINED_FOLDER / "reader",
+        default=PRETRAINED_FOLDER / PRETRAINED_ENCODER,
         help="folder of the encoder's bundle (default: the pretrained encoder)",
     )
     parser.add_argument("--html", type=Path, help="write the report as an HTML page to this file")
@@ -201,7 +201,7 @@ def _card(
         "dimension": trained.weights["read"].shape[1] - 1,
         "even": ABSTAIN_MARGIN,
         **({"multi": {"thresholds": list(trained.thresholds)}} if trained.thresholds else {}),
-        "unlike": trained.ood,
+        "out_of_distribution": trained.ood,
         "data": {"source": Path(arguments.file).name, "rows": len(rows.texts), "sha256": rows.digest},
         "figures": {
             "rows": metrics["rows"],

@@ -35,13 +35,19 @@ ENCODER, HEAD = "encoder", "text-classification"
 FORMAT = 3
 FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # of each kind, that are read
 KINDS = tuple(FORMATS)
-PRETRAINED_DEFAULT = "sentiment"
+PRETRAINED_DEFAULT = "sentiment-small"
+PRETRAINED_ENCODER = "encoder-small"  # the encoder of that model, and of custom models
 # Bytes of a file. The largest graph that protobuf can hold is 2 GiB.
 LARGEST = {"card.json": 2**18, "model.onnx": 2**31}
 LARGEST_OTHER = 2**27
 VERSION = re.compile("[1-9][0-9]{0,8}")
 OLD_KINDS = {"reader": ENCODER, "sentiment": HEAD}  # of cards of 0.3
-OLD_FIELDS = {"licence": "license", "licences": "licenses", "reader": "encoder"}
+OLD_FIELDS = {
+    "licence": "license",
+    "licences": "licenses",
+    "reader": "encoder",
+    "unlike": "out_of_distribution",
+}
 REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "license": str, "model_sha256": str}
 
 

@@ -24,14 +24,14 @@ def test_record_keeps_median_and_spread(tmp_path: Path) -> None:
 
 
 def test_record_says_where_and_with_what_it_was_measured(tmp_path: Path) -> None:
-    path = Record("texts", "Texts", ["numpy", "no-such-package"], ["reader"]).write(tmp_path)
+    path = Record("texts", "Texts", ["numpy", "no-such-package"], ["encoder-small"]).write(tmp_path)
     content = json.loads(path.read_text())
     assert content["versions"]["no-such-package"] == "not installed"
     assert content["versions"]["numpy"][0].isdigit()
     assert content["command"].startswith("python ")
     assert " CPUs, " in content["machine"]
-    card = json.loads((MODELS / "reader/card.json").read_text())
-    assert content["models"] == {"reader": card["model_sha256"][:12]}
+    card = json.loads((MODELS / "encoder-small/card.json").read_text())
+    assert content["models"] == {"encoder-small": card["model_sha256"][:12]}
 
 
 def test_record_refuses_a_row_without_samples_or_reason_and_another_format(tmp_path: Path) -> None:

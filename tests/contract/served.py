@@ -15,12 +15,12 @@ from unittest import mock
 
 from fastapi.testclient import TestClient
 from paths import ROOT
+from small import HEAD as MODEL
+from small import link_small
 
 from hardmax import create_app
 from service.settings import load_settings
 
-MODEL = "sentiment"  # the pretrained model whose answers are recorded; it is the default one here
-PRETRAINED = ROOT / "service/pretrained"
 SECOND = "second"  # a copy of it, for requests that name several models
 SCENES = "scenes"  # an exact model of sequences
 SCENE_ROWS = [
@@ -28,13 +28,13 @@ SCENE_ROWS = [
     {"sequence": [[0, 0], [5, 5]], "label": "storm"},
     {"sequence": [[2, 1]], "label": "calm"},
 ]
-BASE = {"default_model": MODEL, "intra_op_threads": 1}
+BASE = {"default_model": MODEL, "pretrained_models": False, "intra_op_threads": 1}
 COLUMNS = "100"  # of the terminal that commands print to
 
 
 def write_models(folder: Path) -> Path:
-    """Write the models that the contract needs next to the pretrained ones."""
-    shutil.copytree(PRETRAINED / MODEL, folder / SECOND)
+    """Write the models that the contract needs: the small pretrained ones, and a few more."""
+    shutil.copytree(link_small(folder) / MODEL, folder / SECOND)
     card = folder / SECOND / "card.json"
     card.write_text(json.dumps(json.loads(card.read_text()) | {"name": SECOND}))
     rows = folder / "scenes.jsonl"

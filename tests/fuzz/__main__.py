@@ -7,14 +7,17 @@ running service (document.py). A failure is printed, the run goes on with the ot
 
 import argparse
 import sys
+import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from benchmarks.record import Record
 from tests.fuzz.document import ask_operations
 from tests.fuzz.targets import TARGETS
 from tests.support.server import serving
+from tests.support.small import link_small
 
 KEPT = 100_000
 
@@ -35,7 +38,8 @@ def ask_readers(cases: int) -> Iterator[Part]:
 
 def ask_service(cases: int) -> Iterator[Part]:
     failures: list[str] = []
-    with serving(max_points=2000, max_layers=200, log_level="error") as server:
+    limits = {"max_points": 2000, "max_layers": 200, "log_level": "error"}
+    with tempfile.TemporaryDirectory() as folder, serving(link_small(Path(folder)), **limits) as server:
         for label, statuses in ask_operations(server.url, cases, failures, repeatable=False):
             yield label, statuses.total(), statuses[200], "; ".join(failures)
             failures.clear()

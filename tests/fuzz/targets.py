@@ -150,8 +150,8 @@ def check_text(text: str) -> None:
 @cache
 def _sentiment() -> Head:
     registry = Registry([PRETRAINED_FOLDER], domain_loaders(Runtime("cpu", 1), Settings()))
-    registry.load("sentiment")
-    head: Head = registry.find("sentiment", HEAD)
+    registry.load("sentiment-small")
+    head: Head = registry.find("sentiment-small", HEAD)
     return head
 
 

@@ -174,7 +174,12 @@ def spans_without_number(port: int) -> list[bytes]:
 
 
 def heads_by_labels(port: int) -> list[bytes]:
-    document = {"input": ["?! " * 500] * 16, "model": ["sentiment"] * 32, "flip": True, "explain": "full"}
+    document = {
+        "input": ["?! " * 500] * 16,
+        "model": ["sentiment-small"] * 32,
+        "flip": True,
+        "explain": "full",
+    }
     return ask(port, whole(json.dumps(document).encode()), wait_s=10)
 
 

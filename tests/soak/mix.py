@@ -14,11 +14,11 @@ import numpy as np
 
 from benchmarks.reviews import reviews
 from hardmax import Local
-from service.settings import PRETRAINED_FOLDER, Settings
+from service.settings import Settings
+from tests.support.small import HEAD as MODEL
 from tests.support.wire import NPY, npy, whole
 
 REFUSALS = (429, 503, 504)  # overloaded, not ready, too late: no fault of the question
-MODEL = "sentiment"
 Judge = Callable[[bytes], str | None]  # why an answer of the wanted status is wrong, or None
 
 
@@ -37,10 +37,10 @@ class Question:
 Mix = list[tuple[float, list[Question]]]  # shares, and the questions of each kind
 
 
-def prepare(seed: int = 0, models_dir: Path = PRETRAINED_FOLDER) -> Mix:
+def prepare(models_dir: Path, seed: int = 0) -> Mix:
     """Questions to the models that are there; to those of sequences if there are any."""
     rng = random.Random(seed)
-    with Local(Settings(models_dir=models_dir)) as local:
+    with Local(Settings(models_dir=models_dir, pretrained_models=False)) as local:
         short = _texts(local, "short text", reviews(22, 256), "leaders")
         exact = [card.name for card in local.models() if card.kind == "sequences"]
         return [

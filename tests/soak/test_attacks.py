@@ -5,15 +5,14 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 from bundles import write_scenes
 from edge import edge
 from server import eventually, serving
+from small import link_small
 
 from benchmarks.record import Record
-from service.settings import PRETRAINED_FOLDER
 from tests.soak.attacks import ATTACKS, Siege
 from tests.soak.crowd import Crowd
 from tests.soak.mix import prepare
@@ -38,9 +37,11 @@ GRACE_S = 5
 @pytest.mark.timeout(0)
 def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> None:
     record = Record("attacks", "Under attack", ["uvicorn"])
-    models = Path(copytree(PRETRAINED_FOLDER, tmp_path / "models"))
+    models = link_small(tmp_path / "models")
     write_scenes(models)
-    mix = [(share, questions) for share, questions in prepare() if questions[0].kind not in NOT_ORDINARY]
+    mix = [
+        (share, questions) for share, questions in prepare(models) if questions[0].kind not in NOT_ORDINARY
+    ]
     with (
         serving(models, log_level="error", shutdown_grace_s=GRACE_S) as server,
         edge(tmp_path, server.port) as (_, port),

@@ -22,7 +22,6 @@ from wire import whole
 from benchmarks.load import ask
 from benchmarks.record import Case, Record
 from benchmarks.servers import free_port
-from service.settings import PRETRAINED_FOLDER
 from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import Mix, prepare
 
@@ -69,8 +68,8 @@ class Chronicle:
 
 
 @pytest.fixture(scope="module")
-def mix() -> Mix:
-    return prepare()
+def mix(small: Path) -> Mix:
+    return prepare(small)
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +114,10 @@ def is_whole(server: Server) -> bool:
     ids=["one", "both"],
 )  # fmt: skip
 def test_killed_workers_cost_only_what_was_on_the_way(
-    victims: int, fault: str, happened: str, mix: Mix, chronicle: Chronicle
+    victims: int, fault: str, happened: str, small: Path, mix: Mix, chronicle: Chronicle
 ) -> None:
     whole_after_s = 0.0
-    with serving(workers=2, log_level="error") as server:
+    with serving(small, workers=2, log_level="error") as server:
 
         def kill() -> None:
             nonlocal whole_after_s
@@ -136,8 +135,10 @@ def test_killed_workers_cost_only_what_was_on_the_way(
     chronicle.tell(fault, happened, tally, whole_after_s)
 
 
-def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix, chronicle: Chronicle) -> None:
-    with serving(workers=2, log_level="error") as server:
+def test_stopped_worker_loses_nothing_and_goes_on_when_continued(
+    small: Path, mix: Mix, chronicle: Chronicle
+) -> None:
+    with serving(small, workers=2, log_level="error") as server:
         eventually(lambda: is_whole(server))
         victim = server.workers[0]
 
@@ -152,7 +153,7 @@ def test_stopped_worker_loses_nothing_and_goes_on_when_continued(mix: Mix, chron
     chronicle.tell("SIGSTOP of one of two workers for 3 s", happened, tally)
 
 
-def test_full_disk_for_logs_stops_no_request(mix: Mix, chronicle: Chronicle) -> None:
+def test_full_disk_for_logs_stops_no_request(small: Path, mix: Mix, chronicle: Chronicle) -> None:
     port = free_port()
     with open("/dev/full", "wb") as full:
         process = subprocess.Popen([sys.executable, *SERVE, "--port", str(port), "--log-level", "debug"],
@@ -177,13 +178,13 @@ def _answers(port: int) -> bool:
 
 
 def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
-    tmp_path: Path, mix: Mix, chronicle: Chronicle
+    tmp_path: Path, small: Path, mix: Mix, chronicle: Chronicle
 ) -> None:
-    models = Path(shutil.copytree(PRETRAINED_FOLDER, tmp_path / "models"))
+    models = Path(shutil.copytree(small, tmp_path / "models"))
     with serving(models, log_level="warning") as server:
 
         def fault() -> None:
-            for name in ("sentiment", "dynamics"):  # each loses its end
+            for name in ("sentiment-small", "dynamics"):  # each loses its end
                 graph = models / name / "model.onnx"
                 graph.write_bytes(graph.read_bytes()[:-100])
             server.process.send_signal(signal.SIGHUP)
@@ -192,7 +193,7 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
         eventually(lambda: "not the file its card describes" in server.output)
         info = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")[1])
         refused = info["load_errors"]
-        assert {each["name"] for each in refused} >= {"sentiment", "dynamics"}
+        assert {each["name"] for each in refused} >= {"sentiment-small", "dynamics"}
         assert server.stop() == 0
     happened = "the old models went on serving; /info and the log say what was refused and why"
     chronicle.tell("two cut model files at reload", happened, tally)
@@ -200,7 +201,7 @@ def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
 
 @pytest.mark.skipif(not FAKETIME.exists(), reason="needs libfaketime (apt-get install faketime)")
 def test_clock_that_jumps_changes_no_answer_and_no_deadline(
-    mix: Mix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chronicle: Chronicle
+    small: Path, mix: Mix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chronicle: Chronicle
 ) -> None:
     offset = tmp_path / "offset"
     offset.write_text("+0\n")
@@ -208,7 +209,7 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
     monkeypatch.setenv("FAKETIME_TIMESTAMP_FILE", str(offset))
     for name in ("NO_CACHE", "DONT_FAKE_MONOTONIC"):
         monkeypatch.setenv(f"FAKETIME_{name}", "1")
-    with serving(log_level="error") as server:
+    with serving(small, log_level="error") as server:
         monkeypatch.delenv("LD_PRELOAD")
 
         def fault() -> None:
@@ -233,10 +234,12 @@ def _hours_off(server: Server) -> float:
     return (date.timestamp() - time.time()) / 3600
 
 
-def test_callers_of_one_byte_a_second_hold_up_nobody(mix: Mix, chronicle: Chronicle, tmp_path: Path) -> None:
+def test_callers_of_one_byte_a_second_hold_up_nobody(
+    small: Path, mix: Mix, chronicle: Chronicle, tmp_path: Path
+) -> None:
     """The edge waits for them, on addresses of their own; the service sees whole requests."""
     with ExitStack() as stack:
-        server = stack.enter_context(serving(max_concurrent_requests=64, log_level="error"))
+        server = stack.enter_context(serving(small, max_concurrent_requests=64, log_level="error"))
         _, port = stack.enter_context(edge(tmp_path, server.port))
 
         def dribble() -> None:

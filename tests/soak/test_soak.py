@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -24,13 +25,13 @@ P99_BOUND_S = 5.0
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_service_under_twice_its_capacity_stays_right_and_does_not_grow() -> None:
+def test_service_under_twice_its_capacity_stays_right_and_does_not_grow(small: Path) -> None:
     record = Record("soak", "The service under twice its capacity", ["uvicorn", "onnxruntime"])
-    mix = prepare()
+    mix = prepare(small)
     cpus = sorted(os.sched_getaffinity(0))
     with ExitStack() as running:
         with pinned({cpus[0]}):
-            server = running.enter_context(serving(max_concurrent_requests=PLACES, log_level="error"))
+            server = running.enter_context(serving(small, max_concurrent_requests=PLACES, log_level="error"))
         with pinned({cpus[-1]}):
             capacity = asyncio.run(Crowd(server.port, mix, PLACES // 2).ask_for(CAPACITY_S))
             rate = 2 * capacity.asked / CAPACITY_S

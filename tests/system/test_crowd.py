@@ -2,14 +2,13 @@
 
 import asyncio
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 from bundles import write_scenes
 from server import Server, eventually, serving
+from small import link_small
 
-from service.settings import PRETRAINED_FOLDER
 from tests.soak.crowd import Crowd, Tally
 from tests.soak.mix import Mix, prepare
 from tests.soak.watch import Watch
@@ -26,7 +25,7 @@ LONG = {"long text", "batch of texts"}
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled ones, and a small one of sequences."""
-    folder = Path(shutil.copytree(PRETRAINED_FOLDER, tmp_path_factory.mktemp("own") / "models"))
+    folder = link_small(tmp_path_factory.mktemp("own") / "models")
     write_scenes(folder)
     return folder
 
@@ -34,7 +33,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mix(models: Path) -> Mix:
     """With a quarter of the usual long work: how many ask at once matters here, and not for how long."""
-    mix = prepare(models_dir=models)
+    mix = prepare(models)
     return [(share / 4 if questions[0].kind in LONG else share, questions) for share, questions in mix]
 
 

@@ -12,7 +12,7 @@ from clouds import TRIANGLE, run
 from benchmarks.gpu import measure_clouds, measure_texts, torch_layers
 from benchmarks.record import Table
 from service.errors import ConfigurationError
-from service.runtime.bundle import HEAD, read_bundle
+from service.runtime.bundle import HEAD, find_bundles, read_bundle
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER, Settings
@@ -54,7 +54,7 @@ def operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
             yield from operators(attribute.g.node)
 
 
-@pytest.mark.parametrize("name", ["reader", "sentiment", "dynamics"])
+@pytest.mark.parametrize("name", sorted(find_bundles([PRETRAINED_FOLDER])))
 def test_operators_have_cuda_kernels_but_for_those_that_docs_gpu_names(name: str) -> None:
     model = onnx.load_from_string(read_bundle(PRETRAINED_FOLDER / name).model)
     ours = {function.name for function in model.functions}
@@ -84,8 +84,8 @@ def test_sentiment_on_the_card_is_that_of_the_cpu(provider: Any) -> None:
     answers = []
     for each in (provider, "cpu"):
         registry = Registry([PRETRAINED_FOLDER], domain_loaders(Runtime(each), Settings()))
-        registry.load("sentiment")
-        how = ClassifyOptions((registry.find("sentiment", HEAD),), "full", trajectory=True)
+        registry.load("sentiment-small")
+        how = ClassifyOptions((registry.find("sentiment-small", HEAD),), "full", trajectory=True)
         answers.append(classify_all(make_tasks(texts, how)))
     assert answers[0] == answers[1]  # to the bit
 

@@ -31,9 +31,9 @@ needs_prometheus = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server(small: Path) -> Iterator[Server]:
     """A service that has answered a little of everything, one refusal among it."""
-    with serving(workers=1) as server, server.client() as client:
+    with serving(small, workers=1) as server, server.client() as client:
         assert client.post("/classify", json={"input": "A superb film."}).status_code == 200
         assert client.post("/dynamics", json={"points": [[1, 0], [0, 1], [0.1, 0.1]]}).status_code == 200
         assert client.post("/dynamics", json={"points": [[0, 0]]}).status_code == 422

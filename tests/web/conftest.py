@@ -35,15 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    with serving() as running:
+def server(small: Path) -> Iterator[str]:
+    with serving(small) as running:
         yield running.url
 
 
 @pytest.fixture(scope="session")
-def keyed() -> Iterator[str]:
+def keyed(small: Path) -> Iterator[str]:
     """One that wants the key sesame."""
-    with serving(api_keys="sesame") as running:
+    with serving(small, api_keys="sesame") as running:
         yield running.url
 
 

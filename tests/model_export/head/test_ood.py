@@ -26,7 +26,7 @@ SAID = ("was cold again", "came late and burnt", "tasted wonderful", "is worth e
 
 @pytest.fixture(scope="module")
 def reader():
-    return open_reader(PRETRAINED_FOLDER / "reader")[1]
+    return open_reader(PRETRAINED_FOLDER / "encoder-small")[1]
 
 
 def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):

@@ -11,7 +11,14 @@ import pytest
 from bundles import write_folder
 
 from service.errors import BundleError, NotFound
-from service.runtime.bundle import find_bundles, find_served, newest_version, read_bundle, roll_back
+from service.runtime.bundle import (
+    PRETRAINED_DEFAULT,
+    find_bundles,
+    find_served,
+    newest_version,
+    read_bundle,
+    roll_back,
+)
 from service.runtime.registry import with_default_model
 from service.settings import Settings
 
@@ -21,6 +28,15 @@ def test_bundle_is_read_whole(tmp_path: Path, format_: int) -> None:
     bundle = read_bundle(write_folder(tmp_path / "tiny", format=format_, alpha=1.5))
     assert (bundle.name, bundle.kind, bundle.model, bundle.pieces) == ("tiny", "dynamics", b"graph", None)
     assert bundle.card["alpha"] == 1.5
+
+
+def test_bundle_of_0_3_is_read_with_the_names_of_0_4(tmp_path: Path) -> None:
+    old = {"kind": "sentiment", "reader": {"name": "reader", "sha256": "0"}, "unlike": {"held_out": 0.05}}
+    bundle = read_bundle(write_folder(tmp_path / "mine", name="mine", licence="MIT", license=None, **old))
+    assert bundle.kind == bundle.card["kind"] == "text-classification"
+    assert bundle.card["encoder"] == {"name": "reader", "sha256": "0"}
+    assert (bundle.card["license"], bundle.card["out_of_distribution"]) == ("MIT", {"held_out": 0.05})
+    assert not {"reader", "licence", "unlike"} & set(bundle.card)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +116,12 @@ def test_name_means_its_newest_version(name: str, meant: str) -> None:
 @pytest.mark.parametrize(
     ("own", "named", "bundled", "default"),
     [
-        (["sentiment", "mine"], "", True, "sentiment"),
-        (["sentiment", "mine"], "mine", True, "mine"),
+        (["mine"], "", True, PRETRAINED_DEFAULT),
+        (["mine"], "mine", True, "mine"),
         (["mine"], "", False, "mine"),
         (["mine@1", "mine@2"], "", False, "mine"),
-        (["mine", "other"], "", False, "sentiment"),
-        ([], "", True, "sentiment"),
+        (["mine", "other"], "", False, PRETRAINED_DEFAULT),
+        ([], "", True, PRETRAINED_DEFAULT),
     ],
 )
 def test_default_changes_only_when_told(

@@ -104,7 +104,7 @@ def test_plane_shows_whom_the_word_follows_that_is_pointed_at(review: Visit) -> 
 
 
 def test_words_nearly_in_a_line_are_drawn_higher_and_this_is_said(review: Visit, server: str) -> None:
-    vector = httpx.get(f"{server}/models/sentiment").json()["readout"]["vector"]
+    vector = httpx.get(f"{server}/models/sentiment-small").json()["readout"]["vector"]
     flat = copy.deepcopy(CLUSTERED)
     for k, w in enumerate(flat["data"][0]["words"]):
         for name in ("position", "final_position"):  # the trajectory holds the same lists

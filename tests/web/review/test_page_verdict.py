@@ -240,7 +240,7 @@ def test_another_model_is_chosen_and_kept_in_the_link(visit: Visit) -> None:
 
 def test_model_that_is_gone_gives_way_to_the_default_and_the_page_says_so(review: Visit) -> None:
     page = review(f"{TEXT}&model=gone")
-    told = "No model \u201cgone\u201d labels texts on this server: sentiment answers."
+    told = "No model \u201cgone\u201d labels texts on this server: sentiment-small answers."
     expect(page.locator("#review-problem")).to_have_text(told)
     expect(page.locator("#verdict-title")).to_have_text("Verdict")
 
@@ -306,7 +306,7 @@ def test_examples_are_offered_only_to_models_of_sentiment(visit: Visit) -> None:
     def topics(page: Page) -> None:
         def add(route: Route) -> None:
             cards = route.fetch().json()["models"]
-            kind = next(card["kind"] for card in cards if card["name"] == "sentiment")
+            kind = next(card["kind"] for card in cards if card["name"] == "sentiment-small")
             other = {"name": "topics", "kind": kind, "labels": ["sports", "politics"]}
             route.fulfill(json={"models": [*cards, other]})
 
