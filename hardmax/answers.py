@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
+from pydantic import ConfigDict, Field
+
 from hardmax import notebook
 from hardmax.dataframe import MIN_CONTRIBUTION, RESULT_COLUMNS, as_frame
-from hardmax.documents import Classification, DynamicsResult, OffsetUnit, Usage, number_of
 from hardmax.errors import HardmaxError, UnexpectedAnswer
 from hardmax.formatting import format_signed, pluralize, printable, shorten
-from hardmax.reading import read
+from hardmax.models import Classification, DynamicsResult, OffsetUnit, Usage, number_of, read
 from hardmax.shap_export import explain_as_shap
 
 EMPTY_ANSWER: dict[str, Any] = {
@@ -22,20 +23,21 @@ EMPTY_ANSWER: dict[str, Any] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Classification):
     """The answer to one text. In a notebook it displays its reason.
 
     With several models it is the answer of the first one, and `answers` has all of them.
     """
 
-    text: str = ""
-    model: str = ""
-    error: HardmaxError | None = None
+    model_config = ConfigDict(arbitrary_types_allowed=True, defer_build=False)  # for its signature
+
+    text: str = Field("", exclude=True)
+    model: str = Field("", exclude=True)
+    error: HardmaxError | None = Field(None, exclude=True)
     """Why there is no answer, with `errors="keep"`. The label is then empty, and every number is nan."""
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, Answer] = Field(default_factory=dict, exclude=True)
     """The answer of each model by its name; empty for a request to one model."""
-    offset_unit: OffsetUnit = "codepoints"
+    offset_unit: OffsetUnit = Field("codepoints", exclude=True)
     """The unit of its offsets."""
 
     @classmethod
@@ -51,15 +53,19 @@ class Answer(Classification):
                 raise UnexpectedAnswer("this is no answer of hardmax: a probability is not from 0 to 1")
             return answer
         answers = {name: cls.of(each, text, index, name, offset_unit) for name, each in several.items()}
-        first = next(iter(answers.values()))
-        made = replace(first, answers=answers)
-        made.__dict__["document"] = document
-        return made
+        return next(iter(answers.values())).model_copy(update={"answers": answers})
 
     @classmethod
     def of_error(cls, error: HardmaxError, text: Any, index: int) -> Answer:
         """Return the answer to a text that was refused."""
         return cls(index=index, text=text if isinstance(text, str) else "", error=error, **EMPTY_ANSWER)
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The whole of it as it came, with fields of later versions too."""
+        if not self.answers:
+            return super().document
+        return {"index": self.index, "answers": {name: each.document for name, each in self.answers.items()}}
 
     @property
     def verdict(self) -> str:
@@ -74,7 +80,11 @@ class Answer(Classification):
     def _applicable_labels(self) -> str | None:
         """The label, or all labels of a multi-label model that apply; None if none does."""
         first = next(iter(self.answers.values()), self)  # the document of one model
-        return None if first.document.get("labels") == [] else ", ".join(self.labels) or self.label
+        return (
+            None
+            if "labels" in first.model_fields_set and not first.labels
+            else ", ".join(self.labels) or self.label
+        )
 
     @property
     def reason(self) -> str:
@@ -132,11 +142,16 @@ class Answer(Classification):
         return notebook.render_answer(self.text, self.verdict, self, self.offset_unit)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class CloudRun(DynamicsResult):
     """The run of a cloud, with its points. In a notebook it displays leaders, limits and paths."""
 
-    points: Any = field(default=None, compare=False)  # arrays have no single truth value
+    model_config = ConfigDict(defer_build=False)
+
+    points: Any = Field(None, exclude=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the answers; arrays of points have no single truth value."""
+        return isinstance(other, CloudRun) and self.document == other.document
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {notebook.summarize_run(self)}>"

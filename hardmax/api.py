@@ -8,7 +8,7 @@ from typing import Any, Self, TypedDict, Unpack, overload
 
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
-from hardmax.documents import (
+from hardmax.models import (
     ControlResponse,
     Explain,
     Include,

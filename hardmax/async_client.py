@@ -14,7 +14,7 @@ import httpx
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
 from hardmax.api import ClassifyOptions
-from hardmax.documents import (
+from hardmax.models import (
     ControlResponse,
     Explain,
     Include,

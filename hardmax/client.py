@@ -13,7 +13,7 @@ import httpx
 from hardmax import operations
 from hardmax.api import Api
 from hardmax.deadline import run_with_timeout
-from hardmax.documents import Include, Stop
+from hardmax.models import Include, Stop
 from hardmax.operations import ApiRequest
 from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
 

@@ -12,8 +12,8 @@ from html import escape as escape_markup
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.documents import Classification, DynamicsResult, Leader, OffsetUnit, Word, number_of
 from hardmax.formatting import CLUSTER_COLORS, format_signed, pluralize, printable, shorten
+from hardmax.models import Classification, DynamicsResult, Leader, OffsetUnit, Word, number_of
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.answers import Answer, Answers, CloudRun
-from hardmax.documents import (
+from hardmax.errors import InputError, InvalidInput, TooLarge
+from hardmax.models import (
     ControlResponse,
     Include,
     Info,
@@ -24,10 +25,9 @@ from hardmax.documents import (
     SequenceLabel,
     SequencesResponse,
     Stop,
+    read,
 )
-from hardmax.errors import InputError, InvalidInput, TooLarge
 from hardmax.progress import Progress
-from hardmax.reading import read
 
 BATCH_TEXTS = 256  # texts in one request
 # Characters in one request: below the 4 MB of JSON that a server accepts, however they are escaped.

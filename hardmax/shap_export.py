@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.documents import Classification, number_of
 from hardmax.errors import InvalidInput
+from hardmax.models import Classification, number_of
 
 
 @dataclass(frozen=True)

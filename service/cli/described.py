@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hardmax.answers import Answer
-from hardmax.documents import Cluster, Leader, number_of
 from hardmax.formatting import pluralize
+from hardmax.models import Cluster, Leader, number_of
 from service.runtime.bundle import newest_version
 
 SHOWN_CLUSTERS_OF_TEXT = 8

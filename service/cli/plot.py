@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.tables.writing import check_folder
-from hardmax.documents import DynamicsResult, Softmax
 from hardmax.formatting import CLUSTER_COLORS, pluralize
+from hardmax.models import DynamicsResult, Softmax
 from service.errors import InvalidInput, NotFound, needs
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.tables.writing import check_folder
-from hardmax.documents import DynamicsResult
+from hardmax.models import DynamicsResult
 from service.errors import InvalidInput
 
 FORMATS = (".npy", ".csv")

@@ -1,4 +1,4 @@
-"""What our own routes are asked; what they answer is in hardmax.documents.
+"""What our own routes are asked; what they answer is in hardmax.models.
 
 Requests are checked here only for their shape; what they mean is the domain's business. Limits that an
 operator can set are checked where the settings are known.
@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from hardmax.documents import Explain, Include, OffsetUnit, Stop, Vector
+from hardmax.models import Explain, Include, OffsetUnit, Stop, Vector
 
 MOST_MODELS = 32  # of a request
 MAX_ABLATED_SPANS = 256  # of a request

@@ -2,8 +2,9 @@
 
 import inspect
 import re
-from dataclasses import fields, is_dataclass
 from pathlib import Path
+
+from pydantic import BaseModel
 
 import hardmax
 
@@ -22,19 +23,17 @@ def lines() -> list[str]:
         elif issubclass(value, Exception):
             found += [f"{name}({value.__mro__[1].__name__}){parameters(value.__init__)}", ""]
         else:
-            found += [name + parameters(value.__init__), *members(value), ""]
+            construct = value if issubclass(value, BaseModel) else value.__init__
+            found += [name + parameters(construct), *members(value), ""]
     return found
 
 
 def members(kind: type) -> list[str]:
     """Describe the fields, properties and methods of a class that are not those of a builtin type."""
-    names = set(dir(kind)) - set(dir(list))
-    names |= {each.name for each in fields(kind)} if is_dataclass(kind) else set()
+    names = set(dir(kind)) - set(dir(list)) - set(dir(BaseModel))
     names |= set(getattr(kind, "model_fields", {}))
     found = []
     for name in sorted(name for name in names if not name.startswith("_")):
-        if name.startswith("model_") and hasattr(kind, "model_fields"):  # pydantic's
-            continue
         value = inspect.getattr_static(kind, name, None)
         value = getattr(value, "__func__", value)
         found.append(f"    {name}{parameters(value)}" if callable(value) else f"    {name}")
@@ -45,7 +44,9 @@ def parameters(function: object) -> str:
     """Return the parameters of a function without their types."""
     signature = inspect.signature(function)  # type: ignore[arg-type]
     bare = [
-        each.replace(annotation=each.empty) for name, each in signature.parameters.items() if name != "self"
-    ]
+        each.replace(annotation=each.empty)
+        for name, each in signature.parameters.items()
+        if name not in ("self", "extra_data")
+    ]  # pydantic adds the last one
     text = str(signature.replace(parameters=bare, return_annotation=signature.empty))
     return re.sub(r"<function .*?>", "<function>", text.replace("<lambda>", "lambda"))

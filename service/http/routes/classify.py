@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from hardmax.documents import ClassifyResponse
+from hardmax.models import ClassifyResponse
 from service.answers.texts import (
     Read,
     add_searches,

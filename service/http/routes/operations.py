@@ -1,13 +1,12 @@
 """What operators ask: is it alive, is it ready, what is it, what does it serve, how is it doing."""
 
-from dataclasses import fields
 from typing import Any, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from hardmax.documents import Info, Limits, LoadError, ModelCard, ModelList
+from hardmax.models import Info, Limits, LoadError, ModelCard, ModelList
 from service import __version__
 from service.errors import NotFound
 from service.http import examples
@@ -60,7 +59,7 @@ async def info(service: ServiceOf) -> Info:
         default_model=settings.default_model,
         models=list(service.registry.entries),
         load_errors=[LoadError(name=name, reason=why) for name, why in service.registry.refused.items()],
-        limits=Limits(**{each.name: getattr(settings, each.name) for each in fields(Limits)}),
+        limits=Limits.model_validate(settings, from_attributes=True),
     )
 
 

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from hardmax.documents import ControlResponse, DynamicsResult, SequencesResponse
+from hardmax.models import ControlResponse, DynamicsResult, SequencesResponse
 from service.answers.arrays import read_arrays, read_npy, read_rows
 from service.answers.clouds import (
     MODEL,

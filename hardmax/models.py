@@ -1,50 +1,78 @@
-"""What the API answers, as types: one description for clients, for the server and for its documentation."""
+"""What the API answers, as pydantic models: one description for clients, the server and its documentation.
+
+Everything that a client reads is checked, because an answer may come from anybody: numbers are not read from
+strings. Fields and words of later versions are kept.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator
+
+from hardmax.errors import UnexpectedAnswer
 
 Explain = Literal["none", "leaders", "full"]
 OffsetUnit = Literal["codepoints", "utf16"]
 AbstainReason = Literal["low_confidence", "out_of_distribution", "no_known_words"]
 Stop = Literal["certified", "converged", "never"]
 Include = Literal["assignment", "limits", "trajectory", "polytope", "temperature", "argmax", "softmax"]
-Vector = list[float]
-Span = tuple[int, int]
+T = TypeVar("T")
+Items = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
+ItemsOrNull = Annotated[Items[T], BeforeValidator(lambda value: [] if value is None else value)]
+Vector = Items[float]
+Span = Annotated[tuple[int, int], Field(strict=False)]  # JSON has lists only
 Number = float | dict[str, float]  # a number for each label if there are several logits
+Open = WrapValidator(lambda value, check: value if isinstance(value, str) else check(value))  # to later words
 
 
-class Document:
+class Document(BaseModel):
     """A part of an answer."""
 
-    # For pydantic, which documents the API with these types. Nothing else here needs it.
-    __pydantic_config__: ClassVar[dict[str, Any]] = {
-        "use_attribute_docstrings": True, "extra": "allow",
-        "defer_build": True,  # the descriptions are read when somebody asks for the document
-    }  # fmt: skip
+    model_config = ConfigDict(
+        extra="allow",
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
+        defer_build=True,  # most programs need few of these types
+    )
 
     @cached_property
     def document(self) -> dict[str, Any]:
         """The whole of it as it came, with fields of later versions too."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]  # each kind is a dataclass
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+M = TypeVar("M", bound=Document)
+
+
+def read(kind: type[M], document: Any, **known: Any) -> M:
+    """Return the answer that a JSON value describes, with the fields that are known here.
+
+    Raises:
+        UnexpectedAnswer: It is not as its type says; the message is the place and what was expected there.
+    """
+    try:
+        return kind.model_validate({**document, **known} if isinstance(document, dict) else document)
+    except ValidationError as invalid:
+        problem = invalid.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, problem["loc"])) or "the answer"
+        raise UnexpectedAnswer(f"this is no answer of hardmax: {place}: {problem['msg']}") from None
 
 
 # ---------------------------------------- texts
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReadWord(Document):
     word: str
     """The word as it stands in the text, in lower case."""
-    spans: list[Span]
+    spans: Items[Span]
     """The span of the word, as offsets into the text as sent."""
     layer: int
     """The layer of the encoder at which the word entered, from 1 on."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Leader(Document):
     word: str
     """The word as it stands in the text, in lower case."""
@@ -56,9 +84,9 @@ class Leader(Document):
     """The number of other words in its cluster."""
     contribution: Number
     """The part of the logit that its cluster adds."""
-    spans: list[Span]
+    spans: Items[Span]
     """The spans of the leader; several if words have the very same position."""
-    read: list[ReadWord] = field(default_factory=list)
+    read: ItemsOrNull[ReadWord] = Field(default_factory=list)
     """The other words that its state was computed from, in the order of entry: at most eight, all of them
     with "full"."""
     read_total: int = 0
@@ -68,15 +96,14 @@ class Leader(Document):
     """The token that was read in place of the word, if any: "<name>", "<number>" or "<unknown>"."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cluster(Document):
     id: int
     """The id of the cluster in this text, which leaders and words refer to."""
-    kind: Literal["leader", "tie"]
+    kind: Annotated[Literal["leader", "tie"], Open]
     """In a cluster of kind "tie" the words attend to several leaders alike."""
-    leaders: list[str]
+    leaders: Items[str]
     """The word that leads, or the words that tie."""
-    words: list[str]
+    words: Items[str]
     """The leader and the words of largest contribution, at most five, each once."""
     size: int
     """The number of words in the cluster."""
@@ -86,11 +113,10 @@ class Cluster(Document):
     """The part of the logit that the cluster adds: the logit is the bias plus the sum over clusters."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Word(Document):
     word: str
     """The word as it stands in the text, in lower case."""
-    spans: list[Span]
+    spans: Items[Span]
     """The span of the word."""
     cluster: int
     """The id of its cluster."""
@@ -102,24 +128,22 @@ class Word(Document):
     """The position before the layers of the head."""
     final_position: Vector
     """The position after the last layer."""
-    attends_to: list[list[int]] = field(default_factory=list)
+    attends_to: ItemsOrNull[Items[int]] = Field(default_factory=list)
     """For each layer of the encoder the other words that its heads attend to, by their index in this list,
     most attended first."""
     read_as: str | None = None
     """The token that was read in place of the word, if any."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LeftOut(Document):
     word: str
     """The word as it stands in the text, in lower case."""
-    spans: list[Span]
+    spans: Items[Span]
     """The span of the word."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Flip(Document):
-    without: list[LeftOut]
+    without: Items[LeftOut]
     """The words that were left out, at most five."""
     label: str
     """The label without these words, by running the model."""
@@ -127,15 +151,13 @@ class Flip(Document):
     """The probability of that label."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Sufficient(Document):
-    words: list[LeftOut]
+    words: Items[LeftOut]
     """The words that alone give the same label, at most sixteen; all others are left out in place."""
     score: float
     """The probability of the label with these words alone, by running the model."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Classification(Document):
     index: int = 0
     """The index of the text in the request."""
@@ -145,10 +167,10 @@ class Classification(Document):
     """The probability of the label."""
     probs: dict[str, float]
     """The probability of each label."""
-    labels: list[str] = field(default_factory=list)
+    labels: ItemsOrNull[str] = Field(default_factory=list)
     """All labels that apply, for models whose labels do not exclude each other; `label` is the most probable
     one."""
-    abstain_reason: AbstainReason | None = None
+    abstain_reason: Annotated[AbstainReason, Open] | None = None
     """Why the model abstains: too few words are known, the labels are about equally probable, or the text is
     unlike the training data. null if the label can be acted upon."""
     logit: Number
@@ -164,13 +186,13 @@ class Classification(Document):
     """The number of words that the model does not know."""
     truncated: bool
     """Whether the text has more words than the model reads."""
-    leaders: list[Leader] = field(default_factory=list)
+    leaders: ItemsOrNull[Leader] = Field(default_factory=list)
     """The leaders of the text, with "leaders" and "full"."""
-    clusters: list[Cluster] = field(default_factory=list)
+    clusters: ItemsOrNull[Cluster] = Field(default_factory=list)
     """The groups of words that end together, with "leaders" and "full"."""
-    words: list[Word] = field(default_factory=list)
+    words: ItemsOrNull[Word] = Field(default_factory=list)
     """All words in the order of reading, with "full"."""
-    trajectory: list[list[Vector]] = field(default_factory=list)
+    trajectory: ItemsOrNull[Items[Vector]] = Field(default_factory=list)
     """The position of every word at each layer, with `trajectory`."""
     sufficient: Sufficient | None = None
     """A small set of words that alone gives the same label, with `sufficient`; null if none was found."""
@@ -178,7 +200,6 @@ class Classification(Document):
     """The smallest set of words found whose removal changes the label, with `flip`; null without one."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Classifications(Document):
     """One text, answered by several models."""
 
@@ -188,7 +209,6 @@ class Classifications(Document):
     """The answer of each model, by the name that the request uses."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Usage(Document):
     texts: int
     """The number of texts that were answered."""
@@ -196,15 +216,14 @@ class Usage(Document):
     """The number of subword tokens that were read."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ClassifyResponse(Document):
     id: str
     """The id of the request."""
-    model: str | list[str]
+    model: str | Items[str]
     """The model that answered, or the models in the order of the request."""
     usage: Usage
     """The amount of text that was read."""
-    data: list[Classification | Classifications]
+    data: Items[Classification | Classifications]
     """One entry for each text, in the order of the request."""
 
 
@@ -216,7 +235,6 @@ def number_of(value: Any, label: str) -> float:
 # ---------------------------------------- clouds
 
 
-@dataclass(frozen=True, kw_only=True)
 class CloudLeader(Document):
     index: int
     """The index of the leader among the points."""
@@ -230,13 +248,12 @@ class CloudLeader(Document):
     """The id of its cluster."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class CloudCluster(Document):
     id: int
     """The index of the cluster in this list."""
-    kind: Literal["leader", "tie"]
+    kind: Annotated[Literal["leader", "tie"], Open]
     """In a cluster of kind "tie" the points attend to several leaders alike."""
-    leaders: list[int]
+    leaders: Items[int]
     """The index of the leader, or the indices of the leaders that tie."""
     limit: Vector
     """The point to which all points of the cluster converge."""
@@ -244,21 +261,18 @@ class CloudCluster(Document):
     """The number of points in the cluster."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Polytope(Document):
-    vertices: list[int]
+    vertices: Items[int]
     """The indices of the leaders that are vertices of the limit polytope."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Trajectory(Document):
-    layers: list[int]
+    layers: Items[int]
     """The layers that were kept."""
-    points: list[list[Vector]]
+    points: Items[Items[Vector]]
     """The cloud at each of these layers."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Temperature(Document):
     t: float | None
     """The largest temperature that is proved, together with all lower ones; null for any temperature."""
@@ -271,15 +285,14 @@ class Temperature(Document):
     the exact softmax."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Softmax(Document):
     temperature: float
     """The temperature of the attention, as requested."""
-    layers: list[int]
+    layers: Items[int]
     """The layers that were kept, the same as in the hardmax trajectory."""
-    points: list[list[Vector]]
+    points: Items[Items[Vector]]
     """The cloud under softmax attention at each of these layers."""
-    distance: list[float]
+    distance: Items[float]
     """The distance of the farthest point from its hardmax run at each of these layers, in the A-norm."""
 
 
@@ -289,12 +302,9 @@ def _without_d(schema: dict[str, Any]) -> None:
     schema["required"].remove("d")
 
 
-@dataclass(frozen=True, kw_only=True)
 class DynamicsResult(Document):
-    __pydantic_config__: ClassVar[dict[str, Any]] = {
-        **Document.__pydantic_config__,
-        "json_schema_extra": _without_d,
-    }
+    model_config = ConfigDict(json_schema_extra=_without_d)
+
     id: str = ""
     """The id of the request; empty within another answer."""
     n: int
@@ -303,7 +313,7 @@ class DynamicsResult(Document):
     """Numbers of each."""
     alpha: float
     """The step size of the run."""
-    status: Literal["certified", "converged", "max_layers"]
+    status: Annotated[Literal["certified", "converged", "max_layers"], Open]
     """The limits of a "certified" run are proved (with a tie_tolerance, as docs/theory.md says). In a
     "converged" run every point is near its limit. A "max_layers" run ended before either."""
     layers: int
@@ -313,13 +323,13 @@ class DynamicsResult(Document):
     margin: float | None
     """A lower bound on the smallest relative gap between a best score and the next one; null if there is no
     next one."""
-    leaders: list[CloudLeader]
+    leaders: Items[CloudLeader]
     """The points that attend to themselves alone."""
-    clusters: list[CloudCluster]
+    clusters: Items[CloudCluster]
     """The groups of points with the same limit."""
-    assignment: list[int] | None = None
+    assignment: Items[int] | None = None
     """The id of the cluster of each point."""
-    limits: list[Vector] | None = None
+    limits: Items[Vector] | None = None
     """The limit of each point, with `include: ["limits"]`."""
     polytope: Polytope | None = None
     """The convex hull of the limits, with `include: ["polytope"]`."""
@@ -328,13 +338,12 @@ class DynamicsResult(Document):
     temperature: Temperature | None = None
     """The temperatures at which softmax attention keeps every point near this run, with `include:
     ["temperature"]`; null if nothing is certified, or if gaps are as small as their rounding."""
-    argmax: list[list[list[int]]] | None = None
+    argmax: Items[Items[Items[int]]] | None = None
     """The argmax set of each point at each layer up to the certified one, with `include: ["argmax"]`."""
     softmax: Softmax | None = None
     """Softmax attention from the same start, with `include: ["softmax"]`."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Refutation(Document):
     """One term of a certificate that no A grants a wish."""
 
@@ -348,24 +357,23 @@ class Refutation(Document):
     """A positive integer in decimal digits."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ControlResponse(Document):
     id: str
     """The id of the request."""
     feasible: bool | None
     """With true, A grants the request from layer 0 on, which is proved for the numbers as sent. With false,
     no A does, which the certificate proves. With null, neither could be proved."""
-    A: list[Vector] | None
+    A: Items[Vector] | None
     """The matrix that was found, with trace d."""
     margin: float | None
     """The smallest gap between the best score of a requested token and the next, relative to A-norms; null
     without a matrix, or if no point is a rival."""
-    worst_pair: list[int] | None = None
+    worst_pair: Items[int] | None = None
     """The token, its requested leader, and the rival in its way."""
     bound: float | None = None
     """No matrix has a larger smallest gap, in the units of docs/control.md; the bound is 0 if the request is
     infeasible."""
-    certificate: list[Refutation] | None = None
+    certificate: Items[Refutation] | None = None
     """The proof that no matrix grants the request: the sum of weight * (M + M'), with M = z_token (z_leader
     - z_rival)', is exactly negative semidefinite."""
     note: str | None = None
@@ -377,7 +385,6 @@ class ControlResponse(Document):
 # ---------------------------------------- sequences
 
 
-@dataclass(frozen=True, kw_only=True)
 class SequenceLabel(Document):
     index: int
     """The index of the sequence in the request."""
@@ -387,30 +394,28 @@ class SequenceLabel(Document):
     """The answer stays the same while every token moves by less than this; null for any move."""
     leader: int | None
     """The token of the sequence that decides; null if there are several."""
-    output: list[Vector] | None = None
+    output: Items[Vector] | None = None
     """The output of models whose answers are sequences."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SequencesResponse(Document):
     id: str
     """The id of the request."""
     model: str
     """The model that answered."""
-    data: list[SequenceLabel]
+    data: Items[SequenceLabel]
     """One entry for each sequence, in the order of the request."""
 
 
 # ---------------------------------------- the service
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelCard(Document):
     """The card of a bundle, as it is."""
 
     name: str
     """The name of the model in requests."""
-    kind: Literal["encoder", "text-classification", "dynamics", "sequences"]
+    kind: Annotated[Literal["encoder", "text-classification", "dynamics", "sequences"], Open]
     """The kind of the model; text-classification models are heads on an encoder."""
     description: str
     """A description of the model in one line."""
@@ -428,13 +433,11 @@ class ModelCard(Document):
     """The time at which this process loaded the model."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelList(Document):
-    models: list[ModelCard]
+    models: Items[ModelCard]
     """The cards of all models that are served."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Limits(Document):
     max_concurrent_requests: int
     """The number of requests that are worked on at once."""
@@ -458,7 +461,6 @@ class Limits(Document):
     """The time that a request may take, in seconds."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class LoadError(Document):
     """A bundle in MODELS_DIR that is not served, and why."""
 
@@ -468,7 +470,6 @@ class LoadError(Document):
     """The reason why the bundle could not be loaded."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Info(Document):
     name: Literal["hardmax"] = "hardmax"
     """The name of the service."""
@@ -480,9 +481,9 @@ class Info(Document):
     """The number of threads of one inference."""
     default_model: str
     """The model of requests that name none."""
-    models: list[str]
+    models: Items[str]
     """The names of all models that are served."""
-    load_errors: list[LoadError]
+    load_errors: Items[LoadError]
     """The bundles that could not be loaded."""
     limits: Limits
     """The limits of a request."""
