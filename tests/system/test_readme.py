@@ -16,7 +16,14 @@ from walkthrough import LANGUAGES, blocks, differs, steps
 
 README = (ROOT / "README.md").read_text()
 # Documents whose commands and programs are run, in order, against a server of their own.
-WALKED = ["README.md", "docs/tutorial.md", "docs/abstain.md", "docs/counterfactuals.md", "docs/clouds.md"]
+WALKED = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/abstain.md",
+    "docs/counterfactuals.md",
+    "docs/clouds.md",
+    "docs/migrate.md",
+]
 ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):8000")
 FILE = re.compile(r"`([\w./-]+\.(?:csv|ipynb|js|json|jsonl|lock|md|npy|py|sh|toml|tsv|txt|yaml))`")
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
