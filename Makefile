@@ -29,7 +29,7 @@ $(VENV)/.export: $(VENV)/.cpu
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.cpu
-	$(PIP) --editable '.[cpu,plot,tracing,export,test]'
+	$(PIP) --editable '.[cpu,plot,tracing,export,test,docs]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test

@@ -44,8 +44,8 @@ PAGE = """\
 # Settings
 
 Each setting is a flag of `hardmax serve` and an environment variable; the flag wins. An unknown variable or a
-bad value stops the start with one line that names it. [Operating hardmax](operations.md#settings) says when
-to change one.
+bad value stops the start with one line that names it. [Deploy and operate](operations.md#settings)
+says when to change one.
 
 | flag | variable | default | meaning |
 |---|---|---|---|

@@ -5,7 +5,7 @@
 
 The application's own dependencies check the key and come first: without a key no body is read. Accepted media
 types are those that the route documents. A JSON body is parsed at once: a short one on the event loop, a long
-one in the reader's thread, one at a time. docs/reliability.md says how long that holds the interpreter.
+one in the reader's thread, one at a time. docs/verification.md says how long that holds the interpreter.
 
 A short response is written on the event loop, a long one in a thread.
 """

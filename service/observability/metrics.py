@@ -44,27 +44,28 @@ class Metrics:
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
         self._requests = counter("hardmax_requests", "Requests answered.", ["route", "method", "status"])
-        whole = "From the first header to the last byte handed over."
-        self._durations = histogram("hardmax_request_duration_seconds", whole, ["route"], buckets=REQUEST_S)
+        duration = "Duration of a request, from its first header to the last byte of the response."
+        name = "hardmax_request_duration_seconds"
+        self._durations = histogram(name, duration, ["route"], buckets=REQUEST_S)
         self._failures = counter("hardmax_failures", "Requests refused or failed.", ["reason"])
-        stages = "Where the time of texts goes; inference includes tokenise."
+        stages = "Duration of a stage: queue, tokenise, inference (which includes tokenise)."
         self._stages = histogram("hardmax_stage_duration_seconds", stages, ["stage"], buckets=STAGE_S)
-        self._batch_items = histogram("hardmax_batch_size", "Texts that ran together.", buckets=BATCH_ITEMS)
-        pieces = "Pieces of words that ran together."
-        self._batch_tokens = histogram("hardmax_batch_tokens", pieces, buckets=BATCH_TOKENS)
-        verdicts = "Texts answered, by label, and by the reason to abstain, or none."
+        self._batch_items = histogram("hardmax_batch_size", "Texts in one batch.", buckets=BATCH_ITEMS)
+        tokens = "Subword tokens in one batch."
+        self._batch_tokens = histogram("hardmax_batch_tokens", tokens, buckets=BATCH_TOKENS)
+        verdicts = "Texts answered, by label and by the reason to abstain (or none)."
         self._verdicts = counter("hardmax_verdicts", verdicts, ["model", "label", "abstain_reason"])
         score = "Probability of the label."
         self._scores = histogram("hardmax_verdict_score", score, ["model"], buckets=SHARES)
         known = "Share of a text's words that the model knows."
         self._known = histogram("hardmax_text_known_share", known, ["model"], buckets=SHARES)
-        self._in_flight = gauge("hardmax_requests_in_flight", "Requests being worked on.")
-        self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait.", ["queue"])
+        self._in_flight = gauge("hardmax_requests_in_flight", "Requests in progress.")
+        self._queue = gauge("hardmax_queue_depth", "Texts or clouds that wait, by queue.", ["queue"])
         self._ready = gauge("hardmax_ready", "Workers that are loaded, warm and not draining.")
         served = ["model", "kind", "digest"]
         self._models = gauge("hardmax_model_info", "Models served.", served, multiprocess_mode="livemax")
         self.bundles_refused = gauge(
-            "hardmax_bundles_refused", "Bundles that are refused now.", multiprocess_mode="livemax"
+            "hardmax_bundles_refused", "Bundles that could not be loaded.", multiprocess_mode="livemax"
         )
         self._queue_wait = self._stages.labels("queue")
         self.tokenise = self._stages.labels("tokenise")

@@ -26,7 +26,7 @@ from service.server import serve
 from service.settings import Settings, load_settings
 
 TICK_S = 0.001
-PROMISED_S = 0.05  # docs/reliability.md
+PROMISED_S = 0.05  # docs/verification.md
 HELD_S = 0.25  # there too: the one step that parses a JSON body
 LONGEST_S = 0.025  # half of what is promised: a whole document at once takes as long
 FEW = 2  # ticks come in between a step's end and this thread's being asked: the lock is let go there
