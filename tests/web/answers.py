@@ -155,6 +155,7 @@ WORDS = [
     word("slow", -0.58, 3, leader=True, read=["middle", "little", "although"]), word(".", -0.02, 3),
 ]  # fmt: skip
 FLIP = {"without": [{"word": "not", "spans": [[0, 3]]}, {"word": "charming", "spans": [[54, 62]]}]}
+SUFFICIENT = {"words": [{"word": "funny", "spans": [[30, 35]]}], "score": 0.871}
 
 
 def reading(request: Answer) -> Answer:
@@ -164,4 +165,6 @@ def reading(request: Answer) -> Answer:
         other = explained(READ, WORDS, 0.05, without=[w["spans"][0] for w in FLIP["without"]])
         changed = {name: other["data"][0][name] for name in ("label", "score")}
         found["data"][0]["flip"] = {**FLIP, **changed}
+    if request.get("sufficient"):
+        found["data"][0]["sufficient"] = SUFFICIENT
     return found

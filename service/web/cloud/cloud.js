@@ -13,6 +13,7 @@ import { Past } from "./past.js";
 import { Picture, addExport } from "../shared/picture.js";
 import { Player } from "../shared/player.js";
 import { PRESETS } from "./presets.js";
+import { Softmax } from "./softmax.js";
 import { Camera } from "./space.js";
 import { reasonOf, sentenceOf } from "./why.js";
 import { Wish } from "./wish.js";
@@ -54,6 +55,7 @@ export class Cloud {
       onShape: () => this.change(),
     });
     this.board = new Board(byId("cloud"), this.landscape, this.acts());
+    this.softmax = new Softmax(() => this.change());
     this.wish = new Wish(api, this);
     this.listen();
   }
@@ -255,13 +257,10 @@ export class Cloud {
 
   request() {
     const plane = this.points.every((row) => row.length === 2);
-    const include = ["assignment", "limits", "trajectory", "polytope"];
-    return {
-      points: this.points,
-      alpha: this.alpha,
-      A: plane ? matrixOf(this.ellipse) : null,
-      include,
-    };
+    const { temperature } = this.softmax;
+    const include = ["assignment", "limits", "trajectory", "polytope", ...(temperature ? ["softmax"] : [])];
+    const A = plane ? matrixOf(this.ellipse) : null;
+    return { points: this.points, alpha: this.alpha, A, include, temperature };
   }
 
   /** Runs the cloud for no more layers than the server allows. */
@@ -306,6 +305,7 @@ export class Cloud {
         ? []
         : [{ layer: film.certified, title: `certified at layer ${film.certified}` }];
     this.player.load(answer?.trajectory ? film.layers : 0, { at, marks });
+    this.softmax.show(answer?.softmax ?? null);
     this.explain();
     if (answer && !answer.trajectory) return;
     showBadge(byId("cloud-badge"), answer);
@@ -333,6 +333,7 @@ export class Cloud {
   moveTo(t) {
     if (!this.landscape) return;
     this.landscape.t = t;
+    this.softmax.moveTo(t);
     for (const { index, layer } of this.film.emerging) {
       if (this.told < layer && t >= layer) announce(`Point ${index} becomes a leader at layer ${layer}`);
     }
@@ -369,7 +370,9 @@ export class Cloud {
     const listed = this.points.length <= LINKED_UP_TO ? { points } : {};
     const A = stretch === 1 ? {} : { stretch: stretch.toFixed(3), turn: Math.round(turn) };
     const look = [this.camera.yaw, this.camera.pitch].map((x) => x.toFixed(2)).join(",");
-    return { ...(named || listed), alpha: this.alpha, ...A, look: this.inSpace ? look : null };
+    const { temperature } = this.softmax;
+    const at = { alpha: this.alpha, ...A, softmax: temperature };
+    return { ...(named || listed), ...at, look: this.inSpace ? look : null };
   }
 
   /** Opens the room with what a link says. */
@@ -382,6 +385,7 @@ export class Cloud {
     this.seed = Number(values.get("seed")) || 1;
     this.showAlpha(Number(values.get("alpha")) || (preset ? PRESETS[preset].alpha : 0.5));
     this.ellipse.show({ stretch: Number(values.get("stretch")) || 1, turn: Number(values.get("turn")) || 0 });
+    this.softmax.use(Number(values.get("softmax")));
     return this.load(
       preset ? PRESETS[preset].points(this.seed) : rows.map((row) => row.split(",").map(Number)),
       preset,
@@ -395,10 +399,10 @@ export class Cloud {
 
 const tidy = (x) => Number(x.toFixed(6));
 
+const FILMED = { trajectory: null, limits: null, polytope: null, softmax: null, certified_layer: null };
+
 /** While the next answer is on its way the colours and first leaders of the last one stay; its film does not. */
 function stale(answer) {
   const leaders = answer?.leaders.filter(({ since_layer }) => since_layer === 0);
-  return (
-    answer && { ...answer, leaders, trajectory: null, limits: null, polytope: null, certified_layer: null }
-  );
+  return answer && { ...answer, leaders, ...FILMED };
 }

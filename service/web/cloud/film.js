@@ -17,14 +17,16 @@ export class Film {
     this.solid = (answer?.trajectory?.points ?? [points]).map((rows) => packed(rows, this.stride));
     if (this.certified !== null && answer.limits)
       this.appendTail(packed(answer.limits, this.stride), answer.alpha);
+    this.soft = (answer?.softmax?.points ?? []).map((rows) => packed(rows, this.stride));
     this.look(camera);
     this.since = new Map((answer?.leaders ?? []).map((leader) => [leader.index, leader.since_layer]));
   }
 
   /** Where everything lies on the picture, as x, y after x, y; in space also how near to the eye. */
   look(camera) {
-    if (this.stride === 2) return void (this.frames = this.solid);
+    if (this.stride === 2) return void Object.assign(this, { frames: this.solid, softFrames: this.soft });
     const [right, up, near] = camera.axes;
+    this.softFrames = this.soft.map((frame) => projected(frame, [right, up]));
     this.frames = this.solid.map((frame) => projected(frame, [right, up]));
     this.depths = this.solid.map((frame) => projected(frame, [near]));
   }
@@ -53,9 +55,15 @@ export class Film {
     return this.stride === 3 ? this.between(this.depths, t) : null;
   }
 
+  /** The same under softmax attention, at its last layer from then on; null where it was not asked for. */
+  softmaxAt(t) {
+    return this.soft.length ? this.between(this.softFrames, Math.min(t, this.soft.length - 1)) : null;
+  }
+
   between(frames, t) {
-    const k = Math.min(Math.floor(t), Math.max(0, this.layers - 1));
-    const [a, b, s] = [frames[k], frames[Math.min(k + 1, this.layers)], t - k];
+    const last = frames.length - 1;
+    const k = Math.min(Math.floor(t), Math.max(0, last - 1));
+    const [a, b, s] = [frames[k], frames[Math.min(k + 1, last)], t - k];
     return s === 0 ? a : a.map((x, i) => x + s * (b[i] - x));
   }
 

@@ -67,6 +67,7 @@ export class Landscape {
     this.drawHalfPlane(painter);
     if (this.film.n <= TRAILS_UP_TO) this.drawTrails(painter);
     this.drawFollowers(painter, places);
+    this.drawSoftmax(painter);
     this.drawLeaders(painter, places);
     this.drawArrow(painter, places);
     this.drawMarks(painter, places);
@@ -216,6 +217,18 @@ export class Landscape {
       const alpha = (film.n > 3000 ? 0.75 : 0.92) * (depths ? 0.45 + 0.55 * near : 1);
       const ring = { fill: colour("card"), stroke: hue(rank), width: Math.min(2, r / 2), alpha };
       if (members.length) painter.dots(centres, r, tie ? ring : { fill: hue(rank), alpha });
+    }
+  }
+
+  /** Where softmax attention has each point: a small circle. */
+  drawSoftmax(painter) {
+    const { view, film } = this;
+    const places = film.softmaxAt(this.t);
+    if (!places) return;
+    const r = film.n > 400 ? 2 : 5.5;
+    for (const { rank, members } of this.groups) {
+      const centres = members.flatMap((i) => [view.x(places[2 * i]), view.y(places[2 * i + 1])]);
+      painter.dots(Float64Array.from(centres), r, { stroke: hue(rank), width: 1.25, alpha: 0.9 });
     }
   }
 

@@ -1,4 +1,4 @@
-/* Wishing for leaders: points are marked, and the service looks for an A that makes them leaders. */
+/* Choosing leaders: points are marked, and the service looks for an A that makes them leaders. */
 
 import { Latest, inWords } from "../shared/api.js";
 import { announce, byId, plural } from "../shared/element.js";
@@ -14,7 +14,7 @@ export class Wish {
   mark(i) {
     if (!this.marked.delete(i)) this.marked.add(i);
     this.forget();
-    announce(`Point ${i} ${this.marked.has(i) ? "wished for" : "no longer wished for"}`);
+    announce(`Point ${i} ${this.marked.has(i) ? "marked" : "no longer marked"}`);
     this.show();
   }
 

@@ -1,5 +1,5 @@
-/* What would change the verdict: the fewest words found without which it is another, and words that one strikes out by
-   hand. Knows the answer that is shown and asks for those without some of its words; a service that does not say what
+/* What decides the verdict: few words that alone give it, few words without which it is another, and words that one
+   strikes out by hand. Knows the answer that is shown and asks for those without some of its words; a service that does not say what
    its leaders have read is asked nothing. */
 
 import { percent, readAnswer } from "./answer.js";
@@ -13,7 +13,7 @@ const STRUCK_UP_TO = 400; // words of a text; they are buttons
 export class Without {
   /** `ask(request, signal)` resolves to the answer to one text; `onStrike(tokens)` hears what is left out. */
   constructor(ask, onStrike) {
-    Object.assign(this, { ask, onStrike, flips: new Latest(PAUSE_MS), verdicts: new Latest() });
+    Object.assign(this, { ask, onStrike, searches: new Latest(PAUSE_MS), verdicts: new Latest() });
     Object.assign(this, { answer: null, request: null, struck: new Set(), buttons: [] });
     byId("without-back").addEventListener("click", () => this.strike([]));
     byId("without-unread").addEventListener("click", () => this.strike(this.unread));
@@ -27,13 +27,13 @@ export class Without {
     const told = answer?.words.some(({ read }) => read) && answer.abstainReason !== "no_known_words";
     byId("without").hidden = !told;
     if (same && told) return void this.strike([...this.struck]);
-    this.flips.stop();
+    this.searches.stop();
     this.verdicts.stop();
     this.struck = new Set();
     if (!told) return undefined;
     this.showWords();
     this.showVerdict(null);
-    return this.askFlip();
+    return this.askSearches();
   }
 
   /** Words that no leader has read, leaders aside. */
@@ -45,24 +45,44 @@ export class Without {
     return words.map((_, token) => token).filter((token) => !kept.has(token));
   }
 
-  async askFlip() {
-    const line = byId("flip");
-    line.replaceChildren();
+  async askSearches() {
+    const lines = [byId("sufficient"), byId("flip")];
+    for (const line of lines) line.replaceChildren();
     try {
-      const item = await this.flips.run((signal) =>
-        this.ask({ ...this.request, explain: "none", flip: true }, signal),
+      const item = await this.searches.run((signal) =>
+        this.ask({ ...this.request, explain: "none", flip: true, sufficient: true }, signal),
       );
-      if (item) line.replaceChildren(...this.flipNodes(item.flip));
+      if (!item) return;
+      lines[0].replaceChildren(...this.sufficientNodes(item.sufficient, item.label));
+      lines[1].replaceChildren(...this.flipNodes(item.flip));
     } catch {
       /* the verdict itself is shown, or its failure is told elsewhere */
     }
   }
 
+  sufficientNodes(found, label) {
+    if (found === undefined) return [];
+    if (found === null) return ["No sixteen words were found that alone give this label."];
+    const kept = this.tokensOf(found.words);
+    const names = found.words.flatMap(({ word }, k) => [k ? ", " : "", el("b", {}, word)]);
+    const rest = [...this.answer.words.keys()].filter((token) => !kept.includes(token));
+    const verdict = `: ${label}, ${percent(found.score)}. `;
+    const use = { type: "button", class: "link", onclick: () => this.strike(rest) };
+    const alone = found.words.length === 1 ? " alone gives the same label" : " alone give the same label";
+    const keep = `Keep only ${found.words.length === 1 ? "this" : "these"}`;
+    return [...names, alone, verdict, ...(rest.length ? [el("button", use, keep)] : [])];
+  }
+
+  /** The numbers of words that the answer to a search lists. */
+  tokensOf(found) {
+    const starts = new Set(found.map(({ spans }) => spans[0][0]));
+    return [...this.answer.words.keys()].filter((k) => starts.has(this.answer.words[k].places[0][0]));
+  }
+
   flipNodes(flip) {
     if (flip === undefined) return [];
     if (flip === null) return ["No five words were found whose leaving out would change the label."];
-    const starts = new Set(flip.without.map(({ spans }) => spans[0][0]));
-    const tokens = [...this.answer.words.keys()].filter((k) => starts.has(this.answer.words[k].places[0][0]));
+    const tokens = this.tokensOf(flip.without);
     const names = flip.without.flatMap(({ word }, k) => [k ? ", " : "", el("s", {}, word)]);
     const verdict = el("b", {}, `${flip.label}, ${percent(flip.score)}`);
     const use = { type: "button", class: "link", onclick: () => this.strike(tokens) };

@@ -48,6 +48,30 @@ def test_ties_are_marked(cloud: Visit) -> None:
     assert page.locator("#clusters .tie").count() >= 2
 
 
+def test_softmax_is_drawn_next_to_hardmax_with_its_distance_at_each_layer(cloud: Visit) -> None:
+    page = cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4&alpha=0.5")
+    said = page.locator("#softmax-distance")
+    expect(said).to_contain_text("Move the slider")
+    with page.expect_response("**/dynamics") as asked:
+        page.locator("#softmax").fill("-1")
+    found = asked.value.json()["softmax"]
+    assert found["temperature"] == 0.5
+    distances = [float(f"{distance:.3g}") for distance in found["distance"]]
+    last = f"{distances[-1]:g} at layer {found['layers'][-1]}."
+    expect(said).to_have_text(
+        f"Circles: softmax attention. Largest distance from hardmax: 0 at layer 0, {last}"
+    )
+    page.get_by_role("slider", name="Layer of the cloud").focus()
+    page.keyboard.press("ArrowRight")
+    expect(said).to_contain_text(f"hardmax: {distances[1]:g} at layer 1, {last}")
+    assert "softmax=0.5" in page.url
+    circles = saved_svg(page).count('r="5.5"')
+    assert circles == 4
+    page.locator("#softmax").fill("-8.25")
+    expect(said).to_contain_text("Move the slider")
+    assert "softmax" not in page.url
+
+
 def test_wish_finds_a_matrix_that_makes_the_marked_lead(cloud: Visit) -> None:
     page = cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4")
     expect(page.locator("#clusters td:first-child").filter(has_text="leader 0")).to_have_count(0)
@@ -63,7 +87,7 @@ def test_wish_finds_a_matrix_that_makes_the_marked_lead(cloud: Visit) -> None:
 
 def test_impossible_wish_is_called_impossible(cloud: Visit) -> None:
     page = cloud("points=1,0;0.5,0;-1,0.1")
-    page.get_by_text("Wish", exact=True).first.click()
+    page.get_by_text("Mark", exact=True).first.click()
     page.mouse.click(*at(page, 1))
     page.get_by_role("button", name="Find A").click()
     expect(page.locator("#wish-answer")).to_have_text("No A does it: this point cannot lead from the start.")

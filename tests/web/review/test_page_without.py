@@ -4,7 +4,19 @@ import re
 from typing import Any
 
 import pytest
-from answers import CLUSTERED, FLIP, READ, TEXT, WORDS, Answer, answering, explained, reading, word
+from answers import (
+    CLUSTERED,
+    FLIP,
+    READ,
+    SUFFICIENT,
+    TEXT,
+    WORDS,
+    Answer,
+    answering,
+    explained,
+    reading,
+    word,
+)
 from playwright.sync_api import Locator, Page, expect
 from visiting import Visit, expect_fit_for_everybody, write
 
@@ -41,6 +53,16 @@ def test_words_that_would_change_it_are_struck_through(page: Page) -> None:
     expect(page.locator("#ink .struck")).to_have_text(["Not", "charming"])
     expect(page.locator("#verdict-label")).to_have_text("positive")  # of the text as it is written
     expect_fit_for_everybody(page)
+
+
+def test_words_that_alone_give_the_label_are_named_and_can_be_kept(page: Page) -> None:
+    expect(page.locator("#sufficient")).to_have_text(
+        "funny alone gives the same label: positive, 87.1 %. Keep only this"
+    )
+    gone = struck_out(page.get_by_role("button", name="Keep only this"))
+    assert len(gone) == len(WORDS) - 1
+    assert SUFFICIENT["words"][0]["spans"][0] not in gone
+    expect(page.locator("#ink .word:not(.struck)")).to_have_text(["funny"])
 
 
 def test_leaders_that_have_not_read_what_is_struck_out_stay(page: Page) -> None:
@@ -122,13 +144,19 @@ def test_another_text_begins_anew(page: Page) -> None:
     expect(page.locator("#without-back")).to_be_disabled()
 
 
-@pytest.mark.parametrize(("flip", "said"), [({"flip": None}, "No five words were found"), ({}, "")])
-def test_no_words_found_is_said(review: Visit, flip: Answer, said: str) -> None:
+@pytest.mark.parametrize(
+    ("found", "flip", "sufficient"),
+    [
+        ({"flip": None, "sufficient": None}, "No five words were found", "No sixteen words were found"),
+        ({}, "", ""),
+    ],
+)
+def test_no_words_found_is_said(review: Visit, found: Answer, flip: str, sufficient: str) -> None:
     asked: list[Answer] = []
 
     def answer(request: Answer) -> Answer:
         asked.append(request)
-        return explained(READ, WORDS, **flip if "flip" in request else {})
+        return explained(READ, WORDS, **found if "flip" in request else {})
 
     page = review(READ, answer)
     for _ in range(100):
@@ -138,7 +166,8 @@ def test_no_words_found_is_said(review: Visit, flip: Answer, said: str) -> None:
     else:
         pytest.fail("no flip was asked for")
     page.wait_for_load_state("networkidle")
-    expect(page.locator("#flip")).to_have_text(re.compile(f"^{said}." if said else "^$"))
+    for line, said in (("#flip", flip), ("#sufficient", sufficient)):
+        expect(page.locator(line)).to_have_text(re.compile(f"^{said}." if said else "^$"))
 
 
 def test_service_that_does_not_say_what_was_read_is_asked_nothing_more(review: Visit) -> None:
