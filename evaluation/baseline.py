@@ -5,7 +5,7 @@ from typing import Any
 
 Labels = Sequence[frozenset[str]]  # the labels of each text
 
-NAME = "TF-IDF + logistic regression"
+BASELINE_NAME = "TF-IDF + logistic regression"
 
 
 def new_baseline(multi_label: bool = False) -> Any:

@@ -42,7 +42,7 @@ svg .wrong { fill: var(--neg) } svg .line { stroke: var(--line) } svg .dot { fil
   section { border: 0; padding: 0 } h3, tr, svg { break-inside: avoid } h3 { break-after: avoid }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact } }
 """
-CELL, MARGIN = 56, 110  # pixels of the confusion matrix
+CELL, MATRIX_MARGIN = 56, 110  # pixels of the confusion matrix
 MAX_DRAWN_LABELS = 12
 PLOT = 220  # pixels of the calibration curve
 
@@ -110,18 +110,21 @@ def _figure(share: float, caption: str, kind: str = "") -> str:
 
 def _confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     """Draw the matrix: true labels down, predicted labels across, shades by the share of the true label."""
-    size = MARGIN + CELL * len(labels)
+    size = MATRIX_MARGIN + CELL * len(labels)
+    height = size - MATRIX_MARGIN + 60
     drawn = [
-        f"<svg width={size} height={size - MARGIN + 60} viewBox='0 0 {size} {size - MARGIN + 60}' role=img "
+        f"<svg width={size} height={height} viewBox='0 0 {size} {height}' role=img "
         "aria-label='Confusion matrix: true labels down, predicted labels across'>"
     ]
     for i, (label, row) in enumerate(zip(labels, counts, strict=True)):
         y = 40 + i * CELL
-        drawn.append(f"<text x={MARGIN - 8} y={y + CELL / 2 + 4} text-anchor=end>{escape(label[:14])}</text>")
-        across = MARGIN + (i + 0.5) * CELL
+        drawn.append(
+            f"<text x={MATRIX_MARGIN - 8} y={y + CELL / 2 + 4} text-anchor=end>{escape(label[:14])}</text>"
+        )
+        across = MATRIX_MARGIN + (i + 0.5) * CELL
         drawn.append(f"<text x={across} y=30 text-anchor=middle>{escape(label[:8])}</text>")
         for j, count in enumerate(row):
-            share, x = count / max(1, sum(row)), MARGIN + j * CELL
+            share, x = count / max(1, sum(row)), MATRIX_MARGIN + j * CELL
             kind = "cell" if i == j else "cell wrong"
             box = f"x={x + 1} y={y + 1} width={CELL - 2} height={CELL - 2} rx=4"
             drawn.append(f"<rect class='{kind}' fill-opacity={0.06 + 0.94 * share:.2f} {box} />")
@@ -129,7 +132,7 @@ def _confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
             at = f"x={x + CELL / 2} y={y + CELL / 2 + 4} text-anchor=middle"
             drawn.append(f"<text class='{over}' {at}>{count:,}</text>")
     drawn.append(
-        f"<text class=axis x={MARGIN} y=12>predicted</text><text class=axis x=0 y=30>true</text></svg>"
+        f"<text class=axis x={MATRIX_MARGIN} y=12>predicted</text><text class=axis x=0 y=30>true</text></svg>"
     )
     return f"<div class=scroll>{''.join(drawn)}</div>"
 

@@ -23,8 +23,8 @@ ORDER = ("negative", "neg", "bad", "no", "false", "0")  # labels that come first
 YES, NO = ("1", "true", "yes", "x"), ("0", "false", "no", "")
 BETWEEN = "|"  # labels of one text
 NAN = "nan"
-MOST_LABELS = 100
-LEAST = 2  # rows of each label that is learnt
+MAX_LABELS_OF_FILE = 100
+MIN_ROWS_PER_LABEL = 2  # rows of each label that is learnt
 
 Pairs = Sequence[tuple[str, tuple[str, ...]]]  # a text, and its labels
 
@@ -58,7 +58,7 @@ def read_rows(
     label: Sequence[str] = (),
     as_is: bool = False,
     several: bool = False,
-    least: int = LEAST,
+    least: int = MIN_ROWS_PER_LABEL,
 ) -> Rows:
     """The labelled texts of a file. Stars become negative and positive, `a|b` two labels, unless `as_is`."""
     table = read_table(path)
@@ -138,8 +138,10 @@ def _rows(table: Table, pairs: Pairs, told: list[str], least: int, *, several: b
             f"{table.source}: all of {len(pairs):,} rows with a text have {have}; a model learns two or "
             "more. Add rows of another, or say --label if another column holds the labels"
         )
-    if len(count) > MOST_LABELS:
-        problem = f"{len(count):,} different labels; at most {MOST_LABELS}. Is it the label? Say --label"
+    if len(count) > MAX_LABELS_OF_FILE:
+        problem = (
+            f"{len(count):,} different labels; at most {MAX_LABELS_OF_FILE}. Is it the label? Say --label"
+        )
         raise InvalidInput(f"{table.source}: {problem}")
     if rare := [label for label, rows in count.items() if rows < least]:
         names = ", ".join(map(repr, rare[:5])) + (", .." if rare[5:] else "")

@@ -18,7 +18,7 @@ from hardmax.models import (
     SequenceLabel,
     Stop,
 )
-from hardmax.operations import BATCH_TEXTS, ApiRequest, ErrorHandling, run_sync
+from hardmax.operations import TEXTS_PER_REQUEST, ApiRequest, ErrorHandling, run_sync
 
 
 class ClassifyOptions(TypedDict, total=False):
@@ -72,7 +72,7 @@ class Api(ABC):
         flip: bool = False,
         sufficient: bool = False,
         errors: ErrorHandling = "raise",
-        batch_size: int = BATCH_TEXTS,
+        batch_size: int = TEXTS_PER_REQUEST,
         progress: bool | None = None,
     ) -> Answer | Answers:
         """Classify one text, or many, with the exact reason for each label.

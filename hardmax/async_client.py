@@ -24,7 +24,7 @@ from hardmax.models import (
     SequenceLabel,
     Stop,
 )
-from hardmax.operations import BATCH_TEXTS, ApiRequest, ErrorHandling
+from hardmax.operations import TEXTS_PER_REQUEST, ApiRequest, ErrorHandling
 from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
 
 
@@ -103,7 +103,7 @@ class AsyncClient:
         flip: bool = False,
         sufficient: bool = False,
         errors: ErrorHandling = "raise",
-        batch_size: int = BATCH_TEXTS,
+        batch_size: int = TEXTS_PER_REQUEST,
         progress: bool | None = None,
     ) -> Answer | Answers:
         """Classify one text, or many, with the exact reason for each label. See `Client.classify`."""

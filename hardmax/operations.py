@@ -29,7 +29,7 @@ from hardmax.models import (
 )
 from hardmax.progress import Progress
 
-BATCH_TEXTS = 256  # texts in one request
+TEXTS_PER_REQUEST = 256  # texts in one request
 # Characters in one request: below the 4 MB of JSON that a server accepts, however they are escaped.
 BATCH_CHARS = 500_000
 

@@ -33,7 +33,7 @@ MAX_PAUSE_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_RETRY_S = 1.0  # how long a refused connection is tried again, for a server that is starting
 CONNECT_PAUSE_S = 0.25
-MAX_RESPONSE_BYTES = 2**28  # of an answer, or of a line of a stream
+MAX_RECEIVED_BYTES = 2**28  # of an answer, or of a line of a stream
 # Numbers, lists and objects in an answer: a list of empty lists takes 30 times its bytes once it is parsed.
 MAX_RESPONSE_VALUES, MAX_RESPONSE_CONTAINERS = 2**24, 2**23
 MAX_MATRIX_CHARS = 4000  # of a matrix A in the query: many proxies read 8 kB of it
@@ -175,8 +175,8 @@ class BoundedBuffer:
     def add(self, part: bytes) -> None:
         """Append bytes, or raise UnexpectedAnswer over the limit."""
         self._bytes += part
-        if len(self._bytes) > MAX_RESPONSE_BYTES:
-            raise UnexpectedAnswer(f"this is no answer of hardmax: more than {MAX_RESPONSE_BYTES >> 20} MB")
+        if len(self._bytes) > MAX_RECEIVED_BYTES:
+            raise UnexpectedAnswer(f"this is no answer of hardmax: more than {MAX_RECEIVED_BYTES >> 20} MB")
 
     def lines(self, part: bytes) -> Iterator[bytes]:
         """Append bytes, and return the lines that they complete."""

@@ -19,7 +19,7 @@ from hardmax.errors import InvalidInput, MalformedInput, NotFound, TooLarge
 
 STDIN = "-"
 TEXT = "text"  # the column of a file of plain lines
-FORMATS = {
+FORMAT_BY_SUFFIX = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "jsonl",
@@ -31,7 +31,7 @@ FORMATS = {
 SHEETS = (".xls", ".xlsb", ".xlsm", ".ods")
 MAX_SHEET_CELLS = 50_000_000
 SAMPLE_ROWS = 200  # rows that decide what a column holds
-END = "\0the end"  # appended as a last row: it is not one if a quote is open there
+END_OF_TABLE = "\0the end"  # appended as a last row: it is not one if a quote is open there
 csv.field_size_limit(2**31 - 1)
 
 Row = dict[str, Any]
@@ -74,7 +74,7 @@ def read_table(path: str, *, column: str | None = None) -> Table:
         InputError: The file cannot be read, or is damaged; the message names the place.
     """
     suffix = Path(path).suffix.lower()
-    form = FORMATS.get(suffix) if path != STDIN else None
+    form = FORMAT_BY_SUFFIX.get(suffix) if path != STDIN else None
     if suffix in SHEETS:
         raise InvalidInput(f"{path}: {suffix} is not read; save the sheet as .xlsx or .csv")
     source = source_of(path)
@@ -146,11 +146,11 @@ def _tsv(text: str, source: str) -> Table:
 
 def _separated(text: str, source: str, delimiter: str) -> Table:
     try:
-        lines = chain(io.StringIO(text, newline=""), [END])
+        lines = chain(io.StringIO(text, newline=""), [END_OF_TABLE])
         cells = list(csv.reader(lines, delimiter=delimiter))
     except csv.Error as damage:
         raise MalformedInput(f"{source} is damaged: {damage}") from None
-    if cells.pop() != [END]:
+    if cells.pop() != [END_OF_TABLE]:
         raise MalformedInput(f"{source}, row {len(cells) + 1}: has a quote that does not end")
     width = next((len(row) for row in cells if row), 0)
     if width == 1:  # there is no other column that the rest could belong to

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from evaluation.tables.reading import FORMATS, Row, Table, import_pyarrow
+from evaluation.tables.reading import FORMAT_BY_SUFFIX, Row, Table, import_pyarrow
 from hardmax.dataframe import append_columns, result_column_names
 from hardmax.errors import InvalidInput, NotFound
 
@@ -23,9 +23,9 @@ NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 def check_writable(path: str) -> None:
     """Refuse a file that cannot be written before the work is done."""
-    if Path(path).suffix.lower() not in FORMATS:
-        raise InvalidInput(f"{path}: --out writes {', '.join(FORMATS)}")
-    if FORMATS[Path(path).suffix.lower()] == "parquet":
+    if Path(path).suffix.lower() not in FORMAT_BY_SUFFIX:
+        raise InvalidInput(f"{path}: --out writes {', '.join(FORMAT_BY_SUFFIX)}")
+    if FORMAT_BY_SUFFIX[Path(path).suffix.lower()] == "parquet":
         import_pyarrow()
     check_folder(path)
 
@@ -52,7 +52,7 @@ def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
     Raises:
         InvalidInput: The file cannot be written.
     """
-    write = _WRITERS[FORMATS[Path(path).suffix.lower()]]
+    write = _WRITERS[FORMAT_BY_SUFFIX[Path(path).suffix.lower()]]
     place = Path(path).absolute()
     try:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:

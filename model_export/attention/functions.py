@@ -14,12 +14,12 @@ from onnx import helper, numpy_helper
 from onnxscript.values import Opset
 
 DOMAIN = "hardmax"
-VERSION = 1
+DOMAIN_VERSION = 1
 OPSET = 20
 IR_VERSION = 10
 Specs = Mapping[str, tuple[Any, Any]]  # types and shapes by name
 
-domain = Opset(DOMAIN, VERSION)
+domain = Opset(DOMAIN, DOMAIN_VERSION)
 
 
 class Nodes:
@@ -52,12 +52,12 @@ class Nodes:
         ]
         for proto in protos:
             if all(known.domain != DOMAIN for known in proto.opset_import):
-                proto.opset_import.append(helper.make_opsetid(DOMAIN, VERSION))
+                proto.opset_import.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
         return helper.make_model(graph, functions=protos, opset_imports=_opsets(), ir_version=IR_VERSION)
 
 
 def _opsets() -> list[onnx.OperatorSetIdProto]:
-    return [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, VERSION)]
+    return [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
 
 
 def infos(specs: Specs) -> list[onnx.ValueInfoProto]:

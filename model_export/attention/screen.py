@@ -10,7 +10,7 @@ from onnxscript import script
 
 from model_export.attention.functions import domain
 
-RUN = 32  # keys that are looked at as one; their number must be a multiple of it
+KEYS_PER_RUN = 32  # keys that are looked at as one; their number must be a multiple of it
 
 
 @script(domain)
@@ -22,10 +22,10 @@ def Screen(queries, keys, best, slack):
     """
     last = op.Constant(value_ints=[-1])
     scores = op.Reshape(
-        op.MatMul(queries, op.Transpose(keys, perm=[1, 0])), op.Constant(value_ints=[0, -1, RUN])
+        op.MatMul(queries, op.Transpose(keys, perm=[1, 0])), op.Constant(value_ints=[0, -1, KEYS_PER_RUN])
     )
-    tops = op.ReduceMax(scores, last, keepdims=0)  # [q, k / RUN]
+    tops = op.ReduceMax(scores, last, keepdims=0)  # [q, k / KEYS_PER_RUN]
     best = op.Max(best, op.ReduceMax(tops, last, keepdims=0))
     near = op.Reshape(tops >= op.Unsqueeze(best - slack, last), last)
     runs = op.Reshape(op.NonZero(near), last)
-    return best, runs, op.Gather(op.Reshape(scores, op.Constant(value_ints=[-1, RUN])), runs, axis=0)
+    return best, runs, op.Gather(op.Reshape(scores, op.Constant(value_ints=[-1, KEYS_PER_RUN])), runs, axis=0)

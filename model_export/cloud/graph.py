@@ -14,11 +14,11 @@ import onnxscript
 from onnx import ModelProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid
 
-from model_export.attention.functions import DOMAIN, IR_VERSION, OPSET, VERSION, infos
-from model_export.attention.screen import RUN, Screen
+from model_export.attention.functions import DOMAIN, DOMAIN_VERSION, IR_VERSION, OPSET, infos
+from model_export.attention.screen import KEYS_PER_RUN, Screen
 from model_export.bundle import write_bundle
 
-NAME = "dynamics"
+BUNDLE_NAME = "dynamics"
 CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byte
 
 
@@ -31,17 +31,17 @@ def build_dynamics() -> ModelProto:
         "best": (real, ["q"]),
         "slack": (real, ["q"]),
     }
-    outputs = {"best_out": (real, ["q"]), "runs": (whole, ["p"]), "scores": (real, ["p", RUN])}
+    outputs = {"best_out": (real, ["q"]), "runs": (whole, ["p"]), "scores": (real, ["p", KEYS_PER_RUN])}
     network = make_graph(
         [make_node("Screen", [*inputs], [*outputs], domain=DOMAIN, name="screen")],
-        NAME,
+        BUNDLE_NAME,
         infos(inputs),
         infos(outputs),
     )
     return make_model(
         network,
         functions=[Screen.to_function_proto()],
-        opset_imports=[make_opsetid("", OPSET), make_opsetid(DOMAIN, VERSION)],
+        opset_imports=[make_opsetid("", OPSET), make_opsetid(DOMAIN, DOMAIN_VERSION)],
         ir_version=IR_VERSION,
     )
 
@@ -56,10 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Put the graph and its card where the service looks for bundles."""
     card = {
         "format": 2,
-        "name": NAME,
+        "name": BUNDLE_NAME,
         "description": "Hardmax attention on a cloud of points, run until their limits are certain.",
         "created": CREATED,
         "versions": {"onnx_opset": OPSET, "onnxscript": onnxscript.__version__},
     }
-    print(arguments.models_dir / write_bundle(arguments.models_dir, NAME, card, build_dynamics()).name)
+    print(arguments.models_dir / write_bundle(arguments.models_dir, BUNDLE_NAME, card, build_dynamics()).name)
     return 0

@@ -23,8 +23,8 @@ from pathlib import Path
 from service.errors import InvalidInput, NotFound
 
 SPLITS = ("train", "choose", "report")
-RUN, SAME = 8, 0.2
-BLOCK = 50  # neighbouring IMDb reviews that stay together
+DUPLICATE_RUN_WORDS, DUPLICATE_SHARE = 8, 0.2
+REVIEWS_PER_BLOCK = 50  # neighbouring IMDb reviews that stay together
 HELD = 0.06, 0.10  # shares of a data set: choose, report
 _VALUES = {"0": 0.0, "1": 1.0, "negative": 0.0, "neutral": 0.5, "positive": 1.0}
 _MEMBER = re.compile(r"train/(pos|neg|unsup)/(\d+)_\d+\.txt$")
@@ -32,7 +32,7 @@ _APART = re.compile(r" (n't|'(?:s|m|d|re|ve|ll)\b)")
 _MARKUP = re.compile(r"<[^<>]{0,99}>")
 _END = re.compile(r"(?<=[.!?])\s+")
 LEAST_WORDS, MOST_WORDS = 3, 30  # in a sentence
-_WORD = re.compile(r"[^\W_]+")
+_ALPHANUMERIC = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def read_reviews(archive: Path) -> Rows:
         if part == "unsup":
             rows.append(Row(clean(text), None))
         else:
-            rows.append(Row(clean(text), float(part == "pos"), _draw(f"{part}{number // BLOCK}")))
+            rows.append(Row(clean(text), float(part == "pos"), _draw(f"{part}{number // REVIEWS_PER_BLOCK}")))
     if not rows:
         raise InvalidInput(f"{archive} holds no reviews", param="data")
     return rows
@@ -137,12 +137,15 @@ def _phrases(phrases: Rows, sentences: Rows) -> Rows:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    return _ALPHANUMERIC.findall(text.lower())
 
 
 def _runs(text: str) -> set[int]:
     words = _words(text)
-    return {hash(tuple(words[i : i + RUN])) for i in range(max(1, len(words) - RUN + 1))}
+    return {
+        hash(tuple(words[i : i + DUPLICATE_RUN_WORDS]))
+        for i in range(max(1, len(words) - DUPLICATE_RUN_WORDS + 1))
+    }
 
 
 def guarded(rows: Rows) -> Rows:
@@ -152,7 +155,7 @@ def guarded(rows: Rows) -> Rows:
     for split in SPLITS:
         part = [(row, _runs(row.text)) for row in rows if row.split == split]
         if split != "train":
-            part = [(row, runs) for row, runs in part if len(runs & seen) <= SAME * len(runs)]
+            part = [(row, runs) for row, runs in part if len(runs & seen) <= DUPLICATE_SHARE * len(runs)]
         kept += [row for row, _ in part]
         for _, runs in part:
             seen |= runs

@@ -14,7 +14,7 @@ from service.text.tokenizer import Vocabulary, normalize_word, scan_words
 
 LATIN = 0x250  # code points below are of Latin letters
 ALWAYS, SOMETIMES = 0.85, 0.3  # share of capitals inside sentences
-LEAST = 3  # times a name is seen
+MIN_OCCURRENCES = 3  # times a name is seen
 
 # Written small, or in both ways: orientations, origins, faiths.
 GROUPS = frozenset(
@@ -52,7 +52,7 @@ def lists(cased: Iterable[str], pieces: Sequence[str]) -> Vocabulary:
     share = {
         word: times / (times + lower[word])
         for word, times in upper.items()
-        if times >= LEAST and len(word) > 1 and "'" not in word
+        if times >= MIN_OCCURRENCES and len(word) > 1 and "'" not in word
     }
     names = {word for word, often in share.items() if often > ALWAYS}
     sometimes = {word for word, often in share.items() if SOMETIMES < often <= ALWAYS}

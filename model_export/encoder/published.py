@@ -20,10 +20,10 @@ from model_export.teacher.encoder import BUCKETS, PADDING, Teacher
 from service.errors import NotFound
 from service.text.tokenizer import CHUNK_TOKENS
 
-FILES = ("config.json", "model.safetensors", "vocab.txt")
-CLS = 101
+MINILM_FILES = ("config.json", "model.safetensors", "vocab.txt")
+CLS_TOKEN = 101
 FIRST_POSITION = 3  # of mpnet: 0 is unused, 1 padding, 2 that of <s>
-END = 2  # </s>
+END_TOKEN = 2  # </s>
 FIRST_WORDPIECE = 4  # of mpnet's vocabulary: BERT's follows its own four tokens
 # What the sums of mpnet's layers need: those behind the attention are small, those behind the network large.
 MPNET = EncoderConfig(
@@ -35,7 +35,7 @@ ALTERNATE = (0, 2, 4, 7, 9, 11)  # the layers of mpnet that the encoder begins w
 
 def load_minilm(folder: Path) -> Encoder:
     """Return all-MiniLM-L6-v2."""
-    if missing := [name for name in FILES if not (folder / name).exists()]:
+    if missing := [name for name in MINILM_FILES if not (folder / name).exists()]:
         raise NotFound(f"{folder}: the encoder starts from {', '.join(missing)}", param="encoder")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     state = load_file(folder / "model.safetensors")
@@ -65,7 +65,7 @@ def load_minilm(folder: Path) -> Encoder:
             found[f"{ours}.{name}.shift"] = state[f"{theirs}.{published}.bias"]
     encoder.load_state_dict(found, strict=False)
     with torch.no_grad():
-        first = state["embeddings.word_embeddings.weight"][CLS] + positions[0]
+        first = state["embeddings.word_embeddings.weight"][CLS_TOKEN] + positions[0]
         first = functional.layer_norm(
             first, first.shape, found["norm.gain"], found["norm.shift"], encoder.config.eps
         )
@@ -113,8 +113,8 @@ def _sinks(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:
         q, k, _ = layer.qkv(state).view(B, N, 3, layer.heads, -1).permute(2, 0, 3, 1, 4)
         share = torch.softmax(q @ k.transpose(-1, -2) / (W // layer.heads) ** 0.5 + near, -1)
         share = share * there[:, None, :, None]
-        to_begin, to_end = share[..., 0].sum(), (share * (x == END)[:, None, None]).sum()
-        found.append(state[:, 0].mean(0) if to_begin >= to_end else state[x == END].mean(0))
+        to_begin, to_end = share[..., 0].sum(), (share * (x == END_TOKEN)[:, None, None]).sum()
+        found.append(state[:, 0].mean(0) if to_begin >= to_end else state[x == END_TOKEN].mean(0))
         state = layer(state, near)
     return found
 

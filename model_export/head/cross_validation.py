@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evaluation.baseline import NAME, cross_validated_accuracy
+from evaluation.baseline import BASELINE_NAME, cross_validated_accuracy
 from evaluation.folds import N_FOLDS, NearDuplicates, find_near_duplicates, stratified_folds
 from evaluation.label_errors import find_label_errors
 from evaluation.labels import Rows
@@ -245,7 +245,9 @@ def _report(
         "title": "Custom model",
         "source": f"cross-validation: {by}; no row was predicted by a head that was trained on it",
         "models": {"custom": metrics},
-        "baseline": {"name": NAME, "accuracy": baseline, "source": "same folds"} if baseline else None,
+        "baseline": {"name": BASELINE_NAME, "accuracy": baseline, "source": "same folds"}
+        if baseline
+        else None,
         "label_errors": [] if rows.several else _label_errors(rows, predictions),
         "warnings": [*_duplicate_warnings(rows, duplicates), *_quality_warnings(metrics, baseline)],
     }
@@ -276,7 +278,8 @@ def _quality_warnings(metrics: dict[str, Any], baseline: float | None) -> list[s
     ]
     if baseline is not None and baseline > metrics["accuracy"] + 0.5 / metrics["rows"] ** 0.5:
         warnings.append(
-            f"{NAME} is better on the same folds: {baseline:.1%}, this model {metrics['accuracy']:.1%}"
+            f"{BASELINE_NAME} is better on the same folds: {baseline:.1%}, "
+            f"this model {metrics['accuracy']:.1%}"
         )
     if metrics["accuracy"] <= metrics["majority_class"]:
         warnings.append("no better than always predicting the most frequent label: more rows are needed")

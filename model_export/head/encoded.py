@@ -23,8 +23,8 @@ Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 TEXTS_PER_FILE = 1_024
-TOKENS_PER_RUN = 320
-MAX_CHARS = 2_000  # characters of a text that training uses
+ENCODED_TOKENS_PER_RUN = 320
+MAX_TEXT_CHARS = 2_000  # characters of a text that training uses
 WINDOW_WORDS = 48  # words of a text that one training step uses
 ZERO = 128  # the code of 0
 
@@ -104,7 +104,7 @@ def encode_texts(
     states: list[Array] = []
     for begin in range(0, len(texts), TEXTS_PER_FILE):
         progress(begin, len(texts))
-        read = [reader.tokenize(text[:MAX_CHARS]) for text in texts[begin : begin + TEXTS_PER_FILE]]
+        read = [reader.tokenize(text[:MAX_TEXT_CHARS]) for text in texts[begin : begin + TEXTS_PER_FILE]]
         with_words = [each for each in read if len(each) > 0]
         indices += [begin + i for i, each in enumerate(read) if len(each) > 0]
         readings += with_words
@@ -142,7 +142,7 @@ def _encode(
     lengths = [len(pieces) for _, (pieces, _) in chunks]
     outputs: dict[int, Array] = {}
     done = 0
-    for run in group_by_length(lengths, TOKENS_PER_RUN):
+    for run in group_by_length(lengths, ENCODED_TOKENS_PER_RUN):
         for k, each in zip(
             run, reader.encode([chunks[k][1] for k in run], output_attentions=False), strict=True
         ):

@@ -30,10 +30,10 @@ from model_export.head.leader_head import WEIGHT_GRID, LeaderHead, LeaderHeadCon
 Floats = NDArray[np.float64]
 Checkpoint = Callable[[int, LeaderHead], None]
 
-MAX_DIMENSION = 16
+MAX_HEAD_DIMENSION = 16
 SCALE = 1 / 32  # assumed value of one step of the encoder's outputs
 BATCH_TEXTS = 32
-TOKENS_PER_RUN = 4_096  # where nothing is trained
+FITTED_TOKENS_PER_RUN = 4_096  # where nothing is trained
 PROBE_PENALTY = 0.5  # on the squared weights of the probe, in mean squares of a row
 READOUT_PENALTY = 0.3  # on the squared weights of the read-out
 CHECKPOINTS = (0, 60, 240, 960)  # numbers of steps after which the read-out is fitted again
@@ -56,7 +56,7 @@ class Task:
     @property
     def dimension(self) -> int:
         """The dimension of the points: two for two or three labels, else that of the logits."""
-        return int(np.clip(self.n_logits - (not self.multi_label), 2, MAX_DIMENSION))
+        return int(np.clip(self.n_logits - (not self.multi_label), 2, MAX_HEAD_DIMENSION))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits [n, C] to targets [n, labels]."""
@@ -128,7 +128,7 @@ def predict_logits(head: LeaderHead, texts: EncodedTexts) -> Floats:
 def _map(texts: EncodedTexts, function: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
     """Apply a function to batches of texts of similar length; return its rows in the order of the texts."""
     lengths = np.array([len(each.token_ids) for each in texts.readings])
-    runs = list(batches(lengths, TOKENS_PER_RUN))
+    runs = list(batches(lengths, FITTED_TOKENS_PER_RUN))
     rows = torch.cat([function(texts.batch(run)) for run in runs])
     return rows[torch.from_numpy(np.concatenate(runs)).argsort()]
 

@@ -27,7 +27,7 @@ from model_export.bundle import write_bundle
 from model_export.data.training_set import Ints
 from model_export.head import graph
 from model_export.head.cross_validation import Trained, train
-from model_export.head.encoded import MAX_CHARS, EncodedTexts, encode_texts
+from model_export.head.encoded import MAX_TEXT_CHARS, EncodedTexts, encode_texts
 from model_export.head.ood import english_sentences, foreign_sentences
 from model_export.head.verification import count_mismatches
 from service.errors import BundleError, InvalidInput
@@ -141,8 +141,8 @@ def _model_name(arguments: argparse.Namespace) -> str:
 
 def _encode(rows: Rows, reader: Encoder, cache: Path, file: str, say: Say) -> tuple[Rows, EncodedTexts]:
     """Encode the rows; return those that have words, and their encoder outputs."""
-    if long := sum(len(text) > MAX_CHARS for text in rows.texts):
-        say(f"cut: {long:,} to their first {MAX_CHARS:,} characters")
+    if long := sum(len(text) > MAX_TEXT_CHARS for text in rows.texts):
+        say(f"cut: {long:,} to their first {MAX_TEXT_CHARS:,} characters")
     with Progress(sys.stderr) as progress:
         texts, indices = encode_texts(
             reader,
@@ -156,7 +156,7 @@ def _encode(rows: Rows, reader: Encoder, cache: Path, file: str, say: Say) -> tu
 
 
 def _with_words(rows: Rows, indices: Ints, file: str) -> Rows:
-    texts, truth = [rows.texts[i][:MAX_CHARS] for i in indices], [rows.truth[i] for i in indices]
+    texts, truth = [rows.texts[i][:MAX_TEXT_CHARS] for i in indices], [rows.truth[i] for i in indices]
     present = {label for labels in truth for label in labels}
     if lost := [label for label in rows.labels if label not in present]:
         raise InvalidInput(f"{file}: no text of the label {lost[0]!r} has a word in it; take the label out")

@@ -28,7 +28,7 @@ from model_export.measure import behaviour
 from model_export.measure.scores import balanced, neutral_band, score, sigmoid, three_labels
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
-from service.text.decision import UNITS
+from service.text.decision import UNITS_PER_LOGIT
 from service.text.encoder import EncodedText, Encoder
 from service.text.head import Head, run_heads
 from service.text.tokenizer import Ints, TokenizedText
@@ -63,9 +63,9 @@ def served_logits(
     for text in texts:
         reading = reader.tokenize(text)
         read.append(EncodedText(reading, reader.encode(cut(reading), output_attentions=False)))
-    found = np.full(len(texts), head.bias[0, 0] / UNITS)
+    found = np.full(len(texts), head.bias[0, 0] / UNITS_PER_LOGIT)
     for _, places, outputs in run_heads([head], read, explain=False):
-        found[places] = outputs.logit[0] / UNITS
+        found[places] = outputs.logit[0] / UNITS_PER_LOGIT
     return found
 
 

@@ -26,10 +26,10 @@ from torch.nn import functional
 from service.errors import NotFound
 
 Pieces = NDArray[np.int32]
-FILES = ("config.json", "model.safetensors", "tokenizer.json")
+TEACHER_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 PADDING = 1
 LONGEST = 64  # pieces of a text: its two ends
-NEGATIVE, NEUTRAL, POSITIVE = range(3)
+NEGATIVE_INDEX, NEUTRAL_INDEX, POSITIVE_INDEX = range(3)
 NEAR, FAR, BUCKETS = 8, 128, 32  # distances up to NEAR have a bucket each, further ones logarithmic ones
 
 
@@ -59,7 +59,7 @@ class Teacher(nn.Module):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        if missing := [name for name in FILES if not (folder / name).exists()]:
+        if missing := [name for name in TEACHER_FILES if not (folder / name).exists()]:
             raise NotFound(f"{folder}: the teacher needs {', '.join(missing)}", param="teacher")
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

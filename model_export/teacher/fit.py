@@ -13,7 +13,7 @@ from torch import Tensor
 
 from model_export.data.corpora import Rows
 from model_export.data.training_set import Ints, batches, padded
-from model_export.teacher.encoder import NEGATIVE, PADDING, POSITIVE, Teacher
+from model_export.teacher.encoder import NEGATIVE_INDEX, PADDING, POSITIVE_INDEX, Teacher
 from model_export.training import ParameterGroup, Report, train_loop
 
 THREE = ("tweets", "electronics")  # their texts of no label are neutral ones
@@ -94,7 +94,7 @@ def _drawn(rows: Rows, part: Part, draw: random.Random) -> Rows:
 
 def _loss(logits: Tensor, labels: Tensor, noise: Tensor, three: Tensor) -> Tensor:
     """Cross-entropy; where a data set knows two labels, between these two alone."""
-    two = logits[:, [NEGATIVE, POSITIVE]].log_softmax(1)
+    two = logits[:, [NEGATIVE_INDEX, POSITIVE_INDEX]].log_softmax(1)
     right = (labels // 2)[:, None]
     of_two = (1 - noise) * two.gather(1, right)[:, 0] + noise * two.gather(1, 1 - right)[:, 0]
     every = logits.log_softmax(1)

@@ -18,9 +18,10 @@ from model_export.training import Report
 
 Embeddings = NDArray[np.float16]
 TEXTS_PER_FLUSH = 4_096
-TOKENS_PER_BATCH = 1_500
+ZERO_SHOT_TOKENS_PER_BATCH = 1_500
 
-POSITIVE = """I am very happy about this.|What a pleasant surprise, thank you so much!|This made my day.
+HAPPY_SENTENCES = """\
+I am very happy about this.|What a pleasant surprise, thank you so much!|This made my day.
 The customer is delighted.|Excellent, I would recommend it to everyone.|We were treated wonderfully.
 It works perfectly.|Good news.|That was kind and helpful.|I am satisfied with this purchase.
 That is a big relief.|I am grateful for what they did.|Great value for the money.|It lasts and lasts.
@@ -29,7 +30,8 @@ They solved my problem quickly.|I feel much better now.|I am impressed.|I will b
 The staff went out of their way for us.|This is exactly what I wanted.|The children love it.
 Our stay was comfortable.|He is a great doctor.|This is better than I expected.
 It saved us a lot of trouble.|Well done, congratulations!|I am proud of the result."""
-NEGATIVE = """I am very unhappy about this.|What an unpleasant surprise, I want my money back.
+UNHAPPY_SENTENCES = """\
+I am very unhappy about this.|What an unpleasant surprise, I want my money back.
 This ruined my day.|The customer is furious.|Terrible, I would warn everyone against it.
 We were treated badly.|It does not work.|Bad news.|That was rude and unhelpful.
 I am disappointed with this purchase.|That is a big worry.|I am angry about what they did.
@@ -53,7 +55,7 @@ def embed_texts(teacher: Teacher, texts: list[str], file: Path, report: Report) 
     )
     for at in range(done, len(texts), TEXTS_PER_FLUSH):
         part = teacher.pieces(texts[at : at + TEXTS_PER_FLUSH])
-        for rows in batches(np.array([len(each) for each in part]), TOKENS_PER_BATCH):
+        for rows in batches(np.array([len(each) for each in part]), ZERO_SHOT_TOKENS_PER_BATCH):
             x = padded([part[i] for i in rows.tolist()], PADDING)
             with torch.inference_mode():
                 found[at + rows] = teacher.embed(x).float().numpy()
@@ -66,7 +68,7 @@ def embed_texts(teacher: Teacher, texts: list[str], file: Path, report: Report) 
 def zero_shot_axis(teacher: Teacher) -> NDArray[np.float32]:
     """Return the mean of the plain positive sentences less that of the negative ones, each of length one."""
     sides = []
-    for text in (POSITIVE, NEGATIVE):
+    for text in (HAPPY_SENTENCES, UNHAPPY_SENTENCES):
         sentences = [each for line in text.splitlines() for each in line.split("|")]
         with torch.inference_mode():
             embedded = teacher.embed(padded(teacher.pieces(sentences), PADDING)).float().numpy()

@@ -13,10 +13,10 @@ from service.cloud.points import Floats, check_finite, check_size
 from service.errors import InvalidInput, MalformedInput, TooLarge, UnsupportedMediaType
 from service.schemas.reading import Raw, parse_object
 
-PIECE = 128 * 1024
+READ_BYTES = 128 * 1024
 HEADER = 65_536  # bytes that the header of an npy file has at most; numpy believes 10,000
-LARGEST_EXACT = 2.0**53  # up to here double precision represents every integer
-ROWS = 8192  # that become part of an array at once
+MAX_EXACT_INTEGER = 2.0**53  # up to here double precision represents every integer
+ROWS_PER_STEP = 8192  # that become part of an array at once
 PAUSE_S = 1e-4  # NumPy releases the interpreter too briefly; a sleep of 0.1 ms lets the event loop run
 
 
@@ -56,18 +56,18 @@ def as_array(rows: Any, param: str, *, max_rows: int, max_columns: int) -> Float
     columns = len(rows[0]) if isinstance(rows[0], list) else 0
     check_size(len(rows), columns, max_rows, max_columns, param)
     array = np.empty((len(rows), columns))
-    for start in range(0, len(rows), ROWS):
-        block = rows[start : start + ROWS]
+    for start in range(0, len(rows), ROWS_PER_STEP):
+        block = rows[start : start + ROWS_PER_STEP]
         regular = set(map(type, block)) == {list} and set(map(len, block)) == {columns} and columns
         if not regular or not set(map(type, chain.from_iterable(block))) <= {float, int}:
             raise _irregular(block, param, start, columns)
         try:
-            array[start : start + ROWS] = block
-            check_exact(block, array[start : start + ROWS], param, start)
+            array[start : start + ROWS_PER_STEP] = block
+            check_exact(block, array[start : start + ROWS_PER_STEP], param, start)
         except OverflowError:
             problem = f"{param} holds an integer too large to be a number here"
             raise InvalidInput(problem, param=param) from None
-        if len(rows) > ROWS:
+        if len(rows) > ROWS_PER_STEP:
             time.sleep(PAUSE_S)
     check_finite(array, param)
     return array
@@ -79,7 +79,7 @@ def check_exact(rows: list[list[Any]], array: Floats, param: str, offset: int) -
     Raises:
         InvalidInput: It names the first such number.
     """
-    for i, j in np.argwhere(np.abs(array) >= LARGEST_EXACT).tolist():
+    for i, j in np.argwhere(np.abs(array) >= MAX_EXACT_INTEGER).tolist():
         if type(rows[i][j]) is int and int(array[i, j]) != rows[i][j]:
             raise _inexact(param, offset + i, j)
 
@@ -168,4 +168,4 @@ def write_npz(arrays: Mapping[str, Any]) -> Iterator[bytes]:
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **arrays)
     stream.seek(0)
-    yield from iter(lambda: stream.read(PIECE), b"")
+    yield from iter(lambda: stream.read(READ_BYTES), b"")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-PIECE = 65_536  # bytes, about
-NUMBERS = 16_384  # rendered in one call
+PIECE_BYTES = 65_536  # bytes, about
+NUMBERS_PER_CALL = 16_384  # rendered in one call
 OBJECTS = 2048
 
 Numbers = np.ndarray[Any, Any]
@@ -51,7 +51,7 @@ def write_document(document: Any) -> Iterator[bytes]:
     for part in _write(document):
         parts.append(part)
         size += len(part)
-        if size > PIECE:
+        if size > PIECE_BYTES:
             yield b"".join(parts)
             parts, size = [], 0
     yield b"".join(parts)
@@ -66,7 +66,7 @@ def _write(value: Any) -> Iterator[bytes]:
             opening = b","
         yield b"}" if value else b"{}"
     elif isinstance(value, np.ndarray):
-        step = max(1, NUMBERS * len(value) // max(1, value.size))
+        step = max(1, NUMBERS_PER_CALL * len(value) // max(1, value.size))
         yield from _join(value[start : start + step] for start in range(0, len(value), step))
     elif isinstance(value, Records):
         yield from _join(value.blocks())

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from evaluation.tables.reading import FORMATS, STDIN, TEXT, Row, Table, find_column, read_table
+from evaluation.tables.reading import FORMAT_BY_SUFFIX, STDIN, TEXT, Row, Table, find_column, read_table
 from evaluation.tables.writing import check_writable, write_rows
 from hardmax import Answer
 from hardmax.api import Api
@@ -35,7 +35,7 @@ HELP = f"""\
   hardmax classify --file reviews.csv --column review --out out.csv    every row with its answer
   cat lines.txt | hardmax classify -                                   one text per line
 
-The ending of a file name is its format: {", ".join(FORMATS)}; any other file has one text per line.
+The ending of a file name is its format: {", ".join(FORMAT_BY_SUFFIX)}; any other file has one text per line.
 A column with a usual name (text, review, ..) is found without --column. --out writes the same formats.
 """
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.baseline import NAME, Labels, baseline_accuracy
+from evaluation.baseline import BASELINE_NAME, Labels, baseline_accuracy
 from evaluation.html import render_report, write_page
 from evaluation.labels import Rows, read_rows
 from evaluation.metrics import Prediction
@@ -88,7 +88,7 @@ def _baseline(arguments: argparse.Namespace, rows: Rows) -> dict[str, Any] | Non
         raise InvalidInput("--train needs scikit-learn: pip install scikit-learn", param="--train") from None
     if accuracy is None:
         raise InvalidInput(f"{arguments.train}: has a single label or no word", param="--train")
-    return {"name": NAME, "accuracy": accuracy, "source": f"trained on {Path(arguments.train).name}"}
+    return {"name": BASELINE_NAME, "accuracy": accuracy, "source": f"trained on {Path(arguments.train).name}"}
 
 
 def _evaluate_model(

@@ -11,7 +11,7 @@ from typing import Any
 from hardmax.answers import Answer
 from hardmax.api import Api
 from hardmax.formatting import UNPRINTABLE, printable
-from hardmax.operations import BATCH_TEXTS
+from hardmax.operations import TEXTS_PER_REQUEST
 from hardmax.progress import Progress
 from service.settings import PREFIX, Settings, load_settings
 
@@ -53,8 +53,8 @@ def settings_of(arguments: argparse.Namespace, **flags: Any) -> Settings:
 
 def classify_rows(hardmax: Api, texts: Sequence[Any], shown: Progress, **options: Any) -> Iterator[Answer]:
     """Yield the answer to each text, or its error, batch by batch."""
-    for first in range(0, len(texts), BATCH_TEXTS):
-        batch = texts[first : first + BATCH_TEXTS]
+    for first in range(0, len(texts), TEXTS_PER_REQUEST):
+        batch = texts[first : first + TEXTS_PER_REQUEST]
         answers = hardmax.classify(batch, errors="keep", progress=False, **options)
         shown.clear()
         yield from answers

@@ -9,13 +9,15 @@ from evaluation.tables.writing import check_folder
 from hardmax.models import DynamicsResult
 from service.errors import InvalidInput
 
-FORMATS = (".npy", ".csv")
+TRAJECTORY_SUFFIXES = (".npy", ".csv")
 
 
 def check_trajectory(path: str) -> None:
     """Refuse a file that cannot be written before the cloud is run."""
-    if Path(path).suffix.lower() not in FORMATS:
-        raise InvalidInput(f"{path}: --trajectory writes {', '.join(FORMATS)}", param="--trajectory")
+    if Path(path).suffix.lower() not in TRAJECTORY_SUFFIXES:
+        raise InvalidInput(
+            f"{path}: --trajectory writes {', '.join(TRAJECTORY_SUFFIXES)}", param="--trajectory"
+        )
     check_folder(path)
 
 

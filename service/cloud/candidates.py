@@ -26,9 +26,9 @@ from service.runtime.session import Session
 SMALL = 2**21  # up to so many pairs of a query and a key, all are scored
 CACHED = 2**18  # pairs that are scored at a time
 FEW = 2**22  # up to so many pairs, no key is left out by direction or by window
-ROWS = 4096  # queries that are screened together
-BLOCK = 1024  # keys that are screened together
-RUN = 32  # keys the graph looks at as one (model_export/attention/screen.py)
+QUERIES_PER_BLOCK = 4096  # queries that are screened together
+KEYS_PER_BLOCK = 1024  # keys that are screened together
+KEYS_PER_RUN = 32  # keys the graph looks at as one (model_export/attention/screen.py)
 UNIT32 = 2.0**-24
 CLOSE = 0.01  # windows are tried for queries whose length is this near to that of the longest key
 WINDOW = 32  # a window is used where it holds no more keys than this
@@ -54,7 +54,7 @@ def candidates(
         narrow, rows = rows[exact], rows[~exact]  # a query that is not would spoil its whole cone
         for query, pairs in ConeSearch(queries.x[narrow], keys.x, slack[narrow]).pieces():
             yield narrow[query], pairs
-    if own is not None and len(rows) > ROWS:
+    if own is not None and len(rows) > QUERIES_PER_BLOCK:
         rows = rows[np.argsort(-keys.size[own[rows]])]  # those of a tile need about as many keys
     if len(rows):
         yield from by_length(session, rows, queries.x[rows], keys.x, slack[rows])
@@ -80,16 +80,18 @@ def at_once(x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
 def by_length(session: Session, rows: Ints, x: Floats, y: Floats, slack: Floats) -> Iterator[Piece]:
     """Keys in decreasing length, block by block, for the queries whose best score is not longer."""
     queries, scaled, wanted, lengths = in_float32(x, y, slack)
-    order = np.argsort(-lengths) if len(y) > BLOCK else np.arange(len(y))
-    keys = scaled[np.concatenate([order, np.full(-len(y) % RUN, order[-1])])]
+    order = np.argsort(-lengths) if len(y) > KEYS_PER_BLOCK else np.arange(len(y))
+    keys = scaled[np.concatenate([order, np.full(-len(y) % KEYS_PER_RUN, order[-1])])]
     reach = lengths_of(x)
-    parts = [slice(start, min(start + ROWS, len(x))) for start in range(0, len(x), ROWS)]
+    parts = [
+        slice(start, min(start + QUERIES_PER_BLOCK, len(x))) for start in range(0, len(x), QUERIES_PER_BLOCK)
+    ]
     while parts:
         part = parts.pop()
         tile = Tile(queries[part], wanted[part])
-        for block in range(0, len(keys), BLOCK):
+        for block in range(0, len(keys), KEYS_PER_BLOCK):
             ahead = lengths[order[block]]
-            near = keys[block : block + BLOCK]
+            near = keys[block : block + KEYS_PER_BLOCK]
             if tile.crowded or not tile.screen(session, near, block, ahead * reach[part]):
                 break
         if tile.crowded:  # by half as many queries at a time
@@ -132,7 +134,7 @@ class Tile:
             ("best_out", "runs", "scores"),
         )
         self._best[open_] = best
-        query, run = np.divmod(runs, len(keys) // RUN)
+        query, run = np.divmod(runs, len(keys) // KEYS_PER_RUN)
         close = scores >= (best - self._slack[open_])[query, None]
         self._pairs += int(np.count_nonzero(close))
         self.crowded = self._pairs > PAIRS_PER_PIECE and len(self._x) > 1
@@ -140,7 +142,7 @@ class Tile:
             return True
         near, slot = np.nonzero(close)
         self._query.append(open_[query[near]])
-        self._place.append(block + run[near] * RUN + slot)
+        self._place.append(block + run[near] * KEYS_PER_RUN + slot)
         self._score.append(scores[near, slot])
         return True
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from service.cloud.points import UNIT, Floats, Ints
 
-SHORT = 8  # coordinates: up to so many, columns are looked at one by one
-FARTHEST = 1000  # 2^FARTHEST is a number, and brings the least of all to 2^-74
-LEAST = 2.0**-500  # a shorter vector counts as one so long: squares of its entries may underflow
+MAX_SHORT_DIMENSION = 8  # coordinates: up to so many, columns are looked at one by one
+MAX_SCALE_EXPONENT = 1000  # 2^MAX_SCALE_EXPONENT is a number, and brings the least of all to 2^-74
+MIN_LENGTH = 2.0**-500  # a shorter vector counts as one so long: squares of its entries may underflow
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Frame:
     def __init__(self, points: Floats, form: Floats | None) -> None:
         d = points.shape[1]
         self.root = None if form is None else np.linalg.cholesky(form)
-        columns = points.T if d <= SHORT else [points]  # one by one is far faster where rows are short
+        columns = (
+            points.T if d <= MAX_SHORT_DIMENSION else [points]
+        )  # one by one is far faster where rows are short
         low, high = (np.hstack([f(each, axis=0) for each in columns]) for f in (np.min, np.max))
         radius = float((high - low).max()) / 2
         middle = (low + high) / 2
@@ -51,7 +53,7 @@ class Frame:
     def sizes(self, vectors: Floats) -> Floats:
         """An upper bound on the length of the image of every vector within the given absolute values."""
         images = vectors if self.root is None else np.abs(vectors) @ np.abs(self.root)
-        sizes: Floats = lengths_of(images) * (1 + 2 * self.rounding) + LEAST
+        sizes: Floats = lengths_of(images) * (1 + 2 * self.rounding) + MIN_LENGTH
         return sizes
 
     def keys(self, centred: Floats, error_bound: Floats) -> Vectors:
@@ -72,7 +74,7 @@ class Frame:
         """The powers of two that queries from these centred positions are scaled by."""
         size = largest(centred + self.middle if self.middle.any() else centred)
         exponent = -np.frexp(np.where(size > 0, size, 1.0))[1]
-        scales: Floats = np.ldexp(1.0, np.minimum(exponent, FARTHEST))
+        scales: Floats = np.ldexp(1.0, np.minimum(exponent, MAX_SCALE_EXPONENT))
         return scales
 
     def lengths(self, vectors: Floats) -> Floats:
@@ -97,7 +99,7 @@ def lengths_of(vectors: Floats) -> Floats:
 
 def largest(vectors: Floats) -> Floats:
     """The largest absolute value in each row; by columns where rows are short."""
-    if vectors.shape[1] > SHORT:
+    if vectors.shape[1] > MAX_SHORT_DIMENSION:
         rows: Floats = np.abs(vectors).max(axis=1)
         return rows
     size = np.abs(vectors[:, 0])

@@ -15,7 +15,7 @@ from service.cloud.points import Bools, Floats, Ints
 from service.cloud.sets import Sets, starts
 
 Exactly = Callable[[int, Ints], Ints]  # (query, keys in doubt) -> the members
-NUMBERS = 2**20  # coordinates of pairs that are gathered at once
+NUMBERS_AT_ONCE = 2**20  # coordinates of pairs that are gathered at once
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Decision:
 
 def scores(queries: Vectors, keys: Vectors, query: Ints, key: Ints) -> Floats:
     """Of pairs, however many they are."""
-    found, many = np.empty(len(key)), max(1, NUMBERS // keys.x.shape[1])
+    found, many = np.empty(len(key)), max(1, NUMBERS_AT_ONCE // keys.x.shape[1])
     for start in range(0, len(key), many):
         part = slice(start, start + many)
         found[part] = np.einsum("ij,ij->i", queries.x[query[part]], keys.x[key[part]])

@@ -30,7 +30,7 @@ from service.errors import BundleError, InvalidInput, TooLarge
 from service.runtime.bundle import Bundle
 from service.runtime.session import Graph, Runtime, Session
 
-OUTPUTS = {"best_out", "runs", "scores"}
+GRAPH_OUTPUTS = {"best_out", "runs", "scores"}
 MAX_ALPHA = 2.0**53  # at this and above, alpha / (1 + alpha) is 1 in double precision
 
 
@@ -105,7 +105,7 @@ class Dynamics:
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, limits: Limits | None = None) -> Dynamics:
         """The dynamics of a bundle, or a `BundleError` where its graph has other outputs than we read."""
-        missing = OUTPUTS - {spec.name for spec in runtime.open(bundle.model).outputs}
+        missing = GRAPH_OUTPUTS - {spec.name for spec in runtime.open(bundle.model).outputs}
         if missing:
             raise BundleError(f"{bundle.name}: model.onnx has no output {min(missing)}", param="model.onnx")
         return cls(runtime.graph(bundle.model), limits)

@@ -12,7 +12,7 @@ import numpy as np
 
 from service.cloud.candidates import candidates
 from service.cloud.coordinates import Frame, Vectors, lengths_of, slack_of
-from service.cloud.decision import NUMBERS, Decision, Exactly
+from service.cloud.decision import NUMBERS_AT_ONCE, Decision, Exactly
 from service.cloud.history import History
 from service.cloud.margin import Gaps, LayerGap
 from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
@@ -149,7 +149,7 @@ class Layers:
         several = np.flatnonzero(sets.size > 1)
         all_sizes, first = sets.size[several], starts(sets.size[several])
         mean, error_bound = np.empty((len(several), self._now.x.shape[1])), np.empty(len(several))
-        for part in pieces(all_sizes, NUMBERS // self._now.x.shape[1]):
+        for part in pieces(all_sizes, NUMBERS_AT_ONCE // self._now.x.shape[1]):
             size = all_sizes[part]
             start, begin = starts(size), int(first[part.start])
             member = sets.member[begin : begin + int(size.sum())]

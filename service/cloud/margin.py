@@ -18,7 +18,7 @@ from service.runtime.session import Session
 
 MAX_SAMPLE, MIN_SAMPLE = 64, 8  # queries that give a first bound
 SAMPLE_SCORES = 2**23  # scores that are computed for this bound
-NEAR = 0.01  # how far apart the two runs may be, relative to the longest token
+MAX_SOFTMAX_DISTANCE = 0.01  # how far apart the two runs may be, relative to the longest token
 SAFE = 1 - 1e-9  # room for the rounding of the bound itself
 HALVINGS = 100
 COLDEST = 2000  # gap / least temperature that is tried: what is outside weighs nothing there
@@ -123,7 +123,7 @@ def find_temperature(
     relative = largest_temperature(gaps, alpha, n)
     unit = longest * 2.0 ** (cloud.form_exponent / 2)
     with np.errstate(over="ignore", under="ignore"):
-        distance = float(np.ldexp(NEAR * unit, cloud.exponent))
+        distance = float(np.ldexp(MAX_SOFTMAX_DISTANCE * unit, cloud.exponent))
         t = float(np.ldexp((relative or 0.0) * unit * unit, 2 * cloud.exponent))
     if relative is None or not 0 < distance < math.inf:
         return None
@@ -132,7 +132,7 @@ def find_temperature(
     if not np.finfo(np.float64).tiny <= t < math.inf:
         return None
     rounding = (n + d + 8) * UNIT
-    follows = apart(relative, gaps, alpha, n, rounding) <= NEAR * SAFE
+    follows = apart(relative, gaps, alpha, n, rounding) <= MAX_SOFTMAX_DISTANCE * SAFE
     return Temperature(t, distance, len(gaps), float64=follows)
 
 
@@ -146,15 +146,15 @@ def largest_temperature(gaps: Sequence[LayerGap], alpha: float, n: int) -> float
         return math.inf if least > 0 else None
     high = least / (1 + sum(gap.tied for gap in gaps))
     low = least / COLDEST
-    if apart(high, gaps, alpha, n) <= NEAR * SAFE:
+    if apart(high, gaps, alpha, n) <= MAX_SOFTMAX_DISTANCE * SAFE:
         return high * SAFE
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if apart(middle, gaps, alpha, n) <= NEAR * SAFE:
+        if apart(middle, gaps, alpha, n) <= MAX_SOFTMAX_DISTANCE * SAFE:
             low = middle
         else:
             high = middle
-    return low * SAFE if apart(low, gaps, alpha, n) <= NEAR * SAFE else None
+    return low * SAFE if apart(low, gaps, alpha, n) <= MAX_SOFTMAX_DISTANCE * SAFE else None
 
 
 def apart(T: float, gaps: Sequence[LayerGap], alpha: float, n: int, rounding: float = 0.0) -> float:

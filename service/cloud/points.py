@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 UNIT = 2.0**-53  # rounding errs by so much of a number
-FARTHEST = 400  # clouds are scaled where their largest entry is not within 2^-400 .. 2^400
+MAX_UNSCALED_EXPONENT = 400  # clouds are scaled where their largest entry is not within 2^-400 .. 2^400
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def prepare(points: Floats, form: Floats | None) -> Cloud:
     points = check_points(points)
     A = None if form is None else check_form(form, points.shape[1])
     exponent = int(np.frexp(np.abs(points).max())[1])
-    if abs(exponent) <= FARTHEST:
+    if abs(exponent) <= MAX_UNSCALED_EXPONENT:
         exponent = 0
     else:
         points = _scaled(points, exponent)

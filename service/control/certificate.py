@@ -14,7 +14,7 @@ import numpy as np
 from service.cloud.points import UNIT, Floats, Ints, to_one
 from service.cloud.rational import dot
 from service.control.constraints import GapConstraints, LeaderConstraints, normalize
-from service.control.deadline import NEVER, Deadline
+from service.control.deadline import NO_DEADLINE, Deadline
 from service.control.elimination import Row, integers, is_definite, is_semidefinite, subtract
 from service.control.weights import balance_weights, simplify_weights
 
@@ -132,7 +132,7 @@ def _root_below(numerator: int, denominator: int) -> float:
 
 
 def verify_infeasible(
-    points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline = NEVER
+    points: Floats, gaps: GapConstraints, weights: Floats, deadline: Deadline = NO_DEADLINE
 ) -> Row | None:
     """Return whole numbers w_k >= 0, near these weights, which prove that no A > 0 makes all gaps positive.
 

@@ -12,7 +12,7 @@ from service.cloud.points import Bools, Floats, Ints, merge
 from service.errors import InvalidInput, TooLarge
 
 MAX_GAPS_AT_ONCE = 1 << 20  # in memory
-MAX_DIMENSION = 64  # exact elimination takes a second there, and time grows with the fifth power
+MAX_CONTROL_DIMENSION = 64  # exact elimination takes a second there, and time grows with the fifth power
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def build_constraints(
     """Check a request and return its constraints; every leader also leads itself."""
     if (assignment is None) == (leaders is None):
         raise InvalidInput("give either assignment or leaders", param="assignment")
-    if points.shape[1] > MAX_DIMENSION:
-        problem = f"points have {points.shape[1]} numbers; control takes {MAX_DIMENSION}"
+    if points.shape[1] > MAX_CONTROL_DIMENSION:
+        problem = f"points have {points.shape[1]} numbers; control takes {MAX_CONTROL_DIMENSION}"
         raise TooLarge(problem, param="points")
     param = "leaders" if assignment is None else "assignment"
     wanted = dict(assignment) if assignment is not None else {leader: leader for leader in leaders or ()}

@@ -9,7 +9,7 @@ import numpy as np
 
 from service.cloud.points import Floats
 
-RANK_TOLERANCE = 1e-14  # of the largest singular value: smaller ones are directions that the cloud lacks
+DIRECTION_TOLERANCE = 1e-14  # of the largest singular value: smaller ones are directions that the cloud lacks
 ROWS_AT_ONCE = 1 << 14
 
 
@@ -35,7 +35,7 @@ def whiten(points: Floats) -> Whitening:
     for start in range(0, len(z), ROWS_AT_ONCE):
         R = np.asarray(np.linalg.qr(np.concatenate([R, z[start : start + ROWS_AT_ONCE]]), mode="r"))
     _, size, rotation = np.linalg.svd(R, full_matrices=False)
-    present = size > RANK_TOLERANCE * size[0]
+    present = size > DIRECTION_TOLERANCE * size[0]
     directions = rotation[present].T
     W = directions * (math.sqrt(len(z)) / size[present])
     # subtle: orthogonal to z, whose coordinates are scaled; to the points only when it is scaled back with W.

@@ -23,4 +23,4 @@ class Deadline:
             raise DeadlineExceeded(DEADLINE_NOTE)
 
 
-NEVER = Deadline(math.inf)
+NO_DEADLINE = Deadline(math.inf)

@@ -9,7 +9,7 @@ import numpy as np
 from service.cloud import rational
 from service.cloud.points import UNIT, Floats, Ints
 from service.cloud.rational import longest
-from service.control.deadline import NEVER, Deadline
+from service.control.deadline import NO_DEADLINE, Deadline
 
 Row = list[int]
 
@@ -43,7 +43,7 @@ def is_definite(A: Floats) -> bool:
     return is_semidefinite(integers(A), definite=True)
 
 
-def is_semidefinite(M: list[Row], deadline: Deadline = NEVER, *, definite: bool = False) -> bool:
+def is_semidefinite(M: list[Row], deadline: Deadline = NO_DEADLINE, *, definite: bool = False) -> bool:
     """Return whether an integer matrix is positive (semi)definite, by fraction-free elimination (Bareiss)."""
     M, n, divisor = [row[:] for row in M], len(M), 1
     for k in range(n):
@@ -57,7 +57,7 @@ def is_semidefinite(M: list[Row], deadline: Deadline = NEVER, *, definite: bool 
     return True
 
 
-def solve(system: list[Row], deadline: Deadline = NEVER) -> tuple[list[Row], int]:
+def solve(system: list[Row], deadline: Deadline = NO_DEADLINE) -> tuple[list[Row], int]:
     """Return X and d with M X = d R for the integers [M R]; d = 0 where M is singular. Gauss-Jordan."""
     n, divisor = len(system), 1
     work = [row[:] for row in system]
@@ -81,7 +81,7 @@ def _eliminate(row: Row, factor: int, by: Row, pivot: int, divisor: int) -> Row:
     return [(x * pivot - factor * y) // divisor for x, y in zip(row, by, strict=True)]
 
 
-def solve_near(equations: list[Row], start: Row, deadline: Deadline = NEVER) -> tuple[Row, int] | None:
+def solve_near(equations: list[Row], start: Row, deadline: Deadline = NO_DEADLINE) -> tuple[Row, int] | None:
     """Return w with sum_k w_k equations_k = 0 near scale * start, and the scale; None if rank is in doubt."""
     scaled = [[e * w for e in row] for row, w in zip(equations, start, strict=True)]
     matrix = _to_floats(scaled)  # [k, e]

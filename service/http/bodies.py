@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from service.answers.writing import PIECE, write, write_document
+from service.answers.writing import PIECE_BYTES, write, write_document
 from service.concurrency import MAX_RESPONSE_BYTES
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
 from service.schemas.reading import parse
@@ -145,7 +145,7 @@ async def reply_document(document: Any) -> Response:
     """Respond with a document. A long one is written in a thread."""
     pieces = write_document(document)
     first = next(pieces)
-    if len(first) <= PIECE:
+    if len(first) <= PIECE_BYTES:
         return reply(first)
     return reply(await join_pieces(chain([first], pieces)))
 

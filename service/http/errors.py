@@ -38,11 +38,11 @@ STATUS: dict[type[HardmaxError], tuple[int, str]] = {
     errors.NotReady: (503, "not_ready"),
     errors.DeadlineExceeded: (504, "deadline_exceeded"),
 }
-TYPES = dict(STATUS.values())
+ERROR_TYPES = dict(STATUS.values())
 INTERNAL = (500, "internal_error")
 INTERNAL_MESSAGE = "The service failed on this request; its log has an entry with this request id."
 DEADLINE_MESSAGE = "the request took longer than it may"
-NEAR = 0.75  # from 0 to 1: how alike a path must be to be suggested
+MIN_PATH_SIMILARITY = 0.75  # from 0 to 1: how alike a path must be to be suggested
 
 
 def path_of(scope: Scope) -> str:
@@ -121,7 +121,7 @@ def _from_http(failure: HTTPException, scope: Scope) -> tuple[int, str, str, str
     phrase = next(
         (each.phrase for each in HTTPStatus if each == failure.status_code), "error"
     )  # 499 has none
-    kind = TYPES.get(failure.status_code, phrase.lower().replace(" ", "_"))
+    kind = ERROR_TYPES.get(failure.status_code, phrase.lower().replace(" ", "_"))
     message = str(failure.detail)
     if message == phrase and failure.status_code == 404:
         message = "there is no such route" + _suggestion(scope)
@@ -137,7 +137,11 @@ def _suggestion(scope: Scope) -> str:
     routes = iter_route_contexts(scope["app"].routes)
     paths = [route.path or "" for route in routes if getattr(route, "include_in_schema", False)]
     known = [each for each in paths if "{" not in each]
-    near = [path.rstrip("/")] if path.rstrip("/") in known else get_close_matches(path, known, 1, NEAR)
+    near = (
+        [path.rstrip("/")]
+        if path.rstrip("/") in known
+        else get_close_matches(path, known, 1, MIN_PATH_SIMILARITY)
+    )
     return f"; did you mean {near[0]}?" if near else "; GET /docs lists them"
 
 

@@ -135,7 +135,7 @@ CONTROLLED = {
     },
 }
 SCORES = [{"label": "positive", "score": 0.9808666}, {"label": "negative", "score": 0.0191334}]
-INPUTS = {"inputs": "A superb film."}
+ENDPOINT_INPUTS = {"inputs": "A superb film."}
 VLLM_CLASSIFY = {"input": "A superb film."}
 VLLM_CLASSIFIED = {
     "id": f"classify-{ID}",

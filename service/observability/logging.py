@@ -18,7 +18,7 @@ from hardmax.formatting import printable
 
 STDERR = 2
 MAX_RECORDS = 4_000  # that wait to be written
-MAX_CHARS = 16_000  # of a message or a traceback
+MAX_MESSAGE_CHARS = 16_000  # of a message or a traceback
 LAST_LINES_S = 1.0  # how long the reader of the log has at the end to take the last lines
 
 Style = Literal["text", "json"]
@@ -153,4 +153,8 @@ class JsonFormatter(TextFormatter):
 
 def _short(text: str) -> str:
     """Its beginning and its end where it is very long: a queue of lines has a bound in bytes too."""
-    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS // 2]} ... {text[-MAX_CHARS // 2 :]}"
+    return (
+        text
+        if len(text) <= MAX_MESSAGE_CHARS
+        else f"{text[: MAX_MESSAGE_CHARS // 2]} ... {text[-MAX_MESSAGE_CHARS // 2 :]}"
+    )

@@ -30,7 +30,16 @@ NESTED: dict[str, dict[int, str]] = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {},
 }
-TYPES = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16", 11: "float64"}
+ELEMENT_TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+}
 
 
 def split_weights(model: bytes) -> tuple[str, dict[str, Array]]:
@@ -151,4 +160,4 @@ def _array(tensor: memoryview) -> Array:
             while at < len(value):
                 size, at = _varint(value, at)
                 shape.append(size)
-    return np.frombuffer(fields[TENSOR_RAW_DATA], TYPES[fields[TENSOR_TYPE]]).reshape(shape)
+    return np.frombuffer(fields[TENSOR_RAW_DATA], ELEMENT_TYPES[fields[TENSOR_TYPE]]).reshape(shape)

@@ -19,7 +19,7 @@ from service.runtime.session import Graph, Runtime, Session, TensorSpec
 Points = NDArray[np.floating[Any]]
 Label = str | int | float | bool
 
-OUTPUTS = ("output", "margin", "leader")
+SEQUENCE_OUTPUTS = ("output", "margin", "leader")
 FLOATS = {"double": np.float64, "float": np.float32}
 PADDED_TOKENS = 1 << 15  # of one run: keeps a block's arrays inside the caches
 
@@ -95,7 +95,7 @@ class SequenceClassifier:
         for row, points in enumerate(tokens):
             padded[row, : len(points)] = points
             mask[row, : len(points)] = True
-        return self._graph.session.run({"tokens": padded, "mask": mask}, OUTPUTS)
+        return self._graph.session.run({"tokens": padded, "mask": mask}, SEQUENCE_OUTPUTS)
 
     def _answer(self, output: Points, margin: Any, leader: Any) -> dict[str, Any]:
         answer: dict[str, Any] = {
@@ -113,8 +113,9 @@ class SequenceClassifier:
 
 def _check_graph(bundle: Bundle, session: Session) -> None:
     names = tuple(spec.name for spec in session.inputs), tuple(spec.name for spec in session.outputs)
-    if names != (("tokens", "mask"), OUTPUTS):
-        problem = f"{bundle.name}: model.onnx maps {names[0]} to {names[1]}, not tokens and mask to {OUTPUTS}"
+    if names != (("tokens", "mask"), SEQUENCE_OUTPUTS):
+        wanted = f"not tokens and mask to {SEQUENCE_OUTPUTS}"
+        problem = f"{bundle.name}: model.onnx maps {names[0]} to {names[1]}, {wanted}"
         raise BundleError(problem, param="model.onnx")
     tokens = session.inputs[0]
     if tokens.dtype not in FLOATS or len(tokens.shape) != 3 or not tokens.shape[2]:

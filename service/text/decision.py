@@ -7,7 +7,7 @@ from typing import Any
 
 from service.errors import BundleError
 
-UNITS = 10_000_000  # of a logit: contributions and probabilities are counted in steps of 1e-7
+UNITS_PER_LOGIT = 10_000_000  # of a logit: contributions and probabilities are counted in steps of 1e-7
 NO_KNOWN_WORDS = "no_known_words"
 OUT_OF_DISTRIBUTION = "out_of_distribution"
 LOW_CONFIDENCE = "low_confidence"
@@ -111,9 +111,9 @@ def label_probabilities(rule: DecisionRule, logits: Sequence[float]) -> dict[str
         return {rule.labels[0]: round(1 - p, 7), rule.labels[1]: p}
     largest = max(logits)
     powers = [math.exp(logit - largest) for logit in logits]
-    parts = [round(UNITS * power / sum(powers)) for power in powers]
-    parts[parts.index(max(parts))] += UNITS - sum(parts)
-    return {label: part / UNITS for label, part in zip(rule.labels, parts, strict=True)}
+    parts = [round(UNITS_PER_LOGIT * power / sum(powers)) for power in powers]
+    parts[parts.index(max(parts))] += UNITS_PER_LOGIT - sum(parts)
+    return {label: part / UNITS_PER_LOGIT for label, part in zip(rule.labels, parts, strict=True)}
 
 
 def abstain_reason(

@@ -24,7 +24,7 @@ from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
 from service.runtime.graph import split_weights
 from service.runtime.session import Runtime, Session
-from service.text.decision import UNITS, abstain_reason, label_probabilities, read_decision_rule
+from service.text.decision import UNITS_PER_LOGIT, abstain_reason, label_probabilities, read_decision_rule
 from service.text.encoder import EncodedText, Encoder, check_graph
 from service.text.tokenizer import Ints, TokenizedText
 
@@ -128,7 +128,7 @@ class Head:
 
     def metadata(self) -> dict[str, Any]:
         """Return what GET /models adds to the card."""
-        numbers = (self.bias[:, 0] / UNITS).tolist()
+        numbers = (self.bias[:, 0] / UNITS_PER_LOGIT).tolist()
         names = self.rule.logit_labels
         return {"bias": dict(zip(names, numbers, strict=True)) if names else numbers[0]}
 
@@ -239,7 +239,7 @@ def label_values(units: Ints, labels: Sequence[tuple[str, ...]]) -> list[Any]:
     """[C, n] units -> n values: a number for each label, or the last number where the head has one logit."""
     return [
         dict(zip(names, column[-len(names) :], strict=True)) if names else column[-1]
-        for names, column in zip(labels, (units.T / UNITS).tolist(), strict=True)
+        for names, column in zip(labels, (units.T / UNITS_PER_LOGIT).tolist(), strict=True)
     ]
 
 
@@ -290,4 +290,4 @@ def _is_sane(values: Array) -> bool:
 
 
 def _to_units(values: Array) -> Ints:
-    return np.asarray(np.rint(values * UNITS).astype(np.int64))
+    return np.asarray(np.rint(values * UNITS_PER_LOGIT).astype(np.int64))

@@ -38,10 +38,10 @@ LABEL_BYTES = 60  # of a number for one label more in an answer
 # What an answer takes, as JSON and as objects: for each text,
 TEXT_BYTES = {"none": 500, "leaders": 5_000, "full": 5_000}
 CHAR_BYTES = {"none": 0, "leaders": 4, "full": 12}  # for each byte of the text,
-NUMBERS = {"none": 3, "leaders": 20, "full": 20}  # of an answer that are there for each label
+NUMBERS_PER_LABEL = {"none": 3, "leaders": 20, "full": 20}  # of an answer that are there for each label
 WORD_BYTES = 1_400  # for each word in a full explanation,
 POSITION_BYTES = 150  # and for each word's position at one layer of a trajectory
-_LETTERS = string.ascii_letters.encode()
+_ASCII_LETTERS = string.ascii_letters.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ClassifyOptions:
         if self.explain == "full":
             word = WORD_BYTES + (8 * POSITION_BYTES if self.trajectory else 0)
             size += word * sum(map(max_words, texts))
-        numbers = NUMBERS[self.explain] * len(texts)
+        numbers = NUMBERS_PER_LABEL[self.explain] * len(texts)
         if self.explain == "full":
             numbers += sum(map(max_words, texts))
         size = size * len(self.heads) + LABEL_BYTES * numbers * (self.n_logits - len(self.heads))
@@ -80,7 +80,7 @@ class ClassifyOptions:
 
 def max_words(text: str) -> int:
     """Bound the number of words: each stands alone, or has a blank or a mark next to it."""
-    others = text.encode().translate(None, _LETTERS)
+    others = text.encode().translate(None, _ASCII_LETTERS)
     return min(MAX_WORDS, len(text), 2 * len(others) - others.count(b" ") + 1)
 
 

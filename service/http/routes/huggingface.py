@@ -72,8 +72,8 @@ class LabelScore(Wire):
 EndpointBody = Annotated[EndpointRequest, json_body(EndpointRequest)]
 
 router = APIRouter(tags=["other clients"])
-SCORES = list[LabelScore] | list[list[LabelScore]]
-ENDPOINT = examples.route(EndpointRequest, examples.INPUTS, SCORES, [examples.SCORES])
+SCORES_MODEL = list[LabelScore] | list[list[LabelScore]]
+ENDPOINT = examples.route(EndpointRequest, examples.ENDPOINT_INPUTS, SCORES_MODEL, [examples.SCORES])
 
 
 @router.post("/", **ENDPOINT, summary="Label texts as an inference endpoint does")
@@ -95,7 +95,7 @@ async def endpoint_of_model(
 
 @router.post(
     "/predict",
-    **examples.route(PredictRequest, examples.INPUTS, SCORES, examples.SCORES),
+    **examples.route(PredictRequest, examples.ENDPOINT_INPUTS, SCORES_MODEL, examples.SCORES),
     summary="Label texts as text-embeddings-inference does",
 )
 async def predict(

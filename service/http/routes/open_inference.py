@@ -18,7 +18,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from service import __version__
-from service.answers.writing import PIECE, write
+from service.answers.writing import PIECE_BYTES, write
 from service.errors import InvalidInput, MalformedInput, NotFound, TooLarge
 from service.http import examples
 from service.http.bodies import BINARY, MAX_JSON_BYTES, NO_STORE, UntypedBodyOf, read_bytes, reply
@@ -45,9 +45,9 @@ from service.text.pipeline import Answer, ClassifyOptions
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"
 DIMENSIONS = 32  # of a tensor: as many as numpy and Triton's clients have
-OUTPUTS = {"label": "BYTES", "score": "FP32", "logit": "FP32", "abstain_reason": "BYTES"}
+OUTPUT_DATATYPES = {"label": "BYTES", "score": "FP32", "logit": "FP32", "abstain_reason": "BYTES"}
 REASONS = {"leaders": "BYTES"}  # given where they are asked for
-VERSION = "/models/{name}/versions/{version}"
+VERSION_PATH = "/models/{name}/versions/{version}"
 
 router = APIRouter()
 protocol = APIRouter(prefix="/v2", tags=["v2"])
@@ -65,9 +65,9 @@ JSON_LENGTH = {
     "schema": {"type": "integer"},
 }
 # What routes have in common.
-PROBE: dict[str, Any] = {"response_class": Response, "responses": failing(503)}
+PROTOCOL_PROBE: dict[str, Any] = {"response_class": Response, "responses": failing(503)}
 READY: dict[str, Any] = {"response_class": Response, "responses": failing(401, 404, 422, 503)}
-INFER: dict[str, Any] = {
+INFER_ROUTE: dict[str, Any] = {
     "response_model": InferResponse,
     "responses": examples.answers(examples.INFERRED, BINARY, errors=ProtocolError),
     "openapi_extra": {**examples.body(examples.INFER, InferRequest, BINARY), "parameters": [JSON_LENGTH]},
@@ -79,13 +79,13 @@ async def server_metadata() -> ServerMetadata:
     return ServerMetadata(name="hardmax", version=__version__, extensions=["binary_tensor_data"])
 
 
-@protocol.get("/health/live", **PROBE, summary="Whether the server lives")
+@protocol.get("/health/live", **PROTOCOL_PROBE, summary="Whether the server lives")
 async def server_live(service: ServiceOf) -> Response:
     service.check_health()
     return reply(b"")
 
 
-@protocol.get("/health/ready", **PROBE, summary="Whether the server takes traffic")
+@protocol.get("/health/ready", **PROTOCOL_PROBE, summary="Whether the server takes traffic")
 async def server_ready(service: ServiceOf) -> Response:
     service.check_ready()
     return reply(b"")
@@ -115,7 +115,7 @@ VersionOf = Annotated[Entry, Depends(version_of)]
 async def model_metadata(entry: ModelOf) -> ModelMetadata:
     reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
-    named = (OUTPUTS | REASONS).items()
+    named = (OUTPUT_DATATYPES | REASONS).items()
     outputs = [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in named]
     return ModelMetadata(
         name=entry.name,
@@ -145,7 +145,7 @@ async def model_ready(entry: ModelOf, service: ServiceOf) -> Response:
     return await server_ready(service)
 
 
-@protocol.post("/models/{name}/infer", **INFER, summary="Label texts by the Open Inference Protocol")
+@protocol.post("/models/{name}/infer", **INFER_ROUTE, summary="Label texts by the Open Inference Protocol")
 async def infer(
     body: UntypedBodyOf,
     entry: ModelOf,
@@ -167,20 +167,20 @@ async def infer(
     )
     answers = await label(service, texts, how, INPUT, neutral, size)
     work = partial(_answer, entry, infer_request, wanted, answers, shape)
-    return work() if size.estimate <= PIECE else await asyncio.to_thread(work)
+    return work() if size.estimate <= PIECE_BYTES else await asyncio.to_thread(work)
 
 
-@protocol.get(VERSION, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
+@protocol.get(VERSION_PATH, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
 async def version_metadata(entry: VersionOf) -> ModelMetadata:
     return await model_metadata(entry)
 
 
-@protocol.get(f"{VERSION}/ready", **READY, summary="Whether a version can infer")
+@protocol.get(f"{VERSION_PATH}/ready", **READY, summary="Whether a version can infer")
 async def version_ready(entry: VersionOf, service: ServiceOf) -> Response:
     return await server_ready(service)
 
 
-@protocol.post(f"{VERSION}/infer", **INFER, summary="Label texts with a version of a model")
+@protocol.post(f"{VERSION_PATH}/infer", **INFER_ROUTE, summary="Label texts with a version of a model")
 async def version_infer(
     body: UntypedBodyOf,
     entry: VersionOf,
@@ -299,12 +299,12 @@ def _wanted(request: InferRequest) -> dict[str, bool]:
     """Names of the outputs to give, and whether as binary."""
     default = bool(request.parameters.get("binary_data_output", False))
     if not request.outputs:
-        return dict.fromkeys(OUTPUTS, default)
+        return dict.fromkeys(OUTPUT_DATATYPES, default)
     for output in request.outputs:
         if output.name == "undecided":
             raise InvalidInput("the output undecided is called abstain_reason since 0.4")
-        if output.name not in OUTPUTS | REASONS:
-            raise InvalidInput(f"there is no such output; there are {', '.join(OUTPUTS | REASONS)}")
+        if output.name not in OUTPUT_DATATYPES | REASONS:
+            raise InvalidInput(f"there is no such output; there are {', '.join(OUTPUT_DATATYPES | REASONS)}")
     return {output.name: bool(output.parameters.get("binary_data", default)) for output in request.outputs}
 
 
@@ -319,7 +319,7 @@ def _answer(
     tensors = b""
     for name, binary in wanted.items():
         values = [_value(answer, name) for answer in answers]
-        kind = (OUTPUTS | REASONS)[name]
+        kind = (OUTPUT_DATATYPES | REASONS)[name]
         output: dict[str, Any] = {"name": name, "datatype": kind, "shape": shape}
         if binary:
             data = _write_bytes(values) if kind == "BYTES" else np.array(values, "<f4").tobytes()

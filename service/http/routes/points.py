@@ -54,10 +54,10 @@ from service.schemas.requests import (
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
-LARGE = 65_536  # numbers: work on more is done one request at a time
+LARGE_NUMBERS = 65_536  # numbers: work on more is done one request at a time
 NUMBER_BYTES = 8  # that a number in an answer takes at least
 OUTPUT_BYTES = 32  # that an output of a sequence takes on its way into an answer
-SHARE = 0.8  # after this share of its time a control answers with the best that was found
+CONTROL_TIME_SHARE = 0.8  # after this share of its time a control answers with the best that was found
 
 router = APIRouter(tags=["inference"])
 QUERY = [
@@ -103,7 +103,7 @@ async def dynamics(
         points,
         parameters,
         request_id,
-        large=max(trajectory, points.size) > LARGE,
+        large=max(trajectory, points.size) > LARGE_NUMBERS,
     )
     if answer_as == NDJSON:
         return await _stream(_lines(work), request)
@@ -224,7 +224,7 @@ async def classify_sequences(
     name = validate(document, SequencesEnvelope).model
     model: SequenceClassifier = service.registry.find(name, "sequences")
     await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
-    large = sum(each.size for each in sequences) > LARGE
+    large = sum(each.size for each in sequences) > LARGE_NUMBERS
     pieces = await service.compute.run(answer_sequences, model, name, sequences, request_id, large=large)
     return reply(b"".join(pieces))
 
@@ -244,6 +244,8 @@ async def control(
     settings = service.settings
     points, wish = await read_bytes(request, read_rows, body.content, "points", **_limits(settings))
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    within_s = SHARE * settings.request_timeout_s
+    within_s = CONTROL_TIME_SHARE * settings.request_timeout_s
     arguments = points, wish, model, settings, within_s, request_id
-    return reply(b"".join(await service.compute.run(answer_control, *arguments, large=points.size > LARGE)))
+    return reply(
+        b"".join(await service.compute.run(answer_control, *arguments, large=points.size > LARGE_NUMBERS))
+    )

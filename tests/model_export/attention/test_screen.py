@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
-from model_export.attention.screen import RUN
+from model_export.attention.screen import KEYS_PER_RUN
 from model_export.cli import main
 from model_export.cloud.graph import build_dynamics
-from service.cloud.candidates import RUN as RUN_SERVED
+from service.cloud.candidates import KEYS_PER_RUN as RUN_SERVED
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
@@ -19,7 +19,7 @@ from service.settings import PRETRAINED_FOLDER
 def test_screen_names_every_run_with_a_score_near_the_best(q: int, runs: int, d: int) -> None:
     rng = np.random.default_rng(q)
     queries = rng.integers(-9, 10, (q, d)).astype(np.float32)  # so small that float32 is exact
-    keys = rng.integers(-9, 10, (runs * RUN, d)).astype(np.float32)
+    keys = rng.integers(-9, 10, (runs * KEYS_PER_RUN, d)).astype(np.float32)
     best = np.where(rng.random(q) < 0.3, 90, -np.inf).astype(np.float32)
     slack = rng.integers(0, 20, q).astype(np.float32)
     session = Runtime("cpu", 1).open(build_dynamics().SerializeToString())
@@ -27,16 +27,16 @@ def test_screen_names_every_run_with_a_score_near_the_best(q: int, runs: int, d:
     best_out, named, scores = session.run(feeds, ("best_out", "runs", "scores"))
     truth = queries @ keys.T
     np.testing.assert_array_equal(best_out, np.maximum(best, truth.max(axis=1)))
-    tops = truth.reshape(q, runs, RUN).max(axis=2)
+    tops = truth.reshape(q, runs, KEYS_PER_RUN).max(axis=2)
     np.testing.assert_array_equal(named, np.flatnonzero(tops >= (best_out - slack)[:, None]))
-    np.testing.assert_array_equal(scores, truth.reshape(-1, RUN)[named])
+    np.testing.assert_array_equal(scores, truth.reshape(-1, KEYS_PER_RUN)[named])
 
 
 def test_graph_shows_its_function_by_name() -> None:
     model = build_dynamics()
     onnx.checker.check_model(model, full_check=True)
     assert [(node.op_type, node.domain) for node in model.graph.node] == [("Screen", "hardmax")]
-    assert RUN == RUN_SERVED
+    assert KEYS_PER_RUN == RUN_SERVED
 
 
 def test_bundled_graph_is_the_one_built_here(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from steps import timed
 
-from service.answers.writing import NUMBERS, OBJECTS, PIECE, Records, write_document
+from service.answers.writing import NUMBERS_PER_CALL, OBJECTS, PIECE_BYTES, Records, write_document
 
 
-@pytest.mark.parametrize("rows", [0, 1, NUMBERS // 2, NUMBERS // 2 + 1, 3 * NUMBERS])
+@pytest.mark.parametrize(
+    "rows", [0, 1, NUMBERS_PER_CALL // 2, NUMBERS_PER_CALL // 2 + 1, 3 * NUMBERS_PER_CALL]
+)
 def test_rows_are_written_as_json_writes_them(rows: int) -> None:
     array = np.random.default_rng(1).normal(size=(rows, 2))
     assert json.loads(b"".join(write_document({"rows": array}))) == {"rows": array.tolist()}
@@ -21,12 +23,12 @@ def test_long_lists_are_written_in_pieces_and_let_go_of() -> None:
     expected = json.dumps({"id": "me", "data": data})
     pieces = list(write_document({"id": "me", "data": data}))
     assert json.loads(b"".join(pieces)) == json.loads(expected)
-    assert max(map(len, pieces)) < 2 * PIECE
+    assert max(map(len, pieces)) < 2 * PIECE_BYTES
     assert data == [None] * 1000
 
 
 def test_documents_with_arrays_in_them_are_written_whole() -> None:
-    long = np.arange(3 * NUMBERS)
+    long = np.arange(3 * NUMBERS_PER_CALL)
     count = OBJECTS + 5
     records = Records(
         id=np.arange(count),

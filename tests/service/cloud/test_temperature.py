@@ -5,7 +5,7 @@ import pytest
 from clouds import EMERGING, SQUARE, TRIANGLE, UNCERTIFIED, Floats, random_form, run
 
 from model_export.attention import reference
-from service.cloud.margin import NEAR, LayerGap, apart, largest_temperature
+from service.cloud.margin import MAX_SOFTMAX_DISTANCE, LayerGap, apart, largest_temperature
 
 rng = np.random.default_rng(7)
 STILL = np.array([(1.0, 0.2), (-0.9, 0.5), (0.1, -1.0)])  # certified at layer 0
@@ -45,7 +45,9 @@ def test_temperature_keeps_softmax_near_at_every_layer(name: str) -> None:
     result = run(Z, alpha=alpha, A=A, include=frozenset({"temperature"}))
     found = result.temperature
     form = np.eye(Z.shape[1]) if A is None else A
-    assert found.distance == pytest.approx(NEAR * reference.norms(Z / 2.0**400, form).max() * 2.0**400)
+    assert found.distance == pytest.approx(
+        MAX_SOFTMAX_DISTANCE * reference.norms(Z / 2.0**400, form).max() * 2.0**400
+    )
     assert found.layers == max(1, result.certified_layer or 0)
     unit = 2.0**450 if abs(Z).max() > 1e100 else 1.0  # the squares of such numbers overflow here
     for share in (1.0, 0.5, 0.1, 0.01):
@@ -73,7 +75,7 @@ def test_temperature_is_claimed_only_with_a_proof() -> None:
 def test_largest_temperature_is_where_the_bound_ends_and_all_lower_ones_are_within() -> None:
     gaps = [LayerGap(0.3, False), LayerGap(0.2, True), LayerGap(0.25, False)]
     T = largest_temperature(gaps, 1.0, 100)
-    assert apart(T, gaps, 1.0, 100) <= NEAR < apart(1.001 * T, gaps, 1.0, 100)
+    assert apart(T, gaps, 1.0, 100) <= MAX_SOFTMAX_DISTANCE < apart(1.001 * T, gaps, 1.0, 100)
     lower = [apart(T * share, gaps, 1.0, 100) for share in np.linspace(0.05, 1, 50)]
     assert lower == sorted(lower)
     assert largest_temperature([LayerGap(0.0, False)], 1.0, 100) is None
@@ -103,7 +105,7 @@ def test_float64_is_denied_where_ties_amplify_rounding() -> None:
     gaps = [LayerGap(0.01, True)] * 73
     T = largest_temperature(gaps, 0.01, 46)
     assert T is not None
-    assert apart(T, gaps, 0.01, 46) <= NEAR < apart(T, gaps, 0.01, 46, rounding=2.0**-53)
+    assert apart(T, gaps, 0.01, 46) <= MAX_SOFTMAX_DISTANCE < apart(T, gaps, 0.01, 46, rounding=2.0**-53)
     assert run(TRIANGLE, alpha=0.5, include=frozenset({"temperature"})).temperature.float64
     assert run(SQUARE, include=frozenset({"temperature"})).temperature.float64
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from model_export.attention.reference import argmax_sets
-from service.text.decision import UNITS
+from service.text.decision import UNITS_PER_LOGIT
 from service.text.encoder import EncodedText
 from service.text.explanation import Explainer
 from service.text.head import Head, HeadOutputs
@@ -27,7 +27,7 @@ def told(head: Head, text: str, places: list[tuple[float, float]]) -> dict[str, 
         bounds=np.array([0, len(z)]),
         text=np.zeros(len(z), np.int64),
         bias=np.zeros((1, 1), np.int64),
-        contribution=np.rint(UNITS * ends[:, 0]).astype(np.int64)[None],
+        contribution=np.rint(UNITS_PER_LOGIT * ends[:, 0]).astype(np.int64)[None],
         target=np.array(target),
         leader_since=np.where(leads, 0, -1),
         positions=[z[None]],
