@@ -44,7 +44,7 @@ def write_bundle(
         card: at least a name and a description; format, kind, digest, versions and date are added.
         model: the graph.
         pieces: the vocabulary of an encoder, as JSON.
-        float_model: the graph of an encoder for GPUs; its weights stay in the file of `model`.
+        float_model: the graph for GPUs; its large weights stay in the file of `model`.
 
     Raises:
         InvalidInput: the kind or the name is not possible, or the folder cannot be written.

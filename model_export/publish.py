@@ -24,6 +24,7 @@ from model_export.head import graph as head_graph
 from model_export.head import ood
 from model_export.head import quantized as head_quantized
 from model_export.head.encoded import encode_texts
+from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
 from model_export.measure.meaning import served_logits
 from model_export.measure.scores import balanced, neutral_band, score, sigmoid, temperature, three_labels
@@ -153,7 +154,7 @@ def write_bundles(
     graph = head_graph.to_onnx(head_quantized.quantize(head, encoder.output_scales) | ood_weights)
     loaded = Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
     _check_logits(encoder, head, served, loaded, WordPieceTokenizer(vocabulary), texts)
-    write_bundle(models, "text-classification", card, graph)
+    write_bundle(models, "text-classification", card, graph, float_model=to_float(graph))
 
 
 def _check_logits(

@@ -28,6 +28,7 @@ from model_export.data.training_set import Ints
 from model_export.head import graph
 from model_export.head.cross_validation import Trained, train
 from model_export.head.encoded import MAX_TEXT_CHARS, EncodedTexts, encode_texts
+from model_export.head.float_graph import to_float
 from model_export.head.ood import english_sentences, foreign_sentences
 from model_export.head.verification import count_mismatches
 from service.errors import BundleError, InvalidInput
@@ -171,7 +172,7 @@ def _export(models_dir: Path, card: Mapping[str, Any], weights: dict[str, Any], 
         raise BundleError(
             f"{card['name']} is not written: its graph differs from the definition on {wrong} texts"
         )
-    write_bundle(models_dir, HEAD, card, model)
+    write_bundle(models_dir, HEAD, card, model, float_model=to_float(model))
 
 
 def _show_report(arguments: argparse.Namespace, report: Mapping[str, Any], say: Say) -> None:

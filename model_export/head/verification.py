@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import onnx
 
-from model_export.encoder.quantized import Stored
+from model_export.encoder.quantized import Array, Stored
 from model_export.head import quantized
 from model_export.head.encoded import EncodedTexts
 from service.runtime.session import Runtime
@@ -30,10 +31,17 @@ def count_mismatches(model: onnx.ModelProto, weights: Stored, texts: EncodedText
 
 
 def mismatched_outputs(
-    session: Any, weights: Stored, reading: TokenizedText, chunks: Sequence[EncoderOutput]
+    session: Any,
+    weights: Stored,
+    reading: TokenizedText,
+    chunks: Sequence[EncoderOutput],
+    fed_weights: Mapping[str, Array] = MappingProxyType({}),
 ) -> set[str]:
-    """Return the names of the outputs that differ from the definition for one text."""
-    feeds = assemble_feeds([EncodedText(reading, chunks)]).arrays
+    """Return the names of the outputs that differ from the definition for one text.
+
+    `fed_weights` are those that the session's graph has no values for.
+    """
+    feeds = {**assemble_feeds([EncodedText(reading, chunks)]).arrays, **fed_weights}
     names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))
     outputs = dict(zip(names, session.run(feeds, names), strict=True))
     hidden, embedding = (

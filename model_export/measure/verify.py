@@ -27,6 +27,7 @@ from model_export.head.graph import weights_of
 from model_export.head.verification import mismatched_outputs
 from service.errors import InvalidInput, NotFound
 from service.runtime.bundle import ENCODER, HEAD, Bundle, find_served, kind_of, read_bundle
+from service.runtime.graph import split_weights
 from service.runtime.session import Runtime, Session
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder, EncoderOutput
@@ -40,7 +41,7 @@ class Parity:
     passages: int = 0
     choices: int = 0  # choices of heads that were compared
     different_states: int = 0
-    different_float: int = 0  # chunks of which the graph for GPUs gives another number
+    different_float: int = 0  # chunks and texts of which a graph for GPUs gives another number
     different_choices: int = 0
     different_leaders: int = 0
     different_contributions: int = 0
@@ -87,6 +88,8 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
     runtime, parity, draw = Runtime("cpu", 2), Parity(), random.Random(0)
     served, session = Encoder.load(reader, runtime), runtime.open(head.model)
     floats = None if reader.float_model is None else Encoder.load(reader, FloatProducts(2))
+    head_floats = None if head.float_model is None else runtime.open(head.float_model)
+    _, fed_weights = split_weights(head.model)
     of_reader, of_head = encoder_weights(reader.model), weights_of(onnx.load_from_string(head.model))
     for text in texts:
         reading = served.tokenize(text)
@@ -107,6 +110,10 @@ def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
             parity.different_choices += int((follows != each.attention_counts).sum())
             _leave_out(served, pieces, places, each, draw, parity)
         differ = mismatched_outputs(session, of_head, reading, seen)
+        if head_floats is not None:
+            parity.different_float += bool(
+                mismatched_outputs(head_floats, of_head, reading, seen, fed_weights)
+            )
         parity.different_leaders += bool(differ & {"target", "since"})
         parity.different_contributions += bool(differ & {"bias", "contribution", "plane"})
         parity.different_unlike += "unlike" in differ

@@ -1,7 +1,7 @@
 """Reads model bundles, the one thing that the two sides share.
 
-    NAME/model.float.onnx the same for GPUs, over the weights in model.onnx; encoders since 0.4 only
     NAME/model.onnx       the graph, with the hardmax attention functions in it
+    NAME/model.float.onnx the same for GPUs, with the weights in model.onnx; encoders and heads since 0.4
     NAME/pieces.json      the pieces of words that it can read; kind "encoder" only
     NAME/card.json        name, kind, figures, license, and the digest of the graph
 
@@ -14,6 +14,7 @@ sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in their
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -30,6 +31,8 @@ from typing import Any
 import orjson
 
 from service.errors import BundleError, NotFound
+
+log = logging.getLogger(__name__)
 
 ENCODER, HEAD = "encoder", "text-classification"
 FORMAT = 3
@@ -61,7 +64,15 @@ class Bundle:
     model: bytes
     pieces: str | None  # of a reader: pieces.json
     version: str  # digest over all its files: two bundles are the same when their versions are
-    float_model: bytes | None = None  # of an encoder: a graph for GPUs over the weights in `model`
+    float_model: bytes | None = None  # of an encoder or a head: a graph for GPUs with the weights in `model`
+
+    def graph_for(self, provider: str) -> bytes:
+        """Return the graph that a provider runs."""
+        if provider != "cuda":
+            return self.model
+        if self.float_model is None:
+            log.warning("%s has no graph for GPUs; its integer products run on the CPU", self.name)
+        return self.float_model or self.model
 
 
 def read_bundle(folder: Path) -> Bundle:

@@ -8,7 +8,6 @@ section 7):
 A chunk has 64 tokens at most: such a set is a number of 64 bits, and a union is an `or`.
 """
 
-import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -27,8 +26,6 @@ from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime, Session
 from service.text.tokenizer import Chunk, Ints, TokenizedText, Vocabulary, WordPieceTokenizer
-
-log = logging.getLogger(__name__)
 
 TokenSets = NDArray[np.uint64]
 
@@ -90,12 +87,8 @@ class Encoder:
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime) -> Self:
         """Load the encoder of a bundle and run it once, within the time that a bundle has to load."""
-        if runtime.provider == "cuda" and bundle.float_model is not None:
-            session = runtime.open(bundle.float_model, weights=bundle.model)
-        else:
-            if runtime.provider == "cuda":
-                log.warning("%s has no graph for GPUs; its integer products run on the CPU", bundle.name)
-            session = runtime.open(bundle.model)
+        graph = bundle.graph_for(runtime.provider)
+        session = runtime.open(graph, weights=None if graph is bundle.model else bundle.model)
         check_graph(bundle.name, session, INPUTS, OUTPUTS)
         encoder = cls(session, _read_vocabulary(bundle), runtime.intra_op_threads)
         one = np.zeros(1, np.int64)

@@ -30,6 +30,7 @@ from service.text.tokenizer import Ints, TokenizedText
 
 Array = NDArray[Any]
 
+ORT_TYPES = {"float32": "float", "float64": "double", "uint8": "uint8"}
 MAX_WORD_PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}  # that one run compares
 INPUTS = {"states": "uint8", "words": "uint8", "members": "int64", "texts": "int64"}
 PREDICTION_OUTPUTS = {"bias": "double", "contribution": "double"}
@@ -111,18 +112,39 @@ class Head:
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, encoder: Encoder) -> Self:
         """Load the head of a bundle and run it once."""
-        return cls.from_graph(bundle.name, bundle.model, runtime, encoder, bundle.card)
+        graph = bundle.graph_for(runtime.provider)
+        return cls.from_graph(bundle.name, bundle.model, runtime, encoder, bundle.card, graph)
 
     @classmethod
     def from_graph(
-        cls, name: str, model: bytes, runtime: Runtime, encoder: Encoder, card: Mapping[str, Any]
+        cls,
+        name: str,
+        model: bytes,
+        runtime: Runtime,
+        encoder: Encoder,
+        card: Mapping[str, Any],
+        graph: bytes | None = None,
     ) -> Self:
-        """Make a head of an ONNX graph. Heads with the same graph share a session."""
+        """Make a head of an ONNX graph. Heads with the same graph share a session.
+
+        Args:
+            name: The name of the head.
+            model: The graph with the weights.
+            runtime: Opens the session.
+            encoder: The encoder that the head stands on.
+            card: The card of the bundle.
+            graph: The graph to run with these weights, if it is not `model`.
+        """
         digest, weights = split_weights(model)
+        inputs, defaults = dict(INPUTS), list(weights)
+        if graph is not None and graph != model:
+            digest, _ = split_weights(graph)
+            inputs |= {weight: ORT_TYPES.get(array.dtype.name, "") for weight, array in weights.items()}
+            defaults = []
         session = encoder.head_sessions.get(digest)
         if session is None:
-            session = runtime.open(model)
-            check_graph(name, session, INPUTS, PREDICTION_OUTPUTS | EXPLANATION_OUTPUTS, weights)
+            session = runtime.open(graph or model)
+            check_graph(name, session, inputs, PREDICTION_OUTPUTS | EXPLANATION_OUTPUTS, defaults)
             encoder.head_sessions[digest] = session
         return cls(name, session, weights, encoder, card)
 

@@ -25,6 +25,7 @@ from model_export.exact.command import build_classifier, write_verified
 from model_export.exact.data import make_examples
 from model_export.head import graph as head_graph
 from model_export.head import quantized as head_quantized
+from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime
@@ -93,7 +94,8 @@ def write_head(
     reader = {"name": on, "sha256": digest}
     whole = {"name": name, "description": "Labels at random.", "labels": LABELS, "encoder": reader, **card}
     logits = len(whole["labels"]) if len(whole["labels"]) > 2 or "multi" in whole else 1
-    return write_bundle(models_dir, "text-classification", whole, head_model(logits, d, seed))
+    model = head_model(logits, d, seed)
+    return write_bundle(models_dir, "text-classification", whole, model, float_model=to_float(model))
 
 
 def open_head(models_dir: Path, name: str = "tiny", reader: Encoder | None = None, **options: Any) -> Head:

@@ -1,6 +1,7 @@
 """A plane in numpy and in ONNX Runtime: the same numbers, and the definition of the dynamics."""
 
 import time
+from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -9,8 +10,10 @@ import torch
 from encoders import random_encoder, random_head
 
 from model_export.data.training_set import Batch
+from model_export.head.float_graph import to_float
 from model_export.head.graph import MANY, to_onnx, weights_of
 from model_export.head.quantized import quantize, run
+from service.runtime.graph import split_weights
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 
@@ -37,7 +40,7 @@ def draw(lengths, seed=0, width=32, alike=0):
     return states, words, texts
 
 
-def answers(session, states, words, texts):
+def answers(session, states, words, texts, fed=MappingProxyType({})):
     members = [word for text in texts for word in text]
     padded = np.full((len(members), max(map(len, members))), len(states))
     for row, word in zip(padded, members, strict=True):
@@ -46,7 +49,8 @@ def answers(session, states, words, texts):
     for row, text in zip(places, texts, strict=True):
         row[: len(text)] = np.arange(at, at + len(text))
         at += len(text)
-    found = session.run({"states": states, "words": words, "members": padded, "texts": places}, OUTPUTS)
+    feeds = {"states": states, "words": words, "members": padded, "texts": places, **fed}
+    found = session.run(feeds, OUTPUTS)
     return {
         name: value[:, 0] if name == "plane" else value[0] for name, value in zip(OUTPUTS, found, strict=True)
     }
@@ -70,6 +74,27 @@ def test_graph_gives_the_count_output_numbers_the_definition(d, labels, alike, u
             assert np.array_equal(found["bias"][b], told.bias)
             assert (found["target"][b, n:] == -1).all()
             assert not found["contribution"][b, :, n:].any()
+
+
+@pytest.mark.parametrize(("d", "labels"), [(2, 1), (5, 4)])
+@pytest.mark.parametrize("alike", [0, 4, 500], ids=["", "twins", "nothing else"])
+def test_float_graph_gives_the_numbers_of_the_integer_graph(d, labels, alike):
+    weights = quantize(random_head(d, labels, use_embeddings=True), random_encoder().output_scales)
+    model = to_onnx(weights)
+    graph, given = to_float(model).SerializeToString(), split_weights(model.SerializeToString())[1]
+    assert len(graph) < 30_000  # no weights
+    states, words, texts = draw(LENGTHS, alike=alike)
+    expected = answers(Runtime("cpu", 1).open(model.SerializeToString()), states, words, texts)
+    found = answers(Runtime("cpu", 1).open(graph), states, words, texts, given)
+    for name in OUTPUTS:
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_float_graph_has_no_product_of_whole_numbers():
+    model = to_float(to_onnx(quantize(random_head(), random_encoder().output_scales)))
+    left = {node.op_type for function in model.functions for node in function.node}
+    assert "MatMulInteger" not in left
+    assert "MatMul" in left
 
 
 @pytest.mark.parametrize("use_embeddings", [False, True], ids=["last", "both"])

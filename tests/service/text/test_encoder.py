@@ -1,10 +1,12 @@
 """What a reader has read, against the definition; what it knows; what it refuses to be made of."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from bundles import LISTS, head_model, reader_model, write_head
 from encoders import RELATIVE, random_encoder
@@ -192,6 +194,20 @@ def test_encoder_without_a_float_graph_runs_on_a_gpu_with_a_warning(
     runtime: Any = OnGpu()
     Encoder.load(bundle, runtime)
     assert "has no graph for GPUs" in caplog.text
+
+
+@pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "pieces.json", "./model.onnx"])
+def test_float_graph_that_names_another_file_is_refused(tmp_path: Path, location: str) -> None:
+    weights = quantize(random_encoder(RELATIVE))
+    card = {"name": "encoder", "description": "Random."}
+    graphs = to_onnx(weights), to_onnx(weights, "float")
+    bundle = write_bundle(tmp_path, "encoder", card, graphs[0], json.dumps(LISTS), graphs[1])
+    graph = onnx.load_from_string(bundle.float_model)
+    (entry,) = [entry for entry in graph.graph.initializer[0].external_data if entry.key == "location"]
+    entry.value = location
+    runtime: Any = OnGpu()
+    with pytest.raises(BundleError, match="names files"):
+        Encoder.load(replace(bundle, float_model=graph.SerializeToString()), runtime)
 
 
 def test_float_graph_that_the_card_does_not_describe_is_refused(tmp_path: Path) -> None:

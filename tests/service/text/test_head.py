@@ -1,6 +1,7 @@
 """Labels and label_probabilities, what is abstain_reason, and what protocols hear that know only labels."""
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from onnx import numpy_helper
 
 from service.errors import BundleError, InferenceError
 from service.runtime.bundle import read_bundle
-from service.runtime.session import Runtime
+from service.runtime.session import Runtime, Session
 from service.text.decision import (
     LOW_CONFIDENCE,
     NO_KNOWN_WORDS,
@@ -183,6 +184,56 @@ def test_number_that_becomes_infinite_at_run_time_is_an_error_by_name(folder: Pa
     bad.weights["b"] = bad.weights["b"] + np.inf
     with pytest.raises(InferenceError, match="bad: its graph returned numbers that are not finite"):
         classify_all(make_tasks(["a superb film"], ClassifyOptions((bad,))))
+
+
+class OnGpu(Runtime):
+    """Opens the graphs for GPUs, on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu", 1)
+        self.provider = "cuda"
+        self.opened: list[bytes] = []
+
+    def open(self, model: bytes, weights: bytes | None = None) -> Session:
+        self.opened.append(model)
+        return Runtime("cpu", 1).open(model, weights)
+
+
+def test_gpu_runs_heads_on_their_float_graph_with_the_answers_of_the_cpu(tmp_path: Path) -> None:
+    texts = ["a superb film", "an awful film", "the film was good " * 40]
+    encoder = open_reader(tmp_path)
+    names = ("one", "other", "several")
+    for name in names:
+        write_head(tmp_path, name, seed=len(name), **({"labels": list("abc")} if name == "several" else {}))
+    on_gpu = OnGpu()
+    answers = []
+    for runtime in (Runtime("cpu", 1), on_gpu):
+        heads = tuple(Head.load(read_bundle(tmp_path / name), runtime, encoder) for name in names)
+        answers.append(classify_all(make_tasks(texts, ClassifyOptions(heads, "full"))))
+    assert answers[0] == answers[1]
+    assert len(on_gpu.opened) == 1  # heads of one family share the session
+    assert on_gpu.opened[0] == read_bundle(tmp_path / "one").float_model
+
+
+def test_float_graph_of_a_head_with_values_of_its_own_for_weights_is_refused(tmp_path: Path) -> None:
+    """Its answers would not be those of model.onnx."""
+    encoder, bundle = open_reader(tmp_path), write_head(tmp_path)
+    with pytest.raises(BundleError, match="its graph has"):
+        Head.load(replace(bundle, float_model=bundle.model + b"\x12\x00"), OnGpu(), encoder)
+
+
+@pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "model.onnx"])
+def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> None:
+    def name_a_file(model: onnx.ModelProto) -> None:
+        (tensor,) = [each for each in model.graph.initializer if each.name == "turn"]
+        tensor.ClearField("raw_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=location)
+
+    write_head(tmp_path)
+    change_graph(tmp_path / "tiny", name_a_file)
+    with pytest.raises(BundleError, match="names files"):
+        Head.load(read_bundle(tmp_path / "tiny"), Runtime("cpu", 1), open_reader(tmp_path))
 
 
 def claim_family(model: onnx.ModelProto) -> None:

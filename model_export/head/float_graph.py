@@ -1,0 +1,76 @@
+"""The graph of heads for GPUs: where CUDA has no kernel for whole numbers, products of double precision.
+
+Whole numbers below 2^53 are exact in double precision, so both graphs give the same bits. The weights of a
+head are inputs of this graph, which have to be fed: their only copy is in the bundle's model.onnx.
+"""
+# The scripts below are graphs, read from their source.
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import onnx
+from onnxscript import opset20 as op
+from onnxscript import script
+
+from model_export.attention.functions import DOMAIN, domain
+
+
+@script(domain, default_opset=op)
+def Product(x, weight, x_zero, weight_zero):
+    """MatMulInteger."""
+    a = op.Cast(x, to=11) - op.Cast(x_zero, to=11)
+    return op.Cast(op.MatMul(a, op.Cast(weight, to=11) - op.Cast(weight_zero, to=11)), to=6)
+
+
+@script(domain)
+def PadZeros(x, pads):
+    """Pad with zeros."""
+    return op.CastLike(op.Pad(op.Cast(x, to=11), pads), x)
+
+
+@script(domain)
+def PadValue(x, pads, value):
+    """Pad with a value."""
+    return op.CastLike(op.Pad(op.Cast(x, to=11), pads, op.Cast(value, to=11)), x)
+
+
+@script(domain)
+def FirstLargest(x, axis: int, keepdims: int):
+    """ArgMax."""
+    return op.ArgMax(op.Cast(x, to=11), axis=axis, keepdims=keepdims)
+
+
+# by operator and number of inputs
+REPLACEMENTS = {
+    ("MatMulInteger", 4): Product,
+    ("Pad", 2): PadZeros,
+    ("Pad", 3): PadValue,
+    ("ArgMax", 1): FirstLargest,
+}
+
+
+def to_float(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the graph for GPUs that computes what the graph of heads computes."""
+    floats = onnx.ModelProto()
+    floats.CopyFrom(model)
+    for node in _nodes([*floats.graph.node, *(node for each in floats.functions for node in each.node)]):
+        replacement = REPLACEMENTS.get((node.op_type, len(node.input)))
+        if replacement is not None:
+            node.domain, node.op_type = DOMAIN, replacement.name
+    floats.functions.extend(each.to_function_proto() for each in REPLACEMENTS.values())
+    inputs = {each.name for each in floats.graph.input}
+    constants = [each for each in floats.graph.initializer if each.name not in inputs]
+    del floats.graph.initializer[:]
+    floats.graph.initializer.extend(constants)
+    onnx.checker.check_model(floats)
+    return floats
+
+
+def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and those of their inner graphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            yield from _nodes(attribute.g.node)
