@@ -28,6 +28,7 @@ class Keys:
             if not keys:
                 raise ConfigurationError(f"{self._file} holds no key", param="API_KEYS_FILE")
         self._digests = tuple(hashlib.sha256(key.encode()).digest() for key in keys)
+        self.required = bool(keys)
 
     def __len__(self) -> int:
         return len(self._digests)

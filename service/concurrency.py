@@ -1,4 +1,4 @@
-"""How many requests run at once, and how many of them may be large.
+"""How large requests may be, and how many large ones run at once.
 
 Together with PAYLOAD_LIMIT_MB they bound the memory of a process: at most MAX_CONCURRENT_REQUESTS small
 requests and MAX_LARGE_REQUESTS large ones.
@@ -6,54 +6,32 @@ requests and MAX_LARGE_REQUESTS large ones.
 
 import asyncio
 
-from service.errors import Overloaded, TooLarge
+from service.errors import TooLarge
 
 LARGE_BYTES = 1_000_000  # a body or a response over this takes one of MAX_LARGE_REQUESTS slots
 MAX_RESPONSE_BYTES = 256_000_000
 
 
-class ConcurrencyLimit:
-    """Count the requests that run, and refuse those over the limit."""
-
-    def __init__(self, max_requests: int) -> None:
-        self.running = 0
-        self._max_requests = max_requests
-
-    def __enter__(self) -> None:
-        """Count one more request. Raise Overloaded if there are MAX_CONCURRENT_REQUESTS already."""
-        if self.running >= self._max_requests:
-            raise Overloaded("too many requests at once (MAX_CONCURRENT_REQUESTS); try again shortly")
-        self.running += 1
-
-    def __exit__(self, *failure: object) -> None:
-        self.running -= 1
-
-
 class RequestSize:
     """The size of one request: its body, or its response where that is larger."""
 
-    __slots__ = ("_has_slot", "_slots", "estimate")
-
     def __init__(self, slots: asyncio.Semaphore) -> None:
-        self.estimate = 0
+        self.response_bytes = 0  # that are expected
         self._slots = slots
         self._has_slot = False
 
-    def check_response(self, size: int) -> None:
-        """Refuse a response of more than MAX_RESPONSE_BYTES."""
+    async def expect_response(self, size: int) -> None:
+        """Refuse a response of more than MAX_RESPONSE_BYTES; wait for a slot if it is large."""
+        self.response_bytes = size
         if size > MAX_RESPONSE_BYTES:
             limit = f"{MAX_RESPONSE_BYTES / 1e6:g} MB"
             raise TooLarge(f"the response would be over {limit}: send less at once, or ask for less")
+        if size > LARGE_BYTES:
+            await self.take_slot()
 
-    async def expect_response(self, size: int) -> None:
-        """Wait for a slot if the response is estimated to be large."""
-        self.check_response(size)
-        await self.expect(size)
-
-    async def expect(self, size: int) -> None:
-        """Wait for one of MAX_LARGE_REQUESTS slots if the request is large and has none yet."""
-        self.estimate = max(self.estimate, size)
-        if size > LARGE_BYTES and not self._has_slot:
+    async def take_slot(self) -> None:
+        """Wait for one of MAX_LARGE_REQUESTS slots, unless the request has one."""
+        if not self._has_slot:
             await self._slots.acquire()
             self._has_slot = True
 

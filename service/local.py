@@ -18,7 +18,6 @@ from service.answers.texts import (
     Results,
     add_searches,
     classification,
-    names_of,
     raise_first,
     searches_of,
     texts_asked,
@@ -78,7 +77,7 @@ class Local(Api):
         results = raise_first(classify_all(texts))
         for text, answers in zip(texts, results, strict=True) if (searches := searches_of(body)) else ():
             run_sync(add_searches(text, answers, searches, _run_all))
-        return {"id": uuid4().hex, **classification(names_of(body, self._settings), results)}
+        return {"id": uuid4().hex, **classification(body.model or self._settings.default_model, results)}
 
     def _dynamics(self, request: ApiRequest) -> Any:
         parameters = parameters_of(request.body or {}, self._settings, strict=False)

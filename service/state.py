@@ -21,7 +21,6 @@ from service.answers import clouds
 from service.auth import Keys
 from service.cloud.candidates import by_length
 from service.cloud.dynamics import Dynamics, Limits
-from service.concurrency import ConcurrencyLimit
 from service.errors import ConfigurationError, NotReady
 from service.observability.metrics import Metrics
 from service.observability.tracing import spans_to
@@ -57,7 +56,7 @@ class AppState:
         self.settings = settings
         self.metrics = Metrics()
         self.keys = Keys(settings.api_keys, settings.api_keys_file)
-        self.requests = ConcurrencyLimit(settings.max_concurrent_requests)
+        self.running_requests = 0
         self.large_requests = asyncio.Semaphore(settings.max_large_requests)
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
@@ -181,7 +180,7 @@ class AppState:
         """Sample the gauges a few times a second."""
         while True:
             self.metrics.sample(
-                in_flight=self.requests.running,
+                in_flight=self.running_requests,
                 texts_waiting=self.texts.depth,
                 clouds_waiting=self.compute.waiting,
                 ready=self.unready() is None,

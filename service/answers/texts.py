@@ -38,18 +38,17 @@ def texts_asked(body: ClassifyRequest, find: Find, settings: Settings) -> list[C
         if begin >= end:
             problem = f"without[{place}] should be [from, to], and to the larger"
             raise InvalidInput(problem, param=f"without[{place}]")
-    for name in searches_of(body):
-        if count > MAX_SEARCHED_TEXTS:
-            raise InvalidInput(f"{name} goes with {MAX_SEARCHED_TEXTS} texts at most", param=name)
-    names = names_of(body, settings)
+    if count > MAX_SEARCHED_TEXTS and (searches := searches_of(body)):
+        name = next(iter(searches))
+        raise InvalidInput(f"{name} goes with {MAX_SEARCHED_TEXTS} texts at most", param=name)
+    names = body.model or settings.default_model
     heads = heads_of(find, [names] if isinstance(names, str) else names)
     how = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.offset_unit)
     texts = texts_within(body.input, how, settings)
     if body.without:
         spans = [(begin, end) for begin, end in body.without]
         check_spans(spans, texts[0].text, body.offset_unit)
-        texts[0].without = to_codepoints(texts[0].text, spans, body.offset_unit)
-        texts[0].without = merge_spans(texts[0].without)
+        texts[0].without = merge_spans(to_codepoints(texts[0].text, spans, body.offset_unit))
     return texts
 
 
@@ -64,11 +63,6 @@ def check_spans(spans: Sequence[Span], text: str, unit: OffsetUnit) -> None:
         if end > length:
             problem = f"without[{place}] ends at {end}; the text has {length} {UNIT_NAMES[unit]}"
             raise InvalidInput(problem, param=f"without[{place}]")
-
-
-def names_of(body: ClassifyRequest, settings: Settings) -> str | list[str]:
-    """The model, or those that answer each text."""
-    return settings.default_model if body.model is None else body.model
 
 
 def heads_of(find: Find, names: Sequence[str]) -> tuple[Head, ...]:

@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from service.answers.writing import PIECE_BYTES, write, write_document
-from service.concurrency import MAX_RESPONSE_BYTES
+from service.concurrency import MAX_RESPONSE_BYTES, RequestSize
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
 from service.schemas.reading import parse
 
@@ -70,12 +70,12 @@ async def read_bytes(
 
 async def body_of(request: Request) -> Body:
     """A body of a type that the route takes."""
-    return await _receive(request)
+    return await receive_body(request)
 
 
 async def untyped_body_of(request: Request) -> Body:
     """The same; a body without a media type is JSON."""
-    return await _receive(request, untyped=JSON)
+    return await receive_body(request, untyped=JSON)
 
 
 BodyOf = Annotated[Body, Depends(body_of)]
@@ -85,7 +85,8 @@ UntypedBodyOf = Annotated[Body, Depends(untyped_body_of)]
 def json_body(model: type[Model]) -> Any:
     """The dependency that gives an endpoint its JSON body as a `model`."""
 
-    async def read(request: Request, body: BodyOf) -> Model:
+    async def read(request: Request) -> Model:
+        body = await receive_body(request)
         return await read_bytes(request, parse, body.content, model)
 
     return Depends(read)
@@ -114,7 +115,7 @@ def wanted(request: Request, *offered: str) -> str:
     return next((kind for kind in named if kind in offered), offered[0])
 
 
-async def _receive(request: Request, untyped: str | None = None) -> Body:
+async def receive_body(request: Request, untyped: str | None = None) -> Body:
     """Return the whole body. The middleware refuses one that is over PAYLOAD_LIMIT_MB before it is kept."""
     accepted = request.scope["route"].openapi_extra["requestBody"]["content"]
     media_type = body_type(request, accepted, untyped)
@@ -141,8 +142,10 @@ def reply_json(value: Any) -> Response:
     return reply(write(value))
 
 
-async def reply_document(document: Any) -> Response:
+async def reply_document(document: Any, size: RequestSize) -> Response:
     """Respond with a document. A long one is written in a thread."""
+    if size.response_bytes <= PIECE_BYTES:
+        return reply(write(document))
     pieces = write_document(document)
     first = next(pieces)
     if len(first) <= PIECE_BYTES:

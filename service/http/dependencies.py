@@ -66,10 +66,12 @@ async def check_key(
     header: Annotated[str | None, Security(Header)],
 ) -> None:
     """Refuse a caller without a key, unless the route is public. Either header will do."""
+    if not service.keys.required:
+        return
     route = request.scope["route"].path
     # The page is public where "/" is, its files always; what is posted to the same address is not.
     public = route in PUBLIC_ROUTES and (route != "/" or request.method != "POST")
-    if service.keys and not public:
+    if not public:
         given = (bearer.credentials if bearer else "", header or "")  # a proxy may want the other for itself
         service.keys.check(*(key.encode("latin-1") for each in given if (key := each.strip())))
 

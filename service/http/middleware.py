@@ -14,12 +14,12 @@ import asyncio
 import random
 import re
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.concurrency import RequestSize
+from service.concurrency import LARGE_BYTES, RequestSize
 from service.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -27,6 +27,7 @@ from service.errors import (
     HardmaxError,
     MalformedInput,
     NotReady,
+    Overloaded,
     TooLarge,
 )
 from service.http.compression import ENCODINGS, BodyDecompressor
@@ -57,8 +58,9 @@ class RequestContextMiddleware:
             return
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         request_id = given if match_request_id(given) else b"%024x" % random.getrandbits(96)
-        scope.setdefault("state", {})["request_id"] = request_id.decode("ascii")
-        trace.get_current_span().set_attribute("hardmax.request_id", scope["state"]["request_id"])
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id.decode("ascii")
+        trace.get_current_span().set_attribute("hardmax.request_id", state["request_id"])
         status = 0
         started = time.perf_counter()
 
@@ -74,15 +76,13 @@ class RequestContextMiddleware:
         try:
             await self.app(scope, receive, send_marked)
         finally:
-            self._record(scope, status, time.perf_counter() - started)
-
-    def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "(none)")
-        method = scope["method"]
-        self._service.metrics.answered(route, method, status, seconds)
-        page_file = route == PAGE_FILES and status < 400  # the page has forty files
-        request_id, error = scope["state"]["request_id"], scope["state"].get("error")
-        log_request(request_id, method, route, status, seconds, error=error, debug=page_file)
+            seconds, method = time.perf_counter() - started, scope["method"]
+            route = getattr(scope.get("route"), "path", "(none)")
+            self._service.metrics.answered(route, method, status, seconds)
+            page_file = route == PAGE_FILES and status < 400  # the page has forty files
+            log_request(
+                state["request_id"], method, route, status, seconds, error=state.get("error"), debug=page_file
+            )
 
 
 class RequestLimitMiddleware:
@@ -97,17 +97,21 @@ class RequestLimitMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send, self._service)
-        requests = None if path_of(scope) in PROBES else self._service.requests
+        service, exchange = self._service, Exchange(scope, receive, send, self._service)
+        service.running_requests += 1
         try:
             self._hosts.check(scope)
-            with requests or nullcontext():
-                await exchange.run(self.app)
+            is_full = service.running_requests > service.settings.max_concurrent_requests
+            if is_full and path_of(scope) not in PROBES:
+                raise Overloaded("too many requests at once (MAX_CONCURRENT_REQUESTS); try again shortly")
+            await exchange.run(self.app)
         except Exception as failure:  # the edge of the request
             if not exchange.response_started:
                 await problem_response(failure, scope)(scope, receive, send)
             elif not isinstance(failure, Cancelled):
                 raise  # the response has begun: all that is left is to break the connection
+        finally:
+            service.running_requests -= 1
 
 
 class Exchange:
@@ -119,16 +123,18 @@ class Exchange:
         self.response_started = False
         self._scope, self._receive, self._send = scope, receive, send
         self._service = service
+        self._max_bytes = service.settings.payload_limit_bytes
+        self._small_bytes = min(LARGE_BYTES, self._max_bytes)
         self._size = RequestSize(service.large_requests)
-        self._body_bytes = 0
         self._caller_left = False
         self._watcher: asyncio.Task[None] | None = None
         self._timeout = asyncio.timeout(service.settings.request_timeout_s)
         headers = dict(scope["headers"])
         self._announced_bytes = int(headers.get(b"content-length", b"0")[:16])
+        self._body_bytes = 0
         self._decompressor: BodyDecompressor | None = None
         if headers.get(b"content-encoding", b"").lower() in ENCODINGS:
-            self._decompressor = BodyDecompressor(service.settings.payload_limit_bytes)
+            self._decompressor = BodyDecompressor(self._max_bytes)
             of_compressed = (b"content-encoding", b"content-length")
             scope["headers"] = [header for header in scope["headers"] if header[0] not in of_compressed]
 
@@ -162,14 +168,15 @@ class Exchange:
                 self._watcher.cancel()
 
     async def receive(self) -> Message:
-        if not self._body_bytes:
-            await self._expect_body(self._announced_bytes)
+        if not self._body_bytes and self._announced_bytes > self._small_bytes:
+            await self._expect_large_body(self._announced_bytes)
         message = await self._receive()
         if message["type"] == "http.request":
             if self._decompressor is not None:
                 message = await self._expand(message, self._decompressor)
             self._body_bytes += len(message.get("body", b""))
-            await self._expect_body(self._body_bytes)
+            if self._body_bytes > self._small_bytes:
+                await self._expect_large_body(self._body_bytes)
             if not message.get("more_body"):
                 self._watcher = asyncio.create_task(self._watch())
         return message
@@ -188,13 +195,12 @@ class Exchange:
             raise BodyRefused(failure) from None
         return {**message, "body": body}
 
-    async def _expect_body(self, size: int) -> None:
-        """Refuse a body that is too large; wait for a slot if it is large."""
-        settings = self._service.settings
-        if size > settings.payload_limit_bytes:
-            limit = f"the limit of {settings.payload_limit_mb:g} MB (PAYLOAD_LIMIT_MB)"
+    async def _expect_large_body(self, size: int) -> None:
+        """Refuse a body that is too large; wait for a slot otherwise."""
+        if size > self._max_bytes:
+            limit = f"the limit of {self._max_bytes / 1e6:g} MB (PAYLOAD_LIMIT_MB)"
             raise BodyRefused(TooLarge(f"the body is over {limit}"))
-        await self._size.expect(size)
+        await self._size.take_slot()
 
     async def _watch(self) -> None:
         """End the work when the caller leaves. Nobody else receives from when the body is complete."""
@@ -224,24 +230,18 @@ class HostAndOriginCheck:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
             raise MalformedInput("send exactly one Host header")
-        if hosts and not self._any_host and not self._is_ours(hosts[0], scope):
-            raise MalformedInput("this is not a host name of this server: ALLOWED_HOSTS lists them")
+        if hosts and not self._any_host:
+            given = match_host(hosts[0].decode("latin-1").lower())
+            name = given and (given["address"] or given["name"])
+            own = scope.get("server") or ("", 0)
+            if not name or not (name in self._hosts or name == own[0] or name.endswith(".localhost")):
+                raise MalformedInput("this is not a host name of this server: ALLOWED_HOSTS lists them")
         if scope["method"] in METHODS_WITH_BODY and "*" not in self._origins:
-            self._check_origin(dict(scope["headers"]))
-
-    def _is_ours(self, host: bytes, scope: Scope) -> bool:
-        given = match_host(host.decode("latin-1").lower())
-        if given is None:
-            return False
-        name = given["address"] or given["name"]
-        server = scope.get("server") or ("", 0)
-        return name in self._hosts or name == server[0] or name.endswith(".localhost")
-
-    def _check_origin(self, headers: dict[bytes, bytes]) -> None:
-        origin, site = headers.get(b"origin", b""), headers.get(b"sec-fetch-site", b"")
-        if site:  # what the browser knows; older ones send the origin alone
-            foreign = site in (b"cross-site", b"same-site")
-        else:
-            foreign = bool(origin) and origin.partition(b"://")[2] != headers.get(b"host")
-        if foreign and origin.decode("latin-1") not in self._origins:
-            raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")
+            headers = dict(scope["headers"])
+            origin, site = headers.get(b"origin", b""), headers.get(b"sec-fetch-site", b"")
+            if site:  # what the browser knows; older ones send the origin alone
+                foreign = site in (b"cross-site", b"same-site")
+            else:
+                foreign = bool(origin) and origin.partition(b"://")[2] != headers.get(b"host")
+            if foreign and origin.decode("latin-1") not in self._origins:
+                raise Forbidden("pages of this origin may not call here: it is not in CORS_ALLOW_ORIGIN")

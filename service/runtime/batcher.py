@@ -24,7 +24,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
 from service.errors import NotReady, Overloaded
@@ -32,12 +32,12 @@ from service.errors import NotReady, Overloaded
 log = logging.getLogger(__name__)
 
 RUN_S = 0.1  # about how long a run takes
-LEAST = 256  # size that may always run together, however slow that is; an item's most in one run
-TELLING = LEAST // 2  # size from which a run may lower the measured pace: runs of a queue are larger
+MIN_BATCH_SIZE = 256  # that may always run together, however slow that is; an item's most in one run
+MIN_MEASURED_SIZE = MIN_BATCH_SIZE // 2  # from which a run may lower the pace: runs of a queue are larger
 FIRST_COME_EVERY = 3  # one run in so many serves calls in the order in which they came
-PACE = 10_000.0  # size that runs in a second, as long as nothing was measured
-SHORT = 64  # lengths up to this are alike: the fixed cost of a run outweighs their padding
-PATIENCE = 4  # the measured pace is a mean over about so many runs
+INITIAL_PACE = 10_000.0  # size that runs in a second, as long as nothing was measured
+SHORT_LENGTH = 64  # lengths up to this are alike: the fixed cost of a run outweighs their padding
+MEASURED_RUNS = 4  # the measured pace is a mean over about so many runs
 
 
 class Sized(Protocol):
@@ -57,18 +57,12 @@ class Call(Generic[Item, Result]):
 
     def __init__(self, items: Sequence[Item], future: asyncio.Future[Results[Result]]) -> None:
         self.future = future
-        self.given = 0  # size of its items that ran
-        self.queued = False
+        self.served = 0  # size of its items that ran
         self.queued_at = time.perf_counter()
         self.unfinished = len(items)
         self.results: list[Any] = [None] * len(items)
-        self.waiting = deque((index, item, item.size) for index, item in enumerate(items))
-        self.left = sum([size for _, _, size in self.waiting])  # size of the items that wait
-
-    @property
-    def step(self) -> int:
-        """Of the size of its next item, what one run takes."""
-        return min(self.waiting[0][2], LEAST)
+        self.waiting = deque([(index, item, item.size) for index, item in enumerate(items)])
+        self.remaining = sum([size for _, _, size in self.waiting])
 
 
 @dataclass
@@ -76,7 +70,7 @@ class Batch(Generic[Item, Result]):
     """Items of several calls that run together."""
 
     key: Hashable
-    places: list[tuple[Call[Item, Result], int]] = field(default_factory=list)
+    places: list[tuple[Call[Item, Result], int]] = field(default_factory=list)  # an item's call and index
     items: list[Item] = field(default_factory=list)
     size: int = 0
 
@@ -84,7 +78,12 @@ class Batch(Generic[Item, Result]):
 class Batcher(Generic[Item, Result]):
     """The queue before the runner. Belongs to one event loop: everything but the run happens there.
 
-    `report` is told of each run its items, their size, their longest wait, and how long it took.
+    Args:
+        run: Runs items of one key together, in the runner's thread.
+        budget: The size that runs together at most.
+        wait_s: How long calls may wait, by the measured pace.
+        report: Receives of each run its items, their size, their longest wait, and how long it took.
+        failed: Called when the runner has died.
     """
 
     def __init__(
@@ -97,9 +96,9 @@ class Batcher(Generic[Item, Result]):
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         self.budget = budget
-        self.wait_s = wait_s  # how long calls may wait, by the measured pace
+        self.wait_s = wait_s
         self.depth = 0  # how many items wait
-        self._pace = PACE
+        self._pace = INITIAL_PACE
         self._runs = 0
         self._run = run
         self._report = report
@@ -108,7 +107,7 @@ class Batcher(Generic[Item, Result]):
         self._running: Batch[Item, Result] | None = None
         self._runner = ThreadPoolExecutor(1, thread_name_prefix="runner")
         self._busy_since: float | None = None  # when the thread's run began
-        self._gathering = False  # a look at what has come is due
+        self._gathering = False  # the start of a run is due
         self._dead = False
 
     def stop(self) -> None:
@@ -131,42 +130,35 @@ class Batcher(Generic[Item, Result]):
             raise NotReady("inference is not available")
         if not items:
             return []
-        call: Call[Item, Result] = Call(items, asyncio.get_running_loop().create_future())
-        ahead = self._ahead(call)
-        if ahead and ahead + call.left > self._pace * self.wait_s:
+        loop = asyncio.get_running_loop()
+        call: Call[Item, Result] = Call(items, loop.create_future())
+        waiting = [other for calls in self._queues.values() for other in calls if not other.future.done()]
+        # Of each that waits no more than its own size runs before it.
+        ahead = sum([min(other.remaining, call.remaining) for other in waiting])
+        if ahead and ahead + call.remaining > self._pace * self.wait_s:
             raise Overloaded("too much is waiting already; try again shortly")
         self.depth += len(items)
-        self._queue(key, call)
+        self._queues.setdefault(key, []).append(call)
         if self._running is None and not self._gathering:
             self._gathering = True  # what comes in the same round of the event loop runs together
-            asyncio.get_running_loop().call_soon(self._next)
+            loop.call_soon(self._start_next)
         try:
             return await call.future
         except asyncio.CancelledError:
             self.depth -= len(call.waiting)
             raise
 
-    def _ahead(self, call: Call[Item, Result]) -> int:
-        """Size that is about to run before the call is through: of each that waits, no more than its own."""
-        waiting = [other for calls in self._queues.values() for other in calls if not other.future.done()]
-        return sum([min(other.left, call.left) for other in waiting])
-
-    def _queue(self, key: Hashable, call: Call[Item, Result]) -> None:
-        if not call.queued:
-            call.queued = True
-            self._queues.setdefault(key, []).append(call)
-
-    def _next(self) -> None:
+    def _start_next(self) -> None:
         self._gathering = False
-        self._running = batch = self._take()
+        self._running = batch = self._take_batch()
         if batch is not None:
             self._busy_since = time.perf_counter()
-            run = asyncio.get_running_loop().run_in_executor(self._runner, self._timed_results, batch)
-            run.add_done_callback(partial(self._ended, batch))
+            run = asyncio.get_running_loop().run_in_executor(self._runner, self._run_batch, batch)
+            run.add_done_callback(partial(self._finish, batch))
 
-    def _take(self) -> Batch[Item, Result] | None:
+    def _take_batch(self) -> Batch[Item, Result] | None:
         """What runs next: items of one key. Other keys come before it is its turn again."""
-        most = min(self.budget, max(LEAST, int(self._pace * RUN_S)))
+        max_size = min(self.budget, max(MIN_BATCH_SIZE, int(self._pace * RUN_S)))
         while self._queues:
             key = next(iter(self._queues))
             calls = [call for call in self._queues.pop(key) if not call.future.done()]
@@ -175,53 +167,46 @@ class Batcher(Generic[Item, Result]):
             self._runs += 1
             fair = self._runs % FIRST_COME_EVERY != 0
             batch: Batch[Item, Result] = Batch(key)
-            heap = [(call.given if fair else 0, call.queued_at, i, call) for i, call in enumerate(calls)]
+            heap = [(call.served if fair else 0, call.queued_at, i, call) for i, call in enumerate(calls)]
             heapify(heap)
-            passed = []
+            left = []  # calls that still have items
             while heap:
-                *_, i, call = heap[0]
-                if batch.items and batch.size + call.step > most:
-                    passed.append(heappop(heap)[-1])
+                *_, i, call = heappop(heap)
+                index, item, size = call.waiting[0]
+                step = min(size, MIN_BATCH_SIZE)  # of its size, what one run takes
+                if batch.items and batch.size + step > max_size:
+                    left.append(call)
                     continue
-                self._add(batch, call)
-                if call.queued:
-                    heapreplace(heap, (call.given if fair else 0, call.queued_at, i, call))
-                else:
-                    heappop(heap)
-            if passed:
-                self._queues[key] = passed
+                call.waiting.popleft()
+                call.remaining -= size
+                call.served += step
+                batch.places.append((call, index))
+                batch.items.append(item)
+                batch.size += step
+                if call.waiting:
+                    heappush(heap, (call.served if fair else 0, call.queued_at, i, call))
+            self.depth -= len(batch.items)
+            if left:
+                self._queues[key] = left
             return batch
         return None
 
-    def _add(self, batch: Batch[Item, Result], call: Call[Item, Result]) -> None:
-        """The next item of the call."""
-        step = call.step
-        index, item, size = call.waiting.popleft()
-        batch.places.append((call, index))
-        batch.items.append(item)
-        batch.size += step
-        self.depth -= 1
-        call.left -= size
-        call.given += step
-        call.queued = bool(call.waiting)
-
-    def _timed_results(self, batch: Batch[Item, Result]) -> tuple[list[Any], float]:
+    def _run_batch(self, batch: Batch[Item, Result]) -> tuple[list[Any], float]:
+        """A result, an exception or None for each item, and how long that took. In the runner's thread."""
         started = time.perf_counter()
-        return self._results(batch.key, batch.items), time.perf_counter() - started
-
-    def _results(self, key: Hashable, items: Sequence[Item]) -> list[Any]:
-        """A result, an exception or None for each item."""
         try:
-            return list(self._run(key, items))
+            results = list(self._run(batch.key, batch.items))
         except Exception as failure:  # the edge of the worker loop
-            if len(items) == 1:
+            if len(batch.items) == 1:
                 log.error("an item failed", exc_info=failure)
-                return [failure]
-            log.warning("a batch of %d failed; running its items one by one", len(items))
-        return [self._results(key, [item])[0] for item in items]
+                return [failure], time.perf_counter() - started
+            log.warning("a batch of %d failed; running its items one by one", len(batch.items))
+            alone = [Batch[Item, Result](batch.key, items=[item]) for item in batch.items]
+            results = [self._run_batch(each)[0][0] for each in alone]
+        return results, time.perf_counter() - started
 
-    def _ended(self, batch: Batch[Item, Result], run: asyncio.Future[tuple[list[Any], float]]) -> None:
-        """Answer a batch that the thread has run. What raises in spite of `_results` ends inference."""
+    def _finish(self, batch: Batch[Item, Result], run: asyncio.Future[tuple[list[Any], float]]) -> None:
+        """Answer a batch that the thread has run. What raises in spite of `_run_batch` ends inference."""
         self._busy_since = None
         if (death := run.exception()) is not None:
             log.critical("the inference thread died", exc_info=death)
@@ -229,37 +214,42 @@ class Batcher(Generic[Item, Result]):
             self._failed()
             return
         results, ran_s = run.result()
-        if any(not isinstance(result, Exception) for result in results):
-            self._measure(batch.size / max(ran_s, 1e-9), batch.size)
+        pace = batch.size / max(ran_s, 1e-9)
+        has_run = not all(isinstance(result, Exception) for result in results)
+        # A small run takes its fixed cost above all, which tells little of larger ones.
+        if has_run and (batch.size >= MIN_MEASURED_SIZE or pace > self._pace):
+            self._pace += (pace - self._pace) / MEASURED_RUNS
         oldest = min([call.queued_at for call, _ in batch.places])
         waited_s = max(0.0, time.perf_counter() - ran_s - oldest)
-        self._wait_again(batch, results)
+        answered = self._store(batch, results)
         if not self._dead:
-            self._next()  # first, so that the runner works while the answers are written
-        self._answer(batch, results)
+            self._start_next()  # first, so that the runner works while the answers are written
+        for call in answered:
+            call.future.set_result(call.results)
         self._report(len(batch.items), batch.size, waited_s, ran_s)
 
-    def _measure(self, pace: float, size: int) -> None:
-        """Learn from a run. A small one takes its fixed cost above all, which tells little of larger ones."""
-        if size >= TELLING or pace > self._pace:
-            self._pace += (pace - self._pace) / PATIENCE
-
-    def _wait_again(self, batch: Batch[Item, Result], results: Sequence[Any]) -> None:
-        """Items that are not finished are the next of their calls: what was begun takes memory."""
+    def _store(self, batch: Batch[Item, Result], results: Sequence[Any]) -> list[Call[Item, Result]]:
+        """Store results, and return the calls that are complete. Items that are not finished are the next of
+        their calls: what was begun takes memory.
+        """
+        answered = []
         for (call, index), item, result in zip(batch.places, batch.items, results, strict=True):
-            if result is None and not call.future.done():
-                call.waiting.appendleft((index, item, item.size))
-                call.left += item.size
-                self.depth += 1
-                self._queue(batch.key, call)
-
-    def _answer(self, batch: Batch[Item, Result], results: Sequence[Any]) -> None:
-        for (call, index), result in zip(batch.places, results, strict=True):
+            if call.future.done():
+                continue
             if result is not None:
                 call.results[index] = result
                 call.unfinished -= 1
-                if not call.unfinished and not call.future.done():
-                    call.future.set_result(call.results)
+                if not call.unfinished:
+                    answered.append(call)
+                continue
+            size = item.size
+            queue = self._queues.setdefault(batch.key, [])
+            if call not in queue:
+                queue.append(call)
+            call.waiting.appendleft((index, item, size))
+            call.remaining += size
+            self.depth += 1
+        return answered
 
     def _fail_all(self, message: str) -> None:
         self._dead = True
@@ -281,7 +271,7 @@ def group_by_length(lengths: Sequence[int], most: int, power: int = 1) -> Iterat
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):
         length = lengths[i]
-        is_alike = not batch or length <= max(SHORT, 2 * lengths[batch[0]])
+        is_alike = not batch or length <= max(SHORT_LENGTH, 2 * lengths[batch[0]])
         if batch and not (is_alike and (len(batch) + 1) * length**power <= most):
             yield batch
             batch = []

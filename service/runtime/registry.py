@@ -66,7 +66,8 @@ class Registry:
 
     def get(self, name: str) -> Entry | None:
         """What is served under that name: of a name with versions the newest."""
-        return self.entries.get(newest_version(name, self.entries))
+        entries = self.entries
+        return entries.get(name) or entries.get(newest_version(name, entries))
 
     def find(self, name: str, kind: str) -> Any:
         """The model of that name, which must be of that kind."""
@@ -77,12 +78,10 @@ class Registry:
             have = ", ".join(each.name for each in self.entries.values() if each.kind == kind)
             others = f"; there are: {have}" if have else ""  # of those that are loaded
             raise NotFound(f"no model {name!r} {MODEL_PURPOSE[kind]}{others}", param="model")
-        return self._loaded(entry).model
+        return (entry if entry.model is not None else self._loaded(entry)).model
 
     def _loaded(self, entry: Entry) -> Entry:
         """The same with its model. An older version of a head takes milliseconds: it shares the graph."""
-        if entry.model is not None:
-            return entry
         with self._lock:
             current = self.entries.get(entry.name, entry)
             if current.model is not None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from service.errors import BundleError
@@ -16,7 +17,7 @@ MAX_LABELS, MAX_LABEL_CHARS = 1_000, 200
 MAX_NEUTRAL_THRESHOLD = 100.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DecisionRule:
     """How a card turns logits into a label, and when the label should not be acted upon."""
 
@@ -26,13 +27,13 @@ class DecisionRule:
     thresholds: tuple[float, ...] | None = None  # of each label, where several may apply at once
     neutral_threshold: float | None = None  # t of proportional odds: three labels from one logit
 
-    @property
+    @cached_property
     def logit_labels(self) -> tuple[str, ...]:
         """The labels that have a logit each; none where all labels share one logit."""
         shared = self.neutral_threshold is not None or (len(self.labels) == 2 and self.thresholds is None)
         return () if shared else self.labels
 
-    @property
+    @cached_property
     def n_logits(self) -> int:
         """The number of logits of the head's graph."""
         return max(1, len(self.logit_labels))

@@ -13,7 +13,6 @@ from service.answers.texts import (
     Read,
     add_searches,
     classification,
-    names_of,
     raise_first,
     searches_of,
     texts_asked,
@@ -54,11 +53,11 @@ async def classify(
     texts = texts_asked(body, service.registry.find, service.settings)
     await size.expect_response(texts[0].options.estimated_response_bytes([text.text for text in texts]))
     results = await run(service, texts)
-    if searches := searches_of(body):
+    if body.flip or body.sufficient:
         read = partial(service.texts.submit, texts[0].options.encoder)  # in turn with the texts of others
-        await search(texts, results, searches, read)
-    document = classification(names_of(body, service.settings), results)
-    return await reply_document({"id": request.state.request_id, **document})
+        await search(texts, results, searches_of(body), read)
+    document = classification(body.model or service.settings.default_model, results)
+    return await reply_document({"id": request.state.request_id, **document}, size)
 
 
 async def search(

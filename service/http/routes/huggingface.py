@@ -110,7 +110,7 @@ async def predict(
     neutral = neutral and not body.raw_scores
     answers = await label(service, _texts(body.inputs), how, "inputs", neutral, size)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
-    return await reply_document(ranked[0] if isinstance(body.inputs, str) else ranked)
+    return await reply_document(ranked[0] if isinstance(body.inputs, str) else ranked, size)
 
 
 async def _endpoint(
@@ -129,7 +129,7 @@ async def _endpoint(
     answers = await label(service, body.inputs, how, "inputs", neutral and not raw, size)
     ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k, among=wanted) for answer in answers]
     zero_shot = wanted is not None and isinstance(body.inputs, str)  # then one list
-    return await reply_document(ranked[0] if zero_shot else ranked)
+    return await reply_document(ranked[0] if zero_shot else ranked, size)
 
 
 def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:

@@ -167,7 +167,7 @@ async def infer(
     )
     answers = await label(service, texts, how, INPUT, neutral, size)
     work = partial(_answer, entry, infer_request, wanted, answers, shape)
-    return work() if size.estimate <= PIECE_BYTES else await asyncio.to_thread(work)
+    return work() if size.response_bytes <= PIECE_BYTES else await asyncio.to_thread(work)
 
 
 @protocol.get(VERSION_PATH, responses=failing(401, 404, 422), summary="The tensors of a version of a model")

@@ -97,7 +97,7 @@ async def vllm(
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0}
     head = {"id": f"classify-{id}", "object": "list", "created": int(time.time()), "model": name}
-    return await reply_document({**head, "data": data, "usage": usage})
+    return await reply_document({**head, "data": data, "usage": usage}, size)
 
 
 @router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="Names of models, as OpenAI")
