@@ -1,10 +1,8 @@
 """What runs on CUDA gives what the CPU gives, to rounding. Skipped without a device."""
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from clouds import TRIANGLE, run
@@ -12,7 +10,7 @@ from clouds import TRIANGLE, run
 from benchmarks.gpu import measure_clouds, measure_texts, torch_layers
 from benchmarks.record import Table
 from service.errors import ConfigurationError
-from service.runtime.bundle import HEAD, find_bundles, read_bundle
+from service.runtime.bundle import HEAD
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER, Settings
@@ -32,34 +30,7 @@ def card_is_missing() -> str:
 MISSING = card_is_missing()
 on_a_card = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a card")]
 
-# By name, from the table of CUDA kernels in ONNX Runtime's docs/OperatorKernels.md.
-KERNELS = set(
-    "Abs Add And ArgMax Cast Clip Compress Concat CumSum DequantizeLinear Div Equal Exp Expand Floor Gather "
-    "GatherElements GatherND Greater GreaterOrEqual Identity If Less LessOrEqual Log MatMul Max "
-    "MaxPool Min Mod Mul Neg NonZero Not Or Pad QuantizeLinear Range ReduceL2 ReduceMax ReduceMin "
-    "ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements Shape Sigmoid Slice Split Sqrt "
-    "Squeeze Sub Tanh Tile TopK Transpose Unsqueeze Where".split()
-)
-FOLDED = {"Constant", "CastLike"}  # gone before the graph runs
-ON_THE_CPU = {"MatMulInteger", "QLinearMatMul"}  # of uint8: their numbers are copied to the CPU and back
-
 PROVIDERS = [pytest.param("cuda", marks=on_a_card), "cpu"]
-
-
-def operators(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """The names of all operators, those of inner graphs too."""
-    for node in nodes:
-        yield node.op_type
-        for attribute in node.attribute:
-            yield from operators(attribute.g.node)
-
-
-@pytest.mark.parametrize("name", sorted(find_bundles([PRETRAINED_FOLDER])))
-def test_operators_have_cuda_kernels_but_for_those_that_docs_gpu_names(name: str) -> None:
-    model = onnx.load_from_string(read_bundle(PRETRAINED_FOLDER / name).model)
-    ours = {function.name for function in model.functions}
-    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    assert set(operators(nodes)) - ours - FOLDED - KERNELS <= ON_THE_CPU
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
