@@ -1,24 +1,34 @@
-"""The operations of the API as blocking methods: the common interface of `Client` and `Local`."""
+"""The operations of the API: written once, for programs that wait and for asyncio.
+
+`AsyncApi` has them as coroutines, which know nothing of the transport: they send with `_send`. `Api` has the
+same methods, blocking: there `_send` never suspends, so each coroutine runs to its end in one step.
+"""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self, TypedDict, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
 from hardmax.models import (
     ControlResponse,
     Explain,
-    Include,
     Info,
     ModelCard,
+    ModelList,
     OffsetUnit,
     SequenceLabel,
-    Stop,
+    SequencesResponse,
+    read,
 )
 from hardmax.operations import TEXTS_PER_REQUEST, ApiRequest, ErrorHandling, run_sync
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ClassifyOptions(TypedDict, total=False):
@@ -37,29 +47,48 @@ class ClassifyOptions(TypedDict, total=False):
     progress: bool | None
 
 
-class Api(ABC):
-    """Every operation, blocking. A context manager that releases its resources on exit."""
+def builds(
+    build: Callable[P, ApiRequest],
+) -> Callable[[Callable[[Any, ApiRequest], T]], Callable[Concatenate[Any, P], T]]:
+    """Give a method that sends a request the parameters that the request is built from."""
+
+    def decorate(send: Callable[[Any, ApiRequest], T]) -> Callable[Concatenate[Any, P], T]:
+        @wraps(send)
+        def method(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+            return send(self, build(*args, **options))
+
+        own, built = inspect.signature(send), inspect.signature(build)
+        parameters = [own.parameters["self"], *built.parameters.values()]
+        method.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return method
+
+    return decorate
+
+
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Return a method of `AsyncApi` for programs that wait."""
+
+    @wraps(method)
+    def call(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        return run_sync(method(self, *args, **options))
+
+    return call
+
+
+class AsyncApi(ABC):
+    """Every operation as a coroutine."""
 
     @abstractmethod
-    def send(self, request: ApiRequest) -> Any:
-        """Send one request and return the JSON document of its answer.
-
-        Raises:
-            HardmaxError: The request was refused, or no answer came.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release connections and models."""
-
     async def _send(self, request: ApiRequest) -> Any:
-        return self.send(request)
+        """Send one request and return the JSON document of its answer."""
 
     @overload
-    def classify(self, texts: str, **options: Unpack[ClassifyOptions]) -> Answer: ...
+    async def classify(self, texts: str, **options: Unpack[ClassifyOptions]) -> Answer: ...
     @overload
-    def classify(self, texts: Iterable[Any], **options: Unpack[ClassifyOptions]) -> Answers: ...
-    def classify(
+    async def classify(self, texts: Iterable[Any], **options: Unpack[ClassifyOptions]) -> Answers: ...
+    async def classify(
         self,
         texts: str | Iterable[Any],
         *,
@@ -107,25 +136,12 @@ class Api(ABC):
             "offset_unit": offset_unit, "without": without, "flip": flip,
             "sufficient": sufficient,
         }  # fmt: skip
-        operation = operations.classify(
+        return await operations.classify(
             self._send, texts, options, errors=errors, batch_size=batch_size, progress=progress
         )
-        return run_sync(operation)
 
-    def dynamics(
-        self,
-        points: Any,
-        *,
-        alpha: float = 1.0,
-        A: Any = None,
-        max_layers: int | None = None,
-        stop: Stop | None = None,
-        tolerance: float = 1e-9,
-        tie_tolerance: float = 0.0,
-        include: Sequence[Include] = ("assignment",),
-        trajectory_every: int = 1,
-        temperature: float | None = None,
-    ) -> CloudRun:
+    @builds(operations.dynamics_request)
+    async def dynamics(self, request: ApiRequest) -> CloudRun:
         """Run a cloud of points through hardmax attention layers to its limits.
 
         Args:
@@ -149,20 +165,10 @@ class Api(ABC):
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        request = operations.dynamics_request(
-            points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
-            tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
-            temperature=temperature,
-        )  # fmt: skip
-        return run_sync(operations.dynamics(self._send, request))
+        return read(CloudRun, await self._send(request), points=request.points)
 
-    def control(
-        self,
-        points: Any,
-        *,
-        assignment: Mapping[int, int] | None = None,
-        leaders: Sequence[int] | None = None,
-    ) -> ControlResponse:
+    @builds(operations.control_request)
+    async def control(self, request: ApiRequest) -> ControlResponse:
         """Find a matrix A under which chosen points lead, or prove that there is none.
 
         Args:
@@ -178,9 +184,10 @@ class Api(ABC):
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        return run_sync(operations.control(self._send, points, assignment, leaders))
+        return read(ControlResponse, await self._send(request))
 
-    def classify_sequences(self, model: str, sequences: Iterable[Any]) -> list[SequenceLabel]:
+    @builds(operations.sequences_request)
+    async def classify_sequences(self, request: ApiRequest) -> list[SequenceLabel]:
         """Classify sequences of points with an exact model.
 
         Args:
@@ -195,9 +202,9 @@ class Api(ABC):
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        return run_sync(operations.classify_sequences(self._send, model, sequences))
+        return read(SequencesResponse, await self._send(request)).data
 
-    def models(self) -> list[ModelCard]:
+    async def models(self) -> list[ModelCard]:
         """List the models with their cards.
 
         Returns:
@@ -206,9 +213,9 @@ class Api(ABC):
         Raises:
             RemoteError: The server failed, or did not answer.
         """
-        return run_sync(operations.models(self._send))
+        return read(ModelList, await self._send(ApiRequest("models"))).models
 
-    def info(self) -> Info:
+    async def info(self) -> Info:
         """Return version, provider and limits of the service.
 
         Returns:
@@ -217,7 +224,41 @@ class Api(ABC):
         Raises:
             RemoteError: The server failed, or did not answer.
         """
-        return run_sync(operations.info(self._send))
+        return read(Info, await self._send(ApiRequest("info")))
+
+
+class Api(ABC):
+    """Every operation, blocking. A context manager that releases its resources on exit."""
+
+    @abstractmethod
+    def send(self, request: ApiRequest) -> Any:
+        """Send one request and return the JSON document of its answer.
+
+        Raises:
+            HardmaxError: The request was refused, or no answer came.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release connections and models."""
+
+    async def _send(self, request: ApiRequest) -> Any:
+        return self.send(request)
+
+    if TYPE_CHECKING:  # a decorated method has one form, and this one two
+
+        @overload
+        def classify(self, texts: str, **options: Unpack[ClassifyOptions]) -> Answer: ...
+        @overload
+        def classify(self, texts: Iterable[Any], **options: Unpack[ClassifyOptions]) -> Answers: ...
+        def classify(self, texts: Any, **options: Any) -> Any: ...
+    else:
+        classify = blocking(AsyncApi.classify)
+    dynamics = blocking(AsyncApi.dynamics)
+    control = blocking(AsyncApi.control)
+    classify_sequences = blocking(AsyncApi.classify_sequences)
+    models = blocking(AsyncApi.models)
+    info = blocking(AsyncApi.info)
 
     def __enter__(self) -> Self:
         return self

@@ -5,30 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any, Self, Unpack, overload
+from typing import Any, Self
 
 import httpx
 
-from hardmax import operations
-from hardmax.answers import Answer, Answers, CloudRun
-from hardmax.api import ClassifyOptions
-from hardmax.models import (
-    ControlResponse,
-    Explain,
-    Include,
-    Info,
-    ModelCard,
-    OffsetUnit,
-    SequenceLabel,
-    Stop,
-)
-from hardmax.operations import TEXTS_PER_REQUEST, ApiRequest, ErrorHandling
+from hardmax.api import AsyncApi, builds
+from hardmax.operations import ApiRequest, dynamics_request
 from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
 
 
-class AsyncClient:
+class AsyncClient(AsyncApi):
     """A client of one server for asyncio. An asynchronous context manager that closes its connections.
 
     Args:
@@ -86,101 +74,16 @@ class AsyncClient:
                     raise
                 await asyncio.sleep(pause_s)
 
-    @overload
-    async def classify(self, texts: str, **options: Unpack[ClassifyOptions]) -> Answer: ...
-    @overload
-    async def classify(self, texts: Iterable[Any], **options: Unpack[ClassifyOptions]) -> Answers: ...
-    async def classify(
-        self,
-        texts: str | Iterable[Any],
-        *,
-        model: str | Sequence[str] | None = None,
-        explain: Explain = "leaders",
-        trajectory: bool = False,
-        truncate: bool = True,
-        offset_unit: OffsetUnit = "codepoints",
-        without: Sequence[tuple[int, int]] | None = None,
-        flip: bool = False,
-        sufficient: bool = False,
-        errors: ErrorHandling = "raise",
-        batch_size: int = TEXTS_PER_REQUEST,
-        progress: bool | None = None,
-    ) -> Answer | Answers:
-        """Classify one text, or many, with the exact reason for each label. See `Client.classify`."""
-        options: dict[str, Any] = {
-            "model": model, "explain": explain, "trajectory": trajectory, "truncate": truncate,
-            "offset_unit": offset_unit, "without": without, "flip": flip,
-            "sufficient": sufficient,
-        }  # fmt: skip
-        return await operations.classify(
-            self.send, texts, options, errors=errors, batch_size=batch_size, progress=progress
-        )
+    async def _send(self, request: ApiRequest) -> Any:
+        return await self.send(request)
 
-    async def dynamics(
-        self,
-        points: Any,
-        *,
-        alpha: float = 1.0,
-        A: Any = None,
-        max_layers: int | None = None,
-        stop: Stop | None = None,
-        tolerance: float = 1e-9,
-        tie_tolerance: float = 0.0,
-        include: Sequence[Include] = ("assignment",),
-        trajectory_every: int = 1,
-        temperature: float | None = None,
-    ) -> CloudRun:
-        """Run a cloud of points through hardmax attention layers to its limits. See `Client.dynamics`."""
-        request = operations.dynamics_request(
-            points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
-            tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
-            temperature=temperature,
-        )  # fmt: skip
-        return await operations.dynamics(self.send, request)
+    @builds(dynamics_request)
+    def stream_dynamics(self, request: ApiRequest) -> AsyncIterator[dict[str, Any]]:
+        """Run a cloud to its limits, and yield a document for each chunk of layers.
 
-    def stream_dynamics(
-        self,
-        points: Any,
-        *,
-        alpha: float = 1.0,
-        A: Any = None,
-        max_layers: int | None = None,
-        stop: Stop | None = None,
-        tolerance: float = 1e-9,
-        tie_tolerance: float = 0.0,
-        include: Sequence[Include] = ("assignment",),
-        trajectory_every: int = 1,
-        temperature: float | None = None,
-    ) -> AsyncIterator[dict[str, Any]]:
-        """Run a cloud, and yield a document for each chunk of layers. See `Client.stream_dynamics`."""
-        request = operations.dynamics_request(
-            points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
-            tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
-            temperature=temperature,
-        )  # fmt: skip
+        The parameters are those of `dynamics`.
+        """
         return self._stream(request)
-
-    async def control(
-        self,
-        points: Any,
-        *,
-        assignment: Mapping[int, int] | None = None,
-        leaders: Sequence[int] | None = None,
-    ) -> ControlResponse:
-        """Find a matrix A under which chosen points lead, or prove that none exists. See `Client.control`."""
-        return await operations.control(self.send, points, assignment, leaders)
-
-    async def classify_sequences(self, model: str, sequences: Iterable[Any]) -> list[SequenceLabel]:
-        """Classify sequences of points with an exact model. See `Client.classify_sequences`."""
-        return await operations.classify_sequences(self.send, model, sequences)
-
-    async def models(self) -> list[ModelCard]:
-        """List the models with their cards."""
-        return await operations.models(self.send)
-
-    async def info(self) -> Info:
-        """Return version, provider and limits of the service."""
-        return await operations.info(self.send)
 
     async def _stream(self, request: ApiRequest) -> AsyncGenerator[dict[str, Any], None]:
         with self._protocol.translate_failures():

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import httpx
 
-from hardmax import operations
-from hardmax.api import Api
+from hardmax.api import Api, builds
 from hardmax.deadline import run_with_timeout
-from hardmax.models import Include, Stop
-from hardmax.operations import ApiRequest
+from hardmax.operations import ApiRequest, dynamics_request
 from hardmax.transport import DEFAULT_URL, NDJSON, BoundedBuffer, HttpProtocol, decode_response
 
 
@@ -79,20 +77,8 @@ class Client(Api):
                     raise
                 time.sleep(pause_s)
 
-    def stream_dynamics(
-        self,
-        points: Any,
-        *,
-        alpha: float = 1.0,
-        A: Any = None,
-        max_layers: int | None = None,
-        stop: Stop | None = None,
-        tolerance: float = 1e-9,
-        tie_tolerance: float = 0.0,
-        include: Sequence[Include] = ("assignment",),
-        trajectory_every: int = 1,
-        temperature: float | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    @builds(dynamics_request)
+    def stream_dynamics(self, request: ApiRequest) -> Iterator[dict[str, Any]]:
         """Run a cloud to its limits, and yield a document for each chunk of layers.
 
         The parameters are those of `dynamics`.
@@ -105,11 +91,6 @@ class Client(Api):
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
-        request = operations.dynamics_request(
-            points, alpha=alpha, A=A, max_layers=max_layers, stop=stop, tolerance=tolerance,
-            tie_tolerance=tie_tolerance, include=include, trajectory_every=trajectory_every,
-            temperature=temperature,
-        )  # fmt: skip
         return self._stream(request)
 
     def _stream(self, request: ApiRequest) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,4 @@
-"""The operations of the API, written once for every client: build the requests and read the documents.
-
-An operation is a coroutine that sends its requests with the function it receives, so it does not know the
-transport: `AsyncClient` and `Client` send over HTTP, `Local` answers in this process. The last two pass a
-function that never suspends; `run_sync` then runs the coroutine to its end in one step.
-"""
+"""What the operations of `api.py` send: requests, and texts in batches."""
 
 from __future__ import annotations
 
@@ -14,18 +9,11 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.answers import Answer, Answers, CloudRun
+from hardmax.answers import Answer, Answers
 from hardmax.errors import InputError, InvalidInput, TooLarge
 from hardmax.models import (
-    ControlResponse,
     Include,
-    Info,
-    ModelCard,
-    ModelList,
-    SequenceLabel,
-    SequencesResponse,
     Stop,
-    read,
 )
 from hardmax.progress import Progress
 
@@ -206,15 +194,15 @@ def _batches(texts: list[Any], size: int) -> Iterator[list[Any]]:
 def dynamics_request(
     points: Any,
     *,
-    alpha: float,
-    A: Any,
-    max_layers: int | None,
-    stop: Stop | None,
-    tolerance: float,
-    tie_tolerance: float,
-    include: Sequence[Include],
-    trajectory_every: int,
-    temperature: float | None,
+    alpha: float = 1.0,
+    A: Any = None,
+    max_layers: int | None = None,
+    stop: Stop | None = None,
+    tolerance: float = 1e-9,
+    tie_tolerance: float = 0.0,
+    include: Sequence[Include] = ("assignment",),
+    trajectory_every: int = 1,
+    temperature: float | None = None,
 ) -> ApiRequest:
     """Return the request that runs a cloud to its limits."""
     fields = {
@@ -232,28 +220,25 @@ def dynamics_request(
     return ApiRequest("dynamics", body, _as_numbers(points, "points"))
 
 
-async def dynamics(send: Send, request: ApiRequest) -> CloudRun:
-    """Run a cloud to its limits."""
-    return read(CloudRun, await send(request), points=request.points)
-
-
-async def control(
-    send: Send, points: Any, assignment: Mapping[int, int] | None, leaders: Sequence[int] | None
-) -> ControlResponse:
-    """Find a matrix A for the requested leaders or assignment."""
+def control_request(
+    points: Any,
+    *,
+    assignment: Mapping[int, int] | None = None,
+    leaders: Sequence[int] | None = None,
+) -> ApiRequest:
+    """Return the request for a matrix A that grants the requested leaders or assignment."""
     body: dict[str, Any] = {"points": _as_numbers(points, "points").tolist()}
     if assignment is not None:
         body["assignment"] = dict(zip(map(str, assignment), _as_python(assignment.values()), strict=True))
     if leaders is not None:
         body["leaders"] = _as_python(leaders)
-    return read(ControlResponse, await send(ApiRequest("control", body)))
+    return ApiRequest("control", body)
 
 
-async def classify_sequences(send: Send, model: str, sequences: Iterable[Any]) -> list[SequenceLabel]:
-    """Classify sequences of points with an exact model."""
+def sequences_request(model: str, sequences: Iterable[Any]) -> ApiRequest:
+    """Return the request that classifies sequences of points with an exact model."""
     points = [_as_numbers(each, f"sequences[{i}]").tolist() for i, each in enumerate(sequences)]
-    document = await send(ApiRequest("sequences/classify", {"model": model, "sequences": points}))
-    return read(SequencesResponse, document).data
+    return ApiRequest("sequences/classify", {"model": model, "sequences": points})
 
 
 def _as_python(indices: Iterable[Any]) -> list[Any]:
@@ -279,16 +264,3 @@ def _as_numbers(values: Any, name: str) -> NDArray[Any]:
             place = name + "".join(f"[{i}]" for i in index)
             raise InvalidInput(f"{place} has more digits than double precision holds", param=place)
     return numbers
-
-
-# ---------------------------------------- the service
-
-
-async def models(send: Send) -> list[ModelCard]:
-    """List the cards of the models."""
-    return read(ModelList, await send(ApiRequest("models"))).models
-
-
-async def info(send: Send) -> Info:
-    """Return version, provider and limits of the service."""
-    return read(Info, await send(ApiRequest("info")))
