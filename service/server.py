@@ -4,9 +4,9 @@ How a process stops, on SIGTERM or SIGINT:
 
 1. `/ready` answers 503 and every response says `Connection: close`, while connections are still accepted
    for `DRAIN_S`.
-2. uvicorn closes the listener and finishes what runs within SHUTDOWN_GRACE_S; what is left is cancelled and
-   answered 503.
-3. The process ends with 0, `KILL_AFTER_S` after the grace at the latest.
+2. The listener is closed; connections that were accepted have `LAST_REQUESTS_S` to send their request.
+3. uvicorn finishes what runs within SHUTDOWN_GRACE_S; what is left is cancelled and answered 503.
+4. The process ends with 0, `KILL_AFTER_S` after the grace at the latest.
 
 SIGHUP reads models and keys again; with several workers the supervisor replaces them one after the other
 instead. The supervisor also replaces a worker that has ended or does not answer its health check. A process
@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 MakeApp = Callable[[Settings], FastAPI]
 
 DRAIN_S = 0.3
+LAST_REQUESTS_S = 0.2
 LAST_RESPONSES_S = 0.5
 KILL_AFTER_S = 5.0
 KEEP_ALIVE_S = 75  # longer than proxies keep theirs: no request meets a connection that is being closed
@@ -177,16 +178,23 @@ def handle_signals(service: AppState) -> None:
         if not service.started:  # a bundle may be loading in a thread that nothing can interrupt
             log.info("%s while starting", number.name)
             _end_process()
-        wait_s = 0.0 if service.draining else DRAIN_S
-        if not service.draining:
-            grace_s = service.settings.shutdown_grace_s
-            log.info("stopping on %s, within %g s", number.name, grace_s)
-            service.drain()
-            last = threading.Timer(grace_s + KILL_AFTER_S, _end_process)
-            last.daemon = True
-            last.start()
-        if callable(handler := stop_server[number]):
-            loop.call_later(wait_s, handler, number, None)
+        handler = stop_server[number]
+        server = getattr(handler, "__self__", None)
+        if not isinstance(server, uvicorn.Server) or not callable(handler):
+            return
+        if service.draining:  # the second signal
+            handler(number, None)
+            return
+        grace_s = service.settings.shutdown_grace_s
+        log.info("stopping on %s, within %g s", number.name, grace_s)
+        service.drain()
+        last = threading.Timer(grace_s + KILL_AFTER_S, _end_process)
+        last.daemon = True
+        last.start()
+        # uvicorn closes connections from which it has read nothing: requests of the last ones were lost.
+        for listener in server.servers:
+            loop.call_later(DRAIN_S, listener.close)
+        loop.call_later(DRAIN_S + LAST_REQUESTS_S, handler, number, None)
 
     for number in stop_server:
         loop.add_signal_handler(number, stop, number)

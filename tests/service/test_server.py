@@ -21,7 +21,7 @@ from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, p
 from wire import NPY, announce, connect, npy, read_status, status_of, whole
 
 from service import __version__, state
-from service.server import KILL_AFTER_S
+from service.server import DRAIN_S, KILL_AFTER_S, LAST_REQUESTS_S
 from service.settings import PRETRAINED_FOLDER
 
 CLOSING = whole(b'{"input": "superb"}').replace(b"content-length", b"connection: close\r\ncontent-length", 1)
@@ -317,6 +317,17 @@ def test_too_many_requests_at_once_are_told_when_to_come_back(models: Path) -> N
             for connection in waiting:
                 connection.close()
             eventually(lambda: client.post("/classify", json={"input": "good"}).status_code == 200)
+
+
+@pytest.mark.alone
+def test_connection_that_was_accepted_last_has_its_request_answered(models: Path) -> None:
+    """uvicorn closed it with the server: what it sent a moment later was lost."""
+    with serving(models, default_model="tiny") as server, connect(server.port) as connection:
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "stopping on SIGTERM" in server.output)
+        time.sleep(DRAIN_S + LAST_REQUESTS_S / 4)
+        connection.sendall(b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert read_status(connection) == 200
 
 
 @pytest.mark.alone
