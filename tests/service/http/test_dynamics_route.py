@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import wire
 from clouds import TRIANGLE as CLOUD
-from refusals import JSON, refusal
+from refusals import refusal
 from server import Server, eventually, in_process
 from wire import connect, npy, npy_said_to_be, whole
 
@@ -89,43 +89,6 @@ def test_dynamics_says_up_to_which_temperature_softmax_does_the_same(client: htt
     assert "temperature" not in client.post("/dynamics", json=body | {"include": []}).json()
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ({}, (422, "invalid_input", "points")),
-        ({"points": []}, (422, "invalid_input", "points")),
-        ({"points": [[]]}, (422, "invalid_input", "points[0]")),
-        ({"points": [[1, 2], [3]]}, (422, "invalid_input", "points[1]")),
-        ({"points": [[1, 2], 3]}, (422, "invalid_input", "points[1]")),
-        ({"points": [[1, 2], [3, "4"]]}, (422, "invalid_input", "points[1][1]")),
-        ({"points": [[1, True]]}, (422, "invalid_input", "points[0][1]")),
-        ({"points": [[1, None]]}, (422, "invalid_input", "points[0][1]")),
-        ({"points": [[0, 0], [1, 1]]}, (422, "invalid_input", "points[0]")),
-        ({"points": [[10**400, 1]]}, (422, "invalid_input", "points")),
-        ({"points": "[[1]]"}, (422, "invalid_input", "points")),
-        ({"points": [[1, 1]], "alpha": 0}, (422, "invalid_input", "alpha")),
-        ({"points": [[1, 1]], "alpha": -1}, (422, "invalid_input", "alpha")),
-        ({"points": [[1, 1]], "A": [[1, 0], [0, -1]]}, (422, "invalid_input", "A")),
-        ({"points": [[1, 1]], "A": [[1, 0]]}, (422, "invalid_input", "A")),
-        ({"points": [[1, 1]], "stop": "soon"}, (422, "invalid_input", "stop")),
-        ({"points": [[1, 1]], "max_layers": 0}, (422, "invalid_input", "max_layers")),
-        ({"points": [[1, 1]], "max_layers": 501}, (413, "too_large", "max_layers")),
-        ({"points": [[1, 1]], "include": ["all"]}, (422, "invalid_input", "include[0]")),
-        ({"points": [[1, 1]], "colour": "red"}, (422, "invalid_input", "colour")),
-        ({"points": [[1] * 33]}, (413, "too_large", "points")),
-    ],
-)
-def test_dynamics_refuses_by_name(client: httpx.Client, body: object, expected: tuple[Any, ...]) -> None:
-    assert refusal(client.post("/dynamics", json=body)) == expected
-
-
-def test_dynamics_refuses_more_points_than_it_may_take(client: httpx.Client) -> None:
-    rows = ",".join(["[1,2]"] * 300_001)
-    response = client.post("/dynamics", content=f'{{"points": [{rows}]}}', headers=JSON)
-    assert refusal(response) == (413, "too_large", "points")
-    assert "300000" in response.json()["error"]["message"]
-
-
 # An open bracket was found by fuzzing: it was answered 500.
 IMPOSSIBLE = ("(-3, -2)", "(True, 2)", "(3, 2.0)", "(3, None)", "(2**70, 2)", "(3,", "3", "(300000, 4)")
 MALFORMED = (400, "malformed_input", None)
@@ -152,12 +115,6 @@ def test_dynamics_believes_an_npy_header_only_as_far_as_bytes_follow(
     client: httpx.Client, body: bytes, expected: tuple[Any, ...]
 ) -> None:
     assert refusal(client.post("/dynamics", content=body, headers=NPY)) == expected
-
-
-def test_query_beside_an_npy_body_is_refused_by_name(client: httpx.Client) -> None:
-    answer = client.post("/dynamics", params={"A": "one"}, content=npy(CLOUD), headers=NPY)
-    assert refusal(answer) == (400, "malformed_input", "A")
-    assert answer.json()["error"]["message"].startswith("A is not JSON: ")
 
 
 def test_npy_that_is_too_large_as_doubles_is_refused_before_it_becomes_them(models: Path) -> None:

@@ -4,27 +4,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from refusals import refusal
 from server import in_process
-
-from service import __version__
-
-
-def test_operations_answer(client: httpx.Client) -> None:
-    assert client.get("/health").json() == {"status": "ok"}
-    assert client.get("/ready").json() == {"status": "ready"}
-    info = client.get("/info").json()
-    assert (info["name"], info["version"], info["provider"]) == ("hardmax", __version__, "cpu")
-    assert sorted(info["models"]) == ["dynamics", "reader", "scenes", "tiny"]
-    assert info["limits"]["max_points"] == 300_000
-    cards = {card["name"]: card for card in client.get("/models").json()["models"]}
-    assert {name: (card["kind"], card["default"]) for name, card in cards.items()} == {
-        "dynamics": ("dynamics", False), "scenes": ("sequences", False),
-        "tiny": ("text-classification", True),
-        "reader": ("encoder", False),
-    }  # fmt: skip
-    assert client.get("/models/tiny").json() == cards["tiny"]
-    assert refusal(client.get("/models/nobody")) == (404, "not_found", "name")
 
 
 def test_answers_carry_the_callers_request_id_if_it_is_sane(client: httpx.Client) -> None:
@@ -36,12 +16,6 @@ def test_answers_carry_the_callers_request_id_if_it_is_sane(client: httpx.Client
         assert given.isalnum()
     answer = client.post("/classify", json={"input": "good"}, headers={"x-request-id": "me"})
     assert answer.json()["id"] == "me"
-
-
-@pytest.mark.parametrize("path", ["/health", "/ready"])
-def test_probes_answer_monitors_that_ask_for_heads_alone(client: httpx.Client, path: str) -> None:
-    answer = client.head(path)
-    assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_answers_carry_security_headers(client: httpx.Client) -> None:
@@ -84,14 +58,3 @@ def test_line_of_a_refused_request_says_why(models: Path, caplog: pytest.LogCapt
         client.get("/health")
     lines = [each.getMessage() for each in caplog.records if each.args]
     assert [line.endswith(" invalid_input") for line in lines] == [True, False]
-
-
-def test_models_are_told_in_the_words_of_other_servers(client: httpx.Client) -> None:
-    served = [card["name"] for card in client.get("/models").json()["models"]]
-    openai = client.get("/v1/models").json()
-    assert (openai["object"], [each["id"] for each in openai["data"]]) == ("list", served)
-    assert {each["object"] for each in openai["data"]} == {"model"}
-    stats = client.get("/v2/models/stats").json()["model_stats"]
-    assert [each["name"] for each in stats] == served
-    index = client.post("/v2/repository/index").json()
-    assert [(each["name"], each["state"]) for each in index] == [(name, "READY") for name in served]
