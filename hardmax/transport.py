@@ -167,7 +167,7 @@ def parse_retry_after(response: httpx.Response) -> float | None:
 
 
 class BoundedBuffer:
-    """Collects the bytes of a response, whole or line by line, up to `MAX_RESPONSE_BYTES`."""
+    """Collects the bytes of a response, whole or line by line, up to `MAX_RECEIVED_BYTES`."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()

@@ -558,7 +558,7 @@ class Endless(httpx.SyncByteStream):
 
 
 def test_client_stops_reading_an_answer_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MAX_RESPONSE_BYTES", 10 * 65536)
+    monkeypatch.setattr(transport, "MAX_RECEIVED_BYTES", 10 * 65536)
     with client(lambda request: httpx.Response(200, stream=Endless())) as hardmax:
         with pytest.raises(UnexpectedAnswer, match="more than"):
             hardmax.classify("good")
