@@ -4,9 +4,14 @@ shape of a failure.
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from service.schemas.requests import Given
+from service.schemas.requests import Given, limited
+
+Short = Annotated[str, StringConstraints(max_length=200)]
+Parameters = Annotated[dict[str, Any], Field(max_length=64)]
+MAX_TENSORS = 64  # of a request
+MAX_RANK = 32  # of a tensor
 
 
 class Wire(BaseModel):
@@ -81,34 +86,42 @@ class Foreign(BaseModel):
 
 
 class InferTensor(Foreign, strict=False):
-    name: str = Field(description="The name of the tensor.")
-    datatype: str = Field(description="The datatype is BYTES or FP32.")
-    shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(description="The size of each dimension.")
-    parameters: dict[str, Any] = Field(
+    name: Short = Field(description="The name of the tensor.")
+    datatype: Short = Field(description="The datatype is BYTES or FP32.")
+    shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(
+        max_length=MAX_RANK, description="The size of each dimension."
+    )
+    parameters: Parameters = Field(
         default_factory=dict,
         description="The parameter binary_data_size is the number of bytes of this tensor that follow the "
         "JSON.",
     )
-    data: list[Any] | None = Field(None, description="The elements, unless they follow the JSON as bytes.")
+    data: list[Any] | None = Field(
+        None,
+        description="The elements, unless they follow the JSON as bytes.",
+        json_schema_extra=limited("MAX_CLIENT_BATCH_SIZE", "MAX_TEXT_CHARS"),
+    )
 
 
 class InferOutput(Foreign, strict=False):
-    name: str = Field(description="The name of an output: label, score, logit, abstain_reason or leaders.")
-    parameters: dict[str, Any] = Field(
+    name: Short = Field(description="The name of an output: label, score, logit, abstain_reason or leaders.")
+    parameters: Parameters = Field(
         default_factory=dict,
         description="The parameter binary_data returns this tensor as bytes after the JSON.",
     )
 
 
 class InferRequest(Foreign, strict=False):
-    id: str | None = Field(None, description="An id that the answer repeats.")
-    parameters: dict[str, Any] = Field(
+    id: Short | None = Field(None, description="An id that the answer repeats.")
+    parameters: Parameters = Field(
         default_factory=dict,
         description="The parameter binary_data_output returns all tensors as bytes after the JSON.",
     )
-    inputs: Given[InferTensor] = Field(description='One tensor with the name "text".')
+    inputs: Given[InferTensor] = Field(max_length=MAX_TENSORS, description='One tensor with the name "text".')
     outputs: Given[InferOutput] = Field(
-        default_factory=list, description="The tensors to return; all but leaders if none is named."
+        default_factory=list,
+        max_length=MAX_TENSORS,
+        description="The tensors to return; all but leaders if none is named.",
     )
 
 

@@ -104,7 +104,7 @@ def input_error(
         problem = {"msg": " or ".join(dict.fromkeys(kinds)).replace(" or Input should be", " or")}
     what = problem["msg"].removeprefix("Value error, ").replace(" after validation", "")
     subject, _, wanted = what.partition(" should ")
-    if subject in ("Input", "String", "List"):  # pydantic's name for it
+    if subject in ("Input", "String", "List", "Dictionary"):  # pydantic's name for it
         what = f"{param or 'the body'} should {wanted}"
     return InvalidInput(what, param=param or None)
 

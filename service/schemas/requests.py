@@ -4,7 +4,7 @@ Requests are checked here only for their shape; what they mean is the domain's b
 operator can set are checked where the settings are known.
 """
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -12,13 +12,26 @@ from hardmax.models import Explain, Include, OffsetUnit, Stop, Vector
 
 MOST_MODELS = 32  # of a request
 MAX_ABLATED_SPANS = 256  # of a request
+MAX_LEADERS = 10_000  # of a request to /control
+MAX_ASSIGNED = 100_000
 
 T = TypeVar("T")
 Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0)]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Points = Annotated[list[Vector], Field(description="The cloud: n points of d numbers each.")]
+
+
+def limited(*settings: str) -> dict[str, Any]:
+    """Name the settings that bound a field, in the OpenAPI document; they are checked elsewhere."""
+    return {"x-limits": list(settings)}
+
+
+TEXTS = limited("MAX_CLIENT_BATCH_SIZE", "MAX_TEXT_CHARS")
+CLOUD = limited("MAX_POINTS", "MAX_DIMENSION")
+Points = Annotated[
+    list[Vector], Field(description="The cloud: n points of d numbers each.", json_schema_extra=CLOUD)
+]
 
 
 class Request(BaseModel):
@@ -28,7 +41,9 @@ class Request(BaseModel):
 
 
 class ClassifyRequest(Request):
-    input: str | Given[str] = Field(description="One text, or a list of texts.", examples=["A superb film."])
+    input: str | Given[str] = Field(
+        description="One text, or a list of texts.", examples=["A superb film."], json_schema_extra=TEXTS
+    )
     model: ModelName | Annotated[Given[ModelName], Field(min_length=1, max_length=MOST_MODELS)] | None = (
         Field(
             None,
@@ -74,9 +89,16 @@ class DynamicsParameters(Request):
         1.0, gt=0, description="The step size of the dynamics: gamma = alpha / (1 + alpha)."
     )
     A: Given[Given[float | int]] | None = Field(
-        None, description="A symmetric positive definite matrix; the identity if absent."
+        None,
+        description="A symmetric positive definite matrix; the identity if absent.",
+        json_schema_extra=limited("MAX_DIMENSION"),
     )
-    max_layers: int = Field(1000, ge=1, description="The largest number of layers to run.")
+    max_layers: int = Field(
+        1000,
+        ge=1,
+        description="The largest number of layers to run.",
+        json_schema_extra=limited("MAX_LAYERS"),
+    )
     stop: Stop = Field(
         "certified",
         description='When to stop. "never" runs exactly max_layers; the default with a trajectory is '
@@ -111,10 +133,10 @@ class DynamicsRequest(DynamicsParameters):
 class ControlWish(Request):
     """Everything but the points, which become an array."""
 
-    assignment: dict[str, int] | None = Field(
+    assignment: Annotated[dict[str, int], Field(max_length=MAX_ASSIGNED)] | None = Field(
         None, description="The leader of each token, by the index of the token."
     )
-    leaders: Given[int] | None = Field(
+    leaders: Annotated[Given[int], Field(max_length=MAX_LEADERS)] | None = Field(
         None, description="The tokens that should lead; the others follow any of them."
     )
 
@@ -135,5 +157,7 @@ class SequencesRequest(SequencesEnvelope):
     """Sequences to label."""
 
     sequences: list[list[Vector]] = Field(
-        min_length=1, description="A list of sequences, each a list of points."
+        min_length=1,
+        description="A list of sequences, each a list of points.",
+        json_schema_extra=limited("MAX_CLIENT_BATCH_SIZE", "MAX_POINTS", "MAX_DIMENSION"),
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
 from service.answers.texts import heads_of
@@ -22,13 +22,17 @@ from service.http.bodies import json_body, reply_document
 from service.http.dependencies import NeutralOf, ServiceOf, SizeOf
 from service.http.routes.classify import label
 from service.schemas.protocols import Foreign, Wire
-from service.schemas.requests import Given
+from service.schemas.requests import TEXTS, Given
 from service.state import AppState
+from service.text.decision import MAX_LABEL_CHARS, MAX_LABELS
 from service.text.pipeline import Answer, ClassifyOptions
 
 TopK = Annotated[
     int | None, Field(ge=1, description="How many labels of each text, the best first; all if absent.")
 ]
+
+
+Label = Annotated[str, StringConstraints(max_length=MAX_LABEL_CHARS)]
 
 
 class EndpointParameters(Foreign):
@@ -37,7 +41,7 @@ class EndpointParameters(Foreign):
         default=None,
         description="With none, the scores before softmax are returned, otherwise probabilities.",
     )
-    candidate_labels: Given[str] | None = Field(
+    candidate_labels: Annotated[Given[Label], Field(max_length=MAX_LABELS)] | None = Field(
         default=None, description="The labels of a zero-shot client, which must be labels of this model."
     )
 
@@ -45,7 +49,7 @@ class EndpointParameters(Foreign):
 class EndpointRequest(Foreign):
     """What clients of inference endpoints send for text classification."""
 
-    inputs: str | Given[str] = Field(description="One text, or a list of texts.")
+    inputs: str | Given[str] = Field(description="One text, or a list of texts.", json_schema_extra=TEXTS)
     parameters: EndpointParameters = Field(
         default=EndpointParameters(), description="The parameters of the task."
     )
@@ -55,7 +59,8 @@ class PredictRequest(Foreign):
     """What clients of text-embeddings-inference send to /predict."""
 
     inputs: str | Given[str] | Given[Given[str]] = Field(
-        description="One text, a list of them, or a list of lists of one text each."
+        description="One text, a list of them, or a list of lists of one text each.",
+        json_schema_extra=TEXTS,
     )
     raw_scores: bool = Field(False, description="Return the scores before softmax.")
     truncate: bool = Field(

@@ -44,7 +44,6 @@ from service.text.pipeline import Answer, ClassifyOptions
 
 HEADER_LENGTH = "inference-header-content-length"
 INPUT = "text"
-DIMENSIONS = 32  # of a tensor: as many as numpy and Triton's clients have
 OUTPUT_DATATYPES = {"label": "BYTES", "score": "FP32", "logit": "FP32", "abstain_reason": "BYTES"}
 REASONS = {"leaders": "BYTES"}  # given where they are asked for
 VERSION_PATH = "/models/{name}/versions/{version}"
@@ -228,8 +227,6 @@ def _read(
     ].datatype != "BYTES":
         raise InvalidInput('expected one input, "text", of datatype BYTES')
     tensor = infer_request.inputs[0]
-    if len(tensor.shape) > DIMENSIONS:
-        raise InvalidInput(f"the shape has more than {DIMENSIONS} dimensions")
     count = int(np.prod(tensor.shape, dtype=object))
     if not 1 <= count <= most:
         raise TooLarge(f"expected 1 to {most} texts (MAX_CLIENT_BATCH_SIZE)")

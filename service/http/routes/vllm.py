@@ -14,7 +14,7 @@ from service.http.bodies import json_body, reply_document
 from service.http.dependencies import NeutralOf, RequestId, ServiceOf, SizeOf
 from service.http.routes.classify import label
 from service.schemas.protocols import Foreign, Wire
-from service.schemas.requests import Given, ModelName
+from service.schemas.requests import TEXTS, Given, ModelName
 from service.text.pipeline import ClassifyOptions
 
 router = APIRouter(tags=["other clients"])
@@ -23,7 +23,7 @@ router = APIRouter(tags=["other clients"])
 class VllmRequest(Foreign):
     """What clients of vLLM send to /v1/classify."""
 
-    input: str | Given[str] = Field(description="One text, or a list of texts.")
+    input: str | Given[str] = Field(description="One text, or a list of texts.", json_schema_extra=TEXTS)
     model: ModelName | None = Field(None, description="The name of the model; the default model if absent.")
 
 
