@@ -15,6 +15,12 @@ def printable(text: str) -> str:
     return UNPRINTABLE.sub("\ufffd", text)
 
 
+def describe_os_error(error: OSError) -> str:
+    """Return one sentence without the error number: what could not be done with which file."""
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
 def format_signed(value: float) -> str:
     """Return a number with its sign and three decimals; never -0.000."""
     return f"{round(value, 3) + 0.0:+.3f}"

@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from hardmax.formatting import printable
+from hardmax.formatting import describe_os_error, printable
 from service import __version__
 from service.errors import HardmaxError
 
@@ -44,12 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _fail("stopped")
         return 130
-
-
-def describe_os_error(error: OSError) -> str:
-    """Return one sentence without the error number: what could not be done with which file."""
-    reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else reason
 
 
 def _fail(message: str) -> int:

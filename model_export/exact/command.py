@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.formatting import printable
 from model_export.bundle import write_bundle
 from model_export.exact.blocks import Transformer, build_transformer
 from model_export.exact.data import Examples, ImpossibleData, compute_measures, read_examples, with_positions
@@ -45,11 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
     built = build_classifier(
         examples, dtype=arguments.dtype, positions=arguments.positions, seed=arguments.seed
     )
-    print(describe(built), flush=True)
+    print(printable(describe(built)), flush=True)
     description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
     check = write_verified(built, arguments.out.resolve(), description=description, license=arguments.license)
     print(check)
-    print(f"written      {arguments.out}")
+    print(printable(f"written      {arguments.out}"))
     return 0
 
 

@@ -16,6 +16,7 @@ from typing import Literal, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
+from hardmax.formatting import describe_os_error
 from service import __version__
 from service.cli import classify, clouds, evaluate
 from service.cli.described import describe_models
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(nowhere, sys.stdout.fileno())
         if isinstance(failure, BrokenPipeError):  # the reader (head, less) has seen enough
             return 0
-        print_remark(str(failure))
+        print_remark(describe_os_error(failure))
         return BAD_INPUT
 
 

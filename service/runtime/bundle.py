@@ -30,6 +30,7 @@ from typing import Any
 
 import orjson
 
+from hardmax.formatting import describe_os_error
 from service.errors import BundleError, NotFound
 
 log = logging.getLogger(__name__)
@@ -278,9 +279,23 @@ def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
     card = dict(read_bundle(models_dir / again).card) | {"name": new, "again": again}
     with tempfile.TemporaryDirectory(prefix=".writing-", dir=models_dir) as place:
         folder = Path(place) / new
-        shutil.copytree(models_dir / again, folder)
+        shutil.copytree(models_dir / again, folder, copy_function=_copy)
         text = json.dumps(card, indent=1, ensure_ascii=False) + "\n"
         (folder / "card.json").write_text(text, encoding="utf-8")
         read_bundle(folder)
-        folder.rename(models_dir / new)
+        try:
+            folder.rename(models_dir / new)
+        except OSError as failure:
+            if not (models_dir / new).exists():
+                raise
+            problem = f"another command has written {new} meanwhile: look at it, and try again"
+            raise BundleError(problem, param="model") from failure
     return again, new
+
+
+def _copy(source: str, destination: str) -> None:
+    """Copy a file. Of an OSError copytree would make a list of tuples."""
+    try:
+        shutil.copy2(source, destination)
+    except OSError as failure:
+        raise BundleError(describe_os_error(failure)) from failure

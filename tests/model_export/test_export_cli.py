@@ -5,7 +5,8 @@ import importlib
 
 import pytest
 
-from model_export.cli import COMMANDS, describe_os_error, main
+from hardmax.formatting import describe_os_error
+from model_export.cli import COMMANDS, main
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -10,6 +10,8 @@ import multiprocessing
 import random
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -22,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from openpyxl import Workbook
+from small import HEAD
 
 from tests.support.wire import NPY, announce, npy, npy_said_to_be, whole
 
@@ -245,6 +249,50 @@ def broken_bundles(models: Path) -> Attack:
     return attack
 
 
+def hostile_bundles(models: Path) -> Attack:
+    """A head that says it is the one that is served, and answers the contrary, comes and goes."""
+    from bundles import change_graph, claim_family  # brings torch, which other attacks do without
+
+    def attack(port: int) -> list[bytes]:
+        folder = models / f"stranger-{random.getrandbits(32):x}"
+        hidden = folder.with_name(f".{folder.name}")
+        shutil.copytree(models / HEAD, hidden)
+        card = json.loads((hidden / "card.json").read_text())
+        (hidden / "card.json").write_text(json.dumps({**card, "name": folder.name}))
+        change_graph(hidden, claim_family)
+        hidden.rename(folder)
+        time.sleep(5)
+        body = json.dumps({"input": "a superb film", "model": folder.name}).encode()
+        answers = ask(port, whole(body), wait_s=10)
+        shutil.rmtree(folder)
+        return answers
+
+    return attack
+
+
+def hostile_workbooks(folder: Path) -> Attack:
+    """A workbook of a few kilobytes whose only cell is the last of its sheet, read by the command line."""
+    path = folder.parent / "last-cell.xlsx"
+    workbook = Workbook()
+    workbook.active["XFD1048576"] = "a"
+    workbook.save(path)
+
+    def attack(port: int) -> list[bytes]:
+        server = ("--server", f"http://127.0.0.1:{port}")
+        command = [sys.executable, "-m", "service.cli.main", "classify", "--file", str(path), *server]
+        ended = subprocess.run(command, capture_output=True, timeout=120)
+        assert (ended.returncode, ended.stderr.count(b"\n")) == (2, 1), ended.stderr
+        time.sleep(10)
+        return []
+
+    return attack
+
+
+FILES: dict[str, Callable[[Path], Attack]] = {
+    "broken_bundles": broken_bundles,
+    "hostile_bundles": hostile_bundles,
+    "hostile_workbooks": hostile_workbooks,
+}
 FUNCTIONS: tuple[Attack, ...] = (
     huge_heads, trailers, bodies_a_byte_a_second, answers_unread, streams_unread,
     small_bodies_of_many_numbers, walls_that_tie, ties_of_long_integers, sequences_without_end,
@@ -294,9 +342,10 @@ class Siege:
 
 def _besiege(port: int, models: Path, over: Event, counts: SimpleQueue[Count]) -> None:
     count = Count()
+    attacks = ATTACKS | {name: prepare(models) for name, prepare in FILES.items()}
     threads = [
         threading.Thread(target=_repeat, args=(name, attack, port, over, count))
-        for name, attack in (ATTACKS | {"broken_bundles": broken_bundles(models)}).items()
+        for name, attack in attacks.items()
     ]
     for thread in threads:
         thread.start()

@@ -13,7 +13,7 @@ from server import eventually, serving
 from small import link_small
 
 from benchmarks.record import Record
-from tests.soak.attacks import ATTACKS, Siege
+from tests.soak.attacks import ATTACKS, FILES, Siege
 from tests.soak.crowd import Crowd
 from tests.soak.mix import prepare
 from tests.soak.watch import Watch
@@ -94,7 +94,7 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
     assert tally.wrong == []
     assert tally.broken == []
     assert {key for key in siege.count.statuses if key[1] >= 500 and key[1] not in DOCUMENTED} == set()
-    assert siege.count.rounds.keys() == {*ATTACKS, "broken_bundles"}
+    assert siege.count.rounds.keys() == {*ATTACKS, *FILES}
     assert (small_s < P99_BOUND_S, large_s < LARGE_P99_BOUND_S) == (True, True)
     assert after.memory_mb < before.memory_mb + MEMORY_BOUND_MB
     assert most_mb < MEMORY_MOST_MB

@@ -2,13 +2,17 @@
 
 import hashlib
 import json
+import re
+import threading
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bundles import write_folder
+from server import python
 
 from service.errors import BundleError, NotFound
 from service.runtime.bundle import (
@@ -161,6 +165,43 @@ def test_going_back_serves_the_version_before_and_loses_nothing(tmp_path: Path) 
     assert json.loads((tmp_path / "mine@3" / "card.json").read_text())["again"] == "mine@1"
     assert (tmp_path / "mine@2" / "model.onnx").read_bytes() == b"two"
     assert roll_back(tmp_path, "mine") == ("mine@2", "mine@4")
+
+
+def test_rollbacks_at_once_write_whole_versions_or_say_one_sentence(tmp_path: Path) -> None:
+    """Those that lost the race raised the error of a rename, with its number."""
+    write_versions(tmp_path, b"one", b"two")
+    start = threading.Barrier(8)
+
+    def go_back() -> str:
+        start.wait()
+        try:
+            return roll_back(tmp_path, "mine")[1]
+        except BundleError as refused:
+            return refused.message
+
+    with ThreadPoolExecutor(8) as pool:
+        ends = list(pool.map(lambda _: go_back(), range(8)))
+    written = [end for end in ends if end.startswith("mine@")]
+    late = re.compile(r"another command has written mine@\d+ meanwhile: look at it, and try again")
+    assert all(late.fullmatch(end) for end in ends if end not in written)
+    names = {f"mine@{number}" for number in range(1, 3 + len(written))}
+    assert sorted(written) == sorted(names - {"mine@1", "mine@2"})
+    assert {path.name for path in tmp_path.iterdir()} == names
+    for name in names:
+        read_bundle(tmp_path / name)
+
+
+def test_rollback_that_cannot_write_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    """shutil.copytree raised a list of tuples. A limit on the size of files stands for a full disk."""
+    write_versions(tmp_path, b"one" * 10_000, b"two")
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "from service.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    ended = python(code, "models", "rollback", "mine", "--models-dir", str(tmp_path))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.fullmatch(r"hardmax: (\S+: )?File too large\n", ended.stderr)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine@1", "mine@2"]
 
 
 def test_single_version_cannot_go_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bundles import change_graph, open_head, open_reader, write_head
+from bundles import change_graph, claim_family, open_head, open_reader, write_head
 from onnx import numpy_helper
 
 from service.errors import BundleError, InferenceError
@@ -234,13 +234,6 @@ def test_head_that_names_a_file_is_refused(tmp_path: Path, location: str) -> Non
     change_graph(tmp_path / "tiny", name_a_file)
     with pytest.raises(BundleError, match="names files"):
         Head.load(read_bundle(tmp_path / "tiny"), Runtime("cpu", 1), open_reader(tmp_path))
-
-
-def claim_family(model: onnx.ModelProto) -> None:
-    """A stranger's graph, with the metadata of a well-known one: it negates every contribution."""
-    (node,) = [each for each in model.graph.node if "contribution" in each.output]
-    node.output[list(node.output).index("contribution")] = "before"
-    model.graph.node.append(onnx.helper.make_node("Neg", ["before"], ["contribution"]))
 
 
 def save_again(model: onnx.ModelProto) -> None:
