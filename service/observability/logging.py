@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import time
-from contextlib import suppress
 from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
 from typing import Any, Literal
@@ -91,10 +90,7 @@ class DroppingQueueHandler(QueueHandler):
     def enqueue(self, record: logging.LogRecord) -> None:
         try:
             if self._dropped:
-                message = "%d log lines were lost: they were not read in time"
-                self.queue.put_nowait(
-                    logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (self._dropped,), None)
-                )
+                self.queue.put_nowait(lost_lines(self._dropped, "they were not read in time"))
                 self._dropped = 0
             self.queue.put_nowait(record)
         except Full:
@@ -121,13 +117,28 @@ class DescriptorHandler(logging.Handler):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
+        self._lost = 0
 
     def createLock(self) -> None:
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # a full disk: this line is lost, requests are not
-            os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
+        try:
+            if self._lost:
+                self._write(lost_lines(self._lost, "they could not be written"))
+                self._lost = 0
+            self._write(record)
+        except OSError:  # a full disk: this line is lost, requests are not
+            self._lost += 1
+
+    def _write(self, record: logging.LogRecord) -> None:
+        os.write(self._descriptor, f"{self.format(record)}\n".encode(errors="replace"))
+
+
+def lost_lines(count: int, why: str) -> logging.LogRecord:
+    """Return the record that says how many others were lost."""
+    message = "%d log lines were lost: %s"
+    return logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (count, why), None)
 
 
 class TextFormatter(logging.Formatter):
