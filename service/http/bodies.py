@@ -25,7 +25,7 @@ from starlette.responses import Response
 from service.answers.writing import PIECE_BYTES, write, write_document
 from service.concurrency import MAX_RESPONSE_BYTES, RequestSize
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
-from service.schemas.reading import parse
+from service.schemas.reading import MAX_JSON_BYTES, parse
 
 JSON = "application/json"
 NPY = "application/x-npy"
@@ -33,7 +33,6 @@ NPZ = "application/x-npz"
 NDJSON = "application/x-ndjson"
 BINARY = "application/octet-stream"
 
-MAX_JSON_BYTES = 4_000_000
 BRIEF = 65_536  # bytes that are read on the event loop: half a millisecond
 
 NO_STORE = {"cache-control": "no-store"}

@@ -14,6 +14,7 @@ MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
 MOST_VALUES = 4_000_000  # of any kind; 16 MB of doubles are fewer
 RENAMED_FIELDS = {"spans": "offset_unit"}  # old names of fields of requests
 NAME_CHARS = 200  # of a name that the caller made up
+MAX_JSON_BYTES = 4_000_000  # of a body, or of the JSON part of one
 
 Raw = bytes | bytearray
 Model = TypeVar("Model", bound=BaseModel)

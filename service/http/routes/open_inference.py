@@ -8,20 +8,18 @@ ask its repository and statistics which models there are.
 """
 
 import asyncio
-import struct
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from service import __version__
-from service.answers.writing import PIECE_BYTES, write
-from service.errors import InvalidInput, MalformedInput, NotFound, TooLarge
+from service.answers.tensors import INPUT, OUTPUTS, read_request, requested_outputs, write_response
+from service.answers.writing import PIECE_BYTES
+from service.errors import InvalidInput, NotFound
 from service.http import examples
-from service.http.bodies import BINARY, MAX_JSON_BYTES, NO_STORE, UntypedBodyOf, read_bytes, reply
+from service.http.bodies import BINARY, NO_STORE, UntypedBodyOf, read_bytes, reply
 from service.http.dependencies import NeutralOf, ServiceOf, SizeOf
 from service.http.routes.classify import label
 from service.runtime.bundle import HEAD
@@ -39,13 +37,9 @@ from service.schemas.protocols import (
     TensorMetadata,
     Version,
 )
-from service.schemas.reading import parse
-from service.text.pipeline import Answer, ClassifyOptions
+from service.text.pipeline import ClassifyOptions
 
 HEADER_LENGTH = "inference-header-content-length"
-INPUT = "text"
-OUTPUT_DATATYPES = {"label": "BYTES", "score": "FP32", "logit": "FP32", "abstain_reason": "BYTES"}
-REASONS = {"leaders": "BYTES"}  # given where they are asked for
 VERSION_PATH = "/models/{name}/versions/{version}"
 
 router = APIRouter()
@@ -114,8 +108,7 @@ VersionOf = Annotated[Entry, Depends(version_of)]
 async def model_metadata(entry: ModelOf) -> ModelMetadata:
     reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
-    named = (OUTPUT_DATATYPES | REASONS).items()
-    outputs = [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in named]
+    outputs = [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in OUTPUTS.items()]
     return ModelMetadata(
         name=entry.name,
         versions=[entry.version[:12]],
@@ -156,17 +149,26 @@ async def infer(
     """With or without the binary tensor extension."""
     if entry.kind != HEAD:
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
-    announced, most = request.headers.get(HEADER_LENGTH), service.settings.max_client_batch_size
-    infer_request, texts, shape = await read_bytes(
-        request, _read, body.content, body.media_type, announced, most
+    infer_request, texts = await read_bytes(
+        request,
+        read_request,
+        body.content,
+        request.headers.get(HEADER_LENGTH),
+        service.settings.max_client_batch_size,
+        is_binary=body.media_type == BINARY,
     )
-    wanted = _wanted(infer_request)
+    outputs = requested_outputs(infer_request)
     how = ClassifyOptions(
-        (service.registry.find(entry.name, HEAD),), "leaders" if REASONS.keys() & wanted.keys() else "none"
+        (service.registry.find(entry.name, HEAD),), "leaders" if "leaders" in outputs else "none"
     )
     answers = await label(service, texts, how, INPUT, neutral, size)
-    work = partial(_answer, entry, infer_request, wanted, answers, shape)
-    return work() if size.response_bytes <= PIECE_BYTES else await asyncio.to_thread(work)
+    head = {"model_name": entry.name, "model_version": entry.version[:12]}
+    work = partial(write_response, head, infer_request, outputs, answers)
+    written = work() if size.response_bytes <= PIECE_BYTES else await asyncio.to_thread(work)
+    content, json_length = written
+    if json_length is None:
+        return reply(content)
+    return reply(content, BINARY, {**NO_STORE, HEADER_LENGTH: str(json_length)})
 
 
 @protocol.get(VERSION_PATH, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
@@ -214,136 +216,3 @@ async def repository_index(service: ServiceOf) -> list[IndexEntry]:
 
 router.include_router(extensions)  # first: /v2/models/stats is no model
 router.include_router(protocol)
-
-
-def _read(
-    content: bytearray, media_type: str, announced: str | None, most: int
-) -> tuple[InferRequest, list[str], list[int]]:
-    """The request, the texts in its one input, and their shape."""
-    document, tensors = _split(content, media_type, announced)
-    infer_request = parse(document, InferRequest)
-    if [tensor.name for tensor in infer_request.inputs] != [INPUT] or infer_request.inputs[
-        0
-    ].datatype != "BYTES":
-        raise InvalidInput('expected one input, "text", of datatype BYTES')
-    tensor = infer_request.inputs[0]
-    count = int(np.prod(tensor.shape, dtype=object))
-    if not 1 <= count <= most:
-        raise TooLarge(f"expected 1 to {most} texts (MAX_CLIENT_BATCH_SIZE)")
-    size = tensor.parameters.get("binary_data_size")
-    if size is None:
-        texts = _flatten(tensor.data)
-    elif size == len(tensors):
-        texts = _elements(tensors, count)
-    else:
-        raise MalformedInput("binary_data_size is not the size of the data that follow")
-    if len(texts) != count:
-        raise InvalidInput(f"the shape says {count} texts, there are {len(texts)}")
-    return infer_request, texts, tensor.shape
-
-
-def _elements(tensor: memoryview, count: int) -> list[str]:
-    """A BYTES tensor: of each element its length in four bytes, little endian, and as many of UTF-8."""
-    texts: list[str] = []
-    position = 0
-    while position < len(tensor):
-        if len(texts) == count:
-            raise InvalidInput(f"the shape says {count} texts, there are more")
-        start = position + 4
-        if start > len(tensor):
-            raise MalformedInput("the BYTES tensor ends within a length")
-        position = start + int.from_bytes(tensor[start - 4 : start], "little")
-        if position > len(tensor):
-            raise MalformedInput("the BYTES tensor ends within an element")
-        try:
-            texts.append(str(tensor[start:position], "utf-8"))
-        except UnicodeDecodeError:
-            raise MalformedInput("an element of the BYTES tensor is not UTF-8") from None
-    return texts
-
-
-def _split(content: bytearray, media_type: str, announced: str | None) -> tuple[bytearray, memoryview]:
-    """The JSON part of a body, and the tensors behind it."""
-    if announced is None:
-        if media_type == BINARY:
-            raise MalformedInput("an octet stream needs Inference-Header-Content-Length")
-        return content, memoryview(b"")
-    if not announced.isdecimal() or len(announced) > 12 or int(announced) > len(content):
-        raise MalformedInput("Inference-Header-Content-Length is not the length of the JSON part")
-    length = int(announced)
-    if length > MAX_JSON_BYTES:
-        raise TooLarge(
-            f"the JSON part may have {MAX_JSON_BYTES / 1e6:g} MB: send the texts as a binary tensor"
-        )
-    return content[:length], memoryview(content)[length:]
-
-
-def _flatten(data: object) -> list[str]:
-    texts: list[str] = []
-    waiting = [data]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, str):
-            texts.append(value)
-        elif isinstance(value, list):
-            waiting.extend(reversed(value))
-        else:
-            raise InvalidInput('data of "text" should be strings')
-    return texts
-
-
-def _wanted(request: InferRequest) -> dict[str, bool]:
-    """Names of the outputs to give, and whether as binary."""
-    default = bool(request.parameters.get("binary_data_output", False))
-    if not request.outputs:
-        return dict.fromkeys(OUTPUT_DATATYPES, default)
-    for output in request.outputs:
-        if output.name == "undecided":
-            raise InvalidInput("the output undecided is called abstain_reason since 0.4")
-        if output.name not in OUTPUT_DATATYPES | REASONS:
-            raise InvalidInput(f"there is no such output; there are {', '.join(OUTPUT_DATATYPES | REASONS)}")
-    return {output.name: bool(output.parameters.get("binary_data", default)) for output in request.outputs}
-
-
-def _answer(
-    entry: Entry,
-    request: InferRequest,
-    wanted: dict[str, bool],
-    answers: Sequence[Answer],
-    shape: list[int],
-) -> Response:
-    outputs: list[dict[str, Any]] = []
-    tensors = b""
-    for name, binary in wanted.items():
-        values = [_value(answer, name) for answer in answers]
-        kind = (OUTPUT_DATATYPES | REASONS)[name]
-        output: dict[str, Any] = {"name": name, "datatype": kind, "shape": shape}
-        if binary:
-            data = _write_bytes(values) if kind == "BYTES" else np.array(values, "<f4").tobytes()
-            output["parameters"] = {"binary_data_size": len(data)}
-            tensors += data
-        else:
-            output["data"] = values
-        outputs.append(output)
-    head: dict[str, Any] = {"model_name": entry.name, "model_version": entry.version[:12], "outputs": outputs}
-    if request.id is not None:
-        head["id"] = request.id
-    text = write(head)
-    if not tensors:
-        return reply(text)
-    return reply(text + tensors, BINARY, {**NO_STORE, HEADER_LENGTH: str(len(text))})
-
-
-def _value(answer: Answer, name: str) -> Any:
-    """One element of a tensor. The logit of `neutral` is none of the model's: it is 0."""
-    if name == "logit":
-        logit = answer["logit"]
-        return logit.get(answer["label"], 0.0) if isinstance(logit, dict) else logit
-    if name == "leaders":
-        return write(answer["leaders"]).decode()
-    return answer[name] or "" if name == "abstain_reason" else answer[name]
-
-
-def _write_bytes(values: Sequence[str]) -> bytes:
-    parts = [value.encode() for value in values]
-    return b"".join(struct.pack("<I", len(part)) + part for part in parts)

@@ -14,8 +14,7 @@ from server import Server, serving
 from stalls import HELD_S, PROMISED_S, stall_of
 from wire import NPY, announce, chunked, connect, read_answer, read_status, status_of, with_tensor
 
-from service.http.bodies import MAX_JSON_BYTES
-from service.schemas.reading import MOST_PARTS, MOST_VALUES
+from service.schemas.reading import MAX_JSON_BYTES, MOST_PARTS, MOST_VALUES
 
 MB = 1_000_000
 INFER = "/v2/models/tiny/infer"
