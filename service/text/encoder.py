@@ -8,11 +8,9 @@ section 7):
 A chunk has 64 tokens at most: such a set is a number of 64 bits, and a union is an `or`.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import accumulate
-from operator import or_
+from itertools import pairwise
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
@@ -125,8 +123,8 @@ class Encoder:
         }
         names = tuple(OUTPUTS) if output_attentions else ("states", "words")
         states, embeddings, *attentions = self._session.run(feeds, names)
-        cuts = np.cumsum(sizes)[:-1]
-        columns = zip(np.split(states, cuts), np.split(embeddings, cuts), strict=True)
+        bounds = pairwise([0, *np.cumsum(sizes).tolist()])
+        columns = [(states[begin:end], embeddings[begin:end]) for begin, end in bounds]
         if not output_attentions:
             return [EncoderOutput(*each) for each in columns]
         (counts,) = attentions
@@ -168,52 +166,69 @@ def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:
 
 
 class ReceptiveFields:
-    """The receptive fields of the words of a text: from tokens of chunks to words of the text."""
+    """The receptive fields of the words of texts: from tokens of chunks to words.
 
-    def __init__(self, text: EncodedText) -> None:
-        self._bounds = text.tokenized.bounds
-        self._outputs = text.outputs
-        lengths = [len(output.hidden_states) for output in text.outputs]
-        self._starts = list(accumulate(lengths, initial=0))  # the first token of each chunk; the end
-        self._word = _repeat_numbers(np.diff(self._bounds))  # of each token
-        self._chunk = _repeat_numbers(lengths)  # of each token
-        self._fields: dict[int, list[list[int]]] = {}  # of a chunk, [L+1][n]
-        # subtle: a `cache` of a method would be a cycle, which holds the states until the collector comes
-        self._cache: dict[int, list[tuple[int, int]]] = {}
+    Words are numbered through all texts: text b has those from bounds[b] to bounds[b + 1].
+    """
 
-    def of(self, word: int) -> list[tuple[int, int]]:
-        """Return the other words that a word has read and their layers, in the order of entry."""
-        if word not in self._cache:  # several heads ask for the same words
-            self._cache[word] = self._find(word)
-        return self._cache[word]
+    def __init__(self, texts: Sequence[EncodedText]) -> None:
+        self._texts = texts
+        self.bounds = np.cumsum([0, *(len(text.tokenized) for text in texts)])
+        sizes = np.concatenate([np.diff(text.tokenized.bounds) for text in texts])  # tokens of each word
+        outputs = [output for text in texts for output in text.outputs]
+        lengths = np.array([len(output.hidden_states) for output in outputs])
+        self._first = np.cumsum(sizes) - sizes  # token of each word
+        self._sizes = sizes
+        self._word = np.repeat(np.arange(len(sizes)), sizes)  # of each token
+        self._chunk_start = np.repeat(np.cumsum(lengths) - lengths, lengths)  # of each token
+        fields = [output.receptive_fields for output in outputs if output.receptive_fields is not None]
+        self._fields = np.concatenate(fields, axis=1)  # [L+1, T]
 
-    def _find(self, word: int) -> list[tuple[int, int]]:
-        first, end = self._bounds[word : word + 2].tolist()
-        chunk = self._chunk[first]
-        begin = self._starts[chunk]
-        if chunk not in self._fields:
-            fields = self._outputs[chunk].receptive_fields
-            assert fields is not None
-            self._fields[chunk] = fields.tolist()
-        entered, before = {word: 0}, 0
-        for layer, row in enumerate(self._fields[chunk]):
-            tokens = reduce(or_, row[first - begin : end - begin])
-            for token in _bit_numbers(tokens & ~before):
-                entered.setdefault(self._word[begin + token], layer)
-            before = tokens
-        return list(entered.items())[1:]
+    def find_read_words(self, words: Ints) -> tuple[Ints, Ints, Ints]:
+        """Find the other words that words have read.
 
-    def attended(self) -> list[list[list[int]]]:
-        """Return for each word and layer the other words that its heads attend to, by the number of heads."""
+        Returns:
+            For every pair of a word and one that it has read: the index in `words`, the other word, and the
+            layer at which it entered; for each index in the order of entry.
+        """
+        entered = self._entry_layers(words)
+        index, bit = np.nonzero(entered < len(self._fields))
+        layer, other = entered[index, bit], self._word[self._chunk_start[self._first[words]][index] + bit]
+        # a word of several tokens enters with the first of them
+        begins = np.flatnonzero(np.diff(index, prepend=-1) | np.diff(other, prepend=-1))
+        layer, index, other = np.minimum.reduceat(layer, begins), index[begins], other[begins]
+        order = np.lexsort((layer, index))
+        order = order[other[order] != words[index[order]]]
+        return index[order], other[order], layer[order]
+
+    def _entry_layers(self, words: Ints) -> Ints:
+        """Return the layer at which each token of a word's chunk entered its receptive field, [n, 64].
+
+        That is L + 1 for tokens that are not in it.
+        """
+        sizes = self._sizes[words]
+        begins = np.cumsum(sizes) - sizes
+        tokens = np.repeat(self._first[words] - begins, sizes) + np.arange(sizes.sum())
+        fields = np.bitwise_or.reduceat(self._fields[:, tokens], begins, axis=1).astype("<u8")
+        bits = np.unpackbits(fields.view(np.uint8), axis=1, bitorder="little")
+        absent = len(bits) - bits.sum(axis=0, dtype=np.int64)  # receptive fields only grow
+        return np.asarray(absent.reshape(len(words), -1))
+
+    def find_attended(self, b: int) -> list[list[list[int]]]:
+        """Return for each word and layer of text b the other words that its heads attend to.
+
+        They stand by the number of heads and are numbered in the text.
+        """
         ranked: list[list[list[int]]] = []
-        for chunk, output in enumerate(self._outputs):
-            words = self._word[self._starts[chunk] : self._starts[chunk + 1]]
-            first = np.flatnonzero(np.diff(words, prepend=-1))
+        words = self._word[self._first[self.bounds[b]] :] - self.bounds[b]
+        for output in self._texts[b].outputs:
+            here, words = np.split(words, [len(output.hidden_states)])
+            first = np.flatnonzero(np.diff(here, prepend=-1))
             assert output.attention_counts is not None
             counts = np.add.reduceat(output.attention_counts, first, axis=1, dtype=np.int64)
             counts = np.add.reduceat(counts, first, axis=2)
             counts[:, range(len(first)), range(len(first))] = 0
-            ranked += _rank_attended(counts, words[0])
+            ranked += _rank_attended(counts, int(here[0]))
         return ranked
 
 
@@ -259,23 +274,13 @@ def _read_vocabulary(bundle: Bundle) -> Vocabulary:
 VOCABULARY_KEYS = {"tokens": "pieces", "names": "names", "ambiguous_names": "sometimes", "groups": "groups"}
 
 
-def _repeat_numbers(sizes: Sequence[int] | Ints) -> list[int]:
-    """[2, 1] -> [0, 0, 1]: the group of each member of groups of these sizes."""
-    return np.repeat(np.arange(len(sizes)), sizes).tolist()
-
-
 def _rank_attended(counts: NDArray[np.int64], first: int) -> list[list[list[int]]]:
     """[L, m, m] as lists: for each word and layer whom it attends to, numbered from the word `first`."""
-    order = np.argsort(-counts, axis=2, kind="stable")
-    sizes = (counts > 0).sum(axis=2)
-    return [
-        [(first + row[:n]).tolist() for row, n in zip(order[:, i], sizes[:, i], strict=True)]
-        for i in range(counts.shape[1])
-    ]
-
-
-def _bit_numbers(bits: int) -> Iterator[int]:
-    """Yield the numbers of the bits that are set."""
-    while bits:
-        yield (bits & -bits).bit_length() - 1
-        bits &= bits - 1
+    n_layers, m, _ = counts.shape
+    by_word = counts.swapaxes(0, 1).reshape(m * n_layers, m)
+    row, other = np.nonzero(by_word)
+    order = np.lexsort((-by_word[row, other], row))
+    words = (first + other[order]).tolist()
+    ends = np.bincount(row, minlength=len(by_word)).cumsum().tolist()
+    rows = [words[begin:end] for begin, end in pairwise([0, *ends])]
+    return [rows[i : i + n_layers] for i in range(0, len(rows), n_layers)]

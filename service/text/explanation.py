@@ -38,7 +38,13 @@ class Explainer:
             self._codepoints if offset_unit == "codepoints" else _word_offsets(outputs.texts, offset_unit)
         )
         self._is_leader = outputs.leader_since >= 0
-        self._fields = list(map(cache(ReceptiveFields), outputs.texts))
+        distinct = {text: i for i, text in enumerate(dict.fromkeys(outputs.texts))}  # of several heads
+        self._text = [distinct[text] for text in outputs.texts]
+        self._fields = ReceptiveFields(list(distinct))
+        tokenized = [text.tokenized for text in outputs.texts]
+        first = np.concatenate([text.token_ids[text.bounds[:-1]] for text in tokenized])
+        folded = np.flatnonzero(np.isin(first, [*self._replacements]))
+        self._read_as = {i: {"read_as": self._replacements[int(first[i])]} for i in folded.tolist()}
         root, self._ties = resolve_clusters(outputs)
         self._number_clusters(root)
 
@@ -133,7 +139,7 @@ class Explainer:
                 "spans": list(islice(spans, count)),
                 "read": read,
                 "read_total": read_total,
-                **self._read_as(root),
+                **self._read_as.get(root, {}),
             }
 
     def _read_words(self, leaders: Ints, max_words: int | None) -> Iterator[tuple[list[dict[str, Any]], int]]:
@@ -141,22 +147,19 @@ class Explainer:
 
         They stand in the order of entry.
         """
-        texts = self._outputs.text[leaders].tolist()
-        begins = self._outputs.bounds[texts].tolist()
-        complete = [
-            self._fields[b].of(leader - begin)
-            for leader, b, begin in zip(leaders.tolist(), texts, begins, strict=True)
-        ]
-        fields = [
-            [(begin + other, layer) for other, layer in field[:max_words]]
-            for field, begin in zip(complete, begins, strict=True)
-        ]
-        flat = np.array([word for field in fields for word, _ in field], np.int64)
-        named = zip(self._words(flat), self._spans(flat), strict=True)
-        for field, whole in zip(fields, complete, strict=True):
-            pairs = zip(islice(named, len(field)), field, strict=True)
-            words = [{"word": word, "spans": [span], "layer": layer} for (word, span), (_, layer) in pairs]
-            yield words, len(whole)
+        texts = self._outputs.text[leaders]
+        shift = self._outputs.bounds[texts] - self._fields.bounds[np.array(self._text)[texts]]
+        index, other, layer = self._fields.find_read_words(leaders - shift)
+        totals = np.bincount(index, minlength=len(leaders))
+        rank = np.arange(len(index)) - (totals.cumsum() - totals)[index]
+        shown = np.flatnonzero(rank < (len(rank) if max_words is None else max_words))
+        other = (other + shift[index])[shown]
+        columns = zip(self._words(other), self._spans(other), layer[shown].tolist(), strict=True)
+        words = ({"word": word, "spans": [span], "layer": layer} for word, span, layer in columns)
+        for total, count in zip(
+            totals.tolist(), np.bincount(index[shown], minlength=len(leaders)), strict=True
+        ):
+            yield list(islice(words, int(count))), total
 
     def add_words(self, answers: Sequence[dict[str, Any]]) -> None:
         """Add `words`, all of them in the order of reading, to every answer."""
@@ -168,14 +171,13 @@ class Explainer:
             (self._cluster - self._first[outputs.text]).tolist(),
             self._is_leader.tolist(),
             label_values(outputs.contribution, [outputs.labels[b] for b in outputs.text.tolist()]),
-            map(self._read_as, every.tolist()),
+            (self._read_as.get(word, {}) for word in every.tolist()),
             strict=True,
         )
         for b, (answer, text) in enumerate(zip(answers, outputs.texts, strict=True)):
             starts, ends = self._positions(b, [0, -1])
-            words = zip(
-                islice(columns, len(text.tokenized)), starts, ends, self._fields[b].attended(), strict=True
-            )
+            attended = self._fields.find_attended(self._text[b])
+            words = zip(islice(columns, len(text.tokenized)), starts, ends, attended, strict=True)
             answer["words"] = [
                 {
                     "word": word,
@@ -218,13 +220,6 @@ class Explainer:
         of = self._outputs.text[words].tolist()
         cuts = zip(of, starts[words].tolist(), ends[words].tolist(), strict=True)
         return [texts[b][start:end].lower() for b, start, end in cuts]
-
-    def _read_as(self, word: int) -> dict[str, str]:
-        """Return the special token that replaced a word, if any."""
-        b = int(self._outputs.text[word])
-        text = self._outputs.texts[b].tokenized
-        token = int(text.token_ids[text.bounds[word - int(self._outputs.bounds[b])]])
-        return {"read_as": self._replacements[token]} if token in self._replacements else {}
 
 
 def resolve_clusters(outputs: HeadOutputs) -> tuple[Ints, dict[int, list[int]]]:

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,9 +131,11 @@ class TokenizedText:
 
     def chunks(self) -> list[Chunk]:
         """The token ids and position ids of each chunk that has any, in order."""
-        cuts = np.flatnonzero(np.diff(self.chunk_ids)) + 1
         if not len(self.token_ids):
             return []
+        if self.chunk_ids[0] == self.chunk_ids[-1]:
+            return [(self.token_ids, self.position_ids)]
+        cuts = np.flatnonzero(np.diff(self.chunk_ids)) + 1
         return list(zip(np.split(self.token_ids, cuts), np.split(self.position_ids, cuts), strict=True))
 
 
@@ -181,17 +183,21 @@ class WordPieceTokenizer:
         ends: list[int] = []
         sentences = [0]  # the first word of each
         inside, ended, truncated = False, False, False  # inside a sentence; a sentence has ended
-        for surface, start, end, kind in scan_words(text):
-            if kind in ("markup", "break"):
+        cache, folded_ids = self._cache, self._folded_ids
+        for match in _WORD.finditer(text):
+            surface, kind = match[0], match.lastgroup or ""
+            if kind == "markup" or kind == "break":
                 ended = ended or kind == "break" or surface.startswith("<")
                 inside = inside and not ended
                 continue
-            tokens = self._word_tokens(surface, kind, inside)
-            inside = surface[-1] not in _CAPITAL_EXPECTED_AFTER
-            if ended and surface[-1] not in _SENTENCE_ENDS and sentences[-1] < len(words):
+            tokens = cache.get((surface, inside)) or self._word_tokens(surface, kind, inside)
+            last = surface[-1]
+            inside = last not in _CAPITAL_EXPECTED_AFTER
+            if ended and last not in _SENTENCE_ENDS and sentences[-1] < len(words):
                 sentences.append(len(words))
-            ended = surface[-1] in _SENTENCE_ENDS
-            if words and tokens[0] in self._folded_ids and words[-1] == tokens and sentences[-1] < len(words):
+            ended = last in _SENTENCE_ENDS
+            start, end = match.span()
+            if tokens[0] in folded_ids and words and words[-1] == tokens and sentences[-1] < len(words):
                 ends[-1] = end  # a run of one folded class
                 continue
             if len(words) == max_words:
@@ -200,14 +206,14 @@ class WordPieceTokenizer:
             words.append(tokens)
             starts.append(start)
             ends.append(end)
-        sizes = np.array([len(tokens) for tokens in words], np.int64)
+        sizes = np.array(list(map(len, words)), np.int64)
         position_ids, chunk_ids = _assign_chunks(sizes, [*sentences, len(words)], self.chunk_tokens)
         return TokenizedText(
             text,
             np.array(starts, np.int64),
             np.array(ends, np.int64),
             np.concatenate(([0], np.cumsum(sizes))),
-            np.array([token for tokens in words for token in tokens], np.int64),
+            np.array(list(chain.from_iterable(words)), np.int64),
             position_ids,
             chunk_ids,
             truncated,
@@ -298,6 +304,8 @@ def _assign_chunks(sizes: Ints, sentences: Sequence[int], chunk_tokens: int) -> 
 
     A chunk holds as many whole sentences as fit; a longer sentence is cut between words.
     """
+    if (total := int(sizes.sum())) <= chunk_tokens:
+        return np.arange(total), np.zeros(total, np.int64)
     position_ids: list[int] = []
     chunk_ids: list[int] = []
     chunk, filled = 0, 0

@@ -62,10 +62,12 @@ def test_ancestry_goes_from_pieces_of_passages_to_words_of_the_text(head: Head) 
     reading = head.encoder.tokenize(text)
     seen = head.encoder.encode(reading.chunks(), output_attentions=True)
     assert len(seen) > 1
-    ancestry, sizes = ReceptiveFields(EncodedText(reading, seen)), np.diff(reading.bounds)
+    fields, sizes = ReceptiveFields([EncodedText(reading, seen)]), np.diff(reading.bounds)
     word_of = np.repeat(np.arange(len(reading)), sizes)
     starts = np.cumsum([0, *(len(each.hidden_states) for each in seen)])
-    followed = ancestry.attended()
+    followed = fields.find_attended(0)
+    index, others, layers = (each.tolist() for each in fields.find_read_words(np.arange(len(reading))))
+    assert index == sorted(index)
     for word in range(len(reading)):
         pieces = np.flatnonzero(word_of == word)
         k = int(starts.searchsorted(pieces[0], side="right")) - 1
@@ -77,8 +79,9 @@ def test_ancestry_goes_from_pieces_of_passages_to_words_of_the_text(head: Head) 
                 for i in range(64):
                     if mask >> i & 1 and word_of[begin + i] != word:
                         entered.setdefault(int(word_of[begin + i]), layer)
-        assert dict(ancestry.of(word)) == entered
-        assert [layer for _, layer in ancestry.of(word)] == sorted(entered.values())
+        read = [(other, layer) for i, other, layer in zip(index, others, layers, strict=True) if i == word]
+        assert dict(read) == entered
+        assert read == sorted(read, key=lambda pair: (pair[1], pair[0]))  # by layer, then as they are read
         for layer, heads in enumerate(follows):
             count = np.bincount(
                 word_of[begin : starts[k + 1]], heads[pieces - begin].sum(axis=0), minlength=len(reading)

@@ -175,7 +175,8 @@ def test_words_that_were_not_read_may_go_and_a_state_stays_as_it_is(head: Head, 
     asked: list[tuple[TokenizedText, NDArray[np.uint8], int]] = []
     for reading, seen in zip(readings, seen_of(reader, readings, output_attentions=True), strict=True):
         word = chance.randrange(len(reading))
-        read = {word, *(other for other, _ in ReceptiveFields(EncodedText(reading, seen)).of(word))}
+        fields = ReceptiveFields([EncodedText(reading, seen)])
+        read = {word, *fields.find_read_words(np.array([word]))[1].tolist()}
         unread = [other for other in range(len(reading)) if other not in read]
         state = states_of(reading, word, seen)
         for gone in (unread, [chance.choice(unread)]) if unread else ():
