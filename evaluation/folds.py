@@ -56,7 +56,8 @@ def find_near_duplicates(texts: Sequence[str]) -> NearDuplicates:
 def stratified_folds(truth: Sequence[frozenset[str]], groups: Ints, seed: int = 0) -> list[Ints]:
     """Return the rows of each fold: groups stay together, labels are spread evenly.
 
-    There are N_FOLDS, fewer where there are fewer groups, and none where there is a single group.
+    There are N_FOLDS, fewer if there are fewer groups or the largest label has fewer rows, and none if there
+    is a single group.
     """
     from sklearn.model_selection import StratifiedGroupKFold
 

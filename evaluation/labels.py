@@ -1,4 +1,4 @@
-"""Labelled rows of a file, to learn from or to measure with, and what was made of them in words."""
+"""Labelled rows of a file, for training or evaluation, with notes on how the file was read."""
 
 import hashlib
 import re
@@ -31,13 +31,13 @@ Pairs = Sequence[tuple[str, tuple[str, ...]]]  # a text, and its labels
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts with their labels. `several`: labels do not exclude each other, and a text may have none."""
+    """Texts with their labels, and notes for people on how the file was read."""
 
     texts: list[str]
     truth: list[tuple[str, ...]]
     labels: tuple[str, ...]
-    several: bool
-    told: list[str]
+    several: bool  # labels do not exclude each other, and a text may have none
+    notes: list[str]
 
     @property
     def targets(self) -> NDArray[np.float32]:
@@ -60,47 +60,50 @@ def read_rows(
     several: bool = False,
     least: int = MIN_ROWS_PER_LABEL,
 ) -> Rows:
-    """The labelled texts of a file. Stars become negative and positive, `a|b` two labels, unless `as_is`."""
+    """Return the labelled texts of a file.
+
+    Stars become negative and positive, and `a|b` becomes two labels, unless `as_is`.
+    """
     table = read_table(path)
     text_column = find_column(table, column)
     if len(label) > 1:
         return _one_column_each(table, text_column, [find_column(table, each) for each in label], least)
     label_column = find_label(table, text_column, label[0] if label else None)
-    pairs = [(row.get(text_column), spelt(row.get(label_column))) for row in table.rows]
+    pairs = [(row.get(text_column), label_text(row.get(label_column))) for row in table.rows]
     whole = [(text, value) for text, value in pairs if is_text(text) and value]
     source = f"texts from column {text_column!r}, labels from column {label_column!r}"
-    told = [f"{path}: {len(table):,} rows, {source}"]
+    notes = [f"{path}: {len(table):,} rows, {source}"]
     written = "hardmax_error" in table.columns and "hardmax_label" not in table.columns
     if written and label_column == "label":
-        told.append("careful: this column is what a model answered, unless somebody has corrected it")
+        notes.append("careful: this column is what a model answered, unless somebody has corrected it")
     if len(whole) < len(pairs):
-        told.append(f"left out: {len(pairs) - len(whole):,} without a text or a label")
+        notes.append(f"left out: {len(pairs) - len(whole):,} without a text or a label")
     if not as_is and (several or any(BETWEEN in value for _, value in whole)):
         parts = [(text, tuple(filter(None, map(str.strip, value.split(BETWEEN))))) for text, value in whole]
         how = f"(written a{BETWEEN}b); --keep-labels keeps each value as one label"
-        told.append(f"a text may have several labels {how}")
-        return _rows(table, parts, told, least, several=True)
+        notes.append(f"a text may have several labels {how}")
+        return _rows(table, parts, notes, least, several=True)
     values = [value for _, value in whole]
     names = {} if as_is else _names(table, values, label_column)
     kept = [(text, names.get(value, value)) for text, value in whole]
     if between := {value for value in values if names.get(value) == ""}:
         number = sum(1 for _, name in kept if not name)
-        said = ", ".join(sorted(between, key=float))
-        told.append(
-            f"left out: {number:,} with {label_column} {said}, which is neither (--keep-labels keeps it)"
+        neither = ", ".join(sorted(between, key=float))
+        notes.append(
+            f"left out: {number:,} with {label_column} {neither}, which is neither (--keep-labels keeps it)"
         )
-    return _rows(table, [(text, (name,)) for text, name in kept if name], told, least)
+    return _rows(table, [(text, (name,)) for text, name in kept if name], notes, least)
 
 
 def find_label(table: Table, text_column: str, wanted: str | None) -> str:
-    """The column of labels: the one wanted, one with a usual name, or the only one with few values."""
+    """Return the column of labels: the one given, one with a usual name, or the only one with few values."""
     if wanted is not None:
         return find_column(table, wanted)
     others = [column for column in table.columns if column != text_column]
     usual = find_named_column(others, (*LABEL_NAMES, *STAR_NAMES))
     if usual is not None:
         return usual
-    few = [column for column in others if 2 <= len({spelt(v) for v in table.values(column)}) <= 20]
+    few = [column for column in others if 2 <= len({label_text(v) for v in table.values(column)}) <= 20]
     if len(few) == 1:
         return few[0]
     have = ", ".join(table.columns)
@@ -111,7 +114,7 @@ def find_label(table: Table, text_column: str, wanted: str | None) -> str:
 def _one_column_each(table: Table, text_column: str, columns: Sequence[str], least: int) -> Rows:
     pairs = []
     for number, row in enumerate(table.rows, 1):
-        cells = {column: spelt(row.get(column)).lower() for column in columns}
+        cells = {column: label_text(row.get(column)).lower() for column in columns}
         for column, cell in cells.items():
             if cell not in (*YES, *NO):
                 problem = f"{column} is {cell!r}; one column a label holds 1 or 0"
@@ -119,14 +122,14 @@ def _one_column_each(table: Table, text_column: str, columns: Sequence[str], lea
         if is_text(text := row.get(text_column)):
             pairs.append((text, tuple(column for column, cell in cells.items() if cell in YES)))
     source = f"texts from column {text_column!r}, one label each from {', '.join(columns)}"
-    told = [f"{table.source}: {len(table):,} rows, {source}"]
+    notes = [f"{table.source}: {len(table):,} rows, {source}"]
     if len(pairs) < len(table):
-        told.append(f"left out: {len(table) - len(pairs):,} without a text")
-    return _rows(table, pairs, told, least, several=True)
+        notes.append(f"left out: {len(table) - len(pairs):,} without a text")
+    return _rows(table, pairs, notes, least, several=True)
 
 
-def _rows(table: Table, pairs: Pairs, told: list[str], least: int, *, several: bool = False) -> Rows:
-    """Checked: labels enough, rows enough of each, and no more labels than a label column has."""
+def _rows(table: Table, pairs: Pairs, notes: list[str], least: int, *, several: bool = False) -> Rows:
+    """Check that there are enough labels with enough rows each, and not too many; return the rows."""
     count = Counter(label for _, have in pairs for label in have)
     if not pairs:
         raise InvalidInput(
@@ -150,19 +153,19 @@ def _rows(table: Table, pairs: Pairs, told: list[str], least: int, *, several: b
             "Add rows, take these out, or say --label if another column holds the labels"
         )
     labels = tuple(sorted(count, key=lambda label: (label.lower() not in ORDER, label)))
-    told = [*told, "labels: " + ", ".join(f"{label} ({count[label]:,})" for label in labels)]
-    return Rows([text for text, _ in pairs], [have for _, have in pairs], labels, several, told)
+    notes = [*notes, "labels: " + ", ".join(f"{label} ({count[label]:,})" for label in labels)]
+    return Rows([text for text, _ in pairs], [have for _, have in pairs], labels, several, notes)
 
 
 def is_text(value: Any) -> TypeGuard[str]:
-    """NaN, as tables write what is missing, is none."""
+    """Return whether a cell has a text. NaN is a missing value."""
     return isinstance(value, str) and value.strip().lower() not in ("", NAN)
 
 
-def spelt(value: Any) -> str:
-    """A label as text: 1, 1.0 and true are "1", a list is a|b; NaN is none."""
+def label_text(value: Any) -> str:
+    """Return a label as text: "1" for 1, 1.0 and true, "a|b" for a list, "" for NaN."""
     if isinstance(value, list):
-        return BETWEEN.join(map(spelt, value))
+        return BETWEEN.join(map(label_text, value))
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float):

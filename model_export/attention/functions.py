@@ -43,10 +43,10 @@ class Nodes:
         return helper.make_function(DOMAIN, name, inputs, outputs, self._nodes, _opsets())
 
     def model(
-        self, name: str, fed: Specs, told: Specs, values: Mapping[str, Any], functions: Iterable[Any]
+        self, name: str, inputs: Specs, outputs: Specs, values: Mapping[str, Any], functions: Iterable[Any]
     ) -> onnx.ModelProto:
         """`functions`: of the domain, those that are called and those that these call."""
-        graph = helper.make_graph(self._nodes, name, infos(fed), infos(told), tensors(values))
+        graph = helper.make_graph(self._nodes, name, infos(inputs), infos(outputs), tensors(values))
         protos = [
             each if isinstance(each, onnx.FunctionProto) else each.to_function_proto() for each in functions
         ]

@@ -251,11 +251,11 @@ def to_onnx(weights: Stored, products: Products = "integer") -> onnx.ModelProto:
     }
     if "position_bias" not in weights:
         values["no_bias"] = np.array(0, np.float32)
-    fed = {"pieces": (np.int64, ["T"]), "places": (np.int64, ["T"]), "rows": (np.int64, ["B", "N"])}
-    told = {
+    inputs = {"pieces": (np.int64, ["T"]), "places": (np.int64, ["T"]), "rows": (np.int64, ["B", "N"])}
+    outputs = {
         "states": (np.uint8, ["T", W]), "words": (np.uint8, ["T", W]),
         "follows": (np.uint8, [layers, "B", "N", "N"]),
     }  # fmt: skip
-    model = nodes.model("reader", fed, told, values, FUNCTIONS)
+    model = nodes.model("reader", inputs, outputs, values, FUNCTIONS)
     onnx.checker.check_model(model)
     return model

@@ -82,9 +82,9 @@ def from_mpnet(
 
     Args:
         teacher: all-mpnet-base-v2 as published.
-        rows: the row of its table for each token of the vocabulary.
-        texts: to find what the layers make of <s> and </s>.
-        layers: which of its layers, in order.
+        rows: the row of the teacher's embedding table for each token of our vocabulary.
+        texts: texts on which the states of <s> and </s> are averaged, for the null keys.
+        layers: the indices of the layers to take, in order.
     """
     config = EncoderConfig(**{**vars(MPNET), "vocabulary": len(rows), "layers": len(layers)})
     encoder = Encoder(config)
@@ -120,7 +120,11 @@ def _sinks(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:
 
 
 def _copy_layer(layer: Layer, teacher: Teacher, i: int, sink: Tensor) -> None:
-    """subtle: shares add up to one, so values count from that of the null key, and it has none itself."""
+    """Copy the weights of layer i of the teacher, with the null key from the state `sink`.
+
+    subtle: shares of attention add up to one, so the null key's value can be subtracted from all values and
+    added to the output's bias; the null key then has the value zero.
+    """
     published = teacher.layers[i]
     parts = zip(
         (layer.query, layer.key, layer.value),

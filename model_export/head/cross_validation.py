@@ -209,14 +209,14 @@ def _probabilities(logits: Floats, multi_label: bool) -> Floats:
 
 def _leaders(text: str, texts: EncodedTexts, row: int, weights: Stored) -> tuple[str, ...]:
     """Return the leaders of a text, those of the heaviest clusters first."""
-    reading, states = texts.readings[row], texts.states[row]
+    tokenized, states = texts.tokenized[row], texts.states[row]
     result = quantized.run(weights, states[:, 0], states[:, 1], texts.members(row))
     contribution = {
         int(leader): float(np.abs(result.contribution[:, result.target == leader].sum(1)).max())
         for leader in set(result.target.tolist()) - {-1}
     }
     order = sorted(contribution, key=lambda leader: -contribution[leader])
-    return tuple(text[reading.starts[i] : reading.ends[i]].lower() for i in order)
+    return tuple(text[tokenized.starts[i] : tokenized.ends[i]].lower() for i in order)
 
 
 def _flagged(prediction: Prediction) -> Prediction:

@@ -37,11 +37,11 @@ def no_progress(done: int, total: int) -> None:
 class EncodedTexts:
     """n texts: their tokens, and the hidden state and input embedding of each token as uint8."""
 
-    readings: Sequence[TokenizedText]
+    tokenized: Sequence[TokenizedText]
     states: Sequence[Array]  # of each text [T, 2, W]: hidden state, input embedding
 
     def __len__(self) -> int:
-        return len(self.readings)
+        return len(self.tokenized)
 
     @property
     def width(self) -> int:
@@ -50,11 +50,11 @@ class EncodedTexts:
 
     def take(self, rows: Ints) -> EncodedTexts:
         """Return some of the texts."""
-        return EncodedTexts([self.readings[i] for i in rows], [self.states[i] for i in rows])
+        return EncodedTexts([self.tokenized[i] for i in rows], [self.states[i] for i in rows])
 
     def members(self, i: int) -> list[list[int]]:
         """Return the token rows of each word of a text."""
-        bounds = self.readings[i].bounds.tolist()
+        bounds = self.tokenized[i].bounds.tolist()
         return [list(range(*each)) for each in pairwise(bounds)]
 
     def batch(
@@ -65,7 +65,7 @@ class EncodedTexts:
         With `window` a long text is represented by WINDOW_WORDS consecutive words, drawn at random: the cost
         of attention is quadratic.
         """
-        bounds = [self.readings[i].bounds for i in rows]
+        bounds = [self.tokenized[i].bounds for i in rows]
         if window is not None:
             begins = [window.integers(max(1, len(each) - WINDOW_WORDS)) for each in bounds]
             bounds = [each[k : k + WINDOW_WORDS + 1] for k, each in zip(begins, bounds, strict=True)]
@@ -78,7 +78,7 @@ class EncodedTexts:
 
     def word_features(self, i: int) -> NDArray[np.float64]:
         """Return [M, 2W]: hidden state and embedding of each word of a text, centred at 0."""
-        both, bounds = self.states[i].reshape(len(self.states[i]), -1), self.readings[i].bounds
+        both, bounds = self.states[i].reshape(len(self.states[i]), -1), self.tokenized[i].bounds
         sums = np.add.reduceat(both.astype(np.float64) - ZERO, bounds[:-1], axis=0)
         mean: NDArray[np.float64] = sums / np.diff(bounds)[:, None]
         return mean
@@ -89,74 +89,74 @@ class EncodedTexts:
 
 
 def encode_texts(
-    reader: Encoder, texts: Sequence[str], *, cache: Path | None = None, progress: Progress = no_progress
+    encoder: Encoder, texts: Sequence[str], *, cache: Path | None = None, progress: Progress = no_progress
 ) -> tuple[EncodedTexts, Ints]:
     """Encode all texts that have words; return them and their indices.
 
     Args:
-        reader: the encoder.
+        encoder: the encoder.
         texts: the texts; their first MAX_CHARS characters are used.
         cache: a folder for the outputs of this encoder; a later call reads what it finds there.
         progress: called with the number of texts done and their total.
     """
-    readings: list[TokenizedText] = []
+    tokenized: list[TokenizedText] = []
     indices: list[int] = []
     states: list[Array] = []
     for begin in range(0, len(texts), TEXTS_PER_FILE):
         progress(begin, len(texts))
-        read = [reader.tokenize(text[:MAX_TEXT_CHARS]) for text in texts[begin : begin + TEXTS_PER_FILE]]
+        read = [encoder.tokenize(text[:MAX_TEXT_CHARS]) for text in texts[begin : begin + TEXTS_PER_FILE]]
         with_words = [each for each in read if len(each) > 0]
         indices += [begin + i for i, each in enumerate(read) if len(each) > 0]
-        readings += with_words
+        tokenized += with_words
         if not with_words:
             continue
 
         def report(share: float, begin: int = begin, n: int = len(read)) -> None:
             progress(begin + int(share * n), len(texts))
 
-        encoded = _encode_or_load(reader, with_words, cache, report)
+        encoded = _encode_or_load(encoder, with_words, cache, report)
         states += np.split(encoded, np.cumsum([len(each.token_ids) for each in with_words])[:-1])
     progress(len(texts), len(texts))
-    return EncodedTexts(readings, states), np.array(indices, np.int64)
+    return EncodedTexts(tokenized, states), np.array(indices, np.int64)
 
 
 def _encode_or_load(
-    reader: Encoder, readings: Sequence[TokenizedText], cache: Path | None, report: Callable[[float], None]
+    encoder: Encoder, tokenized: Sequence[TokenizedText], cache: Path | None, report: Callable[[float], None]
 ) -> Array:
     """Return [T, 2, W] of all tokens, one text after the other."""
     if cache is None:
-        return np.concatenate(_encode(reader, readings, report))
-    file = cache / f"{_digest(readings)}.npy"
+        return np.concatenate(_encode(encoder, tokenized, report))
+    file = cache / f"{_digest(tokenized)}.npy"
     if not file.exists():
         with atomic_write(file) as out:
-            np.save(out, np.concatenate(_encode(reader, readings, report)))
+            np.save(out, np.concatenate(_encode(encoder, tokenized, report)))
     loaded: Array = np.load(file, mmap_mode="r")
     return loaded
 
 
 def _encode(
-    reader: Encoder, readings: Sequence[TokenizedText], report: Callable[[float], None]
+    encoder: Encoder, tokenized: Sequence[TokenizedText], report: Callable[[float], None]
 ) -> list[Array]:
     """Return [T, 2, W] of each text; `report` gets the share of tokens done."""
-    chunks = [(i, chunk) for i, reading in enumerate(readings) for chunk in reading.chunks()]
+    chunks = [(i, chunk) for i, text in enumerate(tokenized) for chunk in text.chunks()]
     lengths = [len(pieces) for _, (pieces, _) in chunks]
     outputs: dict[int, Array] = {}
     done = 0
     for run in group_by_length(lengths, ENCODED_TOKENS_PER_RUN):
         for k, each in zip(
-            run, reader.encode([chunks[k][1] for k in run], output_attentions=False), strict=True
+            run, encoder.encode([chunks[k][1] for k in run], output_attentions=False), strict=True
         ):
             outputs[k] = np.stack([each.hidden_states, each.input_embeddings], axis=1)
             done += lengths[k]
         report(done / sum(lengths))
-    parts: list[list[Array]] = [[] for _ in readings]
+    parts: list[list[Array]] = [[] for _ in tokenized]
     for k, (i, _) in enumerate(chunks):
         parts[i].append(outputs[k])
     return [np.concatenate(each) for each in parts]
 
 
-def _digest(readings: Sequence[TokenizedText]) -> str:
+def _digest(tokenized: Sequence[TokenizedText]) -> str:
     content = hashlib.sha256()
-    for each in readings:
+    for each in tokenized:
         content.update(each.token_ids.tobytes() + each.position_ids.tobytes() + b"/")
     return content.hexdigest()[:24]

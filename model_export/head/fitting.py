@@ -127,7 +127,7 @@ def predict_logits(head: LeaderHead, texts: EncodedTexts) -> Floats:
 
 def _map(texts: EncodedTexts, function: Callable[[tuple[Tensor, Tensor, Batch]], Tensor]) -> Tensor:
     """Apply a function to batches of texts of similar length; return its rows in the order of the texts."""
-    lengths = np.array([len(each.token_ids) for each in texts.readings])
+    lengths = np.array([len(each.token_ids) for each in texts.tokenized])
     runs = list(batches(lengths, FITTED_TOKENS_PER_RUN))
     rows = torch.cat([function(texts.batch(run)) for run in runs])
     return rows[torch.from_numpy(np.concatenate(runs)).argsort()]

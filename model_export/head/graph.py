@@ -285,7 +285,7 @@ def Whose(z, texts, members, never):
 
 
 CANDIDATES = _candidates()
-FUNCTIONS = (
+HEAD_FUNCTIONS = (
     Rows, Words, Reach, Places, Corners, Once, Twins, CANDIDATES,
     HardmaxAttention, Move, Since, ReadOut, Unlike, Sizes, Whose,
 )  # fmt: skip
@@ -369,7 +369,7 @@ def to_onnx(weights: Stored) -> onnx.ModelProto:
         "target": (np.int64, ["H", "B", "N"]), "since": (np.int64, ["H", "B", "N"]),
         "plane": (np.float64, [K + 1, "H", "B", "N", "d"]), "unlike": (np.float64, ["H", "B"]),
     }  # fmt: skip
-    model = nodes.model("head", fed | held, told | held, values, FUNCTIONS)
+    model = nodes.model("head", fed | held, told | held, values, HEAD_FUNCTIONS)
     family = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
     model.graph.initializer.extend(tensors(own))
     helper.set_model_props(model, {"family": family})

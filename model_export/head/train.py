@@ -42,7 +42,7 @@ PRETRAINED_NAMES = ("dynamics", "encoder", "encoder-small", "sentiment", "sentim
 VERIFIED_TEXTS = 200  # on which the exported graph is compared with the definition
 ABSTAIN_MARGIN = 0.02
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def open_reader(folder: Path) -> tuple[Bundle, Encoder]:
@@ -103,25 +103,25 @@ def run(arguments: argparse.Namespace) -> int:
         several=arguments.multi_label,
     )
 
-    def say(line: str) -> None:
+    def log(line: str) -> None:
         print(printable(line), file=sys.stderr if arguments.json else None, flush=True)
 
-    for line in rows.told:
-        say(line)
+    for line in rows.notes:
+        log(line)
     bundle, reader = open_reader(arguments.encoder)
     cache = arguments.models_dir / f".states-{bundle.card['model_sha256'][:12]}"
-    rows, texts = _encode(rows, reader, cache, arguments.file, say)
+    rows, texts = _encode(rows, reader, cache, arguments.file, log)
     contrasts = [encode_texts(reader, each)[0] for each in (english_sentences(), foreign_sentences())]
-    trained = train(rows, texts, contrasts, seed=arguments.seed, log=say)
+    trained = train(rows, texts, contrasts, seed=arguments.seed, log=log)
     name = f"{base}@{max(versions_of(base, os.listdir(arguments.models_dir)), default=0) + 1}"
     trained.report.update(title=name, models={name: trained.report["models"]["custom"]})
     card = _card(arguments, rows, trained, name, bundle)
     _export(arguments.models_dir, card, trained.weights, texts)
     shutil.rmtree(cache, ignore_errors=True)
-    _show_report(arguments, trained.report, say)
+    _show_report(arguments, trained.report, log)
     size_kb = sum(file.stat().st_size for file in (arguments.models_dir / name).iterdir()) / 1e3
-    say(f"{arguments.models_dir / name}: {size_kb:,.0f} kB, for the encoder {bundle.name}; graph verified")
-    say(f"next: hardmax serve --models-dir {arguments.models_dir}, and request the model {base!r}")
+    log(f"{arguments.models_dir / name}: {size_kb:,.0f} kB, for the encoder {bundle.name}; graph verified")
+    log(f"next: hardmax serve --models-dir {arguments.models_dir}, and request the model {base!r}")
     return 0
 
 
@@ -140,10 +140,10 @@ def _model_name(arguments: argparse.Namespace) -> str:
     return str(name)
 
 
-def _encode(rows: Rows, reader: Encoder, cache: Path, file: str, say: Say) -> tuple[Rows, EncodedTexts]:
+def _encode(rows: Rows, reader: Encoder, cache: Path, file: str, log: Log) -> tuple[Rows, EncodedTexts]:
     """Encode the rows; return those that have words, and their encoder outputs."""
     if long := sum(len(text) > MAX_TEXT_CHARS for text in rows.texts):
-        say(f"cut: {long:,} to their first {MAX_TEXT_CHARS:,} characters")
+        log(f"cut: {long:,} to their first {MAX_TEXT_CHARS:,} characters")
     with Progress(sys.stderr) as progress:
         texts, indices = encode_texts(
             reader,
@@ -152,7 +152,7 @@ def _encode(rows: Rows, reader: Encoder, cache: Path, file: str, say: Say) -> tu
             progress=lambda done, total: progress.count(done, total, "texts encoded"),
         )
     if len(indices) < len(rows.texts):
-        say(f"left out: {len(rows.texts) - len(indices):,} without a word")
+        log(f"left out: {len(rows.texts) - len(indices):,} without a word")
     return _with_words(rows, indices, file), texts
 
 
@@ -161,7 +161,7 @@ def _with_words(rows: Rows, indices: Ints, file: str) -> Rows:
     present = {label for labels in truth for label in labels}
     if lost := [label for label in rows.labels if label not in present]:
         raise InvalidInput(f"{file}: no text of the label {lost[0]!r} has a word in it; take the label out")
-    return Rows(texts, truth, rows.labels, rows.several, rows.told)
+    return Rows(texts, truth, rows.labels, rows.several, rows.notes)
 
 
 def _export(models_dir: Path, card: Mapping[str, Any], weights: dict[str, Any], texts: EncodedTexts) -> None:
@@ -175,14 +175,14 @@ def _export(models_dir: Path, card: Mapping[str, Any], weights: dict[str, Any], 
     write_bundle(models_dir, HEAD, card, model, float_model=to_float(model))
 
 
-def _show_report(arguments: argparse.Namespace, report: Mapping[str, Any], say: Say) -> None:
+def _show_report(arguments: argparse.Namespace, report: Mapping[str, Any], log: Log) -> None:
     if arguments.html:
         write_page(arguments.html, render_report(dict(report)))
     if arguments.json:
         print(json.dumps(report))
         return
     for line in (report["source"], *describe_report(dict(report))):
-        say(line)
+        log(line)
 
 
 def _card(

@@ -18,15 +18,15 @@ from service.text.encoder import EncodedText, EncoderOutput
 from service.text.head import assemble_feeds
 from service.text.tokenizer import TokenizedText
 
-OUTPUTS = ("bias", "contribution", "target", "since", "plane")
+COMPARED_OUTPUTS = ("bias", "contribution", "target", "since", "plane")
 
 
 def count_mismatches(model: onnx.ModelProto, weights: Stored, texts: EncodedTexts) -> int:
     """Return the number of texts for which some output of the graph differs."""
     session, wrong = Runtime("cpu", 1).open(model.SerializeToString()), 0
-    for reading, both in zip(texts.readings, texts.states, strict=True):
+    for tokenized, both in zip(texts.tokenized, texts.states, strict=True):
         seen = EncoderOutput(np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1]))
-        wrong += bool(mismatched_outputs(session, weights, reading, [seen]))
+        wrong += bool(mismatched_outputs(session, weights, tokenized, [seen]))
     return wrong
 
 
@@ -42,7 +42,7 @@ def mismatched_outputs(
     `fed_weights` are those that the session's graph has no values for.
     """
     feeds = {**assemble_feeds([EncodedText(reading, chunks)]).arrays, **fed_weights}
-    names = (*OUTPUTS, *(("unlike",) if "near" in weights else ()))
+    names = (*COMPARED_OUTPUTS, *(("unlike",) if "near" in weights else ()))
     outputs = dict(zip(names, session.run(feeds, names), strict=True))
     hidden, embedding = (
         np.concatenate([getattr(each, name) for each in chunks])
@@ -50,7 +50,7 @@ def mismatched_outputs(
     )
     members = [range(*each) for each in pairwise(reading.bounds.tolist())]
     result = quantized.run(weights, hidden, embedding, members)
-    expected = {name: np.asarray(getattr(result, name)) for name in OUTPUTS}
+    expected = {name: np.asarray(getattr(result, name)) for name in COMPARED_OUTPUTS}
     if "near" in weights:
         expected["unlike"] = np.asarray(quantized.ood_score(weights, hidden, embedding, members))
     return {

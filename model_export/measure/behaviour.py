@@ -39,7 +39,7 @@ ORIGINS = ("black", "white", "Asian", "Hispanic", "Arab", "Latino", "indigenous"
 LOVES = ("gay", "straight", "lesbian", "bisexual", "heterosexual", "transgender", "queer")
 DAY, YEARS = "Monday", ("12", "1998")
 
-Say = Callable[[Sequence[str]], NDArray[np.float64]]  # texts -> probabilities of "positive"
+Predict = Callable[[Sequence[str]], NDArray[np.float64]]  # texts -> probabilities of "positive"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Case:
     high: float | None = None
 
 
-def judged() -> list[tuple[str, float]]:
+def plain_judgements() -> list[tuple[str, float]]:
     """Plain judgements, with 1 for praise and 0 for blame."""
     good = [(f"the {thing} was {word}", 1.0) for thing, word in product(THINGS, GOOD)]
     bad = [(f"the {thing} was {word}", 0.0) for thing, word in product(THINGS, BAD)]
@@ -64,7 +64,7 @@ def judged() -> list[tuple[str, float]]:
 
 def cases(even: float) -> list[Case]:
     """All tests; `even` is half the band that is called neither."""
-    said = [text for text, _ in judged()]
+    texts = [text for text, _ in plain_judgements()]
     low, high = 0.5 - even, 0.5 + even
     praise = [(thing, word) for thing, word in product(THINGS, GOOD)]
     blame = [(thing, word) for thing, word in product(THINGS, BAD)]
@@ -94,15 +94,15 @@ def cases(even: float) -> list[Case]:
         Case("origin named", swapped("she is a {x} woman and she is {word}", ORIGINS)),
         Case("orientation named", swapped("my {x} friend is {word}", LOVES)),
         Case("neutral word changed", swapped("the {x} in the hall was {word}", rooms)),
-        Case("mark added", tuple((text, text + ".", text + " .") for text in said)),
+        Case("mark added", tuple((text, text + ".", text + " .") for text in texts)),
         Case(
             "link or handle added",
-            tuple((text, f"{text} https://t.co/x1", f"@someone {text}") for text in said),
+            tuple((text, f"{text} https://t.co/x1", f"@someone {text}") for text in texts),
         ),
         Case("contraction", denied),
-        Case("letter doubled", tuple((text, _doubled(text)) for text in said)),
-        Case("praise", tuple((text,) for text, p in judged() if p), low=0.5),
-        Case("blame", tuple((text,) for text, p in judged() if not p), high=0.5),
+        Case("letter doubled", tuple((text, _doubled(text)) for text in texts)),
+        Case("praise", tuple((text,) for text, p in plain_judgements() if p), low=0.5),
+        Case("blame", tuple((text,) for text, p in plain_judgements() if not p), high=0.5),
         Case("negated praise", each("the {t} was not {w}", praise), high=0.5),
         Case("negated praise, called", each("I would not call the {t} {w}", praise), high=0.5),
         Case(
@@ -129,11 +129,11 @@ def _doubled(text: str) -> str:
     return text.replace(word, word[:2] + word[1:])
 
 
-def failures(say: Say, even: float) -> dict[str, float]:
+def failures(predict: Predict, even: float) -> dict[str, float]:
     """The share of groups of each test that fail."""
     found = {}
     for case in cases(even):
-        flat = say([text for group in case.groups for text in group])
+        flat = predict([text for group in case.groups for text in group])
         at, failed = 0, 0
         for group in case.groups:
             p = flat[at : at + len(group)]

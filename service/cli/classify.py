@@ -14,18 +14,18 @@ from hardmax import Answer
 from hardmax.api import Api
 from hardmax.formatting import pluralize
 from hardmax.progress import Progress
-from service.cli.described import describe_answer
 from service.cli.options import (
     Commands,
     add_where,
     classify_rows,
     client_of,
     open_where,
+    print_json,
+    print_lines,
     print_remark,
-    say,
-    say_json,
     settings_of,
 )
+from service.cli.output import describe_answer
 from service.errors import ConfigurationError, InvalidInput, needs
 from service.runtime.registry import with_default_model
 
@@ -149,13 +149,13 @@ def _show(answers: Iterable[Answer], arguments: argparse.Namespace) -> None:
     if not arguments.json:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for answer in answers:
-            say(describe_answer(answer, width))
+            print_lines(describe_answer(answer, width))
         return
     listed = list(answers)
     data = [_entry(answer, index) for index, answer in enumerate(listed)]
     usage = {"texts": len(data), "tokens": sum(answer.n_tokens for answer in listed)}
     model = next((answer.model for answer in listed if answer.model), "")
-    say_json({"id": uuid4().hex, "model": model, "usage": usage, "data": data})
+    print_json({"id": uuid4().hex, "model": model, "usage": usage, "data": data})
 
 
 def _entry(answer: Answer, index: int) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _classify_on_ray(arguments: argparse.Namespace) -> int:
     open_client, gpus = actors_of(arguments)
     column = arguments.column or TEXT
     done = classify_parquet(source, destination, open_client, column=column, model=arguments.model, gpus=gpus)
-    say([f"{done.texts} texts answered, {done.refused} refused (see the column hardmax_error)"])
+    print_lines([f"{done.texts} texts answered, {done.refused} refused (see the column hardmax_error)"])
     return 0
 
 

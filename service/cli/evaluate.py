@@ -44,7 +44,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if arguments.html:
         check_folder(arguments.html)
     rows = _read(arguments, arguments.file)
-    for line in rows.told:
+    for line in rows.notes:
         print_remark(line)
     baseline = _baseline(arguments, rows) if arguments.train else None
     truth = list(map(frozenset, rows.truth))

@@ -19,8 +19,8 @@ from pydantic_core import PydanticUndefined
 from hardmax.formatting import describe_os_error
 from service import __version__
 from service.cli import classify, clouds, evaluate
-from service.cli.described import describe_models
 from service.cli.options import Commands, add_where, open_where, print_remark, show
+from service.cli.output import describe_models
 from service.errors import HardmaxError, InvalidInput, Unauthorized, needs
 from service.runtime.bundle import roll_back
 from service.settings import PREFIX, Settings, load_settings

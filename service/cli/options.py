@@ -62,21 +62,22 @@ def classify_rows(hardmax: Api, texts: Sequence[Any], shown: Progress, **options
 
 
 def show(answer: Any, as_json: bool, describe: Callable[[Any], Iterable[str]]) -> None:
-    """An answer of the API (a JSON value) for programs, or described for people."""
+    """Print an answer of the API as JSON, or as lines for people."""
     if as_json:
-        say_json(answer)
+        print_json(answer)
     else:
-        say(describe(answer))
+        print_lines(describe(answer))
 
 
-def say(lines: Iterable[str]) -> None:
-    """Lines for people. They may quote strangers: what would steer the terminal is not printed."""
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines for people, without characters that would control the terminal."""
     print(printable("\n".join(lines)))
 
 
-def say_json(answer: Any) -> None:
-    """A value for programs. JSON escapes most of what would steer a terminal; this does the rest. An output
-    that has not all letters has them escaped too.
+def print_json(answer: Any) -> None:
+    """Print JSON for programs, with characters that would control a terminal escaped.
+
+    Letters that the output cannot encode are escaped too.
     """
     text = json.dumps(answer, ensure_ascii=not str(sys.stdout.encoding).lower().startswith("utf"))
     print(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.cloud.points import Bools, Cloud, Floats, Ints, to_one
-from service.cloud.sets import Ragged, Ties, starts
+from service.cloud.sets import Ragged, Ties, range_starts
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def read_clusters(
     tie = sets.lengths > 1
     single = np.flatnonzero(~tie)
     several = sorted(np.flatnonzero(tie).tolist(), key=lambda c: leaders[c].tolist())
-    earliest = leaders.flat[starts(leaders.lengths)]
+    earliest = leaders.flat[range_starts(leaders.lengths)]
     order = np.concatenate([single[np.argsort(earliest[single])], np.array(several, np.int64)])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -84,7 +84,7 @@ def original_members(cloud: Cloud, sets: Ragged) -> Ragged:
 def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, Ints]:
     """The different argmax sets; a distinct token that has each, and which of them each token has."""
     key = first.copy()  # a single member names the set; sets of several are numbered after all tokens
-    one, group = several.alike()
+    one, group = several.unique()
     key[row] = len(first) + group
     there = np.zeros(len(first) + len(one), np.int64)
     there[key] = 1

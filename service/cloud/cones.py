@@ -14,7 +14,7 @@ import numpy as np
 from service.cloud.coordinates import largest, lengths_of
 from service.cloud.decision import Pairs
 from service.cloud.points import Bools, Floats, Ints
-from service.cloud.sets import pieces, spans, starts
+from service.cloud.sets import concatenated_ranges, range_starts, split_by_size
 
 CHUNK = 2**12  # keys that are scored for some cones together
 MAX_BATCH_KEYS = 2**23  # keys in the lists of the cones that are cut together
@@ -42,7 +42,7 @@ class ConeBatch:
     @property
     def start(self) -> Ints:
         """Where the keys of each cone begin."""
-        return starts(self.count)
+        return range_starts(self.count)
 
     def halves(self) -> tuple[ConeBatch, ConeBatch]:
         """The first half of these cones with their keys, and the second."""
@@ -106,7 +106,7 @@ class ConeSearch:
         """The queries of the cones that are done; those with a single candidate, nearly all, apart."""
         for part in (done & (batch.count == 1), done & (batch.count > 1)):
             many = (batch.high - batch.low)[part]
-            query = self._order[spans(batch.low[part], many)]
+            query = self._order[concatenated_ranges(batch.low[part], many)]
             start, size = np.repeat(batch.start[part], many), np.repeat(batch.count[part], many)
             yield from pair_up(query, batch.key, start, size)
 
@@ -124,7 +124,7 @@ class ConeSearch:
         """The keys of cones from those of their parents: long lists one by one, all short ones together."""
         many, start = batch.count[parent], batch.start
         short = many <= LONG_LIST
-        found = batch.key[spans(start[parent[short]], many[short])]
+        found = batch.key[concatenated_ranges(start[parent[short]], many[short])]
         keys, counts = _prune(cone[short], found, many[short], self._y, level, self._loose)
         parts, owner, number = [keys], [np.repeat(np.flatnonzero(short), counts)], np.zeros_like(cone)
         number[short] = counts
@@ -239,7 +239,7 @@ def _prune(cone: Ints, key: Ints, size: Ints, y: Floats, level: int, loose: floa
     if not len(cone):
         return key, size
     middle, sine = cone_shapes(cone, level, y.shape[1])
-    which, start = np.repeat(np.arange(len(cone)), size), starts(size)
+    which, start = np.repeat(np.arange(len(cone)), size), range_starts(size)
     keys = y[key]
     score = np.einsum("ij,ij->i", middle[which], keys)
     best = np.maximum.reduceat(score, start)
@@ -256,6 +256,6 @@ def pair_up(rows: Ints, key: Ints, start: Ints, size: Ints) -> Iterator[Piece]:
     if len(rows) and size.max() == 1:
         yield rows, Pairs(np.arange(len(rows)), key[start])
         return
-    for part in pieces(size, PAIRS_PER_PIECE):
+    for part in split_by_size(size, PAIRS_PER_PIECE):
         query = np.repeat(np.arange(part.stop - part.start), size[part])
-        yield rows[part], Pairs(query, key[spans(start[part], size[part])])
+        yield rows[part], Pairs(query, key[concatenated_ranges(start[part], size[part])])

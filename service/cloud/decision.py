@@ -12,7 +12,7 @@ import numpy as np
 
 from service.cloud.coordinates import Vectors, lengths_of
 from service.cloud.points import Bools, Floats, Ints
-from service.cloud.sets import Sets, starts
+from service.cloud.sets import Sets, range_starts
 
 Exactly = Callable[[int, Ints], Ints]  # (query, keys in doubt) -> the members
 NUMBERS_AT_ONCE = 2**20  # coordinates of pairs that are gathered at once
@@ -57,7 +57,7 @@ class Decision:
             gap /= lengths_of(self.queries.x[rows])
         size = np.add.reduceat(member.astype(np.int64), start)
         row, key = pairs.query[member], pairs.key[member]
-        first = np.minimum.reduceat(key, starts(size))
+        first = np.minimum.reduceat(key, range_starts(size))
         several = size[row] > 1
         return Sets(first, size, row[several], key[several], sure, gap)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from service.cloud.points import Cloud, Ints
 from service.cloud.rational import Rational
-from service.cloud.sets import Ties, starts
+from service.cloud.sets import Ties, range_starts
 
 Settled = Callable[[int, int], Ints | None]  # (token, layer) -> its set, if that was final by then
 
@@ -57,7 +57,7 @@ class History:
             layer = self._layers[-1]
         self._layers.append(layer)
         counts = self._cloud.counts[all_ties.member]
-        weights = np.add.reduceat(counts, starts(all_ties.size)) if len(counts) else counts
+        weights = np.add.reduceat(counts, range_starts(all_ties.size)) if len(counts) else counts
         self._weights.append(np.unique(weights).tolist())
 
     def _members(self, token: int, layer: int) -> Ints:

@@ -16,7 +16,7 @@ from service.cloud.decision import NUMBERS_AT_ONCE, Decision, Exactly
 from service.cloud.history import History
 from service.cloud.margin import Gaps, LayerGap
 from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
-from service.cloud.sets import ArgmaxSetBuilder, Ragged, Sets, Ties, members_of, pieces, starts
+from service.cloud.sets import ArgmaxSetBuilder, Ragged, Sets, Ties, members_of, range_starts, split_by_size
 from service.runtime.session import Session
 
 
@@ -41,7 +41,7 @@ class Layers:
         self.settled: Ints = np.full(n, -1)  # the layer at which its set became final, or -1
         self.fixed: Bools = np.zeros(n, np.bool_)  # leaders, and tokens that rest between fixed ones for ever
         self.first: Ints = np.arange(n)  # the first member of every set
-        self.ties = Ties.none(d)  # the sets with several members
+        self.ties = Ties.empty(d)  # the sets with several members
         self.distance = math.inf  # of the farthest token from the mean over its set, relative to the longest
         self.frame = Frame(cloud.points, cloud.form)
         self.longest = float(self.frame.lengths(cloud.points).max())
@@ -147,11 +147,11 @@ class Layers:
 
     def _mean_of_ties(self, rows: Ints, sets: Sets) -> Ties:
         several = np.flatnonzero(sets.size > 1)
-        all_sizes, first = sets.size[several], starts(sets.size[several])
+        all_sizes, first = sets.size[several], range_starts(sets.size[several])
         mean, error_bound = np.empty((len(several), self._now.x.shape[1])), np.empty(len(several))
-        for part in pieces(all_sizes, NUMBERS_AT_ONCE // self._now.x.shape[1]):
+        for part in split_by_size(all_sizes, NUMBERS_AT_ONCE // self._now.x.shape[1]):
             size = all_sizes[part]
-            start, begin = starts(size), int(first[part.start])
+            start, begin = range_starts(size), int(first[part.start])
             member = sets.member[begin : begin + int(size.sum())]
             weight = self.cloud.counts[member].astype(np.float64)
             share = weight / np.repeat(np.add.reduceat(weight, start), size)
@@ -245,7 +245,7 @@ class Layers:
         for t in self._maybe_resting(ties).tolist():
             rests[ties.row[t]] = self._history.rational.rests(int(ties.row[t]), ties.sets[t])
         while True:
-            inside = np.logical_and.reduceat((self.fixed | rests)[ties.member], starts(ties.size))
+            inside = np.logical_and.reduceat((self.fixed | rests)[ties.member], range_starts(ties.size))
             leaves = ties.row[~inside]
             if not rests[leaves].any():
                 break
@@ -254,17 +254,17 @@ class Layers:
 
     def _maybe_resting(self, ties: Ties) -> Ints:
         """The sets that hold their own token, with a mean as near to it as rounding can tell."""
-        own = np.logical_or.reduceat(ties.member == np.repeat(ties.row, ties.size), starts(ties.size))
+        own = np.logical_or.reduceat(ties.member == np.repeat(ties.row, ties.size), range_starts(ties.size))
         apart = self.frame.lengths(ties.mean - self._now.x[ties.row])
         return np.flatnonzero(own & (apart <= 2 * (ties.error_bound + self._now.error_bound[ties.row])))
 
     def _stable(self, ties: Ties, keys: Vectors, sets: Sets) -> Bools:
         """Which tied tokens keep their sets for ever: all members are fixed, and tie for their mean too."""
-        stable: Bools = np.logical_and.reduceat(self.fixed[ties.member], starts(ties.size))
+        stable: Bools = np.logical_and.reduceat(self.fixed[ties.member], range_starts(ties.size))
         if not stable.any():
             return stable
         fixed = ties.take(stable)
-        one, group = fixed.sets.alike()  # many tokens may have one set
+        one, group = fixed.sets.unique()  # many tokens may have one set
 
         def exactly(i: int, near: Ints) -> Ints:
             return self._history.rational.best_of_mean(fixed.sets[one[i]], near)
@@ -299,7 +299,7 @@ class Layers:
         stays = np.ones(len(ties.row), np.bool_)
         if not self._tie_tolerance:
             return stays
-        start = starts(ties.size)
+        start = range_starts(ties.size)
         image, ends = self.frame.image, (self._now.x[ties.row], ties.mean)
         tolerance = self._tie_tolerance * self.longest
         members = image(self._now.x[ties.member])

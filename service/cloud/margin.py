@@ -13,7 +13,7 @@ from service.cloud.candidates import candidates
 from service.cloud.coordinates import Vectors, slack_of
 from service.cloud.decision import scores
 from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
-from service.cloud.sets import Ragged, spans, starts
+from service.cloud.sets import Ragged, concatenated_ranges, range_starts
 from service.runtime.session import Session
 
 MAX_SAMPLE, MIN_SAMPLE = 64, 8  # queries that give a first bound
@@ -75,11 +75,11 @@ class Gaps:
             start = np.searchsorted(pairs.query, np.arange(len(rows) + 1))
             several = np.flatnonzero(np.diff(start) > 1)
             size = np.diff(start)[several]
-            query, key = np.repeat(rows[several], size), pairs.key[spans(start[several], size)]
+            query, key = np.repeat(rows[several], size), pairs.key[concatenated_ranges(start[several], size)]
             score = scores(self.queries, self.keys, query, key)
             inside = self._inside(query, key)
-            best = np.maximum.reduceat(np.where(inside, score, -np.inf), starts(size))
-            rest = np.maximum.reduceat(np.where(inside, -np.inf, score), starts(size))
+            best = np.maximum.reduceat(np.where(inside, score, -np.inf), range_starts(size))
+            rest = np.maximum.reduceat(np.where(inside, -np.inf, score), range_starts(size))
             here = rows[several]
             smallest = min(smallest, float(((best - rest - slack[here]) / self.lengths[here]).min()))
         return smallest

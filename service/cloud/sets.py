@@ -18,7 +18,7 @@ TOO_MANY_TIES = "too many points tie, or nearly: choose a smaller tie_tolerance,
 
 
 class Ragged(Sequence[Ints]):
-    """Rows of different lengths in one array: a million small ones would take long to make, and to free."""
+    """Rows of different lengths in one flat array: a million small arrays are slow to make and to free."""
 
     def __init__(self, flat: Ints, lengths: Ints) -> None:
         self.flat = flat
@@ -46,12 +46,12 @@ class Ragged(Sequence[Ints]):
         return map(self.__getitem__, range(len(self)))
 
     def take(self, rows: Ints) -> Ragged:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         lengths = self.lengths[rows]
-        return Ragged(self.flat[spans((self._ends - self.lengths)[rows], lengths)], lengths)
+        return Ragged(self.flat[concatenated_ranges((self._ends - self.lengths)[rows], lengths)], lengths)
 
-    def alike(self) -> tuple[Ints, Ints]:
-        """One of each different row, in order; and for every row which of these it equals."""
+    def unique(self) -> tuple[Ints, Ints]:
+        """Return the index of one of each different row, and for every row which of these it equals."""
         known: dict[bytes, int] = {}
         group = np.array([known.setdefault(row.tobytes(), len(known)) for row in self], np.int64)
         return np.unique(group, return_index=True)[1], group
@@ -80,7 +80,7 @@ class Ties:
     error_bound: Floats  # [t] on the distance of each mean from the exact one
 
     @classmethod
-    def none(cls, d: int) -> Ties:
+    def empty(cls, d: int) -> Ties:
         return cls(EMPTY, EMPTY, EMPTY, np.empty((0, d)), np.empty(0))
 
     @cached_property
@@ -102,7 +102,7 @@ class Ties:
 
 
 def members_of(token: int, first: Ints, ties: Ties) -> Ints:
-    """The argmax set of a token: that of `ties`, or else its first member alone."""
+    """Return the argmax set of a token: the one in `ties`, or else the single token `first[token]`."""
     place = int(np.searchsorted(ties.row, token))
     tied = place < len(ties.row) and ties.row[place] == token
     return ties.sets[place] if tied else first[[token]]
@@ -131,30 +131,30 @@ class ArgmaxSetBuilder:
             raise TooLarge(TOO_MANY_TIES, param="points")
 
     def build(self) -> Sets:
-        """The sets of all queries."""
+        """Return the sets of all queries."""
         row, member = np.concatenate([EMPTY, *self._row]), np.concatenate([EMPTY, *self._member])
         order = np.lexsort((member, row))
         return Sets(self._first, self._size, row[order], member[order], self._sure, self._gap)
 
 
-def starts(size: Ints) -> Ints:
-    """Where each of some spans, one after the other, begins."""
+def range_starts(size: Ints) -> Ints:
+    """Return where each of consecutive ranges of these sizes begins."""
     return np.cumsum(size) - size
 
 
-def spans(start: Ints, size: Ints) -> Ints:
-    """start, start + 1, .. of every span, one span after the other."""
+def concatenated_ranges(start: Ints, size: Ints) -> Ints:
+    """Return start, start + 1, ..., start + size - 1 of every range, one range after the other."""
     ends = np.cumsum(size)
     whole: Ints = np.arange(int(ends[-1]) if len(ends) else 0)
     whole += np.repeat(start - (ends - size), size)
     return whole
 
 
-def pieces(size: Ints, most: int) -> Iterator[slice]:
-    """So many of some spans at a time that they hold about `most` together, or one."""
+def split_by_size(size: Ints, max_size: int) -> Iterator[slice]:
+    """Yield slices of consecutive ranges that hold at most `max_size` together, or one larger range."""
     ends, cut = np.cumsum(size), 0
     while cut < len(size):
         done = int(ends[cut - 1]) if cut else 0
-        end = max(cut + 1, int(np.searchsorted(ends, done + most, side="right")))
+        end = max(cut + 1, int(np.searchsorted(ends, done + max_size, side="right")))
         yield slice(cut, end)
         cut = end

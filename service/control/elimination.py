@@ -77,7 +77,7 @@ def solve(system: list[Row], deadline: Deadline = NO_DEADLINE) -> tuple[list[Row
 
 
 def _eliminate(row: Row, factor: int, by: Row, pivot: int, divisor: int) -> Row:
-    """(row * pivot - factor * by) / divisor, which has no remainder (Bareiss)."""
+    """Return (row * pivot - factor * by) / divisor, which has no remainder (Bareiss)."""
     return [(x * pivot - factor * y) // divisor for x, y in zip(row, by, strict=True)]
 
 
@@ -116,7 +116,7 @@ def independent_rows(rows: Floats) -> Ints:
 
 
 def _to_floats(x: list[Row]) -> Floats:
-    """The integers relative to the largest."""
+    """Return the integers divided by the largest power of two among them, as floats."""
     bits = longest(chain(*x))
     shift = max(0, bits - 900)
     return np.array([[float(value >> shift) for value in row] for row in x]) / 2.0 ** (bits - shift)

@@ -41,7 +41,7 @@ def find_counterfactual(task: ClassificationTask) -> Search:
         chosen = sets[best]
         if changed:
             label, score = answers[best]["label"], answers[best]["score"]
-            return {"without": _shown(task, chosen), "label": label, "score": score}
+            return {"without": _words_of_answer(task, chosen), "label": label, "score": score}
         candidates = [word for word in candidates if word not in chosen]
     return None
 
@@ -59,18 +59,18 @@ def find_sufficient(task: ClassificationTask) -> Search:
     sets = [candidates[:size] for size in sizes]
     chosen, score = None, 0.0
     while sets:
-        answers = yield [_without(task, _others(words, some)) for some in sets]
+        answers = yield [_without(task, _others(words, each)) for each in sets]
         same = [i for i, answer in enumerate(answers) if answer["label"] == label]
         if not same:
             break
         best = min(same, key=lambda i: (len(sets[i]), -float(answers[i]["probs"][label])))
         chosen, score = sets[best], answers[best]["score"]
         sets = [[word for word in chosen if word is not one] for one in chosen if len(chosen) > 1]
-    return None if chosen is None else {"words": _shown(task, chosen), "score": score}
+    return None if chosen is None else {"words": _words_of_answer(task, chosen), "score": score}
 
 
 def _explained(task: ClassificationTask) -> ClassificationTask:
-    """The text with a full explanation by its first model."""
+    """Return the task of the same text with a full explanation, by its first model."""
     options = replace(
         task.options,
         heads=task.options.heads[:1],
@@ -82,7 +82,7 @@ def _explained(task: ClassificationTask) -> ClassificationTask:
 
 
 def _without(task: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
-    """The text without these words, and without an explanation."""
+    """Return the task of the text without these words, which answers the label alone."""
     options = replace(task.options, heads=task.options.heads[:1], explain="none", trajectory=False)
     return ClassificationTask(task.text, options, [*task.without, *map(_span, words)])
 
@@ -105,14 +105,17 @@ def _by_span(answer: Answer) -> dict[Span, Word]:
     return {_span(word): word for word in answer["words"]}
 
 
-def _others(words: dict[Span, Word], some: Sequence[Word]) -> list[Word]:
-    """Return all words but some."""
-    spans = set(map(_span, some))
+def _others(words: dict[Span, Word], chosen: Sequence[Word]) -> list[Word]:
+    """Return all words but the chosen ones."""
+    spans = set(map(_span, chosen))
     return [word for span, word in words.items() if span not in spans]
 
 
 def _support(answer: Answer, part: dict[str, Any]) -> float:
-    """Return how much a part supports the label over the next one."""
+    """Return how much a word or leader supports the label over the next one.
+
+    Neutral is supported most by what contributes least in either direction.
+    """
     contribution = part["contribution"]
     if isinstance(contribution, dict):
         first, second = sorted(answer["probs"], key=answer["probs"].__getitem__, reverse=True)[:2]
@@ -123,7 +126,7 @@ def _support(answer: Answer, part: dict[str, Any]) -> float:
     return float(contribution if answer["label"] == labels[-1] else -contribution)
 
 
-def _shown(task: ClassificationTask, words: Sequence[Word]) -> list[dict[str, Any]]:
+def _words_of_answer(task: ClassificationTask, words: Sequence[Word]) -> list[dict[str, Any]]:
     """Return words in the order of reading, with spans in the unit of the request."""
     unit = task.options.offset_unit
     return [

@@ -32,7 +32,7 @@ Array = NDArray[Any]
 
 ORT_TYPES = {"float32": "float", "float64": "double", "uint8": "uint8"}
 MAX_WORD_PAIRS = {"cpu": 1 << 22, "cuda": 1 << 26}  # that one run compares
-INPUTS = {"states": "uint8", "words": "uint8", "members": "int64", "texts": "int64"}
+HEAD_INPUTS = {"states": "uint8", "words": "uint8", "members": "int64", "texts": "int64"}
 PREDICTION_OUTPUTS = {"bias": "double", "contribution": "double"}
 EXPLANATION_OUTPUTS = {"target": "int64", "since": "int64", "plane": "double"}
 OOD_OUTPUT = "unlike"  # optional out-of-distribution score: above 0 where a text is unlike the training data
@@ -136,7 +136,7 @@ class Head:
             graph: The graph to run with these weights, if it is not `model`.
         """
         digest, weights = split_weights(model)
-        inputs, defaults = dict(INPUTS), list(weights)
+        inputs, defaults = dict(HEAD_INPUTS), list(weights)
         if graph is not None and graph != model:
             digest, _ = split_weights(graph)
             inputs |= {weight: ORT_TYPES.get(array.dtype.name, "") for weight, array in weights.items()}

@@ -26,9 +26,9 @@ def test_labels_have_a_column_each(read):
 
 def test_labels_that_a_model_gave_are_called_so(read):
     answers = "text,label,score,hardmax_error\nx y,a,0.9,\nx z,a,0.9,\nz w,b,0.9,\nz v,b,0.9,\n"
-    assert sum("what a model answered" in line for line in read(answers).told) == 1
+    assert sum("what a model answered" in line for line in read(answers).notes) == 1
     own = answers.replace("label,score", "label,hardmax_label")
-    assert not any("what a model answered" in line for line in read(own).told)
+    assert not any("what a model answered" in line for line in read(own).notes)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_labels_that_cannot_be_learnt_are_named_with_what_to_do(read, content, l
 def test_rows_without_a_text_are_counted_where_labels_have_a_column_each(read):
     rows = read("text,late,rude\nx y,1,0\n,1,1\nz w,1,1\nNaN,0,1\nu v,0,1\n", label=["late", "rude"])
     assert rows.texts == ["x y", "z w", "u v"]
-    assert "left out: 2 without a text" in rows.told
+    assert "left out: 2 without a text" in rows.notes
 
 
 @pytest.mark.parametrize("as_is", [False, True])
@@ -66,4 +66,4 @@ def test_what_is_missing_is_left_out_and_lists_are_several_labels(read):
     rows = read("\n".join(lines), "rows.jsonl", least=1)
     assert rows.texts == ["a b", "e f"]
     assert rows.truth == [("late", "rude"), ("late",)]
-    assert "left out: 2 without a text or a label" in rows.told
+    assert "left out: 2 without a text or a label" in rows.notes

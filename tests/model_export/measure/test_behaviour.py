@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from model_export.measure.behaviour import BAD, BLAME, GOOD, PRAISE, cases, failures, judged
+from model_export.measure.behaviour import BAD, BLAME, GOOD, PRAISE, cases, failures, plain_judgements
 
 
 def words_alone(texts):
@@ -34,6 +34,6 @@ def test_a_reader_that_hears_names_fails_where_they_change():
 
 
 def test_every_sentence_is_new():
-    assert len({text for text, _ in judged()}) == len(judged())
+    assert len({text for text, _ in plain_judgements()}) == len(plain_judgements())
     for case in cases(0.1):
         assert all(len(set(group)) == len(group) for group in case.groups), case.name

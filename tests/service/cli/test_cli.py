@@ -18,8 +18,8 @@ from server import Server
 from hardmax import Answer, Client, Unauthorized
 from hardmax.formatting import CLUSTER_COLORS
 from service.cli.classify import actors_of
-from service.cli.described import describe_answer, describe_control, describe_models
 from service.cli.main import build_parser, main
+from service.cli.output import describe_answer, describe_control, describe_models
 
 Run = Callable[..., str]
 TRIANGLE = "1,1\n.5,-.5\n-1,-1\n.3,-.2\n.1,-.2\n"

@@ -1,4 +1,4 @@
-"""What the command line shows people: verdicts and tables."""
+"""Answers as lines of text for people: labels with their sums, clouds, models, and tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ Document = Mapping[str, Any]
 
 
 def describe_answer(answer: Answer, width: int | None = None) -> Iterator[str]:
-    """The verdict, then the sum that led to it: a line a cluster, the bias, the logit.
+    """Yield the label, then the sum that gives the logit: a line per cluster, the bias, the logit.
 
-    With more than two labels the sum is that of the label that won. `width` cuts the text to a terminal's.
+    With one logit per label the sum is that of the most probable label. `width` cuts the text to a terminal.
     """
     line = f"{answer.verdict}  {' '.join(answer.text.split())}".rstrip()
     yield line if width is None or len(line) <= width else f"{line[: max(width - 1, 0)].rstrip()}…"
@@ -46,7 +46,7 @@ def _describe_sum(answer: Answer) -> Iterator[str]:
 
 
 def _describe_searches(answer: Answer) -> Iterator[str]:
-    """The words that alone give the label, and those without which it changes."""
+    """Yield the words that alone give the label, and those whose removal changes it."""
     if answer.sufficient:
         words = ", ".join(word.word for word in answer.sufficient.words)
         yield f"  {words} alone: {answer.label} {answer.sufficient.score:.1%}"
@@ -56,7 +56,7 @@ def _describe_searches(answer: Answer) -> Iterator[str]:
 
 
 def _name(cluster: Cluster, leader: Leader | None) -> tuple[str, str]:
-    """A cluster by its heaviest words, and how it came about."""
+    """Return the words of largest contribution of a cluster, and its leader or the words that tie."""
     words = list(dict.fromkeys(cluster.words))
     more = " …" if max(len(words), cluster.size) > SHOWN_WORDS else ""
     name = ", ".join(words[:SHOWN_WORDS]) + more
@@ -68,7 +68,7 @@ def _name(cluster: Cluster, leader: Leader | None) -> tuple[str, str]:
 
 
 def describe_dynamics(result: Document) -> Iterator[str]:
-    """What became of a cloud: the status with its proof, then a line a cluster."""
+    """Yield the status of a run with its margin, then a line per cluster."""
     margin = "" if result.get("margin") is None else f", margin {result['margin']:.3g}"
     end = {
         "certified": f"certified at layer {result.get('certified_layer')}{margin}",
@@ -91,7 +91,7 @@ def describe_dynamics(result: Document) -> Iterator[str]:
 
 
 def _describe_softmax(softmax: Document) -> Iterator[str]:
-    """The largest distance of softmax attention from the hardmax run, at some of the layers."""
+    """Yield the largest distance of softmax attention from the hardmax run, at some of the layers."""
     layers, distances = softmax["layers"], softmax["distance"]
     step = max(1, (len(layers) - 1) // SHOWN_LAYERS)
     shown = dict.fromkeys([*range(0, len(layers) - 1, step), len(layers) - 1])
@@ -100,7 +100,7 @@ def _describe_softmax(softmax: Document) -> Iterator[str]:
 
 
 def describe_control(result: Document) -> Iterator[str]:
-    """The matrix found with its proof, the pair that stands in the way, or that neither could be proved."""
+    """Yield the matrix with its margin, or the pair that prevents one, or that neither could be proved."""
     if result["feasible"] is None:
         yield "undecided: neither a matrix nor a proof that there is none was found"
     elif not result["feasible"]:
@@ -120,7 +120,7 @@ def describe_control(result: Document) -> Iterator[str]:
 
 
 def describe_sequences(data: Sequence[Document], expected: Sequence[Any]) -> Iterator[str]:
-    """One line a sequence; where the file says the labels, which are otherwise and how many are right."""
+    """Yield a line per sequence; if the file has labels, also those that differ and how many are right."""
     has_labels = any(label is not None for label in expected)
     rows = [("sequence", "label", "margin", "leader", "in the file")[: 5 if has_labels else 4]]
     right = 0
@@ -136,7 +136,7 @@ def describe_sequences(data: Sequence[Document], expected: Sequence[Any]) -> Ite
 
 
 def describe_models(cards: Sequence[Document]) -> Iterator[str]:
-    """One line a model, and what it says of itself."""
+    """Yield a line per model: version, date, accuracy, description."""
     if not cards:
         yield "no models here"
         return
@@ -167,7 +167,7 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Rows as aligned columns, the first one the heading."""
+    """Yield rows with aligned columns. The first row is the heading."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
