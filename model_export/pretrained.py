@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,10 @@ from model_export.publish import calibrate_head, test_figures, write_bundles
 from model_export.recipe import Recipe, select_texts, short_texts, whole_reviews
 from model_export.stage_cache import StageCache, digest, save
 from model_export.stages import (
-    EmbeddingDistillation,
     Learners,
-    NeutralThreshold,
-    PooledHead,
+    StageConfig,
     StageContext,
+    State,
     finetune,
     fit_head,
     harden,
@@ -46,7 +46,7 @@ from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
 SINK_TEXTS = 48  # to find what the published layers make of <s>
-Stage = Callable[[Learners, TrainingSet, Any, StageContext, Path], None]
+Stage = Callable[[Learners, TrainingSet, StageConfig, StageContext, Path], State]
 
 
 def train(recipe: Recipe, data: Path, teacher: Path, out: Path, report: Report) -> None:
@@ -83,24 +83,16 @@ def run_stages(
 ) -> None:
     """Run the four stages, or take their results from the disk."""
     context = StageContext(recipe.seed, report)
-    stages: list[tuple[str, Stage, TrainingSet, Any]] = [
+    stages: list[tuple[str, Stage, TrainingSet, StageConfig]] = [
         ("finetune", finetune, short, recipe.finetune),
         ("harden", harden, short, recipe.harden),
         ("fit_head", fit_head, every, recipe.fit_head),
         ("tune_jointly", tune_jointly, every, recipe.tune_jointly),
     ]
-    made_of: list[Any] = [*learners.modules().values(), recipe.seed]
+    made_of: list[Any] = [learners, recipe.seed]
     for name, stage, texts, config in stages:
-
-        def run(
-            checkpoint: Path, stage: Stage = stage, texts: TrainingSet = texts, config: Any = config
-        ) -> Any:
-            stage(learners, texts, config, context, checkpoint)
-            return {part: module.state_dict() for part, module in learners.modules().items()}
-
-        result = cache.get_or_run(name, [*made_of, texts, config], run)
-        for part, module in learners.modules().items():
-            module.load_state_dict(result[part])
+        run = partial(stage, learners, texts, config, context)
+        learners.load_state_dict(cache.get_or_run(name, [*made_of, texts, config], run))
         made_of = []
 
 
@@ -150,9 +142,7 @@ def new_learners(
     texts = [row.text for row in sets["yelp"] if row.split == "train"][:SINK_TEXTS]
     encoder = from_mpnet(Teacher(teacher).eval(), rows, texts)
     set_special_tokens(encoder, vocabulary)
-    width = encoder.config.width
-    head = LeaderHead(recipe.head)
-    return Learners(encoder, PooledHead(width), head, EmbeddingDistillation(width), NeutralThreshold())
+    return Learners(encoder, LeaderHead(recipe.head))
 
 
 @torch.no_grad()

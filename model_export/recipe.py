@@ -59,9 +59,11 @@ class Recipe:
     )
     reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 1_500, "reviews": 3_000})  # a side
     finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.4))
-    harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=4.0, lr=1.6e-4))
+    harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=2.0, lr=1.6e-4, anneal=0.05))
     fit_head: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.1, head_lr=3e-3))
-    tune_jointly: StageConfig = field(default_factory=lambda: StageConfig(epochs=2.0))
+    tune_jointly: StageConfig = field(
+        default_factory=lambda: StageConfig(epochs=2.0, attention_price=0.15, price_from=0.3)
+    )
     head: LeaderHeadConfig = field(default_factory=lambda: LeaderHeadConfig(width=768))
     teacher: Fitting = field(default_factory=Fitting)
     seed: int = 3

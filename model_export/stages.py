@@ -29,6 +29,7 @@ from model_export.head.leader_head import LeaderHead
 from model_export.training import ParameterGroup, Report, train_loop
 
 Loss = Callable[[Ints, float], Tensor]
+State = dict[str, Any]  # of all that learns
 CALIBRATION_TEXTS = 700
 LABEL_SMOOTHING = 0.04  # of three labels
 
@@ -45,8 +46,9 @@ class StageConfig:
     anneal: float = 0.35  # the share of the steps in which softmax becomes argmax
     hidden_weight: float = 1.0  # of the distance from the soft hidden states, in units of their variance
     embedding_weight: float = 2.0  # of the distance from the published embedding
-    attention_price: float = 0.2  # of attending to a token; in layers before the last less
-    field_price: float = 0.04  # of a receptive field of the whole text
+    attention_price: float = 0.0  # of attending to a token; in layers before the last less
+    field_price: float = 0.0  # of a receptive field of the whole text
+    price_from: float = 0.0  # the share of the steps before both prices, which rise over the next tenth
     reach_price: float = 0.3  # of a mean reach of one
 
 
@@ -104,18 +106,15 @@ class NeutralThreshold(nn.Module):
         return -smoothed.sum() / len(logits)
 
 
-@dataclass
-class Learners:
+class Learners(nn.Module):
     """All that learns."""
 
-    encoder: Encoder
-    pooled: PooledHead
-    head: LeaderHead
-    distillation: EmbeddingDistillation
-    threshold: NeutralThreshold
-
-    def modules(self) -> dict[str, nn.Module]:
-        return dict(vars(self))
+    def __init__(self, encoder: Encoder, head: LeaderHead) -> None:
+        super().__init__()
+        width = encoder.config.width
+        self.encoder, self.head = encoder, head
+        self.pooled, self.distillation = PooledHead(width), EmbeddingDistillation(width)
+        self.threshold = NeutralThreshold()
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class StageContext:
 
 def finetune(
     learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
-) -> None:
+) -> State:
     encoder = learners.encoder
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
@@ -136,12 +135,12 @@ def finetune(
         mean = mean_state(states[-1], x)
         return _pooled_loss(learners, texts, rows, mean, targets_of(texts, rows), config)
 
-    _train("finetune", learners, texts, config, context, checkpoint, compute_loss)
+    return _train("finetune", learners, texts, config, context, checkpoint, compute_loss)
 
 
 def harden(
     learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
-) -> None:
+) -> State:
     encoder = learners.encoder
     soft, soft_head = copy.deepcopy(encoder).requires_grad_(False), copy.deepcopy(learners.pooled)
 
@@ -159,14 +158,15 @@ def harden(
             for ours, theirs in zip(states, soft_states, strict=True)
         ]
         loss = _pooled_loss(learners, texts, rows, mean_state(states[-1], x), target, config)
-        return loss + config.hidden_weight * torch.stack(apart).mean() + attention_cost(attention, x, config)
+        cost = attention_cost(attention, x, config, done)
+        return loss + config.hidden_weight * torch.stack(apart).mean() + cost
 
-    _train("harden", learners, texts, config, context, checkpoint, compute_loss)
+    return _train("harden", learners, texts, config, context, checkpoint, compute_loss)
 
 
 def fit_head(
     learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
-) -> None:
+) -> State:
     calibrate(learners.encoder, texts)
     with torch.no_grad():  # a word starts where the pooled head would see it
         learners.head.projection.weight[0] = 0.35 * learners.pooled.linear.weight[0]
@@ -183,11 +183,12 @@ def fit_head(
     learners.head.train()
     _run("fit_head", groups, texts, config, context, checkpoint, compute_loss)
     learners.head.eval()
+    return learners.state_dict()
 
 
 def tune_jointly(
     learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
-) -> None:
+) -> State:
     learners.encoder.requires_grad_(True)
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
@@ -195,7 +196,7 @@ def tune_jointly(
         if len(batch.pieces) == len(rows) and texts.embeddings is not None:  # texts of one chunk
             mean = mean_state(hidden * learners.encoder.output_scales.hidden, batch.pieces)
             loss = loss + config.embedding_weight * learners.distillation(mean, published_of(texts, rows))
-        return loss + attention_cost(attention, batch.pieces, config)
+        return loss + attention_cost(attention, batch.pieces, config, done)
 
     groups = [
         ParameterGroup(trainable(learners.encoder)),
@@ -205,6 +206,7 @@ def tune_jointly(
     learners.head.train()
     _run("tune_jointly", groups, texts, config, context, checkpoint, compute_loss)
     learners.head.eval()
+    return learners.state_dict()
 
 
 # ---- what the stages share
@@ -229,15 +231,19 @@ def published_of(texts: TrainingSet, rows: Ints) -> Tensor:
     return torch.from_numpy(texts.embeddings[rows].astype(np.float32))
 
 
-def attention_cost(attention: Attention, x: Tensor, config: StageConfig) -> Tensor:
-    """Attending late costs more: it takes over all that was read before."""
+def attention_cost(attention: Attention, x: Tensor, config: StageConfig, done: float) -> Tensor:
+    """Attending late costs more: it takes over all that was read before.
+
+    An encoder that has learnt to attend loses little by a price; under a price from the start it learns less.
+    """
+    rise = min(1.0, max(0.0, 10 * (done - config.price_from))) if config.price_from else 1.0
     layers = torch.arange(1, len(attention.attending) + 1) / len(attention.attending)
-    cost = config.attention_price * (torch.stack(attention.attending) * layers.sqrt()).mean()
+    cost = rise * config.attention_price * (torch.stack(attention.attending) * layers.sqrt()).mean()
     if attention.field is None or not config.field_price:
         return cost
     there = x != PAD
     share = (attention.field * there[:, None]).sum(-1) / there.sum(1, keepdim=True)
-    return cost + config.field_price * share[there].mean()
+    return cost + rise * config.field_price * share[there].mean()
 
 
 def trainable(encoder: Encoder) -> list[nn.Parameter]:
@@ -309,13 +315,14 @@ def _train(
     context: StageContext,
     checkpoint: Path,
     compute_loss: Loss,
-) -> None:
+) -> State:
     """Train the encoder with its pooled head."""
     groups = [
         ParameterGroup(trainable(learners.encoder)),
         ParameterGroup([*learners.pooled.parameters(), *learners.distillation.parameters()], 10.0),
     ]
     _run(name, groups, texts, config, context, checkpoint, compute_loss)
+    return learners.state_dict()
 
 
 def _run(

@@ -16,7 +16,6 @@ from model_export.stages import (
     EmbeddingDistillation,
     Learners,
     NeutralThreshold,
-    PooledHead,
     StageConfig,
     StageContext,
     calibrate,
@@ -51,7 +50,7 @@ def learners(config=RELATIVE):
     torch.manual_seed(0)
     encoder = random_encoder(config)
     calibrate(encoder, TEXTS)
-    return Learners(encoder, PooledHead(32), random_head(), EmbeddingDistillation(32), NeutralThreshold())
+    return Learners(encoder, random_head())
 
 
 def run(stage, checkpoint, interrupt_after=None):
@@ -63,7 +62,7 @@ def run(stage, checkpoint, interrupt_after=None):
             raise Interrupted
 
     stage(learning, TEXTS, CONFIG, StageContext(0, report), checkpoint)
-    return [p.detach().clone() for module in learning.modules().values() for p in module.parameters()]
+    return [p.detach().clone() for p in learning.parameters()]
 
 
 @pytest.mark.parametrize("stage", [finetune, harden, fit_head, tune_jointly])
