@@ -1,0 +1,79 @@
+"""Write in the documents what their commands print now: `python tests/system/record_documents.py`.
+
+Run it after the pretrained models have changed, and read the diff. Numbers and quoted words are replaced in
+place; what has another shape is replaced as a whole and named, because `...` has to be put in by hand.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))  # as pytest's configuration has it
+sys.path.insert(0, str(Path(__file__).parent))
+
+from paths import ROOT
+from test_readme import WALKED, Reader
+from walkthrough import differs
+
+NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+VALUE = re.compile(rf'({NUMBER}|\.\.\.|"[^".]*")')
+
+
+class Recorder(Reader):
+    """Somebody who notes what is printed instead of comparing it."""
+
+    def __init__(self, folder: Path, search: str) -> None:
+        super().__init__(folder, search)
+        self.changes: list[tuple[str, str]] = []
+
+    def _compare(self, shown: str, printed: str) -> None:
+        if shown and differs(shown, printed):
+            self.changes.append((shown, updated(shown, printed)))
+
+
+def updated(shown: str, printed: str) -> str:
+    """Return what is shown with the values that are printed, or all that is printed."""
+    parts = VALUE.split(shown.strip())
+    patterns = (re.escape(part) if i % 2 == 0 else pattern_of(part) for i, part in enumerate(parts))
+    found = re.fullmatch("".join(patterns), printed.strip(), re.DOTALL)
+    if not found:
+        return printed.rstrip("\n")
+    values = iter(found.groups())
+    return "".join(part if i % 2 == 0 or part == "..." else next(values) for i, part in enumerate(parts))
+
+
+def pattern_of(value: str) -> str:
+    """Return a pattern of values of the same kind."""
+    if value == "...":
+        return ".*?"
+    return '("[^"]*")' if value.startswith('"') else f"({NUMBER})"
+
+
+def record(document: str) -> None:
+    """Run a document, and write it again with what was printed."""
+    path = ROOT / document
+    text = path.read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in ROOT.iterdir():
+            (Path(folder) / entry.name).symlink_to(entry)
+        recorder = Recorder(Path(folder), f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        try:
+            recorder.type("hardmax serve")
+            recorder.walk_through(text, everything=False)
+        finally:
+            recorder.leave()
+    for shown, now in recorder.changes:
+        if "..." in shown and "..." not in now:
+            sys.stdout.write(
+                f"{document}: look at what replaces {shown.strip().splitlines()[0][:60]!r}" + "\n"
+            )
+        text = text.replace(shown.rstrip("\n"), now, 1)
+    path.write_text(text)
+    sys.stdout.write(f"{document}: {len(recorder.changes)} answers changed\n")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or WALKED:
+        record(name)
