@@ -1,7 +1,7 @@
 """Fit a leader head to labelled texts on the outputs of an encoder whose weights do not change.
 
     start     a linear probe of each text's mean features gives the directions in which words are placed
-    steps     reach, directions and weights are trained by gradient, as many steps as cross-validation chooses
+    steps     reach, weights and, slowly, directions are trained by gradient, as long as cross-validation says
     read-out  v and b are a logistic regression on the weighted means of leaders: convex, a few numbers
 
 The features of a word are its hidden state, which depends on its context, and its input embedding. Points
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ PROBE_PENALTY = 0.5  # on the squared weights of the probe, in mean squares of a
 READOUT_PENALTY = 0.3  # on the squared weights of the read-out
 CHECKPOINTS = (0, 60, 240, 960)  # numbers of steps after which the read-out is fitted again
 LEARNING_RATE = 5e-4
+DIRECTION_RATE = 3e-3  # of the projection, as a share of the size of its weights
 INITIAL_RADIUS = 0.25  # mean length of a word's direction before training
 
 
@@ -96,7 +98,7 @@ def fit(
     rng = np.random.default_rng(seed)
     scales, y = fixed_scales(texts.width), torch.from_numpy(targets)
     head = _initial_head(texts, y, task)
-    optimizer = torch.optim.AdamW(head.parameters(), lr=LEARNING_RATE, weight_decay=0.01)
+    optimizer = _optimizer(head)
     order: list[Ints] = []
     for step in range(steps + 1):
         if step in CHECKPOINTS:
@@ -115,6 +117,19 @@ def fit(
         torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
         optimizer.step()
     return head.eval()
+
+
+def _optimizer(head: LeaderHead) -> torch.optim.Optimizer:
+    """Return AdamW, whose steps have the size of the rate whatever the gradient.
+
+    The weights of a direction are a thousandth in size: at the rate of the others a few rows would replace
+    what the probe has found.
+    """
+    projection = list(head.projection.parameters())
+    size = float(head.projection.weight.detach()[:-1].pow(2).mean().sqrt())
+    others = [p for name, p in head.named_parameters() if not name.startswith("projection.")]
+    groups: list[dict[str, Any]] = [{"params": projection, "lr": DIRECTION_RATE * size}, {"params": others}]
+    return torch.optim.AdamW(groups, lr=LEARNING_RATE, weight_decay=0.01)
 
 
 @torch.no_grad()

@@ -101,3 +101,16 @@ def test_plane_of_many_steps_is_the_one_that_was_seen_on_the_way():
     )
     assert set(on_the_way) == {0, 60, 240}
     assert np.array_equal(predict_logits(fit(rows, targets, task, 60), rows), on_the_way[60])
+
+
+def test_steps_on_a_few_rows_turn_the_directions_of_the_probe_little():
+    """Weights of wide features are small: steps of the usual size replaced what the probe had found."""
+    rng, found = np.random.default_rng(3), {}
+    rows = seen(*(rng.normal(0, 30, (24, 5, 256)) for _ in range(2)))
+    targets = np.eye(3, dtype=np.float32)[np.arange(24) % 3]
+
+    def checkpoint(steps, head):
+        found[steps] = head.projection.weight.detach()[:-1].clone()
+
+    fit(rows, targets, Task(3, False), 60, checkpoint=checkpoint)
+    assert 0 < (found[60] - found[0]).norm() < 0.2 * found[0].norm()
