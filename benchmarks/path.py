@@ -3,7 +3,8 @@
     python -m benchmarks.path             functions, calls, modules
     python -m benchmarks.path --list      each function with its calls
 
-The application is called without a server, so uvicorn is not part of it. A generator or coroutine counts
+The application is called without a server, so uvicorn is not part of it. Of several requests the one with the
+fewest calls counts: the service samples its gauges beside others. A generator or coroutine counts
 once; comprehensions are part of their function, as they are from Python 3.12 on.
 """
 
@@ -43,7 +44,7 @@ class CallCounter:
                 self.calls[path, code.co_qualname] += 1
 
 
-async def count_calls() -> CallCounter:
+async def count_calls() -> Counter[tuple[str, str]]:
     """Count what one request runs, once the service is warm."""
     counter = CallCounter()
     threading.setprofile(counter)
@@ -54,12 +55,16 @@ async def count_calls() -> CallCounter:
             for _ in range(3):
                 (await client.post("/classify", json=REQUEST)).raise_for_status()
             sys.setprofile(counter)
-            counter.is_counting = True
-            await client.post("/classify", json=REQUEST)
-            counter.is_counting = False
+            counted = []
+            for _ in range(5):
+                counter.calls = Counter()
+                counter.is_counting = True
+                await client.post("/classify", json=REQUEST)
+                counter.is_counting = False
+                counted.append(counter.calls)
             sys.setprofile(None)
     threading.setprofile(None)  # type: ignore[arg-type]
-    return counter
+    return min(counted, key=Counter.total)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -67,7 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--list", action="store_true", help="each function with its calls")
     parser.add_argument("--quick", action="store_true", help="the same: it takes a second")
     options = parser.parse_args(arguments)
-    calls = asyncio.run(count_calls()).calls
+    calls = asyncio.run(count_calls())
     found: dict[str, Any] = {
         "functions": len(calls),
         "calls": calls.total(),
