@@ -14,7 +14,15 @@ from hardmax import notebook
 from hardmax.dataframe import MIN_CONTRIBUTION, RESULT_COLUMNS, as_frame
 from hardmax.errors import HardmaxError, UnexpectedAnswer
 from hardmax.formatting import format_signed, pluralize, printable, shorten
-from hardmax.models import Classification, DynamicsResult, OffsetUnit, Usage, number_of, read
+from hardmax.models import (
+    Classification,
+    DynamicsResult,
+    OffsetUnit,
+    Usage,
+    number_of,
+    read,
+    with_plain_signature,
+)
 from hardmax.shap_export import explain_as_shap
 
 EMPTY_ANSWER: dict[str, Any] = {
@@ -23,6 +31,7 @@ EMPTY_ANSWER: dict[str, Any] = {
 }  # fmt: skip
 
 
+@with_plain_signature
 class Answer(Classification):
     """The answer to one text. In a notebook it displays its reason.
 
@@ -142,6 +151,7 @@ class Answer(Classification):
         return notebook.render_answer(self.text, self.verdict, self, self.offset_unit)
 
 
+@with_plain_signature
 class CloudRun(DynamicsResult):
     """The run of a cloud, with its points. In a notebook it displays leaders, limits and paths."""
 

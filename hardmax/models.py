@@ -6,8 +6,9 @@ strings. Fields and words of later versions are kept.
 
 from __future__ import annotations
 
+import inspect
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator
 
@@ -59,6 +60,18 @@ def read(kind: type[M], document: Any, **known: Any) -> M:
         problem = invalid.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(map(str, problem["loc"])) or "the answer"
         raise UnexpectedAnswer(f"this is no answer of hardmax: {place}: {problem['msg']}") from None
+
+
+def with_plain_signature(kind: type[M]) -> type[M]:
+    """Leave validators out of the signature and the types of a class, which `help` and the documentation
+    show."""
+    types = get_type_hints(kind, localns={kind.__name__: kind})
+    kind.__annotations__ = types
+    parameters = inspect.signature(kind).parameters.values()
+    kind.__signature__ = inspect.Signature(
+        [each.replace(annotation=types[each.name]) for each in parameters if each.name in types]
+    )
+    return kind
 
 
 # ---------------------------------------- texts

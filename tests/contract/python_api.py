@@ -44,9 +44,7 @@ def parameters(function: object) -> str:
     """Return the parameters of a function without their types."""
     signature = inspect.signature(function)  # type: ignore[arg-type]
     bare = [
-        each.replace(annotation=each.empty)
-        for name, each in signature.parameters.items()
-        if name not in ("self", "extra_data")
-    ]  # pydantic adds the last one
+        each.replace(annotation=each.empty) for name, each in signature.parameters.items() if name != "self"
+    ]
     text = str(signature.replace(parameters=bare, return_annotation=signature.empty))
     return re.sub(r"<function .*?>", "<function>", text.replace("<lambda>", "lambda"))
