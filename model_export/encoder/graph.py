@@ -32,22 +32,28 @@ NOWHERE = 1 << 20  # the position of what is no token: no distance from it is in
 
 
 @script(domain)
-def Norm(x, gain, shift, width, limit):
-    """(x - mean) / deviation * gain + shift. The statistics are sums of whole numbers.
+def Standardized(x, u, gain, shift, width):
+    """(x - mean) / deviation * gain + shift. The statistics are sums of the whole numbers u.
 
     subtle: ONNX Runtime makes one division of x * (1 / d), which rounds otherwise; so it is written as one.
     """
     axis = op.Constant(value_ints=[-1])
-    u = op.Round(op.Clip(x, op.Neg(limit), limit))
     mean = op.ReduceSum(u, axis, keepdims=1) / width
     variance = op.ReduceSumSquare(u, axis, keepdims=1) / width - mean * mean
     return (x - mean) / op.Sqrt(variance + op.Constant(value_float=1e-3)) * gain + shift
 
 
 @script(domain)
+def Norm(x, gain, shift, width, limit):
+    """The normalization of x, with statistics of x clipped and rounded."""
+    return Standardized(x, op.Round(op.Clip(x, op.Neg(limit), limit)), gain, shift, width)
+
+
+@script(domain)
 def ClippedNorm(x, gain, shift, width, limit):
-    """The same of x cut at the limit."""
-    return Norm(op.Clip(x, op.Neg(limit), limit), gain, shift, width, limit)
+    """The normalization of x clipped."""
+    clipped = op.Clip(x, op.Neg(limit), limit)
+    return Standardized(clipped, op.Round(clipped), gain, shift, width)
 
 
 @script(domain)
@@ -170,8 +176,8 @@ def Follows(heads, counts):
 
 
 FUNCTIONS = (
-    Norm, ClippedNorm, Steps, Numbers, Read, Add, FirstStates, Everybody, Keys, PositionScores, HardmaxHeads,
-    Follows, Product, FloatRead, FloatAdd,
+    Standardized, Norm, ClippedNorm, Steps, Numbers, Read, Add, FirstStates, Everybody, Keys, PositionScores,
+    HardmaxHeads, Follows, Product, FloatRead, FloatAdd,
 )  # fmt: skip
 
 
