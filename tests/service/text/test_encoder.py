@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bundles import LISTS, head_model, reader_model, write_head
+from bundles import LISTS, PIECES, head_model, reader_model, write_head
 from encoders import RELATIVE, random_encoder
 
 from model_export.bundle import write_bundle
@@ -19,6 +19,7 @@ from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime, Session
 from service.text.encoder import EncodedText, Encoder, ReceptiveFields, compute_receptive_fields
 from service.text.head import Head
+from service.text.tokenizer import Vocabulary
 
 
 def test_many_passages_are_seen_few_at_once_and_no_one_differently(
@@ -42,6 +43,24 @@ def test_many_passages_are_seen_few_at_once_and_no_one_differently(
     for one, other in zip(together, apart, strict=True):
         for each in ("hidden_states", "input_embeddings", "attention_counts", "receptive_fields"):
             np.testing.assert_array_equal(getattr(one, each), getattr(other, each))
+
+
+@pytest.mark.parametrize(("provider", "runs"), [("cpu", 5), ("cuda", 1)])
+def test_batch_is_one_run_on_a_gpu_and_what_fits_a_cache_on_a_cpu(provider: str, runs: int) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    class Counted(Session):
+        def run(self, feeds: Any, outputs: Any) -> Any:
+            asked.append(outputs)
+            return super().run(feeds, outputs)
+
+    session = Runtime("cpu", 1).open(READER.SerializeToString())
+    counted = Counted(session._session)
+    counted.provider = provider
+    encoder = Encoder(counted, Vocabulary(PIECES, set(), set(), set()))
+    chunks = [(np.full(64, 150), np.arange(64))] * 90
+    encoder.encode(chunks, output_attentions=False)
+    assert asked == [("states", "words")] * runs  # the attention counts are not copied
 
 
 def test_sets_read_are_those_of_the_definition() -> None:
