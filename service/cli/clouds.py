@@ -12,7 +12,7 @@ from hardmax.progress import Progress
 from service.cli.options import Commands, add_where, open_where, show
 from service.cli.output import describe_control, describe_dynamics, describe_sequences
 from service.cli.plot import check_plot, plot_control, plot_dynamics
-from service.cli.readers import read_cloud, read_sequences
+from service.cli.point_files import read_cloud, read_sequences
 from service.cli.trajectory import check_trajectory, write_trajectory
 from service.errors import InvalidInput
 

@@ -27,8 +27,8 @@ from service.text.tokenizer import Chunk, Ints, TokenizedText, Vocabulary, WordP
 
 TokenSets = NDArray[np.uint64]
 
-INPUTS = {"pieces": "int64", "places": "int64", "rows": "int64"}
-OUTPUTS = {"states": "uint8", "words": "uint8", "follows": "uint8"}
+ENCODER_INPUTS = {"pieces": "int64", "places": "int64", "rows": "int64"}
+ENCODER_OUTPUTS = {"states": "uint8", "words": "uint8", "follows": "uint8"}
 # Tokens in one inference. On a CPU, for each thread: more do not stay in a core's cache, and 4,096 together
 # take 1.3 times as long, 8,192 twice. On a GPU: a whole batch of the default MAX_BATCH_TOKENS.
 TOKENS_PER_RUN = {"cpu": 1_280, "cuda": 16_384}
@@ -88,7 +88,7 @@ class Encoder:
         """Load the encoder of a bundle and run it once, within the time that a bundle has to load."""
         graph = bundle.graph_for(runtime.provider)
         session = runtime.open(graph, weights=None if graph is bundle.model else bundle.model)
-        check_graph(bundle.name, session, INPUTS, OUTPUTS)
+        check_graph(bundle.name, session, ENCODER_INPUTS, ENCODER_OUTPUTS)
         encoder = cls(session, _read_vocabulary(bundle), runtime.intra_op_threads)
         one = np.zeros(1, np.int64)
         encoder.encode([(one, one)], output_attentions=True)
@@ -122,7 +122,7 @@ class Encoder:
             "places": np.concatenate([position_ids for _, position_ids in chunks]),
             "rows": rows,
         }
-        names = tuple(OUTPUTS) if output_attentions else ("states", "words")
+        names = tuple(ENCODER_OUTPUTS) if output_attentions else ("states", "words")
         states, embeddings, *attentions = self._session.run(feeds, names)
         bounds = pairwise([0, *np.cumsum(sizes).tolist()])
         columns = [(states[begin:end], embeddings[begin:end]) for begin, end in bounds]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from wire import npy, npy_said_to_be
 
-from service.cli.readers import read_cloud, read_sequences
+from service.cli.point_files import read_cloud, read_sequences
 from service.errors import InputError, InvalidInput, MalformedInput
 
 LONG_HEADER = b"\x93NUMPY\x02\x00" + (10**6).to_bytes(4, "little") + b"(" * 10**6
