@@ -15,7 +15,8 @@ import faulty
 import httpx
 import numpy as np
 import pytest
-from bundles import LABELS, change_graph, never_end, write_head
+from bundles import LABELS, write_head
+from graphs import change_graph, never_end
 from refusals import refusal
 from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, python, serving
 from wire import NPY, announce, connect, npy, read_status, status_of, whole

@@ -10,7 +10,8 @@ from typing import Any
 
 import onnx
 import pytest
-from bundles import LABELS, change_graph, never_end, write_head, write_models, write_reader
+from bundles import LABELS, write_head, write_models, write_reader
+from graphs import change_graph, never_end
 from onnx import TensorProto, helper
 
 from service import state

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from graphs import change_graph, claim_family
 from openpyxl import Workbook
 from small import HEAD
 
@@ -251,7 +252,6 @@ def broken_bundles(models: Path) -> Attack:
 
 def hostile_bundles(models: Path) -> Attack:
     """A head that says it is the one that is served, and answers the contrary, comes and goes."""
-    from bundles import change_graph, claim_family  # brings torch, which other attacks do without
 
     def attack(port: int) -> list[bytes]:
         folder = models / f"stranger-{random.getrandbits(32):x}"

@@ -7,7 +7,6 @@ with what must hold of every answer. A head of two labels has learnt the texts o
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 import onnx
 import torch
 from encoders import TINY, random_encoder, random_head
-from onnx import TensorProto, helper
 
 from model_export.bundle import write_bundle
 from model_export.encoder import graph as encoder_graph
@@ -106,39 +104,6 @@ def open_head(models_dir: Path, name: str = "tiny", reader: Encoder | None = Non
 
 def open_reader(models_dir: Path) -> Encoder:
     return Encoder.load(write_reader(models_dir), Runtime("cpu", 1))
-
-
-def change_graph(folder: Path, change: Callable[[onnx.ModelProto], None]) -> None:
-    """Change a bundle's graph in place; its card stays true."""
-    model = onnx.load(folder / "model.onnx")
-    change(model)
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
-    card = json.loads((folder / "card.json").read_text())
-    card["model_sha256"] = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
-    (folder / "card.json").write_text(json.dumps(card))
-
-
-def claim_family(model: onnx.ModelProto) -> None:
-    """A stranger's graph, with the metadata of a well-known one: it negates every contribution."""
-    (node,) = [each for each in model.graph.node if "contribution" in each.output]
-    node.output[list(node.output).index("contribution")] = "before"
-    model.graph.node.append(onnx.helper.make_node("Neg", ["before"], ["contribution"]))
-
-
-def never_end(model: onnx.ModelProto) -> None:
-    """Its first output waits for a loop without end."""
-    name, before = model.graph.output[0].name, "before"
-    (node,) = [node for node in model.graph.node if name in node.output]
-    node.output[list(node.output).index(name)] = before
-    info, flag = helper.make_tensor_value_info, TensorProto.BOOL
-    number = model.graph.output[0].type.tensor_type.elem_type
-    going = [info("going", flag, []), info("goes_on", flag, [])]
-    value = [info("value", number, None), info("next", number, None)]
-    turn = info("turn", TensorProto.INT64, [])
-    same = [helper.make_node("Identity", [x.name], [y.name]) for x, y in (going, value)]
-    body = helper.make_graph(same, "body", [turn, going[0], value[0]], [going[1], value[1]])
-    model.graph.initializer.append(helper.make_tensor("always", flag, [], [True]))
-    model.graph.node.append(helper.make_node("Loop", ["", "always", before], [name], body=body))
 
 
 PLAIN_CARD = {

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bundles import change_graph, claim_family, open_head, open_reader, write_head
+from bundles import open_head, open_reader, write_head
+from graphs import change_graph, claim_family
 from onnx import numpy_helper
 
 from service.errors import BundleError, InferenceError
