@@ -5,6 +5,7 @@ import io
 import json
 import math
 import runpy
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -131,11 +132,11 @@ def test_paper_sentiment_leaders_are_those_of_the_definition() -> None:
     assert twice.keys() >= {1, 3}
 
 
-def test_theorem_notebook_shows_what_it_says() -> None:
-    """Every cell as a kernel runs it; the last expression of a cell is shown."""
+def shown_by(notebook: str) -> list[Any]:
+    """Run every cell as a kernel does; return the last expression of each, which is shown."""
     names: dict[str, Any] = {}
     shown = []
-    for cell in json.loads((ROOT / "examples/theorem.ipynb").read_text())["cells"]:
+    for cell in json.loads((ROOT / "examples" / notebook).read_text())["cells"]:
         if cell["cell_type"] == "code":
             body = ast.parse("".join(cell["source"])).body
             last = body.pop() if isinstance(body[-1], ast.Expr) else None
@@ -143,7 +144,13 @@ def test_theorem_notebook_shows_what_it_says() -> None:
             if isinstance(last, ast.Expr):
                 shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
             assert cell["outputs"] == []
-    _, since, error, vertices, status, closed_form_error, ties, warm, found, led, refused, later = shown
+    return shown
+
+
+def test_theorem_notebook_shows_what_it_says() -> None:
+    _, since, error, vertices, status, closed_form_error, ties, warm, found, led, refused, later = shown_by(
+        "theorem.ipynb"
+    )
     assert since == {0: 0, 1: 1, 2: 0}
     assert error < 1e-9
     assert vertices == ([0, 1, 2], [0, 1, 2])
@@ -155,3 +162,26 @@ def test_theorem_notebook_shows_what_it_says() -> None:
     assert {2, 6} <= set(led)
     assert refused == (False, [0.0, 0.0])
     assert later[1] == 1
+
+
+@pytest.mark.system
+@pytest.mark.timeout(600)  # it trains a model
+def test_custom_model_notebook_trains_reports_and_uses_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(ROOT / "examples/reviews.csv", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    rows, measured, baseline, errors, answer, found, frame = shown_by("custom_model.ipynb")
+    assert rows[0] == 60
+    assert measured["rows"] == 57
+    assert measured["accuracy"] >= 0.8 > measured["majority_class"]
+    assert measured["accuracy"] == 1 - len(errors) / 57
+    assert {"name", "accuracy"} <= baseline.keys()
+    assert (answer.model, set(answer.probs)) == ("boots", {"negative", "positive"})
+    assert "<svg" in answer._repr_html_()
+    verdict, kept, _ = found
+    assert verdict.split()[0] in ("negative", "positive")
+    assert set(kept) <= set("arrived late and the lid leaks , but it is quiet .".split())
+    assert frame["label"].isin(["negative", "positive"]).all()
+    assert len(frame) == 8
+    assert "<svg" in (tmp_path / "report.html").read_text()
