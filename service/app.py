@@ -131,6 +131,6 @@ def _cors(settings: Settings) -> list[Middleware]:
             allow_origins=settings.cors_origins,
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
-            expose_headers=["x-request-id", "retry-after"],
+            expose_headers=["x-request-id", "retry-after", huggingface.ABSTAINED],
         )
     ]

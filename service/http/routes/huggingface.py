@@ -3,12 +3,13 @@
     huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000").text_classification("A superb film.")
 
 They are given label and score and no reason: that is what /classify is for. An answer on which the model
-abstains looks like any other here, unless `?abstain=neutral` asks for `neutral`.
+abstains looks like any other here, unless `?abstain=neutral` asks for `neutral`. The header
+`x-abstained` lists the texts on which it abstains, by their index.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import Field, StringConstraints
@@ -26,6 +27,9 @@ from service.schemas.requests import TEXTS, Given
 from service.state import AppState
 from service.text.decision import MAX_LABEL_CHARS, MAX_LABELS
 from service.text.pipeline import Answer, ClassifyOptions
+
+ABSTAINED = "x-abstained"
+MAX_LISTED = 256  # in that header: proxies take heads of 4 kB
 
 TopK = Annotated[
     int | None, Field(ge=1, description="How many labels of each text, the best first; all if absent.")
@@ -115,7 +119,7 @@ async def predict(
     neutral = neutral and not body.raw_scores
     answers = await label(service, _texts(body.inputs), how, "inputs", neutral, size)
     ranked = [_ranked(answer, raw=body.raw_scores, top_k=body.top_k) for answer in answers]
-    return await reply_document(ranked[0] if isinstance(body.inputs, str) else ranked, size)
+    return await _reply(ranked[0] if isinstance(body.inputs, str) else ranked, answers, size)
 
 
 async def _endpoint(
@@ -134,7 +138,17 @@ async def _endpoint(
     answers = await label(service, body.inputs, how, "inputs", neutral and not raw, size)
     ranked = [_ranked(answer, raw=raw, top_k=parameters.top_k, among=wanted) for answer in answers]
     zero_shot = wanted is not None and isinstance(body.inputs, str)  # then one list
-    return await reply_document(ranked[0] if zero_shot else ranked, size)
+    return await _reply(ranked[0] if zero_shot else ranked, answers, size)
+
+
+async def _reply(ranked: Any, answers: Sequence[Answer], size: RequestSize) -> Response:
+    """Respond with labels and scores; a header lists the texts on which the model abstains."""
+    response = await reply_document(ranked, size)
+    abstained = [str(index) for index, answer in enumerate(answers) if answer["abstain_reason"]]
+    if abstained:
+        more = ["..."] if len(abstained) > MAX_LISTED else []
+        response.headers[ABSTAINED] = ",".join([*abstained[:MAX_LISTED], *more])
+    return response
 
 
 def _texts(inputs: str | Sequence[str | Sequence[str]]) -> str | list[str]:

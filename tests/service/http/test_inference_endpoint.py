@@ -72,6 +72,24 @@ def test_undecided_verdict_is_neutral_where_that_is_asked_for(server: Server, cl
     assert refusal(refused) == (422, "invalid_input", "abstain")
 
 
+@pytest.mark.parametrize("path", ["/predict", "/", "/models/tiny"])
+def test_header_lists_the_texts_on_which_the_model_abstains(client: httpx.Client, path: str) -> None:
+    texts = ["zzkq", "a superb film", "zzkq zzkq"]
+    reasons = [
+        each["abstain_reason"] for each in client.post("/classify", json={"input": texts}).json()["data"]
+    ]
+    assert [reason is None for reason in reasons] == [False, True, False]
+    assert client.post(path, json={"inputs": texts}).headers["x-abstained"] == "0,2"
+    assert client.post(path, json={"inputs": "zzkq"}).headers["x-abstained"] == "0"
+    assert "x-abstained" not in client.post(path, json={"inputs": ["a superb film"]}).headers
+
+
+def test_header_of_many_abstentions_is_short_enough_for_proxies(models: Path) -> None:
+    with in_process(models) as client:
+        listed = client.post("/predict", json={"inputs": ["zzkq"] * 300}).headers["x-abstained"]
+    assert listed.split(",") == [*map(str, range(256)), "..."]
+
+
 def test_setting_makes_undecided_verdicts_neutral_everywhere(models: Path) -> None:
     with in_process(models, abstain_as_neutral=True) as client:
         assert client.post("/predict", json={"inputs": "zzkq"}).json()[0]["label"] == "neutral"
