@@ -147,18 +147,18 @@ class AppState:
         self.registry.refresh()
         after = self.registry.entries
         for name in sorted(before.keys() | after.keys()):
-            self._tell_change(name, before.get(name), after.get(name))
+            self._log_change(name, before.get(name), after.get(name))
         for name, reason in sorted(self.registry.refused.items() - refused.items()):
             log.warning("bundle %s refused: %s", name, reason)
         self.metrics.bundles_refused.set(len(self.registry.refused))
 
-    def _tell_change(self, name: str, old: Entry | None, new: Entry | None) -> None:
-        if old is not None and new is not None and old.version == new.version:
+    def _log_change(self, name: str, old: Entry | None, new: Entry | None) -> None:
+        if old is not None and new is not None and old.digest == new.digest:
             return
         if old is not None:
-            self.metrics.model_served(name, old.kind, old.version, False)
+            self.metrics.model_served(name, old.kind, old.digest, False)
         if new is not None:
-            self.metrics.model_served(name, new.kind, new.version, True)
+            self.metrics.model_served(name, new.kind, new.digest, True)
         log.info("model %s %s", name, "added" if old is None else "removed" if new is None else "replaced")
 
     async def _watch_models(self) -> None:
@@ -225,15 +225,15 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
     """How each kind of bundle becomes a model."""
     most = settings.max_points, settings.max_dimension, settings.max_layers
     limits = Limits(*most, max_bytes=settings.compute_memory_bytes)
-    readers: WeakValueDictionary[str, Encoder] = WeakValueDictionary()  # by the digest of their graph
+    encoders: WeakValueDictionary[str, Encoder] = WeakValueDictionary()  # by the digest of their graph
 
-    def reader(bundle: Bundle) -> Encoder:
-        readers[bundle.card["model_sha256"]] = loaded = Encoder.load(bundle, runtime)
+    def encoder(bundle: Bundle) -> Encoder:
+        encoders[bundle.card["model_sha256"]] = loaded = Encoder.load(bundle, runtime)
         return loaded
 
     def head(bundle: Bundle) -> Head:
-        """The registry loads its reader first, and keeps it."""
-        return Head.load(bundle, runtime, readers[bundle.card["encoder"]["sha256"]])
+        """Load a head. The registry loads its encoder first, and keeps it."""
+        return Head.load(bundle, runtime, encoders[bundle.card["encoder"]["sha256"]])
 
     def dynamics(bundle: Bundle) -> Dynamics:
         model = Dynamics.load(bundle, runtime, limits)
@@ -243,7 +243,7 @@ def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]
         return model
 
     loaders: Mapping[str, Loader] = {
-        ENCODER: reader,
+        ENCODER: encoder,
         HEAD: head,
         "dynamics": dynamics,
         "sequences": lambda bundle: SequenceClassifier.load(bundle, runtime),

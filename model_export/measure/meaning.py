@@ -34,7 +34,7 @@ from service.text.head import Head, run_heads
 from service.text.tokenizer import Ints, TokenizedText
 
 EVERYDAY = Path(__file__).with_name("everyday.tsv")
-TEXTS_PER_SET = 400  # of each data set
+ABLATED_TEXTS_PER_SET = 400  # of each data set
 AROUND = 2  # words on either side of a leader
 
 Cut = Callable[[TokenizedText], list[tuple[Ints, Ints]]]
@@ -106,7 +106,7 @@ def of_set(served: Served, rows: corpora.Rows) -> dict[str, float]:
     draw = random.Random(0)
     rows = [row for row in rows if row.split == "report" and row.target is not None]
     draw.shuffle(rows)
-    rows = rows[:TEXTS_PER_SET]
+    rows = rows[:ABLATED_TEXTS_PER_SET]
     texts, targets = [row.text for row in rows], np.array([row.target for row in rows])
     sided = targets != 0.5
     truth = targets[sided] > 0.5

@@ -87,8 +87,8 @@ class Metrics:
         self._queue_wait.observe(waited_s)
         self._inference.observe(ran_s)
 
-    def judged(self, model: str, answer: Mapping[str, Any]) -> None:
-        """One verdict: what an operator watches for drift."""
+    def count_verdict(self, model: str, answer: Mapping[str, Any]) -> None:
+        """Count an answer, its score and the share of known words: an operator watches them for drift."""
         self._verdicts.labels(model, answer["label"], answer["abstain_reason"] or "none").inc()
         self._scores.labels(model).observe(answer["score"])
         self._known.labels(model).observe(1 - answer["unknown"] / max(1, answer["n_words"]))

@@ -1,10 +1,10 @@
 """The models being served, by name: loaded from bundles, replaced and removed while requests run.
 
-Readers take a snapshot and never wait. A refresh builds the next snapshot beside it and swaps it in whole:
+Requests take a snapshot and never wait. A refresh builds the next snapshot and replaces the last one whole:
 a request that began with a model keeps it. Each bundle fails alone: one that is broken, or that its loader
 cannot load, is refused with its reason, and what was served under its name stays. A loader for each kind of
-model is passed in; it returns a model that has run once. Readers are loaded first: a head whose reader is not
-there is refused, and loaded again when its reader is replaced.
+model is passed in; it returns a model that has run once. Encoders are loaded first: a head whose encoder is
+missing is refused, and loaded again when its encoder is replaced.
 """
 
 import logging
@@ -43,12 +43,12 @@ Fingerprint = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True)
 class Entry:
-    """A model that is served. The bundle's bytes are let go once it is loaded."""
+    """A model that is served, without the bytes of its bundle."""
 
     name: str
     kind: str
-    version: str
-    encoder_digest: str | None  # of a head: the version of its reader
+    digest: str  # of the bundle
+    encoder_digest: str | None  # of a head: the digest of its encoder's bundle
     card: Mapping[str, Any]
     model: Any  # None: an older version, which is loaded when it is asked for
     folder: Path
@@ -65,12 +65,16 @@ class Registry:
         self._lock = Lock()  # entries are replaced by a thread and by whoever asks for an older version
 
     def get(self, name: str) -> Entry | None:
-        """What is served under that name: of a name with versions the newest."""
+        """Return what is served under that name, the newest version of a name without one; or None."""
         entries = self.entries
         return entries.get(name) or entries.get(newest_version(name, entries))
 
     def find(self, name: str, kind: str) -> Any:
-        """The model of that name, which must be of that kind."""
+        """Return the model of that name and kind.
+
+        Raises:
+            NotFound: There is none, or it cannot be loaded. The message lists the others.
+        """
         entry = self.get(name)
         if entry is None and newest_version(name, self.refused) in self.refused:
             raise NotFound(str(self.why_missing(name)), param="model")
@@ -81,7 +85,7 @@ class Registry:
         return (entry if entry.model is not None else self._loaded(entry)).model
 
     def _loaded(self, entry: Entry) -> Entry:
-        """The same with its model. An older version of a head takes milliseconds: it shares the graph."""
+        """Return the entry with its model: an older version is loaded on first use, in milliseconds."""
         with self._lock:
             current = self.entries.get(entry.name, entry)
             if current.model is not None:
@@ -94,14 +98,14 @@ class Registry:
             return loaded
 
     def why_missing(self, name: str) -> str | None:
-        """Why no model of that name is served, or None where one is."""
+        """Return why no model of that name is served, or None if one is."""
         if self.get(name) is not None:
             return None
         reason = self.refused.get(newest_version(name, self.refused))
         return f"the model {name} was refused: {reason}" if reason else f"there is no model {name}"
 
     def refresh(self) -> None:
-        """Bring the models in step with the folders. Slow: for a thread, one at a time."""
+        """Load what is new in the folders and drop what is gone. Slow: call it in a thread, one at a time."""
         entries: dict[str, Entry] = {}
         refused: dict[str, str] = {}
         bundles = self._bundles()
@@ -117,24 +121,22 @@ class Registry:
             self.entries, self.refused = dict(sorted(entries.items())), refused
 
     def is_behind(self, found: Mapping[str, Fingerprint | str]) -> bool:
-        """Whether these bundles are not those that are served or refused: one may have come or gone while
-        the others were read.
-        """
-        kept = {name: entry.files for name, entry in self.entries.items()}
-        told = {name: files for name, files in found.items() if _shown(name) not in self.refused}
-        return not kept.keys() <= found.keys() or any(kept.get(name) != told[name] for name in told)
+        """Return whether the folders have changed since the last refresh, as one may do while it runs."""
+        served = {name: entry.files for name, entry in self.entries.items()}
+        loadable = {name: files for name, files in found.items() if _shown(name) not in self.refused}
+        return not served.keys() <= found.keys() or any(
+            served.get(name) != loadable[name] for name in loadable
+        )
 
     def load(self, name: str) -> None:
-        """Load this model alone, and for a head the readers: for callers who need no other model. A head on
-        another reader does without a broken one.
-        """
+        """Load this model alone, and for a head the encoders. A broken encoder is skipped with a warning."""
         bundles = self._bundles()
         name = newest_version(name, bundles)
         if name not in bundles:
             raise NotFound(f"no model {name!r} here; there are {', '.join(bundles) or 'none'}", param="model")
         entries = dict(self.entries)
-        readers = [each for each in bundles if kind_of(bundles[each]) == ENCODER]
-        for each in readers if kind_of(bundles[name]) == HEAD else ():
+        encoders = [each for each in bundles if kind_of(bundles[each]) == ENCODER]
+        for each in encoders if kind_of(bundles[name]) == HEAD else ():
             try:
                 entries[each] = self._keep_or_load(each, bundles[each], entries)
             except BundleError as broken:
@@ -153,21 +155,21 @@ class Registry:
             return {name: entry.folder for name, entry in self.entries.items()}
 
     def _keep_or_load(
-        self, name: str, folder: Path, readers: Mapping[str, Entry], *, lazy: bool = False
+        self, name: str, folder: Path, encoders: Mapping[str, Entry], *, lazy: bool = False
     ) -> Entry:
-        """The entry we have if the bundle and its reader are the same, otherwise a new one."""
+        """Return the present entry if its bundle and encoder have not changed, otherwise a new one."""
         old = self.entries.get(name)
         files = fingerprint(folder)
-        if old is not None and old.files == files and old.encoder_digest == _reader_of(old, readers):
+        if old is not None and old.files == files and old.encoder_digest == _encoder_digest(old, encoders):
             return old
         bundle = read_bundle(folder)  # after the fingerprint: a change in between is seen by the next refresh
-        encoder_digest = _reader_of(bundle, readers)
-        if old is not None and (old.version, old.encoder_digest) == (bundle.version, encoder_digest):
+        encoder_digest = _encoder_digest(bundle, encoders)
+        if old is not None and (old.digest, old.encoder_digest) == (bundle.version, encoder_digest):
             return replace(old, folder=folder, files=files)
         return Entry(
             name=name,
             kind=bundle.kind,
-            version=bundle.version,
+            digest=bundle.version,
             encoder_digest=encoder_digest,
             card=bundle.card,
             model=None if lazy else self._load(bundle),
@@ -187,31 +189,35 @@ class Registry:
             raise BundleError(problem, param=bundle.name) from failure
 
 
-def _reader_of(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str | None:
-    """The version of the reader that a head stands on; None for what is no head."""
+def _encoder_digest(head: Bundle | Entry, entries: Mapping[str, Entry]) -> str | None:
+    """Return the digest of the encoder of a head, or None for other kinds.
+
+    Raises:
+        BundleError: The encoder is not there.
+    """
     if head.kind != HEAD:
         return None
     wanted = head.card["encoder"]
     for entry in entries.values():
         if entry.kind == ENCODER and entry.card["model_sha256"] == wanted["sha256"]:
-            return entry.version
+            return entry.digest
     which = f"{wanted['name']} ({wanted['sha256'][:12]})"
     raise BundleError(f"{head.name} needs the encoder {which}, which is not here", param="encoder")
 
 
 def _shown(text: str) -> str:
-    """The same as characters that every answer can hold: a folder's name need not be UTF-8."""
+    """Return a text that every answer can hold: the name of a folder need not be UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 
 def with_default_model(settings: Settings) -> Settings:
-    """The same settings with a default model. Settled once: a bundle that comes later changes no answer."""
+    """Return the settings with a default model, chosen once: a bundle added later changes no answer."""
     named = settings.default_model or default_model(settings.model_folders)
     return settings.model_copy(update={"default_model": named})
 
 
 def fingerprint(folder: Path) -> Fingerprint:
-    """Tells whether a bundle's files may have changed, without reading them."""
+    """Return what changes whenever the files of a bundle change, without reading them."""
     try:
         found = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
     except OSError as failure:
@@ -220,7 +226,7 @@ def fingerprint(folder: Path) -> Fingerprint:
 
 
 def bundle_fingerprints(folders: Sequence[Path]) -> Mapping[str, Fingerprint | str] | None:
-    """Those of all bundles; None where a folder cannot be read at this moment."""
+    """Return the fingerprints of all bundles, or None if a folder cannot be read at this moment."""
     found: dict[str, Fingerprint | str] = {}
     try:
         for name, folder in find_served(folders).items():

@@ -81,7 +81,7 @@ async def run(service: AppState, texts: Sequence[ClassificationTask]) -> list[li
     results = raise_first(await service.texts.submit(texts[0].options.encoder, texts))
     for text, answers in zip(texts, results, strict=True):
         for head, answer in zip(text.options.heads, answers, strict=True):
-            service.metrics.judged(head.name, answer)
+            service.metrics.count_verdict(head.name, answer)
     return results
 
 

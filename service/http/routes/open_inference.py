@@ -96,7 +96,7 @@ ModelOf = Annotated[Entry, Depends(model_of)]
 
 async def version_of(service: ServiceOf, name: str, version: str) -> Entry:
     entry = await model_of(service, name)
-    if version not in (entry.version, entry.version[:12]):
+    if version not in (entry.digest, entry.digest[:12]):
         raise NotFound("no model has this name and version")
     return entry
 
@@ -111,7 +111,7 @@ async def model_metadata(entry: ModelOf) -> ModelMetadata:
     outputs = [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in OUTPUTS.items()]
     return ModelMetadata(
         name=entry.name,
-        versions=[entry.version[:12]],
+        versions=[entry.digest[:12]],
         platform="onnxruntime_onnx",
         inputs=inputs if reads_text else [],
         outputs=outputs if reads_text else [],
@@ -162,7 +162,7 @@ async def infer(
         (service.registry.find(entry.name, HEAD),), "leaders" if "leaders" in outputs else "none"
     )
     answers = await label(service, texts, how, INPUT, neutral, size)
-    head = {"model_name": entry.name, "model_version": entry.version[:12]}
+    head = {"model_name": entry.name, "model_version": entry.digest[:12]}
     work = partial(write_response, head, infer_request, outputs, answers)
     written = work() if size.response_bytes <= PIECE_BYTES else await asyncio.to_thread(work)
     content, json_length = written
@@ -198,7 +198,7 @@ async def version_infer(
 )
 async def statistics(service: ServiceOf) -> Statistics:
     entries = service.registry.entries.values()
-    return Statistics(model_stats=[Version(name=each.name, version=each.version[:12]) for each in entries])
+    return Statistics(model_stats=[Version(name=each.name, version=each.digest[:12]) for each in entries])
 
 
 @extensions.post(
@@ -209,7 +209,7 @@ async def statistics(service: ServiceOf) -> Statistics:
 async def repository_index(service: ServiceOf) -> list[IndexEntry]:
     entries, refused = service.registry.entries.values(), service.registry.refused.items()
     return [
-        *(IndexEntry(name=each.name, version=each.version[:12]) for each in entries),
+        *(IndexEntry(name=each.name, version=each.digest[:12]) for each in entries),
         *(IndexEntry(name=name, version="", state="UNAVAILABLE", reason=why) for name, why in refused),
     ]
 

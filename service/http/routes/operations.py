@@ -105,6 +105,6 @@ def _card(service: AppState, entry: Entry) -> dict[str, Any]:
         **(entry.model.metadata() if entry.kind == HEAD and entry.model is not None else {}),
         "default": entry is service.registry.get(service.settings.default_model),
         "version": version_of(entry.name),
-        "digest": entry.version,
+        "digest": entry.digest,
         "loaded_at": entry.loaded_at.isoformat(timespec="seconds"),
     }

@@ -104,8 +104,8 @@ def test_verdicts_are_counted_a_model_at_a_time() -> None:
     metrics = Metrics()
     sure = {"label": "positive", "abstain_reason": None, "score": 0.9, "n_words": 10, "unknown": 1}
     for answer in (sure, sure, {**sure, "abstain_reason": "low_confidence", "score": 0.52}):
-        metrics.judged("mine", answer)
-    metrics.judged("other", {**sure, "n_words": 0, "unknown": 0})
+        metrics.count_verdict("mine", answer)
+    metrics.count_verdict("other", {**sure, "n_words": 0, "unknown": 0})
     told = metrics.render().decode()
     for line in (
         'hardmax_verdicts_total{abstain_reason="none",label="positive",model="mine"} 2.0',

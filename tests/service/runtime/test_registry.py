@@ -164,8 +164,8 @@ def test_head_finds_its_reader_by_digest_behind_another_of_that_name(tmp_path: P
     registry.refresh()
     hidden = f"reader ({hashlib.sha256(b'one').hexdigest()[:12]})"
     assert (list(registry.entries), registry.refused) == (["mine", "other", "reader", hidden], {})
-    assert registry.entries["mine"].encoder_digest == registry.entries[hidden].version
-    assert registry.entries["other"].encoder_digest == registry.entries["reader"].version
+    assert registry.entries["mine"].encoder_digest == registry.entries[hidden].digest
+    assert registry.entries["other"].encoder_digest == registry.entries["reader"].digest
     put_reader(own / "reader", b"one")  # a copy of the same is no second reader
     shutil.rmtree(own / "other")
     registry.refresh()
