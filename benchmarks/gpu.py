@@ -1,47 +1,63 @@
-"""Passages and cloud layers a second on a card, ours and torch's, one warm run of each before it is timed.
+"""Texts and clouds on a GPU: are the answers those of the CPU, and how many a second.
 
     python -m benchmarks.gpu                     needs a CUDA device, the extra gpu and torch for CUDA
-    python -m benchmarks.gpu --provider cpu      the same code on the CPU: to try the script, not to compare
+    python -m benchmarks.gpu --provider cpu      the same code on the CPU: to try the program, not to compare
 
-Ours is what the service runs: the bundled graphs, in the precision they are served in. Torch is the plain way
-of writing the same layers: one matrix product, one argmax, one gather. Both start from arrays in main memory
-and end with them there, as a request does.
+* answers: how many of 1,024 sentences have another answer than on the CPU. There should be none.
+* chunks: the encoder alone, by the number of chunks of 64 tokens in a run, next to a soft transformer of the
+  same shape in float16, and to the encoder's matrix products alone (the roofline), both in torch.
+* sentences: the whole pipeline in process, with and without leaders.
+* clouds: layers, next to plain torch: one matrix product, one argmax, one gather.
+
+Everything starts from arrays or texts in main memory and ends there, after one warm run.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.record import Record, Table
+from benchmarks.record import PRETRAINED, Record, Table
+from benchmarks.reviews import reviews
+from hardmax.models import Explain
+from model_export.measure.verify import encoder_weights
 from service.cloud.dynamics import Dynamics, Parameters
-from service.runtime.bundle import PRETRAINED_ENCODER, read_bundle
+from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
-from service.text.tokenizer import CHUNK_TOKENS
+from service.text.encoder import Encoder
+from service.text.head import Head
+from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
+from service.text.tokenizer import CHUNK_TOKENS, Chunk
 
 REPEATS = 5
 PATIENCE_S = 30.0  # a case slower than this is run once
-PASSAGES = (1, 32, 256, 1024)
+CHUNKS = (1, 16, 64, 256, 1_024)
+SENTENCES = 1_024
+PRODUCTS = {"keys", "ask", "out", "up", "down"}  # weights of the encoder's matrix products
 CLOUDS = tuple((n, d) for n in (1_000, 10_000, 100_000, 1_000_000) for d in (2, 4, 8, 16, 64))
 LAYERS = 4
 TILE = 1 << 27  # scores of one tile of queries: 1 GB of float64
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Passages and cloud layers a second, ours and torch's")
+    parser = argparse.ArgumentParser(description="Texts and clouds on a GPU, next to torch")
     parser.add_argument("--provider", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--largest", type=int, default=1_000_000, help="leave larger clouds out")
     arguments = parser.parse_args()
-    record = Record(f"gpu-{arguments.provider}", "On a card", packages=["numpy", "torch"])
+    record = Record(f"gpu-{arguments.provider}", "On a GPU", packages=["numpy", "torch"], models=PRETRAINED)
     record.note(f"device: {device_name(arguments.provider)}")
     runtime = Runtime(arguments.provider, intra_op_threads=torch.get_num_threads())
-    measure_texts(record.table("texts", "Passages read", unit="passages/s", better="higher"), runtime)
+    wrong = count_different_answers(runtime, reviews(22, SENTENCES))
+    record.note(f"answers that differ from those of the CPU: {wrong} of {SENTENCES}")
+    measure_chunks(record.table("chunks", "Encoder alone", unit="chunks/s", better="higher"), runtime)
+    table = record.table("sentences", "Sentences of 22 words", unit="sentences/s", better="higher")
+    measure_sentences(table, runtime, reviews(22, SENTENCES))
     clouds = [case for case in CLOUDS if case[0] <= arguments.largest]
     measure_clouds(
         record.table("clouds", "Layers of a cloud", unit="layers/s", better="higher"), runtime, clouds
@@ -49,16 +65,64 @@ def main() -> None:
     print(record.write())
 
 
-def measure_texts(table: Table, runtime: Runtime, cases: Any = PASSAGES, repeats: int = REPEATS) -> None:
-    """The reader's graph, on batches of whole passages."""
-    session = runtime.open(read_bundle(PRETRAINED_FOLDER / PRETRAINED_ENCODER).model)
-    for passages in cases:
-        feeds = some_passages(passages)
+def load(runtime: Runtime) -> Head:
+    """Load the pretrained model as the service does: the provider chooses the graphs."""
+    encoder = Encoder.load(read_bundle(PRETRAINED_FOLDER / PRETRAINED[0]), runtime)
+    return Head.load(read_bundle(PRETRAINED_FOLDER / PRETRAINED[1]), runtime, encoder)
 
-        def ours(feeds: Any = feeds) -> None:
-            session.run(feeds, ("states", "words", "follows"))
 
-        table.add("ours", {"passages": passages}, [passages / seconds for seconds in timed(ours, repeats)])
+def classify(head: Head, texts: Sequence[str], explain: Explain) -> list[Any]:
+    return classify_all(make_tasks(texts, ClassifyOptions((head,), explain)))
+
+
+def count_different_answers(runtime: Runtime, texts: Sequence[str]) -> int:
+    """Return how many texts have another answer than on the CPU, in any digit."""
+    ours, cpu = (classify(load(each), texts, "full") for each in (runtime, Runtime("cpu", 1)))
+    return sum(one != other for one, other in zip(ours, cpu, strict=True))
+
+
+def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], repeats: int = REPEATS) -> None:
+    head = load(runtime)
+    for explain in ("none", "leaders"):
+
+        def ours(explain: Any = explain) -> None:
+            classify(head, texts, explain)
+
+        table.add("ours", {"explain": explain}, [len(texts) / s for s in timed(ours, repeats)])
+
+
+@torch.inference_mode()
+def measure_chunks(table: Table, runtime: Runtime, cases: Any = CHUNKS, repeats: int = REPEATS) -> None:
+    bundle = read_bundle(PRETRAINED_FOLDER / PRETRAINED[0])
+    encoder, weights = Encoder.load(bundle, runtime), encoder_weights(bundle.model)
+    half = {
+        "dtype": torch.float16 if runtime.provider == "cuda" else torch.float32,
+        "device": runtime.provider,
+    }
+    shapes = [weights[name].shape for name in weights if name.rpartition(".")[2] in PRODUCTS]
+    products = [torch.randn(shape, device=runtime.provider) for shape in shapes]
+    layers, heads = sum(name.endswith(".up") for name in weights), int(weights["heads"])
+    width, hidden = weights["0.down"].shape[::-1]
+    soft = torch.nn.TransformerEncoder(
+        torch.nn.TransformerEncoderLayer(width, heads, hidden, batch_first=True), layers
+    ).to(**half).eval()  # fmt: skip
+    for n in cases:
+        chunks, states = random_chunks(n), torch.randn(n, CHUNK_TOKENS, width).to(**half)
+        inputs = [torch.randn(n * CHUNK_TOKENS, rows, device=runtime.provider) for rows, _ in shapes]
+
+        def ours(chunks: Any = chunks) -> None:
+            encoder.encode(chunks, output_attentions=False)
+
+        def transformer(states: Any = states) -> None:
+            soft(states).cpu()
+
+        def roofline(inputs: Any = inputs) -> None:
+            for x, weight in zip(inputs, products, strict=True):
+                last = x @ weight
+            last[0, 0].item()  # waits for the device
+
+        for subject, run in (("ours", ours), ("soft, torch", transformer), ("products alone", roofline)):
+            table.add(subject, {"chunks": n}, [n / seconds for seconds in timed(run, repeats)])
 
 
 def measure_clouds(table: Table, runtime: Runtime, cases: Any = CLOUDS, repeats: int = REPEATS) -> None:
@@ -102,11 +166,10 @@ def timed(run: Callable[[], None], repeats: int) -> list[float]:
     return samples
 
 
-def some_passages(passages: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Random pieces: speed hardly depends on which."""
-    rows = np.arange(passages * CHUNK_TOKENS).reshape(passages, CHUNK_TOKENS)
-    drawn = np.random.default_rng(0).integers(1_000, 20_000, rows.size)
-    return {"pieces": drawn, "places": np.tile(np.arange(CHUNK_TOKENS), passages), "rows": rows}
+def random_chunks(n: int) -> list[Chunk]:
+    """Random tokens: speed hardly depends on which."""
+    tokens = np.random.default_rng(0).integers(1_000, 20_000, (n, CHUNK_TOKENS))
+    return [(row, np.arange(CHUNK_TOKENS)) for row in tokens]
 
 
 def device_name(provider: str) -> str:

@@ -15,7 +15,7 @@ from benchmarks.record import RESULTS, ROOT, Case, Row, Table, read_results
 # The chapters in order, and the make target that measures each.
 CHAPTERS = {
     **dict.fromkeys(("texts", "http", "faithfulness", "own", "own-setfit", "own-costs"), "bench"),
-    **dict.fromkeys(("equality", "clouds", "exact", "startup", "sizing"), "bench"),
+    **dict.fromkeys(("equality", "clouds", "exact", "startup", "sizing", "processing"), "bench"),
     **dict.fromkeys(("soak", "faults", "attacks"), "soak"),
     **dict.fromkeys(("fuzz", "fuzz-clouds"), "fuzz"),
 }  # fmt: skip

@@ -7,7 +7,13 @@ import pytest
 import torch
 from clouds import TRIANGLE, run
 
-from benchmarks.gpu import measure_clouds, measure_texts, torch_layers
+from benchmarks.gpu import (
+    count_different_answers,
+    measure_chunks,
+    measure_clouds,
+    measure_sentences,
+    torch_layers,
+)
 from benchmarks.record import Table
 from service.errors import ConfigurationError
 from service.runtime.bundle import HEAD
@@ -63,10 +69,13 @@ def test_sentiment_on_the_card_is_that_of_the_cpu(provider: Any) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_benchmark_measures_every_case(provider: Any) -> None:
-    texts = Table("texts", "", "passages/s", "higher")
-    clouds = Table("clouds", "", "layers/s", "higher")
-    measure_texts(texts, Runtime(provider), cases=[2], repeats=1)
-    measure_clouds(clouds, Runtime(provider), cases=[(200, 2)], repeats=1)
-    for table, subjects in ((texts, ["ours"]), (clouds, ["ours", "torch"])):
-        assert [row.subject for row in table.rows] == subjects
+    runtime, texts = Runtime(provider), ["A superb film, warm and funny.", "Dull and far too long."]
+    tables = [Table(name, "", "1/s", "higher") for name in ("chunks", "sentences", "clouds")]
+    measure_chunks(tables[0], runtime, cases=[2], repeats=1)
+    measure_sentences(tables[1], runtime, texts, repeats=1)
+    measure_clouds(tables[2], runtime, cases=[(200, 2)], repeats=1)
+    subjects = [["ours", "soft, torch", "products alone"], ["ours", "ours"], ["ours", "torch"]]
+    for table, expected in zip(tables, subjects, strict=True):
+        assert [row.subject for row in table.rows] == expected
         assert all(row.median is not None and row.median > 0 for row in table.rows)
+    assert count_different_answers(runtime, texts) == 0
