@@ -57,12 +57,12 @@ class Recipe:
             "everyday": SourceConfig(("wordnet",), teacher=False),
         }
     )
-    reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 1_500, "reviews": 3_000})  # a side
-    finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.4))
-    harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=2.0, lr=1.6e-4, anneal=0.05))
+    reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 500, "reviews": 3_000})  # a side
+    finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.5))
+    harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.8, lr=1.6e-4, anneal=0.01))
     fit_head: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.1, head_lr=3e-3))
     tune_jointly: StageConfig = field(
-        default_factory=lambda: StageConfig(epochs=2.0, attention_price=0.15, price_from=0.3)
+        default_factory=lambda: StageConfig(epochs=1.1, lr=1.2e-4, embedding_weight=3.0)
     )
     head: LeaderHeadConfig = field(default_factory=lambda: LeaderHeadConfig(width=768))
     teacher: Fitting = field(default_factory=Fitting)

@@ -11,6 +11,7 @@ from encoders import RELATIVE, random_encoder, random_head
 from model_export import training
 from model_export.data.corpora import Row
 from model_export.data.training_set import TrainingSet
+from model_export.encoder.model import Attention
 from model_export.recipe import Recipe, SourceConfig, select_texts, short_texts, sum_targets
 from model_export.stages import (
     EmbeddingDistillation,
@@ -18,6 +19,7 @@ from model_export.stages import (
     NeutralThreshold,
     StageConfig,
     StageContext,
+    attention_cost,
     calibrate,
     finetune,
     fit_head,
@@ -100,6 +102,16 @@ def test_plan_has_every_text_once_an_epoch(epochs):
     times = np.bincount(np.concatenate(plan))
     assert times.max() <= np.ceil(epochs)
     assert times.sum() == pytest.approx(epochs * len(TEXTS), abs=4)
+
+
+@pytest.mark.parametrize(("done", "share"), [(0.0, 0.0), (0.3, 0.0), (0.35, 0.5), (0.4, 1.0), (0.9, 1.0)])
+def test_price_of_attending_rises_late_and_is_highest_in_the_last_layer(done, share):
+    config = StageConfig(attention_price=0.2, price_from=0.3)
+    attention = Attention(attending=[torch.tensor(0.8), torch.tensor(0.4)])
+    full = 0.2 * (0.8 * 0.5**0.5 + 0.4) / 2
+    assert attention_cost(attention, torch.ones(1, 3), config, done).item() == pytest.approx(share * full)
+    at_once = StageConfig(attention_price=0.2)
+    assert attention_cost(attention, torch.ones(1, 3), at_once, done).item() == pytest.approx(full)
 
 
 def test_distillation_is_zero_where_the_embedding_is_read_off():
