@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -189,8 +190,10 @@ def read_results(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
 
 
 def _short(value: float | None) -> float | None:
-    """Four digits that count."""
-    return value if value is None else float(f"{value:.4g}") if abs(value) < 1000 else float(round(value))
+    """Four digits that count; None for what is not finite, such as the quantile of nothing."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.4g}") if abs(value) < 1000 else float(round(value))
 
 
 def _json(value: Any) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.record import MODELS, Record, Row, read_results
+from benchmarks.record import MODELS, Record, Row, Table, read_results
 
 
 def test_record_keeps_median_and_spread(tmp_path: Path) -> None:
@@ -21,6 +21,12 @@ def test_record_keeps_median_and_spread(tmp_path: Path) -> None:
         Row("peer", {"n": 1000}, None, None, None, 0, "ran out of memory"),
     ]
     assert read.floors == ["memcpy"]
+
+
+def test_quantile_of_nothing_is_kept_as_none() -> None:
+    """A siege that answered nobody ended in an OverflowError, before it could say what else it had seen."""
+    row = Table("late", "Late", "ms", "lower").add("ours", {}, [float("inf")])
+    assert (row.median, row.min, row.max, row.repeats) == (None, None, None, 1)
 
 
 def test_record_says_where_and_with_what_it_was_measured(tmp_path: Path) -> None:
