@@ -10,7 +10,7 @@ import pytest
 from paths import ROOT
 from server import Server, serving
 
-GUIDES = ("python-client", "pandas", "shap-export", "scikit-learn", "notebooks")
+GUIDES = ("python-client", "clouds", "pandas", "shap-export", "scikit-learn", "notebooks")
 PROGRAM = re.compile(r"^```python\n(.+?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -45,5 +45,7 @@ def test_guide_program_runs(
     elif guide == "shap-export" and "print" in program:
         total, logit = map(float, said.split())
         assert total == pytest.approx(logit, abs=1e-4)
+    elif guide == "clouds":
+        assert re.search("certified|converged", said)
     elif guide == "python-client":
         assert re.search("positive|negative|neutral", said)
