@@ -7,7 +7,8 @@ at that moment: there is no timer, so a call at rest is run at once and under lo
   measured, and up to `budget`.
 * The next item is one of the call that was given least so far, by size: what is short is soon through,
   however much others ask for. One run in three serves calls in the order in which they came: none waits for
-  ever.
+  ever. Round-robin by caller would be simpler: among 32 callers of long texts the 99th percentile of short
+  ones is then 1.1 s instead of 0.19 s (simulated at 4,400 tokens a second).
 * A call is refused if it would wait too long. By these turns it waits for each other call as long as that
   one's work takes, or as its own does: whichever is less.
 * A run need not finish an item. What is left of it waits again, so long work has many runs, with others

@@ -543,6 +543,18 @@ def test_client_says_when_an_answer_is_not_one_of_hardmax(body: bytes) -> None:
             hardmax.dynamics([[1.0]])
 
 
+def test_client_reads_no_further_than_the_first_wrong_entry_of_a_list() -> None:
+    """A complaint takes a hundred bytes, an entry two."""
+    trajectory = [[[0.0, 0.0]], [["a"] * 100_000]]
+    with (
+        always(answered(ENTRY | {"trajectory": trajectory})) as hardmax,
+        pytest.raises(UnexpectedAnswer, match=r"trajectory\.1\.0\.0: ") as refused,
+    ):
+        hardmax.classify("good")
+    problem: Any = refused.value.__context__
+    assert problem.error_count() == 1
+
+
 def test_client_says_where_a_server_points() -> None:
     moved = httpx.Response(301, headers={"location": "https://test/api/classify"})
     with always(moved) as hardmax, pytest.raises(RemoteError, match="points to https://test/api/classify"):
