@@ -34,7 +34,7 @@ router = APIRouter(tags=["inference"])
 @router.post(
     "/classify",
     **examples.route(ClassifyRequest, examples.CLASSIFY, ClassifyResponse, examples.CLASSIFIED),
-    summary="Label texts, and say exactly why",
+    summary="Classify texts with exact explanations",
 )
 async def classify(
     body: Annotated[ClassifyRequest, json_body(ClassifyRequest)],

@@ -85,27 +85,28 @@ SCORES_MODEL = list[LabelScore] | list[list[LabelScore]]
 ENDPOINT = examples.route(EndpointRequest, examples.ENDPOINT_INPUTS, SCORES_MODEL, [examples.SCORES])
 
 
-@router.post("/", **ENDPOINT, summary="Label texts as an inference endpoint does")
+@router.post("/", **ENDPOINT, summary="Classify texts, as an inference endpoint")
 async def endpoint(body: EndpointBody, service: ServiceOf, neutral: NeutralOf, size: SizeOf) -> Response:
-    """For `huggingface_hub.InferenceClient(base_url=..)` and what speaks to inference endpoints: a list of
-    labels and scores for each text, the best first, by the default model. With `candidate_labels` one text
-    has one list.
+    """Return a list of labels and scores for each text, the best first, by the default model.
+
+    For `huggingface_hub.InferenceClient(base_url=...)` and callers of inference endpoints. With
+    `candidate_labels` one text has one list.
     """
     return await _endpoint(body, service, service.settings.default_model, neutral, size)
 
 
-@router.post("/models/{name}", **ENDPOINT, summary="The same by a model of one's choice")
+@router.post("/models/{name}", **ENDPOINT, summary="Classify texts with a model, as an inference endpoint")
 async def endpoint_of_model(
     body: EndpointBody, service: ServiceOf, name: str, neutral: NeutralOf, size: SizeOf
 ) -> Response:
-    """The base URL of a client then ends in `/models/NAME`."""
+    """Answer by the model in the path: the base URL of the client ends in `/models/NAME`."""
     return await _endpoint(body, service, name, neutral, size)
 
 
 @router.post(
     "/predict",
     **examples.route(PredictRequest, examples.ENDPOINT_INPUTS, SCORES_MODEL, examples.SCORES),
-    summary="Label texts as text-embeddings-inference does",
+    summary="Classify texts, as text-embeddings-inference",
 )
 async def predict(
     body: Annotated[PredictRequest, json_body(PredictRequest)],
@@ -128,10 +129,10 @@ async def _endpoint(
     heads, parameters = heads_of(service.registry.find, [name]), body.parameters
     labels, wanted = heads[0].rule.labels, parameters.candidate_labels
     if wanted is not None and not set(wanted) <= set(labels):
-        problem = f"this model tells {', '.join(labels)}, and cannot be asked for other labels"
+        problem = f"this model has the labels {', '.join(labels)}, and no others"
         raise InvalidInput(problem, param="parameters.candidate_labels")
     if parameters.function_to_apply == "sigmoid" and len(labels) > 2 and heads[0].rule.thresholds is None:
-        problem = "the labels of this model exclude each other: ask for softmax or none"
+        problem = "the labels of this model exclude each other: use softmax or none"
         raise InvalidInput(problem, param="parameters.function_to_apply")
     raw = parameters.function_to_apply == "none"
     how = ClassifyOptions(heads, "none")

@@ -67,18 +67,18 @@ INFER_ROUTE: dict[str, Any] = {
 }
 
 
-@protocol.get("", responses=failing(401), summary="Name, version and extensions of the server")
+@protocol.get("", responses=failing(401), summary="Get name, version and extensions of the server")
 async def server_metadata() -> ServerMetadata:
     return ServerMetadata(name="hardmax", version=__version__, extensions=["binary_tensor_data"])
 
 
-@protocol.get("/health/live", **PROTOCOL_PROBE, summary="Whether the server lives")
+@protocol.get("/health/live", **PROTOCOL_PROBE, summary="Check that the server is alive")
 async def server_live(service: ServiceOf) -> Response:
     service.check_health()
     return reply(b"")
 
 
-@protocol.get("/health/ready", **PROTOCOL_PROBE, summary="Whether the server takes traffic")
+@protocol.get("/health/ready", **PROTOCOL_PROBE, summary="Check that the server can take requests")
 async def server_ready(service: ServiceOf) -> Response:
     service.check_ready()
     return reply(b"")
@@ -104,7 +104,7 @@ async def version_of(service: ServiceOf, name: str, version: str) -> Entry:
 VersionOf = Annotated[Entry, Depends(version_of)]
 
 
-@protocol.get("/models/{name}", responses=failing(401, 404, 422), summary="The tensors of a model")
+@protocol.get("/models/{name}", responses=failing(401, 404, 422), summary="Get the tensors of a model")
 async def model_metadata(entry: ModelOf) -> ModelMetadata:
     reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
@@ -119,7 +119,7 @@ async def model_metadata(entry: ModelOf) -> ModelMetadata:
 
 
 @extensions.get(
-    "/models/{name}/config", responses=failing(401, 404, 422), summary="Return the configuration of a model"
+    "/models/{name}/config", responses=failing(401, 404, 422), summary="Get the configuration of a model"
 )
 async def model_config(entry: ModelOf) -> ModelConfig:
     """Return the tensors of a model as Triton's `get_model_config` does."""
@@ -132,12 +132,12 @@ async def model_config(entry: ModelOf) -> ModelConfig:
     )
 
 
-@protocol.get("/models/{name}/ready", **READY, summary="Whether a model can infer")
+@protocol.get("/models/{name}/ready", **READY, summary="Check that a model is ready")
 async def model_ready(entry: ModelOf, service: ServiceOf) -> Response:
     return await server_ready(service)
 
 
-@protocol.post("/models/{name}/infer", **INFER_ROUTE, summary="Label texts by the Open Inference Protocol")
+@protocol.post("/models/{name}/infer", **INFER_ROUTE, summary="Classify texts by the Open Inference Protocol")
 async def infer(
     body: UntypedBodyOf,
     entry: ModelOf,
@@ -146,7 +146,7 @@ async def infer(
     neutral: NeutralOf,
     size: SizeOf,
 ) -> Response:
-    """With or without the binary tensor extension."""
+    """Classify the texts of the tensor `text`, with or without the binary tensor extension."""
     if entry.kind != HEAD:
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
     infer_request, texts = await read_bytes(
@@ -171,17 +171,17 @@ async def infer(
     return reply(content, BINARY, {**NO_STORE, HEADER_LENGTH: str(json_length)})
 
 
-@protocol.get(VERSION_PATH, responses=failing(401, 404, 422), summary="The tensors of a version of a model")
+@protocol.get(VERSION_PATH, responses=failing(401, 404, 422), summary="Get the tensors of a version")
 async def version_metadata(entry: VersionOf) -> ModelMetadata:
     return await model_metadata(entry)
 
 
-@protocol.get(f"{VERSION_PATH}/ready", **READY, summary="Whether a version can infer")
+@protocol.get(f"{VERSION_PATH}/ready", **READY, summary="Check that a version is ready")
 async def version_ready(entry: VersionOf, service: ServiceOf) -> Response:
     return await server_ready(service)
 
 
-@protocol.post(f"{VERSION_PATH}/infer", **INFER_ROUTE, summary="Label texts with a version of a model")
+@protocol.post(f"{VERSION_PATH}/infer", **INFER_ROUTE, summary="Classify texts with a version of a model")
 async def version_infer(
     body: UntypedBodyOf,
     entry: VersionOf,
@@ -194,7 +194,9 @@ async def version_infer(
 
 
 @extensions.get(
-    "/models/stats", responses=failing(*examples.ALL), summary="Models and versions, as Triton's statistics"
+    "/models/stats",
+    responses=failing(*examples.ALL),
+    summary="List models and versions, as Triton's statistics",
 )
 async def statistics(service: ServiceOf) -> Statistics:
     entries = service.registry.entries.values()
@@ -204,7 +206,7 @@ async def statistics(service: ServiceOf) -> Statistics:
 @extensions.post(
     "/repository/index",
     responses=failing(*examples.ALL),
-    summary="Models and refused bundles, as Triton's repository",
+    summary="List models and refused bundles, as Triton",
 )
 async def repository_index(service: ServiceOf) -> list[IndexEntry]:
     entries, refused = service.registry.entries.values(), service.registry.refused.items()

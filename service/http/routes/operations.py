@@ -1,4 +1,4 @@
-"""What operators ask: is it alive, is it ready, what is it, what does it serve, how is it doing."""
+"""Routes for operators: health, readiness, information, model cards, metrics."""
 
 from typing import Any, Literal
 
@@ -35,22 +35,25 @@ class Ready(Wire):
     )
 
 
-@router.get("/health", **PROBE, summary="Whether the process lives and its inference thread answers")
+@router.get("/health", **PROBE, summary="Check that the process is alive")
 @router.head("/health", include_in_schema=False)  # what some monitors ask
 async def health(service: ServiceOf) -> Health:
+    """Answer 200 while the inference thread works, otherwise 503: restart the process then."""
     service.check_health()
     return Health(status="ok")
 
 
-@router.get("/ready", **PROBE, summary="Whether models are loaded and warm, and the service is not draining")
+@router.get("/ready", **PROBE, summary="Check that the service can take requests")
 @router.head("/ready", include_in_schema=False)
 async def ready(service: ServiceOf) -> Ready:
+    """Answer 200 if models are loaded and warm and the service is not stopping, otherwise 503."""
     service.check_ready()
     return Ready(status="ready")
 
 
-@router.get("/info", responses=examples.answers(failing=(401,)), summary="Version, provider, limits")
+@router.get("/info", responses=examples.answers(failing=(401,)), summary="Get version, provider and limits")
 async def info(service: ServiceOf) -> Info:
+    """Return the version, the provider, the default model, the limits and the bundles that were refused."""
     settings = service.settings
     return Info(
         version=__version__,
@@ -67,9 +70,10 @@ async def info(service: ServiceOf) -> Info:
     "/models",
     response_model=ModelList,
     responses=examples.answers(failing=(401,)),
-    summary="The cards of all models",
+    summary="List the cards of all models",
 )
 async def models(service: ServiceOf) -> Response:
+    """Return the card of every model that is served."""
     cards = [_card(service, entry) for entry in service.registry.entries.values()]
     return reply_json({"models": cards})
 
@@ -78,9 +82,10 @@ async def models(service: ServiceOf) -> Response:
     "/models/{name}",
     response_model=ModelCard,
     responses=examples.answers(failing=(401, 404, 422)),
-    summary="The card of one model",
+    summary="Get the card of a model",
 )
 async def model(service: ServiceOf, name: str) -> Response:
+    """Return the card of one model: kind, labels, version, digest, license and figures."""
     entry = service.registry.get(name)
     if entry is None:
         raise NotFound(str(service.registry.why_missing(name)), param="name")
@@ -92,9 +97,10 @@ async def model(service: ServiceOf, name: str) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     openapi_extra=OPEN,
     response_class=Response,
-    summary="Metrics for Prometheus",
+    summary="Get metrics for Prometheus",
 )
 async def metrics(service: ServiceOf) -> Response:
+    """Return metrics in the text format of Prometheus. Several workers answer with their sum."""
     return reply(service.metrics.render(), CONTENT_TYPE)
 
 

@@ -2,7 +2,7 @@
 
 POST /dynamics              a cloud in, its leaders, clusters and limits out: whole, as arrays, line by line
 POST /sequences/classify    sequences in, the labels of an exact classifier out
-POST /control               a wish about the leaders in, the matrix A that makes it true out
+POST /control               chosen leaders in, a matrix A under which they lead out
 """
 
 import asyncio
@@ -77,14 +77,16 @@ QUERY = [
     response_model=DynamicsResult,
     responses=examples.answers(examples.RESULT, NPZ, NDJSON),
     openapi_extra={**examples.body(examples.DYNAMICS, DynamicsRequest, NPY), "parameters": QUERY},
-    summary="Run a cloud to its certified end",
+    summary="Run a point cloud to its certified limits",
 )
 async def dynamics(
     body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
 ) -> Response:
-    """Send JSON, or the array itself as `application/x-npy` with the parameters in the query. Accept
-    `application/x-npz` for arrays, or `application/x-ndjson` for a line a chunk of layers and the result
-    last. A client that leaves stops the work.
+    """Run hardmax attention on a point cloud until its limits are certified.
+
+    The request is JSON, or the array as `application/x-npy` with the parameters in the query. The response is
+    JSON, arrays with `accept: application/x-npz`, or with `application/x-ndjson` a line of progress per chunk
+    of layers and the result last. The computation stops when the client disconnects.
     """
     answer_as = wanted(request, JSON, NPZ, NDJSON)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
@@ -158,18 +160,19 @@ async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
 async def _lines(
     work: Callable[..., Coroutine[Any, Any, list[bytes]]],
 ) -> AsyncGenerator[bytes]:
-    """The latest progress, whenever the reader has taken the line before, and then the result. The work does
-    not wait for its reader.
+    """Yield the latest progress whenever the client has taken the line before, and then the result.
+
+    The work does not wait for the client.
     """
     latest: Progress | None = None
     news = asyncio.Event()
 
-    def tell(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         nonlocal latest
         latest = progress
         news.set()
 
-    working = asyncio.create_task(work(on_progress=tell))
+    working = asyncio.create_task(work(on_progress=report))
     working.add_done_callback(lambda task: news.set())
     try:
         while latest is not None or not working.done():
@@ -184,14 +187,14 @@ async def _lines(
 
 
 def _last_words(failure: HardmaxError, request: Request) -> bytes:
-    """An error in the middle of a stream, whose status was sent long ago: the last line tells it."""
+    """Return the last line of a stream that fails after its status was sent: the error."""
     _, kind, message, param = describe_failure(failure)
     log_failure(failure, kind, request.scope)
     return write(error_document(kind, message, param, request.state.request_id)) + b"\n"
 
 
 def _from_query(query: bytes) -> dict[str, Any]:
-    """Parameters beside an npy body: A as JSON, include separated by commas or repeated."""
+    """Return the parameters next to an npy body: A as JSON, include separated by commas or repeated."""
     try:
         given = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
@@ -210,12 +213,12 @@ def _from_query(query: bytes) -> dict[str, Any]:
 @router.post(
     "/sequences/classify",
     **examples.route(SequencesRequest, examples.SEQUENCES, SequencesResponse, examples.LABELS),
-    summary="Label sequences of points, exactly",
+    summary="Classify sequences of points",
 )
 async def classify_sequences(
     body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
 ) -> Response:
-    """With a model that `hardmax-export exact` built from labelled sequences and that lies in MODELS_DIR."""
+    """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
     most = service.settings.max_client_batch_size
     limits = _limits(service.settings)
     sequences, document = await read_bytes(
@@ -232,20 +235,22 @@ async def classify_sequences(
 @router.post(
     "/control",
     **examples.route(ControlRequest, examples.CONTROL, ControlResponse, examples.CONTROLLED),
-    summary="Find the matrix A under which tokens end where they are wanted",
+    summary="Find a matrix A under which chosen points lead",
 )
 async def control(
     body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
 ) -> Response:
-    """`assignment` says for each token which leader it shall end at; `leaders` only which tokens shall lead.
-    The answer is a matrix that is proved to do so, with the dynamics run under it; or a certificate that none
-    does; or, rarely, that neither could be proved (`feasible` is null).
+    """Find a matrix A under which chosen points are leaders.
+
+    `assignment` names the leader of each token, `leaders` only the tokens that should lead. The answer is a
+    matrix that is proved to do so, with the dynamics run under it; or a certificate that no matrix does; or,
+    rarely, neither (`feasible` is null).
     """
     settings = service.settings
-    points, wish = await read_bytes(request, read_rows, body.content, "points", **_limits(settings))
+    points, constraints = await read_bytes(request, read_rows, body.content, "points", **_limits(settings))
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     within_s = CONTROL_TIME_SHARE * settings.request_timeout_s
-    arguments = points, wish, model, settings, within_s, request_id
+    arguments = points, constraints, model, settings, within_s, request_id
     return reply(
         b"".join(await service.compute.run(answer_control, *arguments, large=points.size > LARGE_NUMBERS))
     )

@@ -1,4 +1,4 @@
-"""What clients of vLLM speak, and those of OpenAI ask first: which models there are."""
+"""Routes for clients of vLLM and OpenAI: classification, and the list of models."""
 
 import time
 from typing import Annotated, Literal
@@ -70,7 +70,7 @@ class OpenAIModels(Wire):
 @router.post(
     "/v1/classify",
     **examples.route(VllmRequest, examples.VLLM_CLASSIFY, VllmResponse, examples.VLLM_CLASSIFIED),
-    summary="Label texts as vLLM does",
+    summary="Classify texts, as vLLM",
 )
 async def vllm(
     body: Annotated[VllmRequest, json_body(VllmRequest)],
@@ -79,7 +79,7 @@ async def vllm(
     neutral: NeutralOf,
     size: SizeOf,
 ) -> Response:
-    """What vLLM answers, and beside it of each text `abstain_reason` and `leaders`."""
+    """Return what vLLM returns, with `abstain_reason` and `leaders` of each text."""
     name = body.model or service.settings.default_model
     how = ClassifyOptions(heads_of(service.registry.find, [name]), "leaders")
     answers = await label(service, body.input, how, "input", neutral, size)
@@ -100,8 +100,9 @@ async def vllm(
     return await reply_document({**head, "data": data, "usage": usage}, size)
 
 
-@router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="Names of models, as OpenAI")
+@router.get("/v1/models", responses=examples.answers(failing=(401,)), summary="List the models, as OpenAI")
 async def v1_models(service: ServiceOf) -> OpenAIModels:
+    """Return the names of all models that are served."""
     entries = service.registry.entries.values()
     data = [OpenAIModel(id=each.name, created=int(each.loaded_at.timestamp())) for each in entries]
     return OpenAIModels(data=data)

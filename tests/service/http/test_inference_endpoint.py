@@ -42,7 +42,7 @@ def test_zero_shot_client_hears_which_labels_there_are(server: Server) -> None:
     asked = InferenceClient(base_url=server.url)
     found = asked.zero_shot_classification("a superb film", ["positive", "negative"])
     assert [each.label for each in found] == ["positive", "negative"]
-    with pytest.raises(HfHubHTTPError, match="this model tells negative, positive"):
+    with pytest.raises(HfHubHTTPError, match="this model has the labels negative, positive"):
         asked.zero_shot_classification("a superb film", ["positive", "boring"])
 
 
