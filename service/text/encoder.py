@@ -183,6 +183,7 @@ class ReceptiveFields:
         self._word = np.repeat(np.arange(len(sizes)), sizes)  # of each token
         self._chunk_start = np.repeat(np.cumsum(lengths) - lengths, lengths)  # of each token
         fields = [output.receptive_fields for output in outputs if output.receptive_fields is not None]
+        assert len(fields) == len(outputs)
         self._fields = np.concatenate(fields, axis=1)  # [L+1, T]
 
     def find_read_words(self, words: Ints) -> tuple[Ints, Ints, Ints]:
