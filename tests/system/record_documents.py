@@ -52,26 +52,29 @@ def pattern_of(value: str) -> str:
 
 
 def record(document: str) -> None:
-    """Run a document, and write it again with what was printed."""
-    path = ROOT / document
-    text = path.read_text()
+    """Run a document, and write it again with what was printed, up to a command that fails."""
     with tempfile.TemporaryDirectory() as folder:
         for entry in ROOT.iterdir():
             (Path(folder) / entry.name).symlink_to(entry)
         recorder = Recorder(Path(folder), f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         try:
             recorder.type("hardmax serve")
-            recorder.walk_through(text, everything=False)
+            recorder.walk_through((ROOT / document).read_text(), everything=False)
         finally:
             recorder.leave()
-    for shown, now in recorder.changes:
+            replace(document, recorder.changes)
+
+
+def replace(document: str, changes: list[tuple[str, str]]) -> None:
+    """Put what is printed now in the place of what is shown."""
+    text = (ROOT / document).read_text()
+    for shown, now in changes:
         if "..." in shown and "..." not in now:
-            sys.stdout.write(
-                f"{document}: look at what replaces {shown.strip().splitlines()[0][:60]!r}" + "\n"
-            )
+            first = shown.strip().splitlines()[0][:60]
+            sys.stdout.write(f"{document}: look at what replaces {first!r}\n")
         text = text.replace(shown.rstrip("\n"), now, 1)
-    path.write_text(text)
-    sys.stdout.write(f"{document}: {len(recorder.changes)} answers changed\n")
+    (ROOT / document).write_text(text)
+    sys.stdout.write(f"{document}: {len(changes)} answers changed\n")
 
 
 if __name__ == "__main__":
