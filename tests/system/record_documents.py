@@ -18,7 +18,8 @@ from test_readme import WALKED, Reader
 from walkthrough import differs
 
 NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
-VALUE = re.compile(rf'({NUMBER}|\.\.\.|"[^".]*")')
+ANYTHING = {"...": ".*?", '"..."': '".*?"'}
+VALUE = re.compile(rf'({NUMBER}|"\.\.\."|\.\.\.|"[^".]*")')
 
 
 class Recorder(Reader):
@@ -41,13 +42,13 @@ def updated(shown: str, printed: str) -> str:
     if not found:
         return printed.rstrip("\n")
     values = iter(found.groups())
-    return "".join(part if i % 2 == 0 or part == "..." else next(values) for i, part in enumerate(parts))
+    return "".join(part if i % 2 == 0 or part in ANYTHING else next(values) for i, part in enumerate(parts))
 
 
 def pattern_of(value: str) -> str:
     """Return a pattern of values of the same kind."""
-    if value == "...":
-        return ".*?"
+    if value in ANYTHING:
+        return ANYTHING[value]
     return '("[^"]*")' if value.startswith('"') else f"({NUMBER})"
 
 

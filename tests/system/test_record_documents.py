@@ -8,7 +8,7 @@ from record_documents import updated
     ("shown", "printed", "now"),
     [
         ("positive 92.1%  A film.\n    +3.923  superb", "positive 97.0%  A film.\n    -0.012  superb", None),
-        ('{"id":"a","n":4,"x":...}', '{"id":"b","n":5,"x":[1, {"y": 2}]}', '{"id":"b","n":5,"x":...}'),
+        ('{"id":"...","m":"a","x":...', '{"id":"7f","m":"b","x":[2]}', '{"id":"...","m":"b","x":...'),
         ("first +1.5\n...\nlast 2.5", "first -0.5\nmore\nand more\nlast 3.5", "first -0.5\n...\nlast 3.5"),
         ("positive\n...", "negative\n3 rows\n", "negative\n3 rows"),
     ],
