@@ -157,8 +157,9 @@ adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into se
 	rm -rf service/pretrained/encoder service/pretrained/sentiment
 	cp -r runs/models/encoder runs/models/sentiment service/pretrained/
 
+# -E: an incremental build drops the index entries of pages that did not change, and with them the search for 429.
 docs: $(VENV)/.docs  ## build the documentation site into build/docs; warnings are errors
-	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -E docs build/docs
 
 format: $(VENV)/.dev  ## put the code in the house's format
 	$(BIN)/ruff check --fix .
