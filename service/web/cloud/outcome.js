@@ -16,14 +16,14 @@ export function verdictOf(answer) {
     return {
       short: layer ? `Settled after ${plural(layer, "layer")}` : "Settled from the start",
       sure: true,
-      plain: `${when} nobody changes whom they follow, so where everybody ends is known exactly.`,
+      plain: `${when} no point changes the points that it follows, so every limit is known exactly.`,
       exact: `Certified at layer ${layer}${safe}.`,
     };
   }
   if (status === "converged") {
     const plain = note
-      ? "Nothing moves any more. That this is the end is not proved."
-      : "Nothing moves any more. Some point stays between leaders, which only the limit decides, so there is no certificate.";
+      ? "The points have stopped moving, without a proof that this is the end."
+      : "The points have stopped moving. Some point stays between leaders, which only the limit decides, so there is no certificate.";
     return {
       short: `At rest after ${plural(layers, "layer")}`,
       sure: false,
@@ -31,7 +31,7 @@ export function verdictOf(answer) {
       exact: `Converged after ${plural(layers, "layer")}${note ? `, ${note}` : ""}.`,
     };
   }
-  const plain = "It was stopped before everybody had settled.";
+  const plain = "The run ended before the points had settled.";
   return {
     short: `Stopped after ${plural(layers, "layer")}`,
     sure: false,

@@ -54,7 +54,7 @@ class Reader {
     const found = example ?? Object.values(examples ?? {})[0]?.value ?? this.resolve(schema)?.examples?.[0];
     const body = found ?? this.least(schema);
     if (body && typeof body === "object" && "model" in body) {
-      const kind = path.startsWith("/sequences") ? "sequences" : "sentiment";
+      const kind = path.startsWith("/sequences") ? "sequences" : "text-classification";
       const model = this.modelOf(kind);
       return model ? { ...body, model } : body;
     }

@@ -34,15 +34,18 @@ export class Model {
   }
 
   async open() {
+    let cards = [];
     try {
-      const [cards, info] = await Promise.all([this.cards(), this.info()]);
+      let info;
+      [cards, info] = await Promise.all([this.cards(), this.info()]);
       this.showServer(info);
       byId("cards").replaceChildren(...servedOf(cards).sort(byUse).map((card) => cardNode(card, cards)));
       showProblem(byId("model-problem"), null);
     } catch (error) {
       showProblem(byId("model-problem"), inWords(error));
     }
-    this.showPrograms(); // which say whether a key is needed: it is known by now
+    // They say whether a key is needed: it is known by now.
+    this.showPrograms(cards.find((card) => card.default)?.name);
   }
 
   showServer({ version, provider, providers, threads, limits }) {
@@ -54,9 +57,10 @@ export class Model {
     byId("model-server").textContent = `hardmax ${version} runs on ${on}${many}.${most}`;
   }
 
-  showPrograms() {
+  /** `model` answers where no text was asked about yet: the default one. */
+  showPrograms(model = "sentiment") {
     const { review, cloud } = this.rooms;
-    const asked = review.request ?? { input: EXAMPLES[0].text, model: "sentiment" };
+    const asked = review.request ?? { input: EXAMPLES[0].text, model };
     showPrograms(byId("snippet-review"), reviewPrograms(asked));
     const { points } = PRESETS.triangle;
     const run = cloud.points.length ? cloud.request() : { points: points(), alpha: 0.5, A: null };

@@ -252,7 +252,7 @@ def test_golden_cloud_has_the_leaders_of_the_paper_and_says_so_before_its_proof(
     names = page.locator("#clusters td:first-child").all_inner_texts()
     assert sorted(name.strip() for name in names) == ["leader 0", "leader 1", "leader 2"]
     expect(page.locator("#outcome")).to_have_text(
-        re.compile("^9 points end with 3 leaders. From layer 1 on nobody changes")
+        re.compile("^9 points end with 3 leaders. From layer 1 on no point changes")
     )
     expect(page.locator("#outcome-exact")).to_have_text(re.compile("^Certified at layer 1, margin 0.0201"))
     page.locator("#points").fill("1, 1")

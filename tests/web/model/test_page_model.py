@@ -57,6 +57,15 @@ def test_programs_of_what_was_done_run(visit: Visit) -> None:
     assert printed["cloud"].startswith("certified 1\n")
 
 
+def test_programs_name_the_default_model_before_any_text_was_read(visit: Visit, server: str) -> None:
+    """They named a model of that page's own choice, which a server need not have."""
+    page = visit("#model")
+    page.locator("#snippet-review pre").first.wait_for()
+    cards = httpx.get(f"{server}/models").json()["models"]
+    default = next(card["name"] for card in cards if card.get("default"))
+    expect(page.locator("#snippet-review pre").first).to_contain_text(f'"model":"{default}"')
+
+
 def test_programs_take_the_key_from_the_environment(
     visit: Visit, keyed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
