@@ -339,7 +339,7 @@ def test_server_is_ready_soon_and_small() -> None:
             info = client.get("/info").json()
     assert info["default_model"] in info["models"]
     assert worked < 4  # seconds of CPU, however busy the machine
-    assert memory < 300e6
+    assert memory < 400e6  # with the encoders of both tiers
 
 
 def test_service_never_loads_torch_or_its_offline_side() -> None:
