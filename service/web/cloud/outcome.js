@@ -22,7 +22,7 @@ export function verdictOf(answer) {
   }
   if (status === "converged") {
     const plain = note
-      ? "The points have stopped moving, without a proof that this is the end."
+      ? "The points have stopped moving. That this is the end is not proved."
       : "The points have stopped moving. Some point stays between leaders, which only the limit decides, so there is no certificate.";
     return {
       short: `At rest after ${plural(layers, "layer")}`,
