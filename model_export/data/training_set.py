@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from model_export.data.function_words import function_words
 from service.text.tokenizer import TokenizedText, WordPieceTokenizer
 
 Ints = NDArray[np.int64]
@@ -26,6 +27,7 @@ class Batch:
     word: Tensor  # [chunks, N]: text * M + its number in the text; B * M for padding
     texts: int
     words: int  # M, of the text with most
+    function_words: Tensor | None = None  # [B, M] bool
 
     def by_word(self, x: Tensor) -> Tensor:
         """[chunks, N, c] -> the mean over the tokens of each word [B, M, c]."""
@@ -132,7 +134,8 @@ class TrainingSet:
             cuts = np.flatnonzero(np.diff(text.chunk_ids)) + 1
             tokens += np.split(text.token_ids, cuts)
             words += np.split(b * M + words_of(text.bounds), cuts)
-        return Batch(padded(tokens, 0), padded(words, len(rows) * M), len(rows), M)
+        flags = padded([function_words(text) for text in texts], False)
+        return Batch(padded(tokens, 0), padded(words, len(rows) * M), len(rows), M, flags)
 
 
 def words_of(bounds: Ints) -> Ints:
@@ -155,9 +158,9 @@ def batches(sizes: Ints, most: int, rng: np.random.Generator | None = None) -> I
     yield from (parts[i] for i in (rng.permutation(len(parts)) if rng else range(len(parts))))
 
 
-def padded(parts: Sequence[NDArray[np.integer[Any]]], fill: int) -> Tensor:
+def padded(parts: Sequence[NDArray[Any]], fill: int | bool) -> Tensor:
     """[B, N], `fill` behind the end of a text."""
-    x = np.full((len(parts), max(map(len, parts))), fill, np.int64)
+    x = np.full((len(parts), max(map(len, parts))), fill, bool if fill is False else np.int64)
     for row, part in zip(x, parts, strict=True):
         row[: len(part)] = part
     return torch.from_numpy(x)

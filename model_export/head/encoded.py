@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.training_set import Batch, Ints, words_of
+from model_export.data.function_words import function_words
+from model_export.data.training_set import Batch, Ints, padded, words_of
 from model_export.writing import atomic_write
 from service.runtime.batcher import group_by_length
 from service.text.encoder import Encoder
@@ -66,14 +67,18 @@ class EncodedTexts:
         of attention is quadratic.
         """
         bounds = [self.tokenized[i].bounds for i in rows]
+        flags = [function_words(self.tokenized[i]) for i in rows]
         if window is not None:
             begins = [window.integers(max(1, len(each) - WINDOW_WORDS)) for each in bounds]
             bounds = [each[k : k + WINDOW_WORDS + 1] for k, each in zip(begins, bounds, strict=True)]
+            flags = [each[k : k + WINDOW_WORDS] for k, each in zip(begins, flags, strict=True)]
         states = [self.states[i][each[0] : each[-1]] for i, each in zip(rows, bounds, strict=True)]
         both = torch.from_numpy(np.concatenate(states)).float() - ZERO
         M = max(map(len, bounds)) - 1
         word = np.concatenate([b * M + words_of(each) for b, each in enumerate(bounds)])
-        batch = Batch(torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(rows), M)
+        batch = Batch(
+            torch.zeros(1, len(word)), torch.from_numpy(word)[None], len(rows), M, padded(flags, False)
+        )
         return both[None, :, 0], both[None, :, 1], batch
 
     def word_features(self, i: int) -> NDArray[np.float64]:

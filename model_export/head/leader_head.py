@@ -27,6 +27,7 @@ from model_export.encoder.model import Linear, OutputScales, fake_quantize
 MIN_REACH = 1 / 32  # a point at the origin would follow every other
 DIRECTION_GRID, POINT_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12  # steps per unit
 MAX_DIRECTION = 64.0
+FUNCTION_WORD_COST = 20.0  # of the reach of a function word; of another word 1
 SOFTMAX_TEMPERATURE = 2.0  # of the softmax that gives the choice of a leader its gradient
 
 
@@ -52,7 +53,7 @@ class WordPoints:
     direction: Tensor  # [B, M, d] the points at full reach
     points: Tensor  # [B, M, d] on the grid, none at the origin
     weights: Tensor  # [B, M]
-    mean_reach: Tensor
+    reach_cost: Tensor
 
 
 class LeaderHead(nn.Module):
@@ -82,7 +83,7 @@ class LeaderHead(nn.Module):
     def forward(
         self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch
     ) -> tuple[Tensor, Tensor]:
-        """Return the logits [B, C] and the mean reach.
+        """Return the logits [B, C] and the cost of the words' reach.
 
         Args:
             scales: the value of one step of the encoder's quantized outputs.
@@ -93,7 +94,7 @@ class LeaderHead(nn.Module):
         words = self.word_points(scales, hidden, embedding, batch)
         pooled = self._pool(self._leader_points(words, batch.there), words.weights, batch.there)
         v = round_to_grid(self.v, WEIGHT_GRID)
-        return self.b + torch.einsum("bd,cd->bc", pooled, v), words.mean_reach
+        return self.b + torch.einsum("bd,cd->bc", pooled, v), words.reach_cost
 
     def pooled(self, scales: OutputScales, hidden: Tensor, embedding: Tensor, batch: Batch) -> Tensor:
         """Return the weighted mean of the leaders' points [B, d], of which the logits are a linear map."""
@@ -113,8 +114,9 @@ class LeaderHead(nn.Module):
         direction = self.config.scale * (r / torch.sqrt(1 + (r * r).sum(-1, keepdim=True)))
         t = projected[..., -1]
         weights = round_to_grid((t + torch.sqrt(1 + t * t)) / 2, WEIGHT_GRID)
-        mean_reach = (reach[..., 0] * batch.there).sum() / batch.there.sum()
-        return WordPoints(direction, _off_origin(direction * reach), weights, mean_reach)
+        return WordPoints(
+            direction, _off_origin(direction * reach), weights, _reach_cost(reach[..., 0], batch)
+        )
 
     def input_scale(self, scales: OutputScales) -> Tensor:
         """Return the value of one step of every input channel of the projection."""
@@ -158,6 +160,14 @@ class LeaderHead(nn.Module):
         w = weights * there
         share = w / (self.config.pseudo_weight + w.sum(1, keepdim=True))
         return torch.einsum("bm,bmd->bd", share, c)
+
+
+def _reach_cost(reach: Tensor, batch: Batch) -> Tensor:
+    """Return the mean reach [B, M], to which function words count more: they should not lead."""
+    count = batch.there.float()
+    if batch.function_words is not None:
+        count = count * (1 + (FUNCTION_WORD_COST - 1) * batch.function_words)
+    return (reach * count).sum() / batch.there.sum()
 
 
 def _off_origin(z: Tensor) -> Tensor:
