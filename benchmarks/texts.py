@@ -40,6 +40,7 @@ TWIN, INT8, LARGE = (
     "published encoder, soft, int8",
     "transformer of DistilBERT's size",
 )
+LARGE_INT8 = f"{LARGE}, int8"
 FITTED = "fitted encoder, soft, float32"
 LEAST, MOST = 16, 24  # words of a sentence
 SHORT_PIECES = 600  # letters of a text that the twin's verdict is fitted to
@@ -131,8 +132,9 @@ def judges_of(
     judges = {name: ours(model, explain) for name, explain in zip(OURS, ("leaders", "none"), strict=True)}
     judges[TWIN] = soft(Twin(model.reader.read, weights), few)
     judges[INT8] = soft(Twin(model.reader.read, weights, int8=True), few)
-    large = Twin(model.reader.read, Encoder(DISTILBERT))
-    judges[LARGE] = lambda texts: large(texts)[:, 0] > 0
+    for name, int8 in ((LARGE, False), (LARGE_INT8, True)):
+        large = Twin(model.reader.read, Encoder(DISTILBERT), int8=int8)
+        judges[name] = lambda texts, large=large: large(texts)[:, 0] > 0
     judges["TF-IDF pairs + logistic regression"] = tf_idf(train)
     try:
         judges["fastText, pairs"] = fast_text(train)
@@ -198,7 +200,7 @@ def main() -> None:
         rows = drawn(held[name], most)
         truth = np.array([row.target == 1 for row in rows])
         for subject, judge in judges.items():
-            if subject in (LARGE, OURS[1], INT8):
+            if subject in (LARGE, LARGE_INT8, OURS[1], INT8):
                 continue
             told = np.concatenate(
                 [judge([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]

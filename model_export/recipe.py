@@ -62,7 +62,7 @@ class Recipe:
     harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.8, lr=1.6e-4, anneal=0.01))
     fit_head: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.1, head_lr=3e-3))
     tune_jointly: StageConfig = field(
-        default_factory=lambda: StageConfig(epochs=1.1, lr=1.2e-4, embedding_weight=3.0)
+        default_factory=lambda: StageConfig(epochs=1.4, lr=1.2e-4, embedding_weight=3.0)
     )
     head: LeaderHeadConfig = field(default_factory=lambda: LeaderHeadConfig(width=768))
     teacher: Fitting = field(default_factory=Fitting)

@@ -39,8 +39,8 @@ ENCODER, HEAD = "encoder", "text-classification"
 FORMAT = 3
 FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # of each kind, that are read
 KINDS = tuple(FORMATS)
-PRETRAINED_DEFAULT = "sentiment-small"
-PRETRAINED_ENCODER = "encoder-small"  # the encoder of that model, and of custom models
+PRETRAINED_DEFAULT = "sentiment"
+PRETRAINED_ENCODER = "encoder"  # the encoder of that model, and of custom models
 # Bytes of a file. The largest graph that protobuf can hold is 2 GiB.
 LARGEST = {"card.json": 2**18, "model.onnx": 2**31}
 LARGEST_OTHER = 2**27
