@@ -62,7 +62,7 @@ RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /tmp h
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["hardmax"]
-ARG VERSION=0.3.0
+ARG VERSION=0.4.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="hardmax" \
       org.opencontainers.image.description="A REST inference service for a transformer one can see through" \

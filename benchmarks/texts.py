@@ -98,7 +98,7 @@ def fitted(kept: Path, model: Classifier) -> Judge:
     pooled = PooledHead(reader.config.width)
     reader.load_state_dict(found["encoder"])
     pooled.load_state_dict(found["pooled"])
-    twin, vector = Twin(model.reader.read, reader), pooled.linear.weight.detach().numpy()[0]
+    twin, vector = Twin(model.reader.tokenize, reader), pooled.linear.weight.detach().numpy()[0]
     return lambda texts: twin(texts) @ vector + pooled.linear.bias.item() > 0
 
 
@@ -130,10 +130,10 @@ def judges_of(
     random.Random(0).shuffle(train)
     few = train[: 200 if quick else 5_000]
     judges = {name: ours(model, explain) for name, explain in zip(OURS, ("leaders", "none"), strict=True)}
-    judges[TWIN] = soft(Twin(model.reader.read, weights), few)
-    judges[INT8] = soft(Twin(model.reader.read, weights, int8=True), few)
+    judges[TWIN] = soft(Twin(model.reader.tokenize, weights), few)
+    judges[INT8] = soft(Twin(model.reader.tokenize, weights, int8=True), few)
     for name, int8 in ((LARGE, False), (LARGE_INT8, True)):
-        large = Twin(model.reader.read, Encoder(DISTILBERT), int8=int8)
+        large = Twin(model.reader.tokenize, Encoder(DISTILBERT), int8=int8)
         judges[name] = lambda texts, large=large: large(texts)[:, 0] > 0
     judges["TF-IDF pairs + logistic regression"] = tf_idf(train)
     try:

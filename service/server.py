@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 MakeApp = Callable[[Settings], FastAPI]
 
 DRAIN_S = 0.3
-LAST_REQUESTS_S = 0.2
+LAST_REQUESTS_S = 0.5
 LAST_RESPONSES_S = 0.5
 KILL_AFTER_S = 5.0
 KEEP_ALIVE_S = 75  # longer than proxies keep theirs: no request meets a connection that is being closed

@@ -41,7 +41,7 @@ def test_every_requirement_has_an_exact_version() -> None:
 
 def test_client_and_service_are_released_together() -> None:
     assert CLIENT["version"] == PROJECT["version"]
-    assert {"httpx", "numpy"} == names(CLIENT["dependencies"]) < names(PROJECT["dependencies"])
+    assert {"httpx", "numpy", "pydantic"} == names(CLIENT["dependencies"]) < names(PROJECT["dependencies"])
     assert set(CLIENT["dependencies"]) < set(PROJECT["dependencies"])
 
 

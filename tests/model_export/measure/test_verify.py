@@ -16,6 +16,7 @@ TEXTS = [
     "Inflation fell to two percent in March, and the bank left its rate where it was.",
 ]
 ENDS = ("two weeks and then the screen went dark.", "what we paid, as far as I can tell.", "us waiting.")
+LONG = " ".join(TEXTS)  # several chunks
 COMMON = [
     f"{subject} {verb} {end}"
     for subject in ("The lamp", "Our waiter", "This film", "My old phone")
@@ -25,13 +26,14 @@ COMMON = [
 
 
 @pytest.mark.parametrize(
-    ("names", "least"),
-    [(("sentiment-small", "encoder-small"), len(TEXTS) + 1), (("sentiment", "encoder"), 1)],
+    ("names", "partly"),  # whether tokens have read only a part of their chunk
+    [(("sentiment-small", "encoder-small"), True), (("sentiment", "encoder"), False)],
 )
-def test_the_pretrained_models_are_what_the_definition_says(names, least):
+def test_the_pretrained_models_are_what_the_definition_says(names, partly):
     """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
     head, encoder = (read_bundle(PRETRAINED_FOLDER / name) for name in names)
-    parity = verify(head, encoder, [*TEXTS, *COMMON])
+    texts = [*TEXTS, *COMMON, LONG]
+    parity = verify(head, encoder, texts)
     assert parity.holds, parity
-    assert parity.left_out >= least
-    assert parity.texts == len(TEXTS) + len(COMMON)
+    assert (parity.left_out > len(TEXTS)) == partly
+    assert parity.texts == len(texts)
