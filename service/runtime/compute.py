@@ -94,7 +94,7 @@ class Compute:
                 with suppress(RuntimeError):  # the loop is closed: the caller is gone
                     loop.call_soon_threadsafe(on_progress, value)
 
-        worker = self._idle.pop(0) if self._idle else await self._started()
+        worker = self._take_idle() or await self._started()
         if not self._idle:
             self._threads.submit(self._add_idle)
         self._busy.add(worker)
@@ -106,6 +106,15 @@ class Compute:
             raise
         finally:
             self._release(worker)
+
+    def _take_idle(self) -> "Worker | None":
+        """Return an idle worker; those whose process has ended are closed."""
+        while self._idle:
+            worker = self._idle.pop(0)
+            if worker.usable:
+                return worker
+            self._threads.submit(self._close, worker)
+        return None
 
     async def _started(self) -> "Worker":
         starting = asyncio.get_running_loop().run_in_executor(self._threads, self._start)
@@ -163,7 +172,12 @@ class Worker:
         )
         self._memory_bytes = memory_bytes
         self._killed = False
-        self.usable = True
+        self._spent = False  # it broke, or it has grown
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can run another job. A result that arrives while it is killed does not change that."""
+        return not self._killed and not self._spent and self._process.poll() is None
 
     def run(self, job: object, report: Report) -> Any:
         """Send a job and wait for its end; what it reports meanwhile is passed on."""
@@ -176,10 +190,10 @@ class Worker:
             while (message := pickle.load(source))[0] == "progress":
                 report(message[1])
         except (OSError, EOFError, pickle.UnpicklingError, ValueError) as broken:
-            self.usable = False
+            self._spent = True
             raise self._explain_death() from broken
         kind, value, grown_bytes = message
-        self.usable = kind == "result" and grown_bytes < MAX_GROWTH_BYTES
+        self._spent = kind != "result" or grown_bytes >= MAX_GROWTH_BYTES
         if kind == "result":
             return value
         if isinstance(value, MemoryError):
@@ -201,7 +215,7 @@ class Worker:
 
     def kill(self) -> None:
         """End the process at once."""
-        self._killed, self.usable = True, False
+        self._killed = True
         with suppress(OSError):
             self._process.kill()
 

@@ -126,6 +126,15 @@ async def test_process_that_ends_by_itself_is_a_failure_of_this_job_alone(comput
     assert await compute.run(jobs.PID) != os.getpid()
 
 
+async def test_job_does_not_get_a_process_that_has_ended_while_it_was_idle(compute: Compute) -> None:
+    await compute.run(jobs.PID)
+    await asyncio.sleep(1)  # the spare is there
+    for pid in (idle := children()):
+        os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(eventually, lambda: not any(worker.usable for worker in compute._idle))
+    assert await compute.run(jobs.PID) not in idle
+
+
 async def test_progress_is_reported_at_intervals_and_the_result_follows(compute: Compute) -> None:
     reported: list[int] = []
     assert await compute.run(jobs.report, 60, 0.01, on_progress=reported.append) == "done"
