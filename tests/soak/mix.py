@@ -54,7 +54,7 @@ def prepare(models_dir: Path, seed: int = 0) -> Mix:
             (1, [_cloud(local, rng, 3000, 3) for _ in range(2)]),
             (7, [Question("caller who leaves", each.request, (200,), _accept, True) for each in short[:8]]),
             (10, _bad()),
-            (4, [_get(path, 200) for path in ("/health", "/ready", "/metrics", "/models", "/info")]),
+            (4, [_get(path, 200) for path in ("/health", "/ready", "/models", "/info")]),
         ]
 
 

@@ -189,6 +189,7 @@ def test_edge_keeps_metrics_inside(client: httpx.Client) -> None:
     answer = client.get("/metrics")
     assert answer.status_code == 404
     assert answer.json()["error"]["type"] == "not_found"
+    assert answer.headers["x-request-id"] == answer.json()["error"]["request_id"]
 
 
 def test_edge_lets_the_largest_body_of_the_service_pass(client: httpx.Client) -> None:
