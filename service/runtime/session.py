@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,10 +12,13 @@ from functools import cache, lru_cache
 from typing import Any, Literal
 
 import numpy as np
-import onnxruntime as ort
 
 from service.errors import BundleError, ConfigurationError, InferenceError
 from service.runtime.graph import external_locations
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read at import; its builds report models by default
+
+import onnxruntime as ort
 
 log = logging.getLogger(__name__)
 

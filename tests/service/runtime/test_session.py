@@ -1,5 +1,8 @@
 """The runtime: arrays in, arrays out, and every failure of ONNX Runtime as one of ours."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +35,15 @@ def test_session_failure_becomes_ours(feeds: dict[str, np.ndarray]) -> None:
     session = Runtime("cpu").open(_IDENTITY)
     with pytest.raises(InferenceError):
         session.run(feeds, ["y"])
+
+
+@pytest.mark.parametrize(("module", "writes"), [("onnxruntime", True), ("service.runtime.session", False)])
+def test_onnxruntime_reports_nothing_to_its_maker(tmp_path: Path, module: str, writes: bool) -> None:
+    """What it would send, it writes below HOME first. By itself it does, which shows that this can fail."""
+    ours = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("ORT_")}
+    environment = {**ours, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", f"import {module}"], env=environment, check=True, timeout=60)
+    assert bool(list(tmp_path.rglob("*"))) == writes
 
 
 def test_runtime_refuses_a_damaged_graph() -> None:
