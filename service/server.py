@@ -191,10 +191,14 @@ def handle_signals(service: AppState) -> None:
         last = threading.Timer(grace_s + KILL_AFTER_S, _end_process)
         last.daemon = True
         last.start()
-        # uvicorn closes connections from which it has read nothing: requests of the last ones were lost.
-        for listener in server.servers:
-            loop.call_later(DRAIN_S, listener.close)
-        loop.call_later(DRAIN_S + LAST_REQUESTS_S, handler, number, None)
+
+        def close_listeners() -> None:
+            """uvicorn closes connections from which it has read nothing: the last ones get time to send."""
+            for listener in server.servers:
+                listener.close()
+            loop.call_later(LAST_REQUESTS_S, handler, number, None)
+
+        loop.call_later(DRAIN_S, close_listeners)
 
     for number in stop_server:
         loop.add_signal_handler(number, stop, number)
