@@ -7,12 +7,18 @@ from typing import Self
 import psutil
 
 EVERY_S = 1.0
+PIPES = 2  # that the service has to each compute process
+
+
+def is_compute(process: psutil.Process) -> bool:
+    """Whether it runs the jobs of `service/runtime/compute.py`."""
+    return any("compute_worker" in part for part in process.cmdline())
 
 
 @dataclass(frozen=True)
 class Sample:
     memory_mb: float
-    files: int
+    files: int  # without those of compute processes, of which one or two wait for the next job
     threads: int
 
 
@@ -37,7 +43,7 @@ class Watch:
         family = [self._process, *self._process.children(recursive=True)]
         return Sample(
             sum(each.memory_info().rss for each in family) / 1e6,
-            sum(each.num_fds() for each in family),
+            sum(-PIPES if is_compute(each) else each.num_fds() for each in family),
             sum(each.num_threads() for each in family),
         )
 
