@@ -26,7 +26,8 @@ from benchmarks.record import PRETRAINED, Case, Record, Table, arguments
 from benchmarks.texts import drawn
 from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
-from model_export.encoder.model import PAD, Encoder
+from model_export.encoder.attention import PAD
+from model_export.encoder.model import Encoder
 from model_export.encoder.published import load_minilm
 from service.text.counterfactual import find_counterfactual
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from model_export.data import corpora
 from model_export.data.training_set import TrainingSet
-from model_export.encoder.model import PAD
+from model_export.encoder.attention import PAD
 from model_export.measure.scores import balanced
 from model_export.pretrained import new_learners, read_vocabulary
 from model_export.publish import held_out

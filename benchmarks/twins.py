@@ -20,7 +20,9 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from model_export.encoder.model import PAD, Encoder, EncoderConfig
+from model_export.encoder.attention import PAD
+from model_export.encoder.layer import EncoderConfig
+from model_export.encoder.model import Encoder
 from service.text.tokenizer import CHUNK_TOKENS, TokenizedText
 
 DISTILBERT = EncoderConfig(width=768, hidden=3072, max_units=147.0)

@@ -24,7 +24,9 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, logsigmoid, softplus
 
 from model_export.data.training_set import Batch, Ints, TrainingSet
-from model_export.encoder.model import PAD, Attention, Encoder, MaxRanges
+from model_export.encoder.attention import PAD, Attention
+from model_export.encoder.fake_quantization import MaxRanges
+from model_export.encoder.model import Encoder
 from model_export.head.leader_head import LeaderHead
 from model_export.training import ParameterGroup, Report, train_loop
 

@@ -25,7 +25,7 @@ from onnxscript import opset20 as op
 from onnxscript import script
 
 from model_export.attention.functions import Nodes, domain
-from model_export.encoder.model import BIAS_CHANNELS
+from model_export.encoder.layer import BIAS_CHANNELS
 from model_export.encoder.quantized import ZERO, Stored
 
 NOWHERE = 1 << 20  # the position of what is no token: no distance from it is in the table

@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional
 
-from model_export.encoder.model import Encoder, EncoderConfig, Layer
+from model_export.encoder.layer import EncoderConfig, Layer
+from model_export.encoder.model import Encoder
 from model_export.teacher.encoder import BUCKETS, PADDING, Teacher
 from service.errors import NotFound
 from service.text.tokenizer import CHUNK_TOKENS

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model_export.encoder.model import BIAS_CHANNELS, MAX_BIAS, Encoder, Layer, Linear, Norm, position_buckets
+from model_export.encoder.layer import BIAS_CHANNELS, MAX_BIAS, Layer, Linear, Norm, position_buckets
+from model_export.encoder.model import Encoder
 from service.errors import InvalidInput
 from service.text.tokenizer import CHUNK_TOKENS
 

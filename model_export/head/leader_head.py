@@ -22,7 +22,9 @@ from torch import Tensor, nn
 
 from model_export.attention.straight_through import argmax_mask, hardmax, round_to_grid, straight_through
 from model_export.data.training_set import Batch
-from model_export.encoder.model import Linear, OutputScales, fake_quantize
+from model_export.encoder.fake_quantization import fake_quantize
+from model_export.encoder.layer import Linear
+from model_export.encoder.model import OutputScales
 
 MIN_REACH = 1 / 32  # a point at the origin would follow every other
 DIRECTION_GRID, POINT_GRID, LAYER_GRID, WEIGHT_GRID = 2.0**12, 2.0**10, 2.0**20, 2.0**12  # steps per unit

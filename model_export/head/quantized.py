@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from model_export.attention.reference import argmax_sets, means
-from model_export.encoder.model import Linear, OutputScales
+from model_export.encoder.layer import Linear
+from model_export.encoder.model import OutputScales
 from model_export.encoder.quantized import ZERO, Array, Stored
 from model_export.head.leader_head import (
     DIRECTION_GRID,

@@ -11,7 +11,7 @@ from encoders import RELATIVE, random_encoder, random_head
 from model_export import training
 from model_export.data.corpora import Row
 from model_export.data.training_set import TrainingSet
-from model_export.encoder.model import Attention
+from model_export.encoder.attention import Attention
 from model_export.recipe import Recipe, SourceConfig, select_texts, short_texts, sum_targets
 from model_export.stages import (
     EmbeddingDistillation,

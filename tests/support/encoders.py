@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from model_export.encoder.model import Encoder, EncoderConfig, Norm
+from model_export.encoder.layer import EncoderConfig, Norm
+from model_export.encoder.model import Encoder
 from model_export.head.leader_head import LeaderHead, LeaderHeadConfig
 
 TINY = EncoderConfig(width=32, heads=4, layers=2, hidden=64, vocabulary=400)

@@ -5,8 +5,9 @@ import pytest
 import torch
 from encoders import RELATIVE, TINY, random_encoder
 
+from model_export.attention.straight_through import straight_through
 from model_export.encoder.graph import to_onnx
-from model_export.encoder.model import EncoderConfig, Linear, straight_through
+from model_export.encoder.layer import EncoderConfig, Linear
 from model_export.encoder.quantized import _normed, quantize, run
 from service.runtime.session import Runtime
 
