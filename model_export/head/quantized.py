@@ -98,7 +98,7 @@ def word_points(
     """Return the initial points z [M, d] and the weights w [M]."""
     units = _mean_linear(weights, "first", embedding.astype(np.int64) - ZERO, members)
     units = np.clip(np.round(units * weights["hidden_steps"]), 0, 255).astype(np.int64)
-    product = (units @ weights["second"].astype(np.int64)).astype(np.float32)
+    product = _product(units, weights["second"]).astype(np.float32)
     f = (product * weights["second_unit"] + weights["second_bias"]).astype(np.float64)
     reach = MIN_REACH + (1 - MIN_REACH) * (0.5 + 0.5 * f / np.sqrt(1 + f * f))
     x = _input_of(weights, "read", hidden, embedding)
@@ -127,8 +127,14 @@ def _input_of(weights: Stored, name: str, hidden: Array, embedding: Array) -> Ar
 
 def _mean_linear(weights: Stored, name: str, x: Array, members: Sequence[Sequence[int]]) -> Array:
     """Return a linear map of tokens, averaged over the tokens of each word."""
-    product = x @ weights[name].astype(np.int64)
+    product = _product(x, weights[name])
     sums = np.array([product[list(rows)].sum(0) for rows in members]).astype(np.float32)
     sizes = np.array([[len(rows)] for rows in members], np.float32)
     mean: Array = sums / sizes * weights[f"{name}_unit"] + weights[f"{name}_bias"]
     return mean
+
+
+def _product(x: Array, weight: Array) -> Array:
+    """x W, exactly: whole numbers whose sums stay below 2^53. numpy multiplies int64 slowly."""
+    product: Array = x.astype(np.float64) @ weight.astype(np.float64)
+    return product

@@ -1,17 +1,21 @@
-"""`hardmax-export verify`: a head and its reader as the service runs them, against the definition in numpy.
+"""`hardmax-export verify`: a head and its encoder as the service runs them, against the definition in numpy.
 
-Every passage is read alone by the definition and in batches by ONNX Runtime; states, first states and who
-follows whom must be the same numbers. So must, for every text, places, leaders and contributions. There is no
-tolerance: all is decided in whole numbers.
+Texts are encoded in batches, as the service does; the definition computes every chunk alone. Hidden states,
+input embeddings and attention counts must be the same numbers. So must, for every text, positions, leaders
+and contributions; and all of it from the graphs for GPUs, where a bundle has them. There is no tolerance: all
+is decided in whole numbers.
 
-Of each passage one piece is drawn, and what it has not read is left out in place: all of it at once, and one
-piece of it. Its state must stay where it is (docs/theory.md, section 7).
+Of each chunk one token is drawn, and what it has not read is left out in place: all of it at once, and one
+token of it. Its state must stay as it is (docs/theory.md, section 7).
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,13 +28,19 @@ from model_export.data import corpora
 from model_export.encoder import quantized as encoder_quantized
 from model_export.encoder.quantized import ZERO, Array, Stored
 from model_export.head.graph import weights_of
-from model_export.head.verification import mismatched_outputs
+from model_export.head.verification import expected_outputs, mismatched_outputs
 from service.errors import InvalidInput, NotFound
+from service.runtime.batcher import group_by_length
 from service.runtime.bundle import ENCODER, HEAD, Bundle, find_served, kind_of, read_bundle
 from service.runtime.graph import split_weights
 from service.runtime.session import Runtime, Session
 from service.settings import PRETRAINED_FOLDER
-from service.text.encoder import Encoder, EncoderOutput
+from service.text.encoder import EncodedText, Encoder, EncoderOutput
+from service.text.head import MAX_WORD_PAIRS
+from service.text.tokenizer import Chunk
+
+TEXTS_PER_BATCH = 32  # their chunks are encoded together
+PROGRESS_LINE_S = 30.0  # between two lines of progress
 
 
 @dataclass
@@ -38,28 +48,21 @@ class Parity:
     """What differs; all zeros: the bundle may be served."""
 
     texts: int = 0
-    passages: int = 0
-    choices: int = 0  # choices of heads that were compared
+    chunks: int = 0
+    attention_choices: int = 0  # that were compared: the argmax set of a head for a token
     different_states: int = 0
     different_float: int = 0  # chunks and texts of which a graph for GPUs gives another number
     different_choices: int = 0
     different_leaders: int = 0
     different_contributions: int = 0
-    different_unlike: int = 0
-    left_out: int = 0  # how often unread pieces were left out
+    different_ood: int = 0
+    left_out: int = 0  # how often unread tokens were left out
     different_without: int = 0  # states that were others without them
 
     @property
-    def holds(self) -> bool:
-        return not (
-            self.different_states
-            or self.different_float
-            or self.different_choices
-            or self.different_leaders
-            or self.different_contributions
-            or self.different_unlike
-            or self.different_without
-        )
+    def differences(self) -> int:
+        """How much differs."""
+        return sum(count for name, count in asdict(self).items() if name.startswith("different_"))
 
 
 class FloatProducts(Runtime):
@@ -84,67 +87,103 @@ def encoder_weights(model: bytes) -> Stored:
     }  # fmt: skip
 
 
-def verify(head: Bundle, reader: Bundle, texts: list[str]) -> Parity:
-    runtime, parity, draw = Runtime("cpu", 2), Parity(), random.Random(0)
-    served, session = Encoder.load(reader, runtime), runtime.open(head.model)
-    floats = None if reader.float_model is None else Encoder.load(reader, FloatProducts(2))
-    head_floats = None if head.float_model is None else runtime.open(head.float_model)
-    _, fed_weights = split_weights(head.model)
-    of_reader, of_head = encoder_weights(reader.model), weights_of(onnx.load_from_string(head.model))
-    for text in texts:
-        reading = served.tokenize(text)
-        passages = reading.chunks()
-        if not passages:
-            continue
-        seen = served.encode(passages, output_attentions=True)
-        if floats is not None:
-            parity.different_float += _count_different(seen, floats.encode(passages, output_attentions=True))
-        for (pieces, places), each in zip(passages, seen, strict=True):
-            states, words, follows = encoder_quantized.run(of_reader, pieces, places)
-            parity.passages += 1
-            parity.choices += follows.shape[0] * follows.shape[1] * int(of_reader["heads"])
-            parity.different_states += not (
-                np.array_equal(states, each.hidden_states) and np.array_equal(words, each.input_embeddings)
+class Verifier:
+    """A head and its encoder: the graphs that are served, those for GPUs, and the stored weights."""
+
+    def __init__(self, head: Bundle, encoder: Bundle, threads: int = 1) -> None:
+        runtime = Runtime("cpu", threads)
+        self._encoder = Encoder.load(encoder, runtime)
+        self._float_encoder: Encoder | None = None
+        if encoder.float_model is not None:
+            self._float_encoder = Encoder.load(encoder, FloatProducts(threads))
+        self._heads: list[tuple[Session, Mapping[str, Array]]] = [(runtime.open(head.model), {})]
+        if head.float_model is not None:
+            self._heads.append((runtime.open(head.float_model), split_weights(head.model)[1]))
+        self._encoder_weights = encoder_quantized.to_float(encoder_weights(encoder.model))
+        self._head_weights = weights_of(onnx.load_from_string(head.model))
+        self._draw = random.Random(0)
+
+    def compare(self, texts: Sequence[str]) -> Iterator[Parity]:
+        """Compare texts; yield what was found so far after each batch of them."""
+        parity = Parity()
+        for begin in range(0, len(texts), TEXTS_PER_BATCH):
+            batch = map(self._encoder.tokenize, texts[begin : begin + TEXTS_PER_BATCH])
+            tokenized = [text for text in batch if len(text)]
+            chunks = [text.chunks() for text in tokenized]
+            flat = [chunk for some in chunks for chunk in some]
+            if flat:
+                outputs = self._encoder.encode(flat, output_attentions=True)
+                self._compare_chunks(flat, outputs, parity)
+                self._leave_out(flat, outputs, parity)
+                remaining = iter(outputs)
+                encoded = [
+                    EncodedText(text, [next(remaining) for _ in some])
+                    for text, some in zip(tokenized, chunks, strict=True)
+                ]
+                self._compare_heads(encoded, parity)
+            yield parity
+
+    def _compare_chunks(
+        self, chunks: Sequence[Chunk], outputs: Sequence[EncoderOutput], parity: Parity
+    ) -> None:
+        heads = int(self._encoder_weights["heads"])
+        for (token_ids, position_ids), output in zip(chunks, outputs, strict=True):
+            states, embeddings, counts = encoder_quantized.run(self._encoder_weights, token_ids, position_ids)
+            assert output.attention_counts is not None
+            parity.chunks += 1
+            parity.attention_choices += counts.shape[0] * counts.shape[1] * heads
+            same = np.array_equal(states, output.hidden_states)
+            parity.different_states += not (same and np.array_equal(embeddings, output.input_embeddings))
+            parity.different_choices += int((counts != output.attention_counts).sum())
+        if self._float_encoder is not None:
+            other = self._float_encoder.encode(chunks, output_attentions=True)
+            parity.different_float += _count_different(outputs, other)
+
+    def _leave_out(self, chunks: Sequence[Chunk], outputs: Sequence[EncoderOutput], parity: Parity) -> None:
+        """Leave out what a token of each chunk has not read."""
+        reduced: list[Chunk] = []
+        expected: list[tuple[int, Array]] = []  # the row of the token, and its state
+        for (token_ids, position_ids), output in zip(chunks, outputs, strict=True):
+            assert output.receptive_fields is not None
+            i = self._draw.randrange(len(token_ids))
+            read = int(output.receptive_fields[-1][i])
+            unread = [j for j in range(len(token_ids)) if not read >> j & 1]
+            for gone in (unread, [self._draw.choice(unread)]) if unread else ():
+                kept = np.setdiff1d(np.arange(len(token_ids)), gone)
+                reduced.append((token_ids[kept], position_ids[kept]))
+                expected.append((int(kept.searchsorted(i)), output.hidden_states[i]))
+        found = self._encoder.encode(reduced, output_attentions=False)
+        parity.left_out += len(found)
+        parity.different_without += sum(
+            not np.array_equal(output.hidden_states[row], state)
+            for output, (row, state) in zip(found, expected, strict=True)
+        )
+
+    def _compare_heads(self, texts: Sequence[EncodedText], parity: Parity) -> None:
+        """Run the head on texts of similar length together, and compare it with the definition of each."""
+        expected = [expected_outputs(self._head_weights, text) for text in texts]
+        lengths = [len(text.tokenized) for text in texts]
+        for group in group_by_length(lengths, MAX_WORD_PAIRS["cpu"], power=2):
+            some, values = [texts[i] for i in group], [expected[i] for i in group]
+            served, *others = (
+                mismatched_outputs(session, values, some, weights) for session, weights in self._heads
             )
-            assert each.attention_counts is not None
-            parity.different_choices += int((follows != each.attention_counts).sum())
-            _leave_out(served, pieces, places, each, draw, parity)
-        differ = mismatched_outputs(session, of_head, reading, seen)
-        if head_floats is not None:
-            parity.different_float += bool(
-                mismatched_outputs(head_floats, of_head, reading, seen, fed_weights)
+            parity.different_float += sum(any(of) for of in zip(*others, strict=True))
+            parity.different_leaders += sum(bool(names & {"target", "since"}) for names in served)
+            parity.different_contributions += sum(
+                bool(names & {"bias", "contribution", "plane"}) for names in served
             )
-        parity.different_leaders += bool(differ & {"target", "since"})
-        parity.different_contributions += bool(differ & {"bias", "contribution", "plane"})
-        parity.different_unlike += "unlike" in differ
-        parity.texts += 1
-    return parity
+            parity.different_ood += sum("unlike" in names for names in served)
+        parity.texts += len(texts)
 
 
-def _count_different(one: list[EncoderOutput], other: list[EncoderOutput]) -> int:
+def _count_different(one: Sequence[EncoderOutput], other: Sequence[EncoderOutput]) -> int:
     """Return how many chunks differ."""
     parts = ("hidden_states", "input_embeddings", "attention_counts")
     return sum(
         not all(np.array_equal(getattr(a, part), getattr(b, part)) for part in parts)
         for a, b in zip(one, other, strict=True)
     )
-
-
-def _leave_out(
-    served: Encoder, pieces: Array, places: Array, seen: EncoderOutput, draw: random.Random, parity: Parity
-) -> None:
-    assert seen.receptive_fields is not None
-    i = draw.randrange(len(pieces))
-    read = int(seen.receptive_fields[-1][i])
-    unread = [j for j in range(len(pieces)) if not read >> j & 1]
-    if not unread:
-        return
-    for gone in (unread, [draw.choice(unread)]):
-        kept = np.setdiff1d(np.arange(len(pieces)), gone)
-        (less,) = served.encode([(pieces[kept], places[kept])], output_attentions=False)
-        (at,) = np.flatnonzero(kept == i)
-        parity.left_out += 1
-        parity.different_without += not np.array_equal(less.hidden_states[at], seen.hidden_states[i])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -154,8 +193,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     texts.add_argument("--data", type=Path, help="the folder of the data sets")
     parser.add_argument("--column", help="the column of texts (default: found by its name or its content)")
     parser.add_argument("--texts", type=int, default=500, help="of each data set (default: 500)")
+    parser.add_argument("--reviews", type=int, help="of the reviews of films (default: as of each data set)")
     parser.add_argument(
-        "--readers", type=Path, default=PRETRAINED_FOLDER, help="where its reader is, if not beside it"
+        "--encoders", type=Path, default=PRETRAINED_FOLDER, help="where its encoder is, if not beside it"
     )
 
 
@@ -163,35 +203,50 @@ def run(arguments: argparse.Namespace) -> int:
     head = read_bundle(arguments.bundle)
     if head.kind != HEAD:
         raise InvalidInput(f"{arguments.bundle} is a bundle of kind {head.kind}; verify needs a head")
-    wanted, places = head.card["encoder"]["sha256"], [arguments.bundle.absolute().parent, arguments.readers]
+    wanted, places = head.card["encoder"]["sha256"], [arguments.bundle.absolute().parent, arguments.encoders]
     found = (read_bundle(each) for each in find_served(places).values() if kind_of(each) == ENCODER)
-    reader = next((each for each in found if each.card["model_sha256"] == wanted), None)
-    if reader is None:
+    encoder = next((each for each in found if each.card["model_sha256"] == wanted), None)
+    if encoder is None:
         where = " and ".join(map(str, places))
         raise NotFound(
-            f"no reader {wanted[:12]}, which this head stands on, in {where}: say --readers FOLDER",
-            param="readers",
+            f"no encoder {wanted[:12]}, which this head stands on, in {where}: say --encoders FOLDER",
+            param="encoders",
         )
-    holds = True
+    verifier, differences = Verifier(head, encoder), 0
     compared = _texts(arguments)
     for name, texts in compared.items():
-        parity = verify(head, reader, texts)
+        parity = _compare(verifier, name, texts)
         if not parity.texts:
             raise InvalidInput(f"{name}: nothing was compared: of {len(texts)} texts none has a word")
-        holds = holds and parity.holds
+        differences += parity.differences
         print(name, asdict(parity), flush=True)
     if not compared:
         raise InvalidInput("nothing was compared: there is no text")
-    return 0 if holds else 1
+    return 1 if differences else 0
+
+
+def _compare(verifier: Verifier, name: str, texts: Sequence[str]) -> Parity:
+    """Compare the texts of one set, with a line of progress now and then."""
+    parity, began = Parity(), time.monotonic()
+    printed = began
+    for parity in verifier.compare(texts):
+        if (now := time.monotonic()) - printed > PROGRESS_LINE_S:
+            done = f"{parity.texts} of {len(texts)} texts, {parity.chunks} chunks"
+            print(f"{name}: {done}, {parity.differences} differences, {now - began:.0f} s", file=sys.stderr)
+            printed = now
+    return parity
 
 
 def _texts(arguments: argparse.Namespace) -> dict[str, list[str]]:
-    """Of a file, or of each data set that measures something."""
+    """Return the texts of a file, or of each data set: first those that were held out for the figures."""
     if arguments.file:
         table = read_table(arguments.file, column=arguments.column)
-        texts = map(str, table.values(find_column(table, arguments.column)))
-        found = {arguments.file: [text for text in texts if text.strip()]}
-    else:
-        sets = corpora.read_all(arguments.data)
-        found = {name: [row.text for row in rows if row.split == "report"] for name, rows in sets.items()}
-    return {name: texts[: arguments.texts] for name, texts in found.items() if texts}
+        cells = map(str, table.values(find_column(table, arguments.column)))
+        texts = [text for text in cells if text.strip()]
+        return {arguments.file: texts[: arguments.texts]} if texts else {}
+    found = {}
+    for name, rows in corpora.read_all(arguments.data).items():
+        held_out_first = sorted(rows, key=lambda row: -corpora.SPLITS.index(row.split))
+        n_texts = arguments.reviews if name == "reviews" and arguments.reviews else arguments.texts
+        found[name] = [row.text for row in held_out_first[:n_texts]]
+    return found

@@ -8,7 +8,7 @@ from encoders import RELATIVE, TINY, random_encoder
 from model_export.attention.straight_through import straight_through
 from model_export.encoder.graph import to_onnx
 from model_export.encoder.layer import EncoderConfig, Linear
-from model_export.encoder.quantized import _normed, quantize, run
+from model_export.encoder.quantized import _normed, quantize, run, to_float
 from service.runtime.session import Runtime
 
 LENGTHS = (9, 1, 6, 64, 3, 9)
@@ -77,6 +77,17 @@ def test_graph_gives_the_numbers_of_the_definition(encoder, session):
     for company in (passages, passages[::-1], *([passage] for passage in passages)):
         for passage, found in zip(company, answers(session, company), strict=True):
             assert equal(found, run(weights, *passage))
+            assert equal(found, run(to_float(weights), *passage))
+
+
+def test_weights_are_float32_only_where_every_sum_is_exact():
+    columns = {rows: np.full((rows, 1), 127, np.int8) for rows in (518, 519)}  # 519 * 127 * 255 > 2^24
+    floats = to_float({"0.up": columns[518], "0.down": columns[519], "table": columns[518]})
+    assert {name: str(each.dtype) for name, each in floats.items()} == {
+        "0.up": "float32",
+        "0.down": "float64",
+        "table": "int8",
+    }
 
 
 def test_float_products_give_the_numbers_of_integer_products(encoder, session):

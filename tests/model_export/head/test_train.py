@@ -104,15 +104,15 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
         assert [each.label for each in hardmax.classify(texts, model="mine")] == said[0]
 
 
-def test_head_is_verified_wherever_its_reader_is_and_refused_without_it(tmp_path, capsys):
+def test_head_is_verified_wherever_its_encoder_is_and_refused_without_it(tmp_path, capsys):
     """It is moved away from its reader; the bundled one is another."""
     write_head(tmp_path / "models", name="mine")
     shutil.move(tmp_path / "models" / "mine", tmp_path / "mine")
     (tmp_path / "rows.csv").write_text("text\na superb film\nthe soup was cold\n")
     asked = ["verify", str(tmp_path / "mine"), "--file", str(tmp_path / "rows.csv")]
     assert main(asked) == 2
-    assert "say --readers FOLDER" in capsys.readouterr().err
-    assert main([*asked, "--readers", str(tmp_path / "models")]) == 0
+    assert "say --encoders FOLDER" in capsys.readouterr().err
+    assert main([*asked, "--encoders", str(tmp_path / "models")]) == 0
     assert "'texts': 2" in capsys.readouterr().out
 
 

@@ -1,8 +1,12 @@
-"""The bundled reader and head give the numbers of the definition, to the bit."""
+"""The pretrained encoder and head give the numbers of the definition, to the bit."""
 
+from dataclasses import replace
+
+import onnx
 import pytest
+from onnx import numpy_helper
 
-from model_export.measure.verify import verify
+from model_export.measure.verify import Verifier
 from service.runtime.bundle import read_bundle
 from service.settings import PRETRAINED_FOLDER
 
@@ -33,7 +37,16 @@ def test_the_pretrained_models_are_what_the_definition_says(names, partly):
     """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
     head, encoder = (read_bundle(PRETRAINED_FOLDER / name) for name in names)
     texts = [*TEXTS, *COMMON, LONG]
-    parity = verify(head, encoder, texts)
-    assert parity.holds, parity
+    *_, parity = Verifier(head, encoder).compare(texts)
+    assert not parity.differences, parity
     assert (parity.left_out > len(TEXTS)) == partly
     assert parity.texts == len(texts)
+
+
+def test_a_graph_for_gpus_with_another_number_in_it_is_found():
+    head, encoder = (read_bundle(PRETRAINED_FOLDER / name) for name in ("sentiment", "encoder"))
+    graph = onnx.load_from_string(encoder.float_model)
+    (limit,) = (each for each in graph.graph.initializer if each.name == "limit")
+    limit.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(limit) / 4, "limit"))
+    *_, parity = Verifier(head, replace(encoder, float_model=graph.SerializeToString())).compare(TEXTS)
+    assert 0 < parity.different_float == parity.differences
