@@ -11,7 +11,8 @@ from encoders import random_encoder, random_head
 
 from model_export.data.training_set import Batch
 from model_export.head.float_graph import to_float
-from model_export.head.graph import MANY, to_onnx, weights_of
+from model_export.head.functions import MANY
+from model_export.head.graph import to_onnx, weights_of
 from model_export.head.quantized import quantize, run
 from service.runtime.graph import split_weights
 from service.runtime.session import Runtime
