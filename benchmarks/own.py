@@ -1,10 +1,10 @@
 """Models of one's own, learnt from a few rows: ours beside TF-IDF, a soft encoder's head, and SetFit.
 
-    python -m benchmarks.own --data ../shared/data --encoder ENCODER [--quick] [--split choose]
+    python -m benchmarks.own --data ../shared/data --encoder ENCODER [--quick] [--split validation]
     python -m benchmarks.own --data ../shared/data --encoder ENCODER --only costs
     python -m benchmarks.own --data ../shared/data --encoder ENCODER --only setfit
 
-Figures are of the split `report`, which nobody has learnt from; models learn from other rows that the
+Figures are of the test split, which no model was trained on; models learn from other rows that the
 bundled reader has not learnt from. (Whoever tries something looks at `choose`, and learns from `train`.)
 Subjects are told by which corpus a text comes from and, on a Debian system, by the section of the package
 that it describes. Every seed draws other rows. What is right, what it costs and SetFit, which is slow, are
@@ -44,7 +44,7 @@ from model_export.head import graph, ood, quantized
 from model_export.head.cross_validation import cross_validate
 from model_export.head.encoded import EncodedTexts, encode_texts
 from model_export.head.fitting import Ints, fixed_scales, predict_logits
-from model_export.head.train import open_reader
+from model_export.head.train import open_encoder
 from service.runtime.bundle import HEAD, PRETRAINED_ENCODER, Bundle
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
@@ -239,7 +239,8 @@ def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
 
 def bundle_of(model: onnx.ModelProto, rows: Rows, reader: Bundle) -> Bundle:
     card = {
-        "name": "mine@1", "description": "A head of a benchmark.", "labels": list(rows.labels), "even": 0.02,
+        "name": "mine@1", "description": "A head of a benchmark.", "labels": list(rows.labels),
+        "abstain_margin": 0.02,
         "encoder": {"name": reader.name, "sha256": reader.card["model_sha256"]},
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -248,10 +249,10 @@ def bundle_of(model: onnx.ModelProto, rows: Rows, reader: Bundle) -> Bundle:
 
 def main() -> None:
     parser = arguments(__doc__, learns=True, seeds=(5, "draws of rows"))
-    parser.add_argument("--split", choices=["choose", "report"], default="report", help="what is measured on")
+    parser.add_argument("--split", choices=["validation", "test"], default="test", help="what is measured on")
     parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
     asked = parser.parse_args()
-    bundle, reader = open_reader(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
+    bundle, reader = open_encoder(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
     missing = fetched("setfit")
     soft = None if missing or asked.only == "costs" else as_published(asked.encoder)
     most = SIZES[0] if asked.quick else max(SIZES)
@@ -284,7 +285,7 @@ def what_is_right(
     )
     if missing:
         record.note(f"The soft encoder and SetFit were left out: {missing}")
-    if asked.split == "report":
+    if asked.split == "test":
         record.note(
             "The bundled reader has learnt neither from the texts that are measured on nor from the rows. "
             "Verdicts are no new task for it all the same: it was taught labels of other texts of the same "

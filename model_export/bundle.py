@@ -1,4 +1,4 @@
-"""Write model bundles, which the service reads (service/runtime/bundle.py).
+"""Write model bundles, which the service reads with service/runtime/bundle.py.
 
     NAME/model.onnx   NAME/pieces.json (encoders)   NAME/card.json
 
@@ -33,7 +33,7 @@ def write_bundle(
     kind: str,
     card: Mapping[str, Any],
     model: onnx.ModelProto,
-    pieces: str | None = None,
+    vocabulary: str | None = None,
     float_model: onnx.ModelProto | None = None,
 ) -> Bundle:
     """Write models_dir/NAME so that the service never sees half of it, and read it back.
@@ -43,7 +43,7 @@ def write_bundle(
         kind: one of the kinds that the service knows.
         card: at least a name and a description; format, kind, digest, versions and date are added.
         model: the graph.
-        pieces: the vocabulary of an encoder, as JSON.
+        vocabulary: of an encoder, as JSON.
         float_model: the graph for GPUs; its large weights stay in the file of `model`.
 
     Raises:
@@ -68,8 +68,8 @@ def write_bundle(
         files["model.float.onnx"] = shared
         complete["float_model_sha256"] = hashlib.sha256(shared).hexdigest()
     files["card.json"] = _to_json(complete)
-    if pieces is not None:
-        files["pieces.json"] = pieces.encode()
+    if vocabulary is not None:
+        files["pieces.json"] = vocabulary.encode()
     try:
         return _write_files(models_dir, name, files)
     except OSError as error:

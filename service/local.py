@@ -110,7 +110,7 @@ class Local(Api):
         for name, folder in bundles.items():
             try:
                 bundle = read_bundle(folder)
-                known = {"default": name == default, "version": version_of(name), "digest": bundle.version}
+                known = {"default": name == default, "version": version_of(name), "digest": bundle.digest}
                 cards.append({**bundle.card, **known})
             except BundleError as broken:
                 log.warning("bundle %s refused: %s", name, broken.message)

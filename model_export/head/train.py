@@ -39,13 +39,13 @@ from service.text.encoder import Encoder
 
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 PRETRAINED_NAMES = ("dynamics", "encoder", "encoder-small", "sentiment", "sentiment-small")
-VERIFIED_TEXTS = 200  # on which the exported graph is compared with the definition
+VERIFIED_TEXTS = 200  # for which the exported graph is compared with its definition
 ABSTAIN_MARGIN = 0.02
 
 Log = Callable[[str], None]
 
 
-def open_reader(folder: Path) -> tuple[Bundle, Encoder]:
+def open_encoder(folder: Path) -> tuple[Bundle, Encoder]:
     """Open the bundle of an encoder."""
     bundle = read_bundle(folder)
     if bundle.kind != ENCODER:
@@ -108,10 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     for line in rows.notes:
         log(line)
-    bundle, reader = open_reader(arguments.encoder)
+    bundle, encoder = open_encoder(arguments.encoder)
     cache = arguments.models_dir / f".states-{bundle.card['model_sha256'][:12]}"
-    rows, texts = _encode(rows, reader, cache, arguments.file, log)
-    contrasts = [encode_texts(reader, each)[0] for each in (english_sentences(), foreign_sentences())]
+    rows, texts = _encode(rows, encoder, cache, arguments.file, log)
+    contrasts = [encode_texts(encoder, each)[0] for each in (english_sentences(), foreign_sentences())]
     trained = train(rows, texts, contrasts, seed=arguments.seed, log=log)
     name = f"{base}@{max(versions_of(base, os.listdir(arguments.models_dir)), default=0) + 1}"
     trained.report.update(title=name, models={name: trained.report["models"]["custom"]})
@@ -140,13 +140,13 @@ def _model_name(arguments: argparse.Namespace) -> str:
     return str(name)
 
 
-def _encode(rows: Rows, reader: Encoder, cache: Path, file: str, log: Log) -> tuple[Rows, EncodedTexts]:
+def _encode(rows: Rows, encoder: Encoder, cache: Path, file: str, log: Log) -> tuple[Rows, EncodedTexts]:
     """Encode the rows; return those that have words, and their encoder outputs."""
     if long := sum(len(text) > MAX_TEXT_CHARS for text in rows.texts):
         log(f"cut: {long:,} to their first {MAX_TEXT_CHARS:,} characters")
     with Progress(sys.stderr) as progress:
         texts, indices = encode_texts(
-            reader,
+            encoder,
             rows.texts,
             cache=cache,
             progress=lambda done, total: progress.count(done, total, "texts encoded"),
@@ -200,8 +200,8 @@ def _card(
         "alpha": gamma / (1 - gamma),
         "layers": int(trained.weights["layers"]),
         "dimension": trained.weights["read"].shape[1] - 1,
-        "even": ABSTAIN_MARGIN,
-        **({"multi": {"thresholds": list(trained.thresholds)}} if trained.thresholds else {}),
+        "abstain_margin": ABSTAIN_MARGIN,
+        **({"multi_label": {"thresholds": list(trained.thresholds)}} if trained.thresholds else {}),
         "out_of_distribution": trained.ood,
         "data": {"source": Path(arguments.file).name, "rows": len(rows.texts), "sha256": rows.digest},
         "figures": {

@@ -1,15 +1,15 @@
-"""Reads model bundles, the one thing that the two sides share.
+"""Read model bundles, the only interface between training and serving.
 
     NAME/model.onnx       the graph, with the hardmax attention functions in it
     NAME/model.float.onnx the same for GPUs, with the weights in model.onnx; encoders and heads since 0.4
-    NAME/pieces.json      the pieces of words that it can read; kind "encoder" only
+    NAME/pieces.json      the vocabulary of an encoder
     NAME/card.json        name, kind, figures, license, and the digest of the graph
 
 A head (kind "text-classification") uses an encoder, which its card names by the digest of its graph. A card
 of 0.3 is read with the names of 0.4. Of a name with versions - mine@1, mine@2 - the bare name is the newest.
 
-A bundle that breaks this contract is a `BundleError` that names the field. Only regular files of at most the
-sizes in `LARGEST` are read, so a pipe, a device or a file of gigabytes in their place blocks nothing.
+A bundle that breaks this contract is a `BundleError` that names the field. Only regular files up to
+`MAX_FILE_BYTES` are read, so a pipe, a device or a huge file in their place cannot block the service.
 """
 
 import hashlib
@@ -41,9 +41,9 @@ FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  
 KINDS = tuple(FORMATS)
 PRETRAINED_DEFAULT = "sentiment"
 PRETRAINED_ENCODER = "encoder"  # the encoder of that model, and of custom models
-# Bytes of a file. The largest graph that protobuf can hold is 2 GiB.
-LARGEST = {"card.json": 2**18, "model.onnx": 2**31}
-LARGEST_OTHER = 2**27
+# The largest graph that protobuf can hold is 2 GiB.
+MAX_FILE_BYTES = {"card.json": 2**18, "model.onnx": 2**31}
+MAX_OTHER_FILE_BYTES = 2**27
 VERSION = re.compile("[1-9][0-9]{0,8}")
 OLD_KINDS = {"reader": ENCODER, "sentiment": HEAD}  # of cards of 0.3
 OLD_FIELDS = {
@@ -51,20 +51,23 @@ OLD_FIELDS = {
     "licences": "licenses",
     "reader": "encoder",
     "unlike": "out_of_distribution",
+    "even": "abstain_margin",
+    "least_known": "min_known_share",
+    "multi": "multi_label",
 }
 REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "license": str, "model_sha256": str}
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """One checked bundle, wholly in memory: replacing its files later does not touch it."""
+    """A checked bundle, held in memory: replacing its files later does not change it."""
 
     name: str
     kind: str
     card: Mapping[str, Any]
     model: bytes
-    pieces: str | None  # of a reader: pieces.json
-    version: str  # digest over all its files: two bundles are the same when their versions are
+    vocabulary: str | None  # pieces.json of an encoder
+    digest: str  # of all its files: two bundles are equal if their digests are
     float_model: bytes | None = None  # of an encoder or a head: a graph for GPUs with the weights in `model`
 
     def graph_for(self, provider: str) -> bytes:
@@ -77,42 +80,48 @@ class Bundle:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """The bundle in `folder`, or a `BundleError` that names the file or field at fault."""
+    """Read the bundle in a folder.
+
+    Raises:
+        BundleError: A file or a field is missing, wrong or too large; `param` names it.
+    """
     card = _read_card(folder / "card.json")
     model = _read(folder / "model.onnx")
-    digest = hashlib.sha256(model).hexdigest()
-    if digest != card["model_sha256"]:
+    if hashlib.sha256(model).hexdigest() != card["model_sha256"]:
         problem = f"{folder.name}: model.onnx is not the file its card describes"
         raise BundleError(problem, param="model_sha256")
-    pieces = _read(folder / "pieces.json") if card["kind"] == ENCODER else None
+    vocabulary = _read(folder / "pieces.json") if card["kind"] == ENCODER else None
     float_model = _read_float_model(folder, card)
-    files = (model, pieces or b"", json.dumps(card, sort_keys=True).encode())
-    version = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
+    files = (model, vocabulary or b"", json.dumps(card, sort_keys=True).encode())
+    digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
     return Bundle(
         name=card["name"],
         kind=card["kind"],
         card=MappingProxyType(card),
         model=model,
-        pieces=None if pieces is None else _decode(pieces, folder / "pieces.json"),
-        version=version,
+        vocabulary=None if vocabulary is None else _decode(vocabulary, folder / "pieces.json"),
+        digest=digest,
         float_model=float_model,
     )
 
 
 def _read_float_model(folder: Path, card: Mapping[str, Any]) -> bytes | None:
-    """The graph for GPUs, where the card has its digest; bundles before 0.4 have none."""
-    wanted = card.get("float_model_sha256")
-    if wanted is None:
+    """Return the graph for GPUs if the card has its digest; bundles before 0.4 have none."""
+    sha256 = card.get("float_model_sha256")
+    if sha256 is None:
         return None
     model = _read(folder / "model.float.onnx")
-    if hashlib.sha256(model).hexdigest() != wanted:
+    if hashlib.sha256(model).hexdigest() != sha256:
         problem = f"{folder.name}: model.float.onnx is not the file its card describes"
         raise BundleError(problem, param="float_model_sha256")
     return model
 
 
 def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
-    """Every bundle in `folders` by name; a later folder's wins. One still being written has no card yet."""
+    """Return the bundles in some folders by name; those of later folders win.
+
+    A bundle that is being written has no card yet and is left out.
+    """
     found = {
         bundle.name: bundle
         for folder in folders
@@ -123,19 +132,19 @@ def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def find_served(folders: Iterable[Path]) -> dict[str, Path]:
-    """The same, and readers that a later folder's bundle hides by name: heads ask for them by digest."""
-    looks = [find_bundles([folder]) for folder in folders]  # one each: a bundle may come between two
-    found = dict(sorted({name: look[name] for look in looks for name in look}.items()))
-    for look in looks:
-        for name, bundle in look.items():
-            digest = _digest_of_reader(bundle)
-            if digest not in (None, _digest_of_reader(found[name])):
+    """Return the same, and encoders hidden by a bundle of the same name: heads name them by digest."""
+    listings = [find_bundles([folder]) for folder in folders]  # each once: a bundle may come between two
+    found = dict(sorted({name: listing[name] for listing in listings for name in listing}.items()))
+    for listing in listings:
+        for name, bundle in listing.items():
+            digest = _encoder_digest(bundle)
+            if digest not in (None, _encoder_digest(found[name])):
                 found[f"{name} ({str(digest)[:12]})"] = bundle
     return found
 
 
 def versions_of(name: str, bundles: Iterable[str]) -> dict[int, str]:
-    """The bundles NAME@1, NAME@2, .. by number."""
+    """Return the bundles NAME@1, NAME@2, ... by number."""
     parts = ((each, *each.rpartition("@")) for each in bundles)
     versions = ((each, number) for each, base, _, number in parts if base == name)
     return {int(number): each for each, number in versions if VERSION.fullmatch(number)}
@@ -148,15 +157,16 @@ def is_superseded(name: str, bundles: Collection[str]) -> bool:
 
 
 def newest_version(name: str, bundles: Iterable[str]) -> str:
-    """Which bundle is meant by `name`: that one, or else its newest_version version."""
+    """Return the bundle that a name stands for: the one of that name, or else its newest version."""
     have = list(bundles)
     versions = versions_of(name, have)
     return versions[max(versions)] if versions and name not in have else name
 
 
 def default_model(folders: Iterable[Path]) -> str:
-    """The default model where the settings name none: the bundled one wherever it is served, or else the only
-    head there is. Adding a model never changes it.
+    """Return the default model if the settings name none: the pretrained one, or else the only head.
+
+    Adding a model never changes it.
     """
     bundles = find_bundles(folders).items()
     heads = {name.rpartition("@")[0] or name for name, folder in bundles if kind_of(folder) == HEAD}
@@ -164,17 +174,17 @@ def default_model(folders: Iterable[Path]) -> str:
 
 
 def kind_of(folder: Path) -> str | None:
-    """Of the bundle in `folder`; None if its card cannot be read."""
+    """Return the kind of a bundle; None if its card cannot be read."""
     return _card_of(folder).get("kind")
 
 
-def _digest_of_reader(folder: Path) -> str | None:
+def _encoder_digest(folder: Path) -> str | None:
     card = _card_of(folder)
     return card["model_sha256"] if card.get("kind") == ENCODER else None
 
 
 def _card_of(folder: Path) -> dict[str, Any]:
-    """Of any bundle; empty if it cannot be read."""
+    """Return the card of a bundle; empty if it cannot be read."""
     try:
         status = (folder / "card.json").stat()
     except OSError:
@@ -242,19 +252,19 @@ def version_of(name: str) -> int:
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of a regular file of a sane size. Opening never waits: a pipe without a writer would."""
-    where, largest = f"{path.parent.name}/{path.name}", LARGEST.get(path.name, LARGEST_OTHER)
+    """Return the bytes of a regular file of a permitted size; a pipe without a writer does not block it."""
+    name, max_bytes = f"{path.parent.name}/{path.name}", MAX_FILE_BYTES.get(path.name, MAX_OTHER_FILE_BYTES)
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise BundleError(f"{where} is not a regular file", param=path.name)
-            if found.st_size > largest:
-                sizes = f"{found.st_size / 1e6:,.1f} MB; at most {largest / 1e6:,.1f} MB are read"
-                raise BundleError(f"{where} has {sizes}", param=path.name)
-            return file.read(found.st_size)
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise BundleError(f"{name} is not a regular file", param=path.name)
+            if status.st_size > max_bytes:
+                sizes = f"{status.st_size / 1e6:,.1f} MB; at most {max_bytes / 1e6:,.1f} MB are read"
+                raise BundleError(f"{name} has {sizes}", param=path.name)
+            return file.read(status.st_size)
     except OSError as failure:
-        raise BundleError(f"{where} cannot be read: {failure.strerror}", param=path.name) from None
+        raise BundleError(f"{name} cannot be read: {failure.strerror}", param=path.name) from None
 
 
 def _decode(raw: bytes, path: Path) -> str:
@@ -265,10 +275,16 @@ def _decode(raw: bytes, path: Path) -> str:
 
 
 def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
-    """Serve the version again that was served before: (its name, the name that it has now).
+    """Make the version before the newest one the newest again, as `kubectl rollout undo` does.
 
-    It is added as the newest_version, as `kubectl rollout undo` does: nothing is lost, and going back twice
-    serves what was served at first.
+    Its bundle is copied under a new version number, so nothing is lost, and a second call undoes the first.
+
+    Returns:
+        The name of the version that is served again, and the name of its copy.
+
+    Raises:
+        NotFound: There is no earlier version.
+        BundleError: A bundle cannot be read, or the copy cannot be written.
     """
     versions = versions_of(name, find_bundles([models_dir]))
     if len(versions) < 2:
@@ -277,8 +293,8 @@ def roll_back(models_dir: Path, name: str) -> tuple[str, str]:
     *_, before, last = sorted(versions)
     again, new = versions[before], f"{name}@{last + 1}"
     card = dict(read_bundle(models_dir / again).card) | {"name": new, "again": again}
-    with tempfile.TemporaryDirectory(prefix=".writing-", dir=models_dir) as place:
-        folder = Path(place) / new
+    with tempfile.TemporaryDirectory(prefix=".writing-", dir=models_dir) as draft:
+        folder = Path(draft) / new
         shutil.copytree(models_dir / again, folder, copy_function=_copy)
         text = json.dumps(card, indent=1, ensure_ascii=False) + "\n"
         (folder / "card.json").write_text(text, encoding="utf-8")

@@ -164,12 +164,12 @@ class Registry:
             return old
         bundle = read_bundle(folder)  # after the fingerprint: a change in between is seen by the next refresh
         encoder_digest = _encoder_digest(bundle, encoders)
-        if old is not None and (old.digest, old.encoder_digest) == (bundle.version, encoder_digest):
+        if old is not None and (old.digest, old.encoder_digest) == (bundle.digest, encoder_digest):
             return replace(old, folder=folder, files=files)
         return Entry(
             name=name,
             kind=bundle.kind,
-            digest=bundle.version,
+            digest=bundle.digest,
             encoder_digest=encoder_digest,
             card=bundle.card,
             model=None if lazy else self._load(bundle),

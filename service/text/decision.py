@@ -52,18 +52,18 @@ def read_decision_rule(card: Mapping[str, Any]) -> DecisionRule:
     if len(labels) > MAX_LABELS or max(map(len, labels)) > MAX_LABEL_CHARS:
         problem = f"card.json may have {MAX_LABELS} labels of {MAX_LABEL_CHARS} characters"
         raise BundleError(problem, param="labels")
-    known, thresholds = _read_share(card, "least_known", 0.5), _read_thresholds(card, len(labels))
+    known, thresholds = _read_share(card, "min_known_share", 0.5), _read_thresholds(card, len(labels))
     neutral = _read_neutral_threshold(card, labels, thresholds is not None)
     if neutral is not None:
         return DecisionRule((labels[0], NEUTRAL, labels[-1]), 0.0, known, None, neutral)
-    return DecisionRule(tuple(labels), _read_share(card, "even", 0.0), known, thresholds)
+    return DecisionRule(tuple(labels), _read_share(card, "abstain_margin", 0.0), known, thresholds)
 
 
-def _read_neutral_threshold(card: Mapping[str, Any], labels: list[str], multi: bool) -> float | None:
+def _read_neutral_threshold(card: Mapping[str, Any], labels: list[str], multi_label: bool) -> float | None:
     value = card.get("neutral_threshold")
     if value is None:
         return None
-    fits = not multi and labels[1:-1] in ([], [NEUTRAL]) and NEUTRAL not in (labels[0], labels[-1])
+    fits = not multi_label and labels[1:-1] in ([], [NEUTRAL]) and NEUTRAL not in (labels[0], labels[-1])
     is_number = isinstance(value, int | float) and type(value) is not bool
     if not fits or not is_number or not 0 <= value <= MAX_NEUTRAL_THRESHOLD:
         problem = (
@@ -81,13 +81,13 @@ def _read_share(card: Mapping[str, Any], field: str, default: float) -> float:
 
 
 def _read_thresholds(card: Mapping[str, Any], count: int) -> tuple[float, ...] | None:
-    multi = card.get("multi")
-    if multi is None:
+    multi_label = card.get("multi_label")
+    if multi_label is None:
         return None
-    thresholds = multi.get("thresholds") if isinstance(multi, dict) else None
+    thresholds = multi_label.get("thresholds") if isinstance(multi_label, dict) else None
     if not isinstance(thresholds, list) or len(thresholds) != count or not all(map(_is_share, thresholds)):
-        problem = "card.json needs multi.thresholds (a number from 0 to 1 for each label)"
-        raise BundleError(problem, param="multi")
+        problem = "card.json needs multi_label.thresholds (a number from 0 to 1 for each label)"
+        raise BundleError(problem, param="multi_label")
     return tuple(map(float, thresholds))
 
 

@@ -256,7 +256,7 @@ def check_graph(
 
 def _read_vocabulary(bundle: Bundle) -> Vocabulary:
     try:
-        document = orjson.loads(bundle.pieces or "")
+        document = orjson.loads(bundle.vocabulary or "")
     except ValueError as damage:
         raise BundleError(f"{bundle.name}: pieces.json is not JSON: {damage}", param="pieces.json") from None
     lists: dict[str, list[str]] = {}

@@ -91,7 +91,7 @@ def write_head(
     digest = json.loads((models_dir / on / "card.json").read_text())["model_sha256"]
     reader = {"name": on, "sha256": digest}
     whole = {"name": name, "description": "Labels at random.", "labels": LABELS, "encoder": reader, **card}
-    logits = len(whole["labels"]) if len(whole["labels"]) > 2 or "multi" in whole else 1
+    logits = len(whole["labels"]) if len(whole["labels"]) > 2 or "multi_label" in whole else 1
     model = head_model(logits, d, seed)
     return write_bundle(models_dir, "text-classification", whole, model, float_model=to_float(model))
 

@@ -6,7 +6,7 @@ import pytest
 from hardmax import Local
 from model_export.head import ood
 from model_export.head.encoded import ZERO, EncodedTexts, encode_texts
-from model_export.head.train import open_reader
+from model_export.head.train import open_encoder
 from service.settings import PRETRAINED_FOLDER
 from service.text.tokenizer import TokenizedText
 
@@ -26,7 +26,7 @@ SAID = ("was cold again", "came late and burnt", "tasted wonderful", "is worth e
 
 @pytest.fixture(scope="module")
 def reader():
-    return open_reader(PRETRAINED_FOLDER / "encoder-small")[1]
+    return open_encoder(PRETRAINED_FOLDER / "encoder-small")[1]
 
 
 def test_languages_that_nobody_taught_are_unlike_rows_of_one_subject(reader):

@@ -17,7 +17,7 @@ from model_export.bundle import write_bundle
 from model_export.cli import main
 from model_export.encoder import graph, quantized
 from model_export.head.encoded import encode_texts
-from model_export.head.train import open_reader
+from model_export.head.train import open_encoder
 from service.cli.main import main as hardmax_command
 from service.local import Local
 from service.settings import load_settings
@@ -111,7 +111,7 @@ def test_head_is_verified_wherever_its_encoder_is_and_refused_without_it(tmp_pat
     (tmp_path / "rows.csv").write_text("text\na superb film\nthe soup was cold\n")
     asked = ["verify", str(tmp_path / "mine"), "--file", str(tmp_path / "rows.csv")]
     assert main(asked) == 2
-    assert "say --encoders FOLDER" in capsys.readouterr().err
+    assert "name its folder with --encoders" in capsys.readouterr().err
     assert main([*asked, "--encoders", str(tmp_path / "models")]) == 0
     assert "'texts': 2" in capsys.readouterr().out
 
@@ -183,7 +183,7 @@ def test_words_at_random_are_unlike_the_rows(folder, capsys):
 
 
 def test_states_come_from_the_disk_the_second_time(folder):
-    _, reader = open_reader(folder / "models" / "reader")
+    _, reader = open_encoder(folder / "models" / "reader")
     texts = ["a superb film", "", "the soup was cold " * 40]
     states, kept = encode_texts(reader, texts, cache=folder / "cache")
     assert kept.tolist() == [0, 2]
@@ -194,7 +194,7 @@ def test_states_come_from_the_disk_the_second_time(folder):
 
 
 def test_what_was_seen_is_kept_when_a_run_stops_among_later_texts(folder):
-    _, reader = open_reader(folder / "models" / "reader")
+    _, reader = open_encoder(folder / "models" / "reader")
     told: list[tuple[int, int]] = []
 
     def read(text: str):

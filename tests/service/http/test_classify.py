@@ -47,7 +47,9 @@ def ask(client: httpx.Client, text: str, **options: Any) -> dict[str, Any]:
 def test_several_models_answer_what_each_answers_alone(tmp_path: Path) -> None:
     write_head(tmp_path)
     write_head(tmp_path, "topics@1", labels=["food", "film", "time"])
-    write_head(tmp_path, "topics@2", labels=["food", "film", "time"], multi={"thresholds": [0.5, 0.5, 0.5]})
+    write_head(
+        tmp_path, "topics@2", labels=["food", "film", "time"], multi_label={"thresholds": [0.5, 0.5, 0.5]}
+    )
     body = {"input": ["the superb film", "awful"], "explain": "full"}
     with in_process(tmp_path) as client:
         both = client.post("/classify", json={**body, "model": ["tiny", "topics"]}).json()

@@ -30,17 +30,20 @@ from service.settings import Settings
 @pytest.mark.parametrize("format_", [2, 3], ids=["made before", "of today"])
 def test_bundle_is_read_whole(tmp_path: Path, format_: int) -> None:
     bundle = read_bundle(write_folder(tmp_path / "tiny", format=format_, alpha=1.5))
-    assert (bundle.name, bundle.kind, bundle.model, bundle.pieces) == ("tiny", "dynamics", b"graph", None)
+    assert (bundle.name, bundle.kind, bundle.model, bundle.vocabulary) == ("tiny", "dynamics", b"graph", None)
     assert bundle.card["alpha"] == 1.5
 
 
 def test_bundle_of_0_3_is_read_with_the_names_of_0_4(tmp_path: Path) -> None:
     old = {"kind": "sentiment", "reader": {"name": "reader", "sha256": "0"}, "unlike": {"held_out": 0.05}}
+    old |= {"even": 0.02, "least_known": 0.4, "multi": {"thresholds": [0.5, 0.5]}}
     bundle = read_bundle(write_folder(tmp_path / "mine", name="mine", licence="MIT", license=None, **old))
     assert bundle.kind == bundle.card["kind"] == "text-classification"
     assert bundle.card["encoder"] == {"name": "reader", "sha256": "0"}
     assert (bundle.card["license"], bundle.card["out_of_distribution"]) == ("MIT", {"held_out": 0.05})
-    assert not {"reader", "licence", "unlike"} & set(bundle.card)
+    assert (bundle.card["abstain_margin"], bundle.card["min_known_share"]) == (0.02, 0.4)
+    assert bundle.card["multi_label"] == {"thresholds": [0.5, 0.5]}
+    assert not {"reader", "licence", "unlike", "even", "least_known", "multi"} & set(bundle.card)
 
 
 @pytest.mark.parametrize(
@@ -85,12 +88,12 @@ def test_bundle_whose_file_cannot_be_read_is_refused(
         read_bundle(folder)
 
 
-def test_bundle_version_changes_with_any_of_its_files(tmp_path: Path) -> None:
+def test_bundle_digest_changes_with_any_of_its_files(tmp_path: Path) -> None:
     first = read_bundle(write_folder(tmp_path / "a" / "tiny"))
     same = read_bundle(write_folder(tmp_path / "b" / "tiny"))
     other = read_bundle(write_folder(tmp_path / "c" / "tiny", description="something else"))
-    assert first.version == same.version
-    assert first.version != other.version
+    assert first.digest == same.digest
+    assert first.digest != other.digest
 
 
 def test_find_bundles_skips_what_is_hidden_or_still_being_written(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_head_finds_its_reader_by_digest_behind_another_of_that_name(tmp_path: P
     put_reader(own / "reader", b"two")
     stand(own, "mine", b"one")
     stand(own, "other", b"two")
-    loaders = {"encoder": lambda bundle: bundle.version, "text-classification": load}
+    loaders = {"encoder": lambda bundle: bundle.digest, "text-classification": load}
     registry = Registry([bundled, own], loaders)
     registry.refresh()
     hidden = f"reader ({hashlib.sha256(b'one').hexdigest()[:12]})"

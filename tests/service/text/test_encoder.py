@@ -156,11 +156,11 @@ def test_reader_refuses_lists_that_are_none_by_name(
         ({"labels": ["one"]}, "labels"),
         ({"labels": ["a", "a"]}, "labels"),
         ({"labels": ["a", 7]}, "labels"),
-        ({"even": -1}, "even"),
-        ({"even": True}, "even"),
-        ({"least_known": 2}, "least_known"),
-        ({"labels": ["a", "b", "c"], "multi": {}}, "multi"),
-        ({"labels": ["a", "b", "c"], "multi": {"thresholds": [0.5]}}, "multi"),
+        ({"abstain_margin": -1}, "abstain_margin"),
+        ({"abstain_margin": True}, "abstain_margin"),
+        ({"min_known_share": 2}, "min_known_share"),
+        ({"labels": ["a", "b", "c"], "multi_label": {}}, "multi_label"),
+        ({"labels": ["a", "b", "c"], "multi_label": {"thresholds": [0.5]}}, "multi_label"),
     ],
 )
 def test_head_refuses_a_card_it_cannot_use(

@@ -95,7 +95,7 @@ def test_neutral_and_the_other_labels_sum_to_one_as_printed() -> None:
 
 
 def test_several_labels_may_hold(folder: Path, head: Head) -> None:
-    card = {"labels": ["a", "b"], "multi": {"thresholds": [0.0, 1.0]}}
+    card = {"labels": ["a", "b"], "multi_label": {"thresholds": [0.0, 1.0]}}
     several = open_head(folder, "several", reader=head.encoder, **card)
     ((found,),) = classify_all(make_tasks(["a superb film"], ClassifyOptions((several,))))
     assert (found["labels"], set(found["logit"])) == (["a"], {"a", "b"})

@@ -115,7 +115,7 @@ def test_heads_answer_together_as_each_does_alone_in_one_run(folder: Path, sente
         "two": {},
         "three": {"labels": ["a", "b", "c"], "seed": 1},
         "five": {"labels": ["a", "b", "c", "d", "e"], "d": 4, "seed": 2},
-        "both": {"labels": ["a", "b"], "multi": {"thresholds": [0.5, 0.4]}, "seed": 3},
+        "both": {"labels": ["a", "b"], "multi_label": {"thresholds": [0.5, 0.4]}, "seed": 3},
     }
     heads = tuple(open_head(folder, name, reader=reader, **card) for name, card in cards.items())
     texts = [*sentences[:12], "<br>", "the film superb, " * 40]
