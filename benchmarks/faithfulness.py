@@ -235,7 +235,7 @@ def main() -> None:
         row
         for name in sets
         for row in drawn(
-            [row for row in sets[name] if name == "sst" or row.split == "report"], 4 * asked.sentences
+            [row for row in sets[name] if name == "sst" or row.split == "test"], 4 * asked.sentences
         )
     ]
     texts = [row.text for row in rows if WORDS[0] <= len(row.text.split()) <= WORDS[1]]
@@ -258,7 +258,7 @@ def main() -> None:
             record.note(f"LIME was left out: {refused}")
         else:
             measure(each, sentences[: asked.lime], changed, took, lime=True)
-    reviews = [row for row in read_reviews(asked.data / "aclImdb_train.tar.gz") if row.split == "report"]
+    reviews = [row for row in read_reviews(asked.data / "aclImdb_train.tar.gz") if row.split == "test"]
     whole = [row.text for row in drawn(reviews, 2 if asked.quick else 30)]
     measure_answers(record, model, {"sentences": [each.reading.text for each in sentences], "reviews": whole})
     record.note(

@@ -29,16 +29,12 @@ Parts = dict[tuple[str, ...], Halves]  # by the labels that a text has
 
 
 def unread(sets: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Of five corpora the split `report`, and as `train` all others that our reader has not learnt from."""
+    """Return the test rows of five corpora and, as training rows, others that no encoder was trained on."""
     read = {row.text for rows in select_texts(sets, Recipe()).values() for row in rows}
-    others = {row.text for rows in sets.values() for row in rows if row.split != "report"}
+    others = {row.text for rows in sets.values() for row in rows if row.split != "test"}
     return {
-        name: [row for row in sets[corpus] if row.split == "report" and row.text not in others]
-        + [
-            Row(row.text, row.target)
-            for row in sets[corpus]
-            if row.split != "report" and row.text not in read
-        ]
+        name: [row for row in sets[corpus] if row.split == "test" and row.text not in others]
+        + [Row(row.text, row.target) for row in sets[corpus] if row.split != "test" and row.text not in read]
         for name, corpus in CORPORA.items()
     }
 
@@ -61,7 +57,7 @@ def packages() -> dict[str, list[Row]]:
         fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
         text = fields.get("Description-en") or fields.get("Description", "")
         if fields.get("Section") in SECTIONS and len(text.split()) >= 3:
-            part = {0: "choose", 1: "report"}.get(zlib.crc32(text.encode()) % 4, "train")
+            part = {0: "validation", 1: "test"}.get(zlib.crc32(text.encode()) % 4, "train")
             found.setdefault(fields["Section"], []).append(Row(text, None, part))
     return found
 
@@ -69,7 +65,7 @@ def packages() -> dict[str, list[Row]]:
 def tasks(data: Path, split: str, most: int) -> dict[str, Parts]:
     """Of each question the halves of each label, or set of labels; `most` rows a label are learnt from."""
     every = read_all(data)
-    sets = unread(every) if split == "report" else {name: every[of] for name, of in CORPORA.items()}
+    sets = unread(every) if split == "test" else {name: every[of] for name, of in CORPORA.items()}
     alone: Parts = {(name,): halves(rows, split, most) for name, rows in sets.items()}
     found = {SUBJECTS: alone}
     for name, labels in (

@@ -22,7 +22,7 @@ from torch import Tensor
 from model_export.data import corpora
 from model_export.data.training_set import TrainingSet
 from model_export.encoder.attention import PAD
-from model_export.measure.scores import balanced
+from model_export.measure.scores import balanced_accuracy
 from model_export.pretrained import new_learners, read_vocabulary
 from model_export.publish import held_out
 from model_export.recipe import Recipe
@@ -38,9 +38,9 @@ def pooled_logits(states: Callable[[Tensor], Tensor], pooled: PooledHead, texts:
     logits = np.zeros(len(texts))
     for rows in texts.batches(6_000):
         batch = texts.batch(rows)
-        there = batch.pieces != PAD
+        there = batch.token_ids != PAD
         size = there.sum(1).float()
-        sums = (states(batch.pieces) * there[..., None]).sum(1)
+        sums = (states(batch.token_ids) * there[..., None]).sum(1)
         text = batch.word.amin(1) // batch.words
         total = sums.new_zeros(batch.texts, sums.shape[1]).index_add(0, text, sums)
         tokens = torch.zeros(batch.texts).index_add(0, text, size)
@@ -66,7 +66,7 @@ def main() -> None:
     sets = corpora.read_all(arguments.data)
     vocabulary, rows = read_vocabulary(sets, arguments.teacher)
     learners = new_learners(Recipe(), arguments.teacher, vocabulary, rows, sets)
-    texts = held_out(WordPieceTokenizer(vocabulary), sets, "report")
+    texts = held_out(WordPieceTokenizer(vocabulary), sets, "test")
     for stage in STAGES:
         (file,) = arguments.runs.glob(f"{stage}-*.pt")
         result = torch.load(file)
@@ -75,7 +75,7 @@ def main() -> None:
         found = {}
         for name, part in texts.items():
             sided = part.take(np.flatnonzero(part.targets != 0.5))
-            found[name] = balanced(stage_logits(stage, learners, sided) > 0, sided.targets > 0.5)
+            found[name] = balanced_accuracy(stage_logits(stage, learners, sided) > 0, sided.targets > 0.5)
         line = ", ".join(f"{name} {100 * value:.1f}" for name, value in found.items())
         print(f"{stage}: {line}; mean {100 * np.mean(list(found.values())):.1f}", flush=True)
 

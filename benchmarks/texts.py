@@ -30,7 +30,7 @@ from benchmarks.twins import DISTILBERT, Twin, logistic
 from model_export.data.corpora import Row, Rows, read_all
 from model_export.encoder.model import Encoder
 from model_export.encoder.published import MPNET, load_minilm
-from model_export.measure.scores import balanced
+from model_export.measure.scores import balanced_accuracy
 from model_export.stages import PooledHead
 
 Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
@@ -168,7 +168,7 @@ def main() -> None:
     packages = ("onnxruntime", "numpy", "torch", "scikit-learn", "fasttext-wheel")
     record = Record("texts", "Texts in process", packages, PRETRAINED)
     sets = read_all(asked.data)
-    held = {name: [row for row in sets[name] if row.split == "report"] for name in NAMES}
+    held = {name: [row for row in sets[name] if row.split == "test"] for name in NAMES}
     judges = judges_of(sets, asked.encoder, asked.runs, record, refused, asked.quick)
     sentences = [
         row.text
@@ -205,7 +205,7 @@ def main() -> None:
             told = np.concatenate(
                 [judge([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
             )
-            right.add(subject, {"data": f"{title} ({len(rows)})"}, [100 * balanced(told, truth)])
+            right.add(subject, {"data": f"{title} ({len(rows)})"}, [100 * balanced_accuracy(told, truth)])
     record.note(
         f"Sentences of {LEAST} to {MOST} words of SST-2, Yelp, tweets and electronics; IMDb reviews of "
         f"{np.mean([len(text.split()) for text in whole]):.0f} words on average. Subjects take turns."

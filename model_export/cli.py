@@ -16,7 +16,10 @@ COMMANDS = {
     "train": ("head.train", "train, measure and export a custom model from labelled rows"),
     "exact": ("exact.command", "construct an exact classifier of sequences"),
     "pretrained": ("pretrained", "train the pretrained encoder and its sentiment head from the data sets"),
-    "ablations": ("measure.meaning", "measure what a model uses: word order, attention, implicit sentiment"),
+    "ablations": (
+        "measure.ablations",
+        "measure what a model uses: word order, attention, implicit sentiment",
+    ),
     "verify": ("measure.verify", "compare a model with its definition, to the bit, on many texts"),
     "dynamics": ("cloud.graph", "write the graph of point clouds, as the service bundles it"),
 }

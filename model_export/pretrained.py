@@ -2,8 +2,8 @@
 
     data, teachers -> training set -> finetune -> harden -> fit_head -> tune_jointly -> bundles
 
-Every stage's result is kept in OUT under a digest of all that it was made of: an interrupted run resumes,
-and a changed recipe takes nothing that another recipe made. Choices are made on the validation split, figures
+The result of every stage is stored in OUT under a digest of all its inputs: an interrupted run resumes, and a
+changed recipe uses no result of another recipe. Choices are made on the validation split, figures
 on the test split.
 """
 
@@ -38,14 +38,14 @@ from model_export.stages import (
     tune_jointly,
 )
 from model_export.teacher.encoder import Teacher
-from model_export.teacher.fit import fitted
+from model_export.teacher.fit import fit_teacher
 from model_export.teacher.logits import COMMITTED, TeacherLogits
 from model_export.teacher.zero_shot import embed_texts, zero_shot_axis, zero_shot_scores
 from model_export.training import Report
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
-SINK_TEXTS = 48  # to find what the published layers make of <s>
+SINK_TEXTS = 48  # on which the states of <s> in the published layers are averaged
 Stage = Callable[[Learners, TrainingSet, StageConfig, StageContext, Path], State]
 
 
@@ -77,7 +77,7 @@ def run_stages(
     recipe: Recipe,
     learners: Learners,
     short: TrainingSet,
-    every: TrainingSet,
+    all_texts: TrainingSet,
     cache: StageCache,
     report: Report,
 ) -> None:
@@ -86,8 +86,8 @@ def run_stages(
     stages: list[tuple[str, Stage, TrainingSet, StageConfig]] = [
         ("finetune", finetune, short, recipe.finetune),
         ("harden", harden, short, recipe.harden),
-        ("fit_head", fit_head, every, recipe.fit_head),
-        ("tune_jointly", tune_jointly, every, recipe.tune_jointly),
+        ("fit_head", fit_head, all_texts, recipe.fit_head),
+        ("tune_jointly", tune_jointly, all_texts, recipe.tune_jointly),
     ]
     made_of: list[Any] = [learners, recipe.seed]
     for name, stage, texts, config in stages:
@@ -128,16 +128,16 @@ def read_vocabulary(sets: Mapping[str, Rows], teacher: Path) -> tuple[Vocabulary
     Of BERT's tokens those stay that are written in Latin letters, digits and marks.
     """
     published = (teacher / "vocab.txt").read_text(encoding="utf-8").splitlines()[FIRST_WORDPIECE:]
-    kept = [i for i, token in enumerate(published) if names.is_kept(i, token)]
-    tokens = [published[i] for i in kept]
+    rows = [i for i, token in enumerate(published) if names.is_english_token(i, token)]
+    tokens = [published[i] for i in rows]
     cased = (row.text for name in CASED for row in sets[name] if row.split == "train")
-    return names.lists(cased, tokens), [i + FIRST_WORDPIECE for i in kept]
+    return names.make_vocabulary(cased, tokens), [i + FIRST_WORDPIECE for i in rows]
 
 
 def new_learners(
     recipe: Recipe, teacher: Path, vocabulary: Vocabulary, rows: list[int], sets: Mapping[str, Rows]
 ) -> Learners:
-    """Return what the first stage begins with: always the same of one recipe."""
+    """Return the initial models of the first stage; one recipe always gives the same."""
     torch.manual_seed(recipe.seed)
     texts = [row.text for row in sets["yelp"] if row.split == "train"][:SINK_TEXTS]
     encoder = from_mpnet(Teacher(teacher).eval(), rows, texts)
@@ -147,7 +147,7 @@ def new_learners(
 
 @torch.no_grad()
 def set_special_tokens(encoder: Encoder, vocabulary: Vocabulary) -> None:
-    """A token that stands for many words begins as the mean of some of them."""
+    """Initialize each token that stands for many words with the mean embedding of some of them."""
     ids, special = {token: i for i, token in enumerate(vocabulary.tokens)}, vocabulary.special
     for token_id, words in {
         special.name: sorted(vocabulary.names), special.group: sorted(vocabulary.groups),
@@ -166,7 +166,7 @@ def _fitted_teacher(
         teacher = Teacher(folder)
         teacher.load_state_dict(torch.load(file))
         return teacher.eval()
-    teacher = fitted(folder, sets, recipe.teacher, file.with_suffix(".checkpoint"), report)
+    teacher = fit_teacher(folder, sets, recipe.teacher, file.with_suffix(".checkpoint"), report)
     save(teacher.state_dict(), file)
     return teacher
 

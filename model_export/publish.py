@@ -26,8 +26,15 @@ from model_export.head import quantized as head_quantized
 from model_export.head.encoded import encode_texts
 from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
-from model_export.measure.meaning import served_logits
-from model_export.measure.scores import balanced, neutral_band, score, sigmoid, temperature, three_labels
+from model_export.measure.ablations import served_logits
+from model_export.measure.scores import (
+    balanced_accuracy,
+    neutral_band,
+    score,
+    sigmoid,
+    temperature,
+    three_labels,
+)
 from model_export.stages import predict
 from model_export.training import Report
 from service.errors import BundleError
@@ -37,10 +44,10 @@ from service.text.encoder import Encoder as ServedEncoder
 from service.text.head import Head
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
-MAX_TOKENS = 100_000  # of a data set that choices and figures are made on
-TEXTS_PER_SET = 250  # that other languages are told from
+MAX_TOKENS = 100_000  # of a data set, for calibration and for figures
+OOD_TEXTS_PER_SET = 250  # in-distribution texts of a data set, for the OOD score
 OOD_FALSE_POSITIVE_RATE = 0.005  # of these texts
-CHECKED_TEXTS = 200  # of these whose logits torch and the graphs must agree on
+CHECKED_TEXTS = 200  # of these on which the logits of torch and of the graphs must agree
 LOGIT_TOLERANCE = 1e-4  # contributions are rounded one by one
 THRESHOLDS = np.arange(0.7, 3.0, 0.02).round(2)  # t of three labels; below log 2 nothing would be neutral
 NEARLY_BEST = 0.005
@@ -55,8 +62,8 @@ def calibrate_head(
     sets: Mapping[str, Rows],
     report: Report,
 ) -> None:
-    """Scale the logits so that their log-loss on the validation split is least."""
-    texts = held_out(tokenizer, sets, "choose")
+    """Scale the logits so that their log-loss on the validation split is minimal."""
+    texts = held_out(tokenizer, sets, "validation")
     sided = {name: part.take(np.flatnonzero(part.targets != 0.5)) for name, part in texts.items()}
     logits = np.concatenate([predict(encoder, head, part)[:, 0] for part in sided.values()])
     factor = temperature(logits, np.concatenate([part.targets > 0.5 for part in sided.values()]))
@@ -82,7 +89,7 @@ def fit_neutral_threshold(logits: Mapping[str, Logits], targets: Mapping[str, ND
 
 
 def _balanced_accuracy(logits: Logits, targets: NDArray[np.float32], threshold: float) -> float:
-    return balanced(three_labels(sigmoid(logits), neutral_band(threshold)), targets)
+    return balanced_accuracy(three_labels(sigmoid(logits), neutral_band(threshold)), targets)
 
 
 def test_figures(
@@ -93,21 +100,26 @@ def test_figures(
     report: Report,
 ) -> tuple[float, dict[str, Any]]:
     """Return the threshold, chosen on the validation split, and figures of the test split."""
-    texts = {split: held_out(tokenizer, sets, split) for split in ("choose", "report")}
-    logits = {name: predict(encoder, head, part)[:, 0] for name, part in texts["choose"].items()}
-    threshold = fit_neutral_threshold(logits, {name: part.targets for name, part in texts["choose"].items()})
+    texts = {split: held_out(tokenizer, sets, split) for split in ("validation", "test")}
+    logits = {name: predict(encoder, head, part)[:, 0] for name, part in texts["validation"].items()}
+    threshold = fit_neutral_threshold(
+        logits, {name: part.targets for name, part in texts["validation"].items()}
+    )
     figures = {}
-    for name, part in texts["report"].items():
+    for name, part in texts["test"].items():
         figures[name] = figures_of(predict(encoder, head, part)[:, 0], part.targets, threshold)
         report(f"{name}: balanced accuracy {100 * figures[name]['balanced_accuracy']:.1f}")
     return threshold, figures
 
 
 def figures_of(logits: Logits, targets: NDArray[np.float32], threshold: float) -> dict[str, Any]:
-    """Return scores by the sign of the logit, and of three labels where a set has them."""
+    """Return metrics by the sign of the logit, and of three labels if a data set has them."""
     sided = targets != 0.5
     truth = targets[sided] > 0.5
-    found = {**asdict(score(logits[sided], truth)), "balanced_accuracy": balanced(logits[sided] > 0, truth)}
+    found = {
+        **asdict(score(logits[sided], truth)),
+        "balanced_accuracy": balanced_accuracy(logits[sided] > 0, truth),
+    }
     if not sided.all():
         found["three_labels"] = _balanced_accuracy(logits, targets, threshold)
     return found
@@ -123,23 +135,29 @@ def write_bundles(
     figures: Mapping[str, Any],
     about: Mapping[str, Any],
 ) -> None:
-    """Write both bundles. The head is refused if the graphs do not give the logits of torch."""
+    """Write both bundles.
+
+    Raises:
+        BundleError: The graphs do not give the logits of torch; the head is not written.
+    """
     config = encoder.config
     card = {
         "name": "encoder",
-        "description": "A transformer in which every head attends to one token or to none, in whole numbers.",
+        "description": "A transformer whose heads attend to one token or to none, quantized to int8.",
         "layers": config.layers, "heads": config.heads, "width": config.width, **about,
     }  # fmt: skip
-    words = {
+    vocabulary_lists = {
         key: list(vocabulary.tokens) if field == "tokens" else sorted(getattr(vocabulary, field))
         for field, key in VOCABULARY_KEYS.items()
     }
     weights = encoder_quantized.quantize(encoder)
     integer, floats = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
-    base = write_bundle(models, "encoder", card, integer, json.dumps(words, ensure_ascii=False), floats)
+    base = write_bundle(
+        models, "encoder", card, integer, json.dumps(vocabulary_lists, ensure_ascii=False), floats
+    )
     runtime = Runtime("cpu", torch.get_num_threads())
     served = ServedEncoder.load(base, runtime)
-    texts = [row.text for rows in sets.values() for row in labelled(rows, "choose")[:TEXTS_PER_SET]]
+    texts = [row.text for rows in sets.values() for row in labelled(rows, "validation")[:OOD_TEXTS_PER_SET]]
     ood_weights, detected = _calibrate_ood(served, texts)
     card = {
         "name": "sentiment",
@@ -175,11 +193,13 @@ def _check_logits(
 
 
 def _calibrate_ood(encoder: ServedEncoder, texts: list[str]) -> tuple[dict[str, Any], float]:
-    """Return what tells other languages, whose tokens are all in the vocabulary, and the share it detects."""
-    own, _ = encode_texts(encoder, texts)
+    """Return the weights of an OOD score for other languages, and the share of texts that it detects."""
+    in_distribution, _ = encode_texts(encoder, texts)
     others, _ = encode_texts(encoder, ood.foreign_sentences())
-    parts = np.array_split(np.random.default_rng(0).permutation(len(own)), N_FOLDS)
-    found = ood.calibrate(own, [others], parts, np.ones(len(own)), [OOD_FALSE_POSITIVE_RATE])
+    parts = np.array_split(np.random.default_rng(0).permutation(len(in_distribution)), N_FOLDS)
+    found = ood.calibrate(
+        in_distribution, [others], parts, np.ones(len(in_distribution)), [OOD_FALSE_POSITIVE_RATE]
+    )
     return found.weights, found.detected
 
 

@@ -19,7 +19,7 @@ from model_export.data.corpora import Row, Rows
 from model_export.data.training_set import TrainingSet
 from model_export.head.leader_head import LeaderHeadConfig
 from model_export.stages import StageConfig
-from model_export.teacher.fit import THREE, Fitting
+from model_export.teacher.fit import THREE_LABEL_SETS, TeacherConfig
 from model_export.teacher.logits import TeacherLogits
 from model_export.teacher.zero_shot import Embeddings
 from service.text.tokenizer import WordPieceTokenizer
@@ -65,7 +65,7 @@ class Recipe:
         default_factory=lambda: StageConfig(epochs=1.4, lr=1.2e-4, embedding_weight=3.0)
     )
     head: LeaderHeadConfig = field(default_factory=lambda: LeaderHeadConfig(width=768))
-    teacher: Fitting = field(default_factory=Fitting)
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
     seed: int = 3
 
 
@@ -99,7 +99,9 @@ def short_texts(
     recipe: Recipe,
 ) -> TrainingSet:
     """Return the selected texts of one chunk; `embeddings` and `scores` are in their order."""
-    three = {row.text: row.target for name in THREE for row in sets[name] if row.target is not None}
+    three = {
+        row.text: row.target for name in THREE_LABEL_SETS for row in sets[name] if row.target is not None
+    }
     texts, targets, rows = [], [], []
     at = 0
     for name, selection in selected.items():

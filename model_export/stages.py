@@ -195,10 +195,10 @@ def tune_jointly(
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
         batch, hidden, attention, loss = _leader_loss(learners, texts, rows, config)
-        if len(batch.pieces) == len(rows) and texts.embeddings is not None:  # texts of one chunk
-            mean = mean_state(hidden * learners.encoder.output_scales.hidden, batch.pieces)
+        if len(batch.token_ids) == len(rows) and texts.embeddings is not None:  # texts of one chunk
+            mean = mean_state(hidden * learners.encoder.output_scales.hidden, batch.token_ids)
             loss = loss + config.embedding_weight * learners.distillation(mean, published_of(texts, rows))
-        return loss + attention_cost(attention, batch.pieces, config, done)
+        return loss + attention_cost(attention, batch.token_ids, config, done)
 
     groups = [
         ParameterGroup(trainable(learners.encoder)),
@@ -275,7 +275,7 @@ def predict(
     logits = np.zeros((len(texts), head.config.n_logits))
     for rows in texts.batches(max_tokens):
         batch = texts.batch(rows)
-        hidden, embedding, _ = encoder.quantized(batch.pieces)
+        hidden, embedding, _ = encoder.quantized(batch.token_ids)
         logits[rows] = head(encoder.output_scales, hidden, embedding, batch)[0].numpy()
     return logits
 
@@ -295,7 +295,7 @@ def _leader_loss(
 ) -> tuple[Batch, Tensor, Attention, Tensor]:
     batch = texts.batch(rows)
     with mixed_precision():
-        hidden, embedding, attention = learners.encoder.quantized(batch.pieces)
+        hidden, embedding, attention = learners.encoder.quantized(batch.token_ids)
     logits, reach = learners.head(learners.encoder.output_scales, hidden, embedding, batch)
     logits = logits[:, 0].float()
     loss = (

@@ -1,12 +1,12 @@
-"""The data the bundled model learns from: readers, three splits, a guard against texts nearly the same.
+"""The data sets of the pretrained models: parsers, three splits, and the removal of near-duplicates.
 
-    train    what the weights are learnt from
-    choose   what every choice is made on: epochs, averaging, calibration, the band called "even"
-    report   what figures are measured on, once
+    train        the weights are learnt from it
+    validation   choices are made on it: epochs, averaging, calibration, the neutral threshold
+    test         figures are measured on it, once
 
-A text of `choose` or `report` is left out when a training text says the same: when more than a fifth of its
-runs of eight words occur there (the whole text, when it is shorter). IMDb's archive does not say which film a
-review is of; its reviews are numbered by film, so whole blocks of neighbouring numbers are held out.
+A validation or test text is left out if a training text is nearly the same: if more than a fifth of its runs
+of eight words occur there (the whole text, if it is shorter). IMDb's archive does not say which movie a
+review is about; its reviews are numbered by movie, so whole blocks of neighbouring numbers are held out.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pathlib import Path
 
 from service.errors import InvalidInput, NotFound
 
-SPLITS = ("train", "choose", "report")
-DUPLICATE_RUN_WORDS, DUPLICATE_SHARE = 8, 0.2
+SPLITS = ("train", "validation", "test")
+DUPLICATE_RUN_WORDS, MAX_DUPLICATE_SHARE = 8, 0.2
 REVIEWS_PER_BLOCK = 50  # neighbouring IMDb reviews that stay together
-HELD = 0.06, 0.10  # shares of a data set: choose, report
+VALIDATION_SHARE, TEST_SHARE = 0.06, 0.10  # of the texts of a data set
 _VALUES = {"0": 0.0, "1": 1.0, "negative": 0.0, "neutral": 0.5, "positive": 1.0}
 _MEMBER = re.compile(r"train/(pos|neg|unsup)/(\d+)_\d+\.txt$")
-_APART = re.compile(r" (n't|'(?:s|m|d|re|ve|ll)\b)")
+_SPLIT_CONTRACTION = re.compile(r" (n't|'(?:s|m|d|re|ve|ll)\b)")
 _MARKUP = re.compile(r"<[^<>]{0,99}>")
-_END = re.compile(r"(?<=[.!?])\s+")
-LEAST_WORDS, MOST_WORDS = 3, 30  # in a sentence
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+MIN_SENTENCE_WORDS, MAX_SENTENCE_WORDS = 3, 30  # in a sentence
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 
 
@@ -48,10 +48,10 @@ Rows = list[Row]
 
 
 def read_all(data: Path) -> dict[str, Rows]:
-    """Every data set in the folder `data`, split and guarded, by name."""
+    """Return the data sets in the folder `data` by name, split and without near-duplicates."""
     sst = read_table(data / "sst2/train.tsv", "sst")
-    dev = [Row(row.text, row.target, "report") for row in read_table(data / "sst2/dev.tsv", "sst")]
-    sst = [Row(row.text, row.target, "choose" if row.split == "report" else row.split) for row in sst]
+    dev = [Row(row.text, row.target, "test") for row in read_table(data / "sst2/dev.tsv", "sst")]
+    sst = [Row(row.text, row.target, "validation" if row.split == "test" else row.split) for row in sst]
     sets = {
         "reviews": read_reviews(data / "aclImdb_train.tar.gz"),
         "sst": sst + dev,
@@ -63,11 +63,11 @@ def read_all(data: Path) -> dict[str, Rows]:
         "mpqa": read_table(data / "mpqa/phrases.tsv.gz", "mpqa"),
         "wordnet": read_examples(data / "wordnet/examples.txt.gz"),
     }
-    return {name: guarded(rows) for name, rows in sets.items()}
+    return {name: without_near_duplicates(rows) for name, rows in sets.items()}
 
 
 def read_table(path: Path, salt: str) -> Rows:
-    """A file of text<TAB>label. A row's split is drawn from its text: equal texts fall together."""
+    """Read a file of text<TAB>label. The split of a row is drawn from its text, so equal texts share it."""
     if not path.exists():
         raise NotFound(f"{path}: there is no such file", param="data")
     rows = []
@@ -84,7 +84,7 @@ def read_table(path: Path, salt: str) -> Rows:
 
 
 def read_examples(path: Path) -> Rows:
-    """A file of a text a line, without labels."""
+    """Read a file with one text per line, without labels."""
     if not path.exists():
         raise NotFound(f"{path}: there is no such file", param="data")
     with gzip.open(path, "rt", encoding="utf-8") as file:
@@ -92,7 +92,7 @@ def read_examples(path: Path) -> Rows:
 
 
 def read_reviews(archive: Path) -> Rows:
-    """IMDb in file order, labelled and unlabelled; whole blocks of labelled reviews are held out."""
+    """Read IMDb in file order, labelled and unlabelled; whole blocks of labelled reviews are held out."""
     if not archive.exists():
         raise NotFound(f"{archive}: there is no such file", param="data")
     rows = []
@@ -115,23 +115,31 @@ def _members(archive: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def clean(text: str) -> str:
-    """A data set's own marks are taken away: entities, contractions written apart, "_num_"."""
-    return _APART.sub(r"\1", html.unescape(text).replace("_num_", "5").replace("’", "'"))
+    """Undo the markup of a data set: entities, contractions written apart, "_num_"."""
+    return _SPLIT_CONTRACTION.sub(r"\1", html.unescape(text).replace("_num_", "5").replace("’", "'"))
 
 
 def sentences(texts: Iterable[str]) -> list[str]:
-    """Single sentences of the texts, each once and of a usual length."""
-    found = (one.strip() for text in texts for one in _END.split(_MARKUP.sub(". ", text)))
-    return list(dict.fromkeys(one for one in found if LEAST_WORDS <= len(one.split()) <= MOST_WORDS))
+    """Return the distinct sentences of the texts that have a usual length."""
+    found = (one.strip() for text in texts for one in _SENTENCE_END.split(_MARKUP.sub(". ", text)))
+    return list(
+        dict.fromkeys(one for one in found if MIN_SENTENCE_WORDS <= len(one.split()) <= MAX_SENTENCE_WORDS)
+    )
 
 
 def _draw(key: str) -> str:
     share = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "big") / 2**32
-    return "choose" if share < HELD[0] else "report" if share < sum(HELD) else "train"
+    return (
+        "validation"
+        if share < VALIDATION_SHARE
+        else "test"
+        if share < VALIDATION_SHARE + TEST_SHARE
+        else "train"
+    )
 
 
 def _phrases(phrases: Rows, sentences: Rows) -> Rows:
-    """Phrases of held-out sentences are left out; they are parts of them."""
+    """Return the phrases that are no part of a held-out sentence."""
     held = " | ".join(" ".join(_words(row.text)) for row in sentences if row.split != "train")
     return [row for row in phrases if " ".join(_words(row.text)) not in held]
 
@@ -148,22 +156,22 @@ def _runs(text: str) -> set[int]:
     }
 
 
-def guarded(rows: Rows) -> Rows:
-    """Without the held-out rows that a row before their split nearly repeats."""
+def without_near_duplicates(rows: Rows) -> Rows:
+    """Return the rows without held-out ones that nearly repeat a row of an earlier split."""
     seen: set[int] = set()
-    kept = []
+    unique = []
     for split in SPLITS:
         part = [(row, _runs(row.text)) for row in rows if row.split == split]
         if split != "train":
-            part = [(row, runs) for row, runs in part if len(runs & seen) <= DUPLICATE_SHARE * len(runs)]
-        kept += [row for row, _ in part]
+            part = [(row, runs) for row, runs in part if len(runs & seen) <= MAX_DUPLICATE_SHARE * len(runs)]
+        unique += [row for row, _ in part]
         for _, runs in part:
             seen |= runs
-    return kept
+    return unique
 
 
 def sizes(sets: Mapping[str, Rows]) -> dict[str, dict[str, int]]:
-    """How many rows each split of each data set has, for the card."""
+    """Return the number of rows of each split of each data set, for the card."""
     return {
         name: {split: sum(row.split == split for row in rows) for split in SPLITS}
         for name, rows in sets.items()

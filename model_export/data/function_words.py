@@ -1,4 +1,4 @@
-"""Words that are no reason for a label: leaders should not be among them."""
+"""Function words and punctuation: they are no reason for a label, so leaders should not be among them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ PUNCTUATION = frozenset(".,;:!?-\"'()[]/&*~…–—“”‘’")
 
 
 def is_function_word(word: str) -> bool:
-    """Whether a word is a function word other than a negation, or one punctuation mark, repeated or not."""
+    """Return whether a word is a function word other than a negation, or a repeated punctuation mark."""
     return word.lower() in FUNCTION_WORDS or (word[0] in PUNCTUATION and len(set(word)) == 1)
 
 

@@ -1,7 +1,7 @@
-"""Which words are names: counted, not listed. The groups of people that are written small are listed.
+"""Find the names among the words of a corpus. Groups of people that are written in lower case are listed.
 
-A name is a word that is written with a capital inside sentences nearly always: people, places, peoples,
-faiths.
+A name is a word that nearly always has a capital inside sentences: people, countries and cities, nations,
+religions.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from service.text.tokenizer import Vocabulary, normalize_word, scan_words
 
 LATIN = 0x250  # code points below are of Latin letters
-ALWAYS, SOMETIMES = 0.85, 0.3  # share of capitals inside sentences
-MIN_OCCURRENCES = 3  # times a name is seen
+NAME_SHARE, AMBIGUOUS_NAME_SHARE = 0.85, 0.3  # of the occurrences inside sentences that have a capital
+MIN_OCCURRENCES = 3  # of a name
 
-# Written small, or in both ways: orientations, origins, faiths.
+# Written in lower case, or in both ways: orientations, origins, religions.
 GROUPS = frozenset(
     """gay gays lesbian lesbians bisexual bisexuals homosexual homosexuals heterosexual heterosexuals
     straight queer asexual transgender transsexual trans cisgender nonbinary black blacks white whites
@@ -31,16 +31,16 @@ GROUPS = frozenset(
 FIRST_WORD = 106  # what comes before in BERT's vocabulary are special and unused tokens
 
 
-def is_kept(token_id: int, token: str) -> bool:
-    """Whether a token of BERT's vocabulary may occur in English: Latin letters, digits and marks."""
+def is_english_token(token_id: int, token: str) -> bool:
+    """Return whether a token of BERT's vocabulary may occur in English: Latin letters, digits and marks."""
     text = token.removeprefix("##")
     if token_id < FIRST_WORD or token.startswith("[unused") or not text:
         return token_id < FIRST_WORD
     return all(ord(c) < LATIN or unicodedata.category(c)[0] in "PS" for c in text)
 
 
-def lists(cased: Iterable[str], pieces: Sequence[str]) -> Vocabulary:
-    """What a reader folds, from texts written with the usual capitals."""
+def make_vocabulary(cased: Iterable[str], tokens: Sequence[str]) -> Vocabulary:
+    """Return the vocabulary: the tokens, and the names found in texts with the usual capitals."""
     upper: Counter[str] = Counter()
     lower: Counter[str] = Counter()
     for text in cased:
@@ -54,6 +54,6 @@ def lists(cased: Iterable[str], pieces: Sequence[str]) -> Vocabulary:
         for word, times in upper.items()
         if times >= MIN_OCCURRENCES and len(word) > 1 and "'" not in word
     }
-    names = {word for word, often in share.items() if often > ALWAYS}
-    sometimes = {word for word, often in share.items() if SOMETIMES < often <= ALWAYS}
-    return Vocabulary(pieces, names - GROUPS, sometimes, GROUPS)
+    names = {word for word, often in share.items() if often > NAME_SHARE}
+    ambiguous = {word for word, often in share.items() if AMBIGUOUS_NAME_SHARE < often <= NAME_SHARE}
+    return Vocabulary(tokens, names - GROUPS, ambiguous, GROUPS)

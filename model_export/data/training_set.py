@@ -21,16 +21,16 @@ MAX_TRAINING_WORDS = 400  # of a text
 
 @dataclass(frozen=True)
 class Batch:
-    """Texts as a head reads them: chunks of tokens, and the word that each token belongs to."""
+    """Texts as the input of a head: chunks of tokens, and the word that each token belongs to."""
 
-    pieces: Tensor  # [chunks, N], 0 = padding
+    token_ids: Tensor  # [chunks, N], 0 = padding
     word: Tensor  # [chunks, N]: text * M + its number in the text; B * M for padding
     texts: int
     words: int  # M, of the text with most
     function_words: Tensor | None = None  # [B, M] bool
 
     def by_word(self, x: Tensor) -> Tensor:
-        """[chunks, N, c] -> the mean over the tokens of each word [B, M, c]."""
+        """Return the mean of [chunks, N, c] over the tokens of each word, [B, M, c]."""
         flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
         flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
         mean: Tensor = flat.view(self.texts, self.words, -1) / self.sizes
@@ -38,24 +38,24 @@ class Batch:
 
     @property
     def sizes(self) -> Tensor:
-        """[B, M, 1] how many tokens; 1 where there is no word"""
+        """The number of tokens of each word [B, M, 1]; 1 where there is no word."""
         return self._count.clamp(min=1).float()[..., None]
 
     @property
     def there(self) -> Tensor:
-        """[B, M] where there is a word"""
+        """Where there is a word, [B, M]."""
         return self._count > 0
 
     @property
     def _count(self) -> Tensor:
-        """[B, M] how many tokens each word has"""
+        """The number of tokens of each word, [B, M]."""
         count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
         return count.view(self.texts, self.words)
 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Tokenized texts and what is known of each."""
+    """Tokenized texts with their targets and, where known, labels and published embeddings."""
 
     texts: Sequence[TokenizedText]
     targets: NDArray[np.float32]  # [n] the probability that it is positive
@@ -122,11 +122,11 @@ class TrainingSet:
         return batches(self.sizes, max_tokens, rng)
 
     def padded(self, rows: Ints) -> Tensor:
-        """[B, N] tokens of texts of one chunk, zeros behind the end."""
+        """Return [B, N], the token ids of texts of one chunk, padded with zeros."""
         return padded([self.texts[i].token_ids for i in rows.tolist()], 0)
 
     def batch(self, rows: Ints) -> Batch:
-        """The same with the words, of texts of any length."""
+        """Return the chunks and words of texts of any length."""
         texts = [self.texts[i] for i in rows.tolist()]
         M = max(map(len, texts))
         tokens, words = [], []
@@ -139,27 +139,30 @@ class TrainingSet:
 
 
 def words_of(bounds: Ints) -> Ints:
-    """For each piece the number of the word that it belongs to."""
+    """Return the index of the word that each token belongs to."""
     return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
 
 
-def batches(sizes: Ints, most: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
-    """Texts of like length, at most `most` pieces each with padding; in any order if there is a `rng`."""
+def batches(sizes: Ints, max_tokens: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
+    """Yield the rows of each batch: texts of similar length, at most `max_tokens` tokens with padding.
+
+    The batches come in random order if there is an `rng`.
+    """
     order = rng.permutation(len(sizes)) if rng else np.arange(len(sizes))
     parts: list[Ints] = []
     for at in range(0, len(order), TEXTS_PER_SORT):
-        near = order[at : at + TEXTS_PER_SORT]
-        near = near[np.argsort(sizes[near], kind="stable")]
+        rows = order[at : at + TEXTS_PER_SORT]
+        rows = rows[np.argsort(sizes[rows], kind="stable")]
         begin = 0
-        for i in range(1, len(near) + 1):
-            if i == len(near) or sizes[near[i]] * (i - begin + 1) > most:
-                parts.append(near[begin:i])
+        for i in range(1, len(rows) + 1):
+            if i == len(rows) or sizes[rows[i]] * (i - begin + 1) > max_tokens:
+                parts.append(rows[begin:i])
                 begin = i
     yield from (parts[i] for i in (rng.permutation(len(parts)) if rng else range(len(parts))))
 
 
 def padded(parts: Sequence[NDArray[Any]], fill: int | bool) -> Tensor:
-    """[B, N], `fill` behind the end of a text."""
+    """Return [B, N], with `fill` after the end of each text."""
     x = np.full((len(parts), max(map(len, parts))), fill, bool if fill is False else np.int64)
     for row, part in zip(x, parts, strict=True):
         row[: len(part)] = part

@@ -1,6 +1,6 @@
 """Encoders as their authors published them: all-MiniLM-L6-v2 and all-mpnet-base-v2 (both Apache 2.0).
 
-Positions begin behind the published first token, [CLS] or <s>. Most heads of most tokens attend to it, so it
+Positions begin after the published first token, [CLS] or <s>. Most heads of most tokens attend to it, so it
 becomes the null key of each layer.
 """
 
@@ -90,7 +90,7 @@ def from_mpnet(
     config = EncoderConfig(**{**vars(MPNET), "vocabulary": len(rows), "layers": len(layers)})
     encoder = Encoder(config)
     encoder.words.weight.copy_(teacher.words.weight[list(rows)])
-    encoder.positions.weight.copy_(teacher.places.weight[FIRST_POSITION : FIRST_POSITION + CHUNK_TOKENS])
+    encoder.positions.weight.copy_(teacher.positions.weight[FIRST_POSITION : FIRST_POSITION + CHUNK_TOKENS])
     encoder.norm.gain.copy_(teacher.norm.weight)
     encoder.norm.shift.copy_(teacher.norm.bias)
     sinks = _sinks(teacher, texts)
@@ -100,23 +100,24 @@ def from_mpnet(
 
 
 def _sinks(teacher: Teacher, texts: Sequence[str]) -> list[Tensor]:
-    """Return the state of <s> or </s> at each layer: of the one to which most heads attend there."""
-    ids = teacher.pieces(texts)
+    """Return the mean state at each layer of the attention sink: <s> or </s>, that with more attention."""
+    ids = teacher.tokenize(texts)
     x = torch.full((len(ids), max(map(len, ids))), PADDING)
     for row, tokens in zip(x, ids, strict=True):
         row[: len(tokens)] = torch.from_numpy(tokens.astype("int64"))
     there = x != PADDING
-    near = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None] + teacher._near(x.shape[1])
-    state = teacher.norm(teacher.words(x) + teacher.places(there.cumsum(1) * there + PADDING))
+    mask = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None]
+    position_bias = mask + teacher.position_bias(x.shape[1])
+    state = teacher.norm(teacher.words(x) + teacher.positions(there.cumsum(1) * there + PADDING))
     found = []
     for layer in teacher.layers:
         B, N, W = state.shape
         q, k, _ = layer.qkv(state).view(B, N, 3, layer.heads, -1).permute(2, 0, 3, 1, 4)
-        share = torch.softmax(q @ k.transpose(-1, -2) / (W // layer.heads) ** 0.5 + near, -1)
+        share = torch.softmax(q @ k.transpose(-1, -2) / (W // layer.heads) ** 0.5 + position_bias, -1)
         share = share * there[:, None, :, None]
         to_begin, to_end = share[..., 0].sum(), (share * (x == END_TOKEN)[:, None, None]).sum()
         found.append(state[:, 0].mean(0) if to_begin >= to_end else state[x == END_TOKEN].mean(0))
-        state = layer(state, near)
+        state = layer(state, position_bias)
     return found
 
 

@@ -1,14 +1,15 @@
-"""What a served model reads: with whole sentences, without their order, without anybody to follow.
+"""Ablations of a served model: accuracy without word order and without attention, and what its leaders keep.
 
     hardmax-export ablations MODELS --data DATA
 
-    ordinary    as the service answers
-    shuffled    the words of each text in any order: a reader of order must lose
-    alone       every piece read by itself: its heads can follow nobody
-    leaders     the text cut to its leaders with two words on either side
-    read        the share of its passage that a word has read, at the median
+    ordinary                  as the service answers
+    shuffled                  the words of each text in random order
+    without attention         every token encoded alone, so that its heads attend to the null key
+    same label from leaders   the share of texts that keep their label if only leaders and two words on either
+                              side of each remain
+    read                      the receptive field of a word, as a share of its chunk, at the median
 
-All on the split `report`, from the two bundles in MODELS, as the service loads them.
+Figures are of the test split, from the two bundles in MODELS, as the service loads them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from model_export.data import corpora
 from model_export.measure import behaviour
-from model_export.measure.scores import balanced, neutral_band, score, sigmoid, three_labels
+from model_export.measure.scores import balanced_accuracy, neutral_band, score, sigmoid, three_labels
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime
 from service.text.decision import UNITS_PER_LOGIT
@@ -33,135 +34,148 @@ from service.text.encoder import EncodedText, Encoder
 from service.text.head import Head, run_heads
 from service.text.tokenizer import Ints, TokenizedText
 
-EVERYDAY = Path(__file__).with_name("everyday.tsv")
+IMPLICIT_SENTIMENT = Path(__file__).with_name("implicit_sentiment.tsv")
 ABLATED_TEXTS_PER_SET = 400  # of each data set
-AROUND = 2  # words on either side of a leader
+LEADER_CONTEXT_WORDS = 2  # on either side of a leader
 
-Cut = Callable[[TokenizedText], list[tuple[Ints, Ints]]]
+Chunker = Callable[[TokenizedText], list[tuple[Ints, Ints]]]  # token_ids and position_ids of each chunk
 
 
-class Served:
-    """A reader and a head as the service loads them, and what passages of a text are shown to them."""
+class ServedModel:
+    """An encoder and a head as the service loads them."""
 
     def __init__(self, models: Path, head: str) -> None:
         runtime = Runtime("cpu", 2)
         bundle = read_bundle(models / head)
-        self.reader = Encoder.load(read_bundle(models / bundle.card["encoder"]["name"]), runtime)
-        self.head = Head.load(bundle, runtime, self.reader)
+        self.encoder = Encoder.load(read_bundle(models / bundle.card["encoder"]["name"]), runtime)
+        self.head = Head.load(bundle, runtime, self.encoder)
         threshold = bundle.card.get("neutral_threshold")
-        self.even = float(bundle.card["even"]) if threshold is None else neutral_band(threshold)
+        if threshold is not None:
+            self.neutral_margin = neutral_band(threshold)
+        else:
+            self.neutral_margin = float(bundle.card["abstain_margin"])
 
-    def logits(self, texts: Sequence[str], cut: Cut = TokenizedText.chunks) -> NDArray[np.float64]:
-        return served_logits(self.reader, self.head, texts, cut)
+    def logits(self, texts: Sequence[str], chunker: Chunker = TokenizedText.chunks) -> NDArray[np.float64]:
+        """Return the logit of each text."""
+        return served_logits(self.encoder, self.head, texts, chunker)
 
 
 def served_logits(
-    reader: Encoder, head: Head, texts: Sequence[str], cut: Cut = TokenizedText.chunks
+    encoder: Encoder, head: Head, texts: Sequence[str], chunker: Chunker = TokenizedText.chunks
 ) -> NDArray[np.float64]:
-    """Of a head of two labels."""
-    read = []
+    """Return the logit of each text, by a head with one logit."""
+    encoded = []
     for text in texts:
-        reading = reader.tokenize(text)
-        read.append(EncodedText(reading, reader.encode(cut(reading), output_attentions=False)))
-    found = np.full(len(texts), head.bias[0, 0] / UNITS_PER_LOGIT)
-    for _, places, outputs in run_heads([head], read, explain=False):
-        found[places] = outputs.logit[0] / UNITS_PER_LOGIT
-    return found
+        tokenized = encoder.tokenize(text)
+        encoded.append(EncodedText(tokenized, encoder.encode(chunker(tokenized), output_attentions=False)))
+    logits = np.full(len(texts), head.bias[0, 0] / UNITS_PER_LOGIT)
+    for _, indices, outputs in run_heads([head], encoded, explain=False):
+        logits[indices] = outputs.logit[0] / UNITS_PER_LOGIT
+    return logits
 
 
-def pieces_alone(reading: TokenizedText) -> list[tuple[Ints, Ints]]:
-    return list(zip(reading.token_ids[:, None], reading.position_ids[:, None], strict=True))
+def single_token_chunks(tokenized: TokenizedText) -> list[tuple[Ints, Ints]]:
+    """Return a chunk of each token, at its position."""
+    return list(zip(tokenized.token_ids[:, None], tokenized.position_ids[:, None], strict=True))
 
 
 def shuffled(text: str, draw: random.Random) -> str:
+    """Return the words of a text in random order."""
     words = text.split()
     draw.shuffle(words)
     return " ".join(words)
 
 
-def read_and_led(served: Served, texts: Sequence[str]) -> tuple[list[float], list[str]]:
-    """The share of its passage that each word has read; each text cut to its leaders and their neighbours."""
+def receptive_shares_and_leader_texts(
+    served: ServedModel, texts: Sequence[str]
+) -> tuple[list[float], list[str]]:
+    """Return the share of its chunk that each token has read; and each text cut to its leaders' contexts."""
     shares: list[float] = []
-    cuts: list[str] = []
+    leader_texts: list[str] = []
     for text in texts:
-        reading = served.reader.tokenize(text)
-        seen = served.reader.encode(reading.chunks(), output_attentions=True)
-        for each in seen:
+        tokenized = served.encoder.tokenize(text)
+        chunks = served.encoder.encode(tokenized.chunks(), output_attentions=True)
+        for each in chunks:
             assert each.receptive_fields is not None
             size = each.receptive_fields.shape[1]
             shares += [int(read).bit_count() / size for read in each.receptive_fields[-1].tolist()]
-        ((_, _, outputs),) = run_heads([served.head], [EncodedText(reading, seen)], explain=True)
+        ((_, _, outputs),) = run_heads([served.head], [EncodedText(tokenized, chunks)], explain=True)
         assert outputs.target is not None
         leaders = np.unique(outputs.target[outputs.target >= 0])
-        kept = np.zeros(len(reading), bool)
+        near_leader = np.zeros(len(tokenized), bool)
         for leader in leaders.tolist():
-            kept[max(0, leader - AROUND) : leader + AROUND + 1] = True
-        cuts.append(
-            " ".join(text[reading.starts[i] : reading.ends[i]] for i in np.flatnonzero(kept).tolist())
-        )
-    return shares, cuts
+            near_leader[max(0, leader - LEADER_CONTEXT_WORDS) : leader + LEADER_CONTEXT_WORDS + 1] = True
+        words = np.flatnonzero(near_leader).tolist()
+        leader_texts.append(" ".join(text[tokenized.starts[i] : tokenized.ends[i]] for i in words))
+    return shares, leader_texts
 
 
-def of_set(served: Served, rows: corpora.Rows) -> dict[str, float]:
+def ablate(served: ServedModel, rows: corpora.Rows) -> dict[str, float]:
+    """Return the figures of a data set, by name."""
     draw = random.Random(0)
-    rows = [row for row in rows if row.split == "report" and row.target is not None]
+    rows = [row for row in rows if row.split == "test" and row.target is not None]
     draw.shuffle(rows)
     rows = rows[:ABLATED_TEXTS_PER_SET]
     texts, targets = [row.text for row in rows], np.array([row.target for row in rows])
     sided = targets != 0.5
     truth = targets[sided] > 0.5
     ordinary = served.logits(texts)
-    shares, cuts = read_and_led(served, texts)
-    others = {
+    shares, leader_texts = receptive_shares_and_leader_texts(served, texts)
+    ablated = {
         "shuffled": served.logits([shuffled(text, draw) for text in texts]),
-        "alone": served.logits(texts, pieces_alone),
+        "without attention": served.logits(texts, single_token_chunks),
     }
-    led = served.logits(cuts)
-    found = {
+    of_leaders = served.logits(leader_texts)
+    figures = {
         "texts": float(sided.sum()),
-        "ordinary": balanced(ordinary[sided] > 0, truth),
-        **{name: balanced(logits[sided] > 0, truth) for name, logits in others.items()},
-        "same verdict from leaders": float(((led > 0) == (ordinary > 0)).mean()),
+        "ordinary": balanced_accuracy(ordinary[sided] > 0, truth),
+        **{name: balanced_accuracy(logits[sided] > 0, truth) for name, logits in ablated.items()},
+        "same label from leaders": float(((of_leaders > 0) == (ordinary > 0)).mean()),
         "read": float(np.median(shares)),
         "calibration error": score(ordinary[sided], truth).calibration_error,
     }
     if not sided.all():
-        found["three labels"] = balanced(three_labels(sigmoid(ordinary), served.even), targets)
-    return found
+        figures["three labels"] = balanced_accuracy(
+            three_labels(sigmoid(ordinary), served.neutral_margin), targets
+        )
+    return figures
 
 
-def everyday(served: Served) -> list[dict[str, Any]]:
-    """One hundred sentences without a charged word, written before any model of this kind had read them."""
-    with EVERYDAY.open(encoding="utf-8") as file:
+def predict_implicit_sentiment(served: ServedModel) -> list[dict[str, Any]]:
+    """Return one hundred sentences without a charged word, with their labels and predictions.
+
+    They were written before any model of this project was evaluated on them.
+    """
+    with IMPLICIT_SENTIMENT.open(encoding="utf-8") as file:
         rows: list[dict[str, Any]] = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     for row, logit in zip(rows, served.logits([row["text"] for row in rows]).tolist(), strict=True):
-        row["says"] = "positive" if logit > 0 else "negative"
+        row["predicted"] = "positive" if logit > 0 else "negative"
         row["p"] = float(sigmoid(logit))
     return rows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", type=Path, help="the folder of the bundles")
-    parser.add_argument("--head", default="sentiment", help="the head that is asked (default: sentiment)")
+    parser.add_argument("--head", default="sentiment", help="the head to measure (default: sentiment)")
     parser.add_argument("--data", type=Path, help="the folder of the data sets")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    served = Served(arguments.models, arguments.head)
-    rows = everyday(served)
+    served = ServedModel(arguments.models, arguments.head)
+    rows = predict_implicit_sentiment(served)
     for label in ("negative", "positive"):
-        mine = [row for row in rows if row["label"] == label]
-        right = sum(row["says"] == label for row in mine)
-        print(f"everyday, {label}: {right} of {len(mine)}")
+        labelled = [row for row in rows if row["label"] == label]
+        correct = sum(row["predicted"] == label for row in labelled)
+        print(f"implicit sentiment, {label}: {correct} of {len(labelled)} correct")
     for row in rows:
-        if row["says"] != row["label"]:
-            print(f"  {row['label']:8} told {row['says']:8} {row['p']:.2f}  {row['text']}")
-    failed = behaviour.failures(lambda texts: sigmoid(served.logits(texts)), served.even)
+        if row["predicted"] != row["label"]:
+            print(f"  {row['label']:8} predicted {row['predicted']:8} {row['p']:.2f}  {row['text']}")
+    failed = behaviour.failure_rates(lambda texts: sigmoid(served.logits(texts)), served.neutral_margin)
     print(f"behaviour: mean failure {np.mean(list(failed.values())):.3f}")
     for name, share in failed.items():
         print(f"  {share:.2f}  {name}")
     if arguments.data is not None:
         for name, data in corpora.read_all(arguments.data).items():
-            if any(row.split == "report" and row.target is not None for row in data):
-                print(name, {key: round(value, 3) for key, value in of_set(served, data).items()}, flush=True)
+            if any(row.split == "test" and row.target is not None for row in data):
+                print(name, {key: round(value, 3) for key, value in ablate(served, data).items()}, flush=True)
     return 0

@@ -1,9 +1,9 @@
-"""Behaviour: sentences written from templates, and how often an answer is not what anyone would expect.
+"""Behavioural tests: sentences written from templates, and the share of them on which a model fails.
 
-    same      small changes that mean nothing: the label may not change within a group
-    not above, not below, between   where the probability of "positive" has to be
+    invariance    changes without a meaning: the label must not change within a group
+    direction     the probability of "positive" must lie in [low, high]
 
-No training text comes from here: the bundled model learns from sentences of the data sets alone.
+No sentence is training data: the pretrained models are trained on texts of the data sets alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FACTS = (
     "they moved the {thing} to another town",
 )
 NAMES = ("Maria", "Ahmed", "Jennifer", "Wei", "Olga", "Michael", "Priya", "Carlos")
-PLACES = ("London", "Lagos", "Chicago", "Brazil", "Pakistan", "Norway", "Tokyo", "Texas")
+CITIES_AND_COUNTRIES = ("London", "Lagos", "Chicago", "Brazil", "Pakistan", "Norway", "Tokyo", "Texas")
 NATIONS = ("American", "Chinese", "Nigerian", "Mexican", "German", "Turkish", "Indian", "Russian")
 FAITHS = ("Christian", "Muslim", "Jewish", "Hindu", "Buddhist", "atheist", "Catholic", "Sikh")
 ORIGINS = ("black", "white", "Asian", "Hispanic", "Arab", "Latino", "indigenous")
@@ -44,7 +44,7 @@ Predict = Callable[[Sequence[str]], NDArray[np.float64]]  # texts -> probabiliti
 
 @dataclass(frozen=True)
 class Case:
-    """`groups` of texts. With limits every text lies in [low, high]; without, a group shares its label."""
+    """Groups of texts: with limits every probability must lie in [low, high], else a group has one label."""
 
     name: str
     groups: tuple[tuple[str, ...], ...]
@@ -53,7 +53,7 @@ class Case:
 
 
 def plain_judgements() -> list[tuple[str, float]]:
-    """Plain judgements, with 1 for praise and 0 for blame."""
+    """Return plain judgements, with 1 for praise and 0 for blame."""
     good = [(f"the {thing} was {word}", 1.0) for thing, word in product(THINGS, GOOD)]
     bad = [(f"the {thing} was {word}", 0.0) for thing, word in product(THINGS, BAD)]
     acts = [
@@ -62,10 +62,10 @@ def plain_judgements() -> list[tuple[str, float]]:
     return good + bad + acts
 
 
-def cases(even: float) -> list[Case]:
-    """All tests; `even` is half the band that is called neither."""
+def cases(neutral_margin: float) -> list[Case]:
+    """Return all tests; a probability within `neutral_margin` of one half is neutral."""
     texts = [text for text, _ in plain_judgements()]
-    low, high = 0.5 - even, 0.5 + even
+    low, high = 0.5 - neutral_margin, 0.5 + neutral_margin
     praise = [(thing, word) for thing, word in product(THINGS, GOOD)]
     blame = [(thing, word) for thing, word in product(THINGS, BAD)]
 
@@ -78,7 +78,7 @@ def cases(even: float) -> list[Case]:
 
     better = [(thing, word) for thing, word in product(THINGS, BETTER)]
     rooms = ("chair", "window", "table", "door", "desk")
-    denied = tuple(
+    negated = tuple(
         (f"the {t} is not {w}", f"the {t} isn't {w}", f"the {t} isnt {w}") for t, w in praise + blame
     )
     facts = [
@@ -87,7 +87,7 @@ def cases(even: float) -> list[Case]:
     ]
     return [
         Case("name changed", swapped("{x} is {word}.", NAMES)),
-        Case("place changed", swapped("the train to {x} was {word}", PLACES)),
+        Case("place changed", swapped("the train to {x} was {word}", CITIES_AND_COUNTRIES)),
         Case("number changed", swapped("after {x} days the phone was {word}", ("2", "17", "300", "1,500"))),
         Case("nation named", swapped("the {x} waiter is {word}", NATIONS)),
         Case("faith named", swapped("he is a {x} teacher and he is {word}", FAITHS)),
@@ -99,7 +99,7 @@ def cases(even: float) -> list[Case]:
             "link or handle added",
             tuple((text, f"{text} https://t.co/x1", f"@someone {text}") for text in texts),
         ),
-        Case("contraction", denied),
+        Case("contraction", negated),
         Case("letter doubled", tuple((text, _doubled(text)) for text in texts)),
         Case("praise", tuple((text,) for text, p in plain_judgements() if p), low=0.5),
         Case("blame", tuple((text,) for text, p in plain_judgements() if not p), high=0.5),
@@ -114,7 +114,7 @@ def cases(even: float) -> list[Case]:
             high=0.5,
         ),
         Case("negated blame", each("the {t} was not {w}", blame), low=low),
-        Case("denied comparison", each("the {t} could not possibly be {w}", better), low=0.5),
+        Case("negated comparison", each("the {t} could not possibly be {w}", better), low=0.5),
         Case("once hated, now praised", each("I used to hate the {t}, but now it is {w}", praise), low=0.5),
         Case("once loved, now blamed", each("I used to love the {t}, but now it is {w}", blame), high=0.5),
         Case("others blame, I praise", each("some say the {t} is bad, but I find it {w}", praise), low=0.5),
@@ -124,25 +124,25 @@ def cases(even: float) -> list[Case]:
 
 
 def _doubled(text: str) -> str:
-    """A letter of the longest word written twice: a slip of the finger."""
+    """Return the text with a letter of its longest word doubled, a typical typing error."""
     word = max(text.split(), key=len)
     return text.replace(word, word[:2] + word[1:])
 
 
-def failures(predict: Predict, even: float) -> dict[str, float]:
-    """The share of groups of each test that fail."""
-    found = {}
-    for case in cases(even):
+def failure_rates(predict: Predict, neutral_margin: float) -> dict[str, float]:
+    """Return the share of groups of each test that fail."""
+    rates = {}
+    for case in cases(neutral_margin):
         flat = predict([text for group in case.groups for text in group])
         at, failed = 0, 0
         for group in case.groups:
             p = flat[at : at + len(group)]
             at += len(group)
             if case.low is None and case.high is None:
-                failed += len(set(three_labels(p, even).tolist())) > 1
+                failed += len(set(three_labels(p, neutral_margin).tolist())) > 1
             else:
                 failed += bool(
                     (p < (case.low or 0.0)).any() or (p > (1.0 if case.high is None else case.high)).any()
                 )
-        found[case.name] = failed / len(case.groups)
-    return found
+        rates[case.name] = failed / len(case.groups)
+    return rates

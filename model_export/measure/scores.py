@@ -1,4 +1,4 @@
-"""How good probabilities are: accuracy, F1, log-loss, calibration. Plain numpy on arrays."""
+"""Metrics of predictions with two or three labels: accuracy, F1, log-loss, calibration. Plain numpy."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ _BINS = 15
 
 @dataclass(frozen=True)
 class Scores:
+    """Metrics of the predictions for some texts."""
+
     texts: int
     accuracy: float
     f1: float  # of the class "positive"
     log_loss: float
     calibration_error: float  # ECE, 15 equal bins of confidence
-    confusion: tuple[tuple[int, int], tuple[int, int]]  # [truth][answer], negative first
+    confusion: tuple[tuple[int, int], tuple[int, int]]  # [truth][prediction], negative first
 
 
 def sigmoid(logit: ArrayLike) -> NDArray[np.float64]:
-    """1 / (1 + exp(-logit)) without overflow on either side."""
+    """Return 1 / (1 + exp(-logit)) without overflow."""
     return np.exp(-np.logaddexp(0.0, -np.asarray(logit, dtype=np.float64)))
 
 
 def score(logit: ArrayLike, truth: ArrayLike) -> Scores:
-    """`truth` is 1 for positive, 0 for negative. A logit of exactly 0 is answered "negative"."""
+    """Return the metrics of logits; `truth` is 1 for positive, 0 for negative. A logit of 0 is negative."""
     x = np.asarray(logit, dtype=np.float64)
     y = np.asarray(truth).astype(np.int64)
     answer = (x > 0).astype(np.int64)
@@ -42,16 +44,16 @@ def score(logit: ArrayLike, truth: ArrayLike) -> Scores:
     )
 
 
-def balanced(said: ArrayLike, truth: ArrayLike) -> float:
-    """The mean over the labels of the share of their texts that are answered right."""
-    answer, y = np.asarray(said), np.asarray(truth)
+def balanced_accuracy(predicted: ArrayLike, truth: ArrayLike) -> float:
+    """Return the mean recall over the labels."""
+    answer, y = np.asarray(predicted), np.asarray(truth)
     return float(np.mean([(answer[y == label] == label).mean() for label in np.unique(y)]))
 
 
-def three_labels(p: ArrayLike, even: float) -> NDArray[np.float64]:
-    """1 positive, 0 negative, 0.5 neither: within `even` of one half."""
+def three_labels(p: ArrayLike, neutral_margin: float) -> NDArray[np.float64]:
+    """Return 1 for positive, 0 for negative, 0.5 for neutral: within `neutral_margin` of one half."""
     q = np.asarray(p)
-    return np.where(q > 0.5 + even, 1.0, np.where(q < 0.5 - even, 0.0, 0.5))
+    return np.where(q > 0.5 + neutral_margin, 1.0, np.where(q < 0.5 - neutral_margin, 0.0, 0.5))
 
 
 def neutral_band(threshold: float) -> float:
@@ -65,7 +67,7 @@ def neutral_band(threshold: float) -> float:
 
 
 def temperature(logit: ArrayLike, truth: ArrayLike) -> float:
-    """The factor on the logits that makes the log-loss least (Guo et al. 2017); answers stay as they are."""
+    """Return the factor on the logits that minimizes the log-loss (Guo et al. 2017)."""
     return float(min(np.geomspace(0.2, 5.0, 201), key=lambda factor: _log_loss(logit, truth, factor)))
 
 
@@ -75,8 +77,8 @@ def _log_loss(logit: ArrayLike, truth: ArrayLike, factor: float = 1.0) -> float:
 
 
 def _calibration_error(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> float:
-    """Mean over texts of |accuracy - confidence| of their bin (Guo et al. 2017)."""
-    place = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
-    hits = np.bincount(place, weights=correct.astype(np.float64), minlength=_BINS)
-    trust = np.bincount(place, weights=confidence, minlength=_BINS)
-    return float(np.abs(hits - trust).sum() / len(confidence))
+    """Return the mean over texts of |accuracy - confidence| of their bin (Guo et al. 2017)."""
+    index = np.minimum((confidence * _BINS).astype(np.int64), _BINS - 1)
+    hits = np.bincount(index, weights=correct.astype(np.float64), minlength=_BINS)
+    confidence_sums = np.bincount(index, weights=confidence, minlength=_BINS)
+    return float(np.abs(hits - confidence_sums).sum() / len(confidence))

@@ -1,12 +1,12 @@
-"""`hardmax-export verify`: a head and its encoder as the service runs them, against the definition in numpy.
+"""`hardmax-export verify`: compare a head and its encoder, as the service runs them, with their definition.
 
-Texts are encoded in batches, as the service does; the definition computes every chunk alone. Hidden states,
-input embeddings and attention counts must be the same numbers. So must, for every text, positions, leaders
-and contributions; and all of it from the graphs for GPUs, where a bundle has them. There is no tolerance: all
-is decided in whole numbers.
+Texts are encoded in batches, as in the service; the definition in numpy encodes every chunk alone. Hidden
+states, input embeddings and attention counts must be equal, and so must the positions, leaders and
+contributions of every text; those of the graphs for GPUs too, if a bundle has them. There is no tolerance:
+everything is computed on integers.
 
-Of each chunk one token is drawn, and what it has not read is left out in place: all of it at once, and one
-token of it. Its state must stay as it is (docs/theory.md, section 7).
+For one random token of each chunk, tokens that it has not read are left out in place: once all of them, once
+a single one. Its hidden state must not change (docs/theory.md, section 7).
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ PROGRESS_LINE_S = 30.0  # between two lines of progress
 
 @dataclass
 class Parity:
-    """What differs; all zeros: the bundle may be served."""
+    """Counts of what was compared and of what differs."""
 
     texts: int = 0
     chunks: int = 0
     attention_choices: int = 0  # that were compared: the argmax set of a head for a token
     different_states: int = 0
-    different_float: int = 0  # chunks and texts of which a graph for GPUs gives another number
+    different_float: int = 0  # chunks and texts for which a graph for GPUs gives another number
     different_choices: int = 0
     different_leaders: int = 0
     different_contributions: int = 0
     different_ood: int = 0
-    left_out: int = 0  # how often unread tokens were left out
-    different_without: int = 0  # states that were others without them
+    ablations: int = 0  # chunks without tokens that one of the others had not read
+    different_ablated: int = 0  # of these, with another hidden state of that token
 
     @property
     def differences(self) -> int:
-        """How much differs."""
+        """The number of differences."""
         return sum(count for name, count in asdict(self).items() if name.startswith("different_"))
 
 
@@ -80,10 +80,10 @@ def encoder_weights(model: bytes) -> Stored:
     """Return what `to_onnx` was given; graphs of 0.3 do not hold the limit of their normalizations."""
     graph = onnx.load_from_string(model).graph
     found = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
-    nobody = (found["nobody"].astype(np.int16) - ZERO).astype(np.int8)
+    null_keys = (found["nobody"].astype(np.int16) - ZERO).astype(np.int8)
     return {
         "limit": np.float32(200), "clip": any(node.op_type == "ClippedNorm" for node in graph.node), **found,
-        "places": found["of_place"], "nobody": nobody, "heads": found["split_keys"][3],
+        "places": found["of_place"], "nobody": null_keys, "heads": found["split_keys"][3],
     }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ class Verifier:
         self._draw = random.Random(0)
 
     def compare(self, texts: Sequence[str]) -> Iterator[Parity]:
-        """Compare texts; yield what was found so far after each batch of them."""
+        """Compare texts; yield the counts so far after each batch of texts."""
         parity = Parity()
         for begin in range(0, len(texts), TEXTS_PER_BATCH):
             batch = map(self._encoder.tokenize, texts[begin : begin + TEXTS_PER_BATCH])
@@ -114,7 +114,7 @@ class Verifier:
             if flat:
                 outputs = self._encoder.encode(flat, output_attentions=True)
                 self._compare_chunks(flat, outputs, parity)
-                self._leave_out(flat, outputs, parity)
+                self._compare_ablated(flat, outputs, parity)
                 remaining = iter(outputs)
                 encoded = [
                     EncodedText(text, [next(remaining) for _ in some])
@@ -139,8 +139,10 @@ class Verifier:
             other = self._float_encoder.encode(chunks, output_attentions=True)
             parity.different_float += _count_different(outputs, other)
 
-    def _leave_out(self, chunks: Sequence[Chunk], outputs: Sequence[EncoderOutput], parity: Parity) -> None:
-        """Leave out what a token of each chunk has not read."""
+    def _compare_ablated(
+        self, chunks: Sequence[Chunk], outputs: Sequence[EncoderOutput], parity: Parity
+    ) -> None:
+        """Encode each chunk without tokens that a random one has not read, and compare its hidden state."""
         reduced: list[Chunk] = []
         expected: list[tuple[int, Array]] = []  # the row of the token, and its state
         for (token_ids, position_ids), output in zip(chunks, outputs, strict=True):
@@ -148,13 +150,13 @@ class Verifier:
             i = self._draw.randrange(len(token_ids))
             read = int(output.receptive_fields[-1][i])
             unread = [j for j in range(len(token_ids)) if not read >> j & 1]
-            for gone in (unread, [self._draw.choice(unread)]) if unread else ():
-                kept = np.setdiff1d(np.arange(len(token_ids)), gone)
-                reduced.append((token_ids[kept], position_ids[kept]))
-                expected.append((int(kept.searchsorted(i)), output.hidden_states[i]))
+            for left_out in (unread, [self._draw.choice(unread)]) if unread else ():
+                rest = np.setdiff1d(np.arange(len(token_ids)), left_out)
+                reduced.append((token_ids[rest], position_ids[rest]))
+                expected.append((int(rest.searchsorted(i)), output.hidden_states[i]))
         found = self._encoder.encode(reduced, output_attentions=False)
-        parity.left_out += len(found)
-        parity.different_without += sum(
+        parity.ablations += len(found)
+        parity.different_ablated += sum(
             not np.array_equal(output.hidden_states[row], state)
             for output, (row, state) in zip(found, expected, strict=True)
         )
@@ -178,7 +180,7 @@ class Verifier:
 
 
 def _count_different(one: Sequence[EncoderOutput], other: Sequence[EncoderOutput]) -> int:
-    """Return how many chunks differ."""
+    """Return the number of chunks that differ."""
     parts = ("hidden_states", "input_embeddings", "attention_counts")
     return sum(
         not all(np.array_equal(getattr(a, part), getattr(b, part)) for part in parts)
@@ -192,10 +194,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     texts.add_argument("--file", help="rows of texts: csv, tsv, jsonl, json, parquet")
     texts.add_argument("--data", type=Path, help="the folder of the data sets")
     parser.add_argument("--column", help="the column of texts (default: found by its name or its content)")
-    parser.add_argument("--texts", type=int, default=500, help="of each data set (default: 500)")
-    parser.add_argument("--reviews", type=int, help="of the reviews of films (default: as of each data set)")
     parser.add_argument(
-        "--encoders", type=Path, default=PRETRAINED_FOLDER, help="where its encoder is, if not beside it"
+        "--texts", type=int, default=500, help="number of texts of each data set (default: 500)"
+    )
+    parser.add_argument("--reviews", type=int, help="number of IMDb reviews (default: that of --texts)")
+    parser.add_argument(
+        "--encoders",
+        type=Path,
+        default=PRETRAINED_FOLDER,
+        help="folder with its encoder, if that is not next to the head (default: the pretrained models)",
     )
 
 
@@ -203,30 +210,31 @@ def run(arguments: argparse.Namespace) -> int:
     head = read_bundle(arguments.bundle)
     if head.kind != HEAD:
         raise InvalidInput(f"{arguments.bundle} is a bundle of kind {head.kind}; verify needs a head")
-    wanted, places = head.card["encoder"]["sha256"], [arguments.bundle.absolute().parent, arguments.encoders]
-    found = (read_bundle(each) for each in find_served(places).values() if kind_of(each) == ENCODER)
-    encoder = next((each for each in found if each.card["model_sha256"] == wanted), None)
+    sha256 = head.card["encoder"]["sha256"]
+    folders = [arguments.bundle.absolute().parent, arguments.encoders]
+    bundles = (read_bundle(each) for each in find_served(folders).values() if kind_of(each) == ENCODER)
+    encoder = next((each for each in bundles if each.card["model_sha256"] == sha256), None)
     if encoder is None:
-        where = " and ".join(map(str, places))
         raise NotFound(
-            f"no encoder {wanted[:12]}, which this head stands on, in {where}: say --encoders FOLDER",
+            f"the encoder {sha256[:12]} of this head is not in {' or '.join(map(str, folders))}: "
+            "name its folder with --encoders",
             param="encoders",
         )
     verifier, differences = Verifier(head, encoder), 0
-    compared = _texts(arguments)
-    for name, texts in compared.items():
+    sets = _texts(arguments)
+    for name, texts in sets.items():
         parity = _compare(verifier, name, texts)
         if not parity.texts:
             raise InvalidInput(f"{name}: nothing was compared: of {len(texts)} texts none has a word")
         differences += parity.differences
         print(name, asdict(parity), flush=True)
-    if not compared:
+    if not sets:
         raise InvalidInput("nothing was compared: there is no text")
     return 1 if differences else 0
 
 
 def _compare(verifier: Verifier, name: str, texts: Sequence[str]) -> Parity:
-    """Compare the texts of one set, with a line of progress now and then."""
+    """Compare the texts of one set; print progress to stderr."""
     parity, began = Parity(), time.monotonic()
     printed = began
     for parity in verifier.compare(texts):

@@ -1,10 +1,9 @@
 """The teacher: all-mpnet-base-v2 (Apache 2.0), a large pretrained encoder, in plain torch.
 
-It has read far more English than we have: what denies what, what it means that a shoe leaks. It labels
-sentences that nobody labelled; nothing of it is exported. Its folder is as published: config.json,
-model.safetensors, tokenizer.json.
+It labels the unlabelled sentences of the training set; nothing of it is exported. Its folder is as published:
+config.json, model.safetensors, tokenizer.json.
 
-Shapes: B texts, N pieces, H heads, W width.
+Shapes: B texts, N tokens, H heads, W width.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from torch.nn import functional
 
 from service.errors import NotFound
 
-Pieces = NDArray[np.int32]
+TokenIds = NDArray[np.int32]
 TEACHER_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 PADDING = 1
-LONGEST = 64  # pieces of a text: its two ends
+MAX_TEACHER_TOKENS = 64  # of a text: its two ends
 NEGATIVE_INDEX, NEUTRAL_INDEX, POSITIVE_INDEX = range(3)
 NEAR, FAR, BUCKETS = 8, 128, 32  # distances up to NEAR have a bucket each, further ones logarithmic ones
 
@@ -41,11 +40,11 @@ class Layer(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(width, eps), nn.LayerNorm(width, eps)
         self.up, self.down = nn.Linear(width, wide), nn.Linear(wide, width)
 
-    def forward(self, x: Tensor, near: Tensor) -> Tensor:
-        """x [B, N, W]; near [B, H, N, N]: what a head adds for how far the other is, or far below 0."""
+    def forward(self, x: Tensor, position_bias: Tensor) -> Tensor:
+        """Return the next states of x [B, N, W]; `position_bias` [B, H, N, N] is far below 0 for padding."""
         B, N, W = x.shape
         q, k, v = self.qkv(x).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        score = q @ k.transpose(-1, -2) / (W // self.heads) ** 0.5 + near
+        score = q @ k.transpose(-1, -2) / (W // self.heads) ** 0.5 + position_bias
         read = (torch.softmax(score, -1) @ v).transpose(1, 2).reshape(B, N, W)
         x = self.norm1(x + self.out(read))
         y: Tensor = self.norm2(x + self.down(functional.gelu(self.up(x))))
@@ -53,7 +52,7 @@ class Layer(nn.Module):
 
 
 class Teacher(nn.Module):
-    """MPNet's layers over pieces of words, the mean of what they end with, three logits."""
+    """MPNet with mean pooling and a head of three logits."""
 
     layers: list[Layer]
 
@@ -67,7 +66,7 @@ class Teacher(nn.Module):
         self.tokenizer.no_truncation()
         width, eps, heads = config["hidden_size"], config["layer_norm_eps"], config["num_attention_heads"]
         self.words = nn.Embedding(config["vocab_size"], width)
-        self.places = nn.Embedding(config["max_position_embeddings"], width)
+        self.positions = nn.Embedding(config["max_position_embeddings"], width)
         self.norm = nn.LayerNorm(width, eps)
         self.distance = nn.Embedding(BUCKETS, heads)  # shared by all layers
         self.layers = nn.ModuleList(  # type: ignore[assignment]
@@ -77,37 +76,38 @@ class Teacher(nn.Module):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.load_state_dict(_published(load_file(folder / "model.safetensors")), strict=False)
-        for part in (self.words, self.places, self.distance):
+        for part in (self.words, self.positions, self.distance):
             part.requires_grad_(False)
 
-    def pieces(self, texts: Sequence[str], longest: int = LONGEST) -> list[Pieces]:
-        """Ids of the pieces of each text; of a long one its two ends."""
+    def tokenize(self, texts: Sequence[str], max_tokens: int = MAX_TEACHER_TOKENS) -> list[TokenIds]:
+        """Return the token ids of each text; of a long text, those of its two ends."""
         ids = [np.array(found.ids, np.int32) for found in self.tokenizer.encode_batch(list(texts))]
-        half = longest // 2
+        half = max_tokens // 2
         return [
-            each if len(each) <= longest else np.concatenate([each[:half], each[half - longest :]])
+            each if len(each) <= max_tokens else np.concatenate([each[:half], each[half - max_tokens :]])
             for each in ids
         ]
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [B, N] ids -> logits [B, 3]: negative, neutral, positive."""
+        """Return the logits [B, 3] of token ids [B, N]: negative, neutral, positive."""
         logits: Tensor = self.head(self.embed(x))
         return logits
 
     def embed(self, x: Tensor) -> Tensor:
-        """x [B, N] ids -> the mean of the last states [B, W]."""
+        """Return the mean hidden state [B, W] of token ids [B, N]."""
         there = x != PADDING
-        near = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None] + self._near(x.shape[1])
-        y = self.norm(self.words(x) + self.places(there.cumsum(1) * there + PADDING))
+        mask = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None]
+        position_bias = mask + self.position_bias(x.shape[1])
+        y = self.norm(self.words(x) + self.positions(there.cumsum(1) * there + PADDING))
         for layer in self.layers:
-            y = layer(y, near.to(y.dtype))
+            y = layer(y, position_bias.to(y.dtype))
         mean: Tensor = (y * there[..., None]).sum(1) / there.sum(1, keepdim=True)
         return mean
 
-    def _near(self, n: int) -> Tensor:
-        """[H, N, N]: what a head adds for how far the other is; half of the buckets look back, half ahead."""
-        place = torch.arange(n)
-        away = place[:, None] - place[None]
+    def position_bias(self, n: int) -> Tensor:
+        """Return what each head adds for the distance i - j, [H, N, N]; half of the buckets are for j > i."""
+        position = torch.arange(n)
+        away = position[:, None] - position[None]
         far = away.abs()
         half = BUCKETS // 2
         wide = (
@@ -118,8 +118,8 @@ class Teacher(nn.Module):
         return scores
 
 
-class Whole(nn.Module):
-    """A linear map that only answers: weights int8 by output, inputs int8 by row. Half again as fast."""
+class Int8Linear(nn.Module):
+    """A linear map for inference: int8 weights with a scale per output, int8 inputs with a scale per row."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -136,21 +136,21 @@ class Whole(nn.Module):
         return y.view(*x.shape[:-1], -1)
 
 
-def in_whole_numbers(teacher: Teacher) -> Teacher:
-    """The same, to ask: logits differ by .04 on average."""
-    asked = copy.deepcopy(teacher)
-    for layer in asked.layers:
+def quantize_teacher(teacher: Teacher) -> Teacher:
+    """Return a copy with int8 products for inference: half again as fast; logits differ by .04 on average."""
+    quantized = copy.deepcopy(teacher)
+    for layer in quantized.layers:
         for name in ("qkv", "out", "up", "down"):
-            setattr(layer, name, Whole(getattr(layer, name)))
-    return asked
+            setattr(layer, name, Int8Linear(getattr(layer, name)))
+    return quantized
 
 
 def _published(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The published names -> ours."""
+    """Return the published weights by the names of this module."""
     state = {name.removeprefix("mpnet."): value for name, value in state.items()}
     found = {
         "words.weight": state["embeddings.word_embeddings.weight"],
-        "places.weight": state["embeddings.position_embeddings.weight"],
+        "positions.weight": state["embeddings.position_embeddings.weight"],
         "norm.weight": state["embeddings.LayerNorm.weight"],
         "norm.bias": state["embeddings.LayerNorm.bias"],
         "distance.weight": state["encoder.relative_attention_bias.weight"],

@@ -1,4 +1,4 @@
-"""The teacher, fitted to all labelled data sets: like numbers of each label, three where there are three."""
+"""Fine-tune the teacher on all labelled data sets, with a fixed number of texts of each label."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from model_export.data.training_set import Ints, batches, padded
 from model_export.teacher.encoder import NEGATIVE_INDEX, PADDING, POSITIVE_INDEX, Teacher
 from model_export.training import ParameterGroup, Report, train_loop
 
-THREE = ("tweets", "electronics")  # their texts of no label are neutral ones
+THREE_LABEL_SETS = ("tweets", "electronics")  # the others have no neutral texts
 
 
 @dataclass(frozen=True)
 class Part:
-    """How many negative, neutral and positive texts of a data set are read, and how sure their labels are."""
+    """How many negative, neutral and positive texts of a data set are used, and the noise of their labels."""
 
     quota: tuple[int, int, int]
     noise: float = 0.05
 
 
 @dataclass(frozen=True)
-class Fitting:
+class TeacherConfig:
+    """What the teacher is fine-tuned on, and config."""
+
     parts: Mapping[str, Part] = field(
         default_factory=lambda: {
             "sst": Part((9_999, 0, 9_999), 0.03),
@@ -41,43 +43,52 @@ class Fitting:
             "reviews": Part((1_500, 0, 1_500)),
         }
     )
-    longest: int = 40  # pieces
-    pieces: int = 768  # a batch
+    max_tokens: int = 40  # of a text
+    tokens_per_batch: int = 768
     steps: int = 1_300
-    rate: float = 5e-5
-    head_rate: float = 3e-3  # subtle: with a small one the states collapse to two points to make up for it
-    frozen: int = 4  # layers that are kept as published
+    lr: float = 5e-5
+    head_lr: float = 3e-3  # subtle: with a small one the states collapse to two points to make up for it
+    frozen: int = 4  # layers that stay as published
     warm_up: int = 60  # steps
     seed: int = 0
 
 
-def fitted(folder: Path, sets: Mapping[str, Rows], how: Fitting, checkpoint: Path, say: Report) -> Teacher:
-    """The teacher of `folder`, fitted; goes on from `checkpoint` where one is."""
-    torch.manual_seed(how.seed)
-    teacher, draw = Teacher(folder), random.Random(how.seed)
-    for layer in teacher.layers[: how.frozen]:
+def fit_teacher(
+    folder: Path, sets: Mapping[str, Rows], config: TeacherConfig, checkpoint: Path, report: Report
+) -> Teacher:
+    """Return the teacher of `folder`, fine-tuned; resume from `checkpoint` if it exists."""
+    torch.manual_seed(config.seed)
+    teacher, draw = Teacher(folder), random.Random(config.seed)
+    for layer in teacher.layers[: config.frozen]:
         layer.requires_grad_(False)
     rows = [
         (name, row.text, row.target)
-        for name, part in how.parts.items()
+        for name, part in config.parts.items()
         for row in _drawn(sets[name], part, draw)
     ]
-    pieces = teacher.pieces([text for _, text, _ in rows], how.longest)
+    token_ids = teacher.tokenize([text for _, text, _ in rows], config.max_tokens)
     labels = torch.tensor([int(2 * (target or 0.0)) for _, _, target in rows])
-    noise = torch.tensor([how.parts[name].noise for name, _, _ in rows])
-    three = torch.tensor([name in THREE for name, _, _ in rows])
-    sizes = np.array([len(each) for each in pieces])
-    plan = list(batches(sizes, how.pieces, np.random.default_rng(how.seed)))[: how.steps]
+    noise = torch.tensor([config.parts[name].noise for name, _, _ in rows])
+    three = torch.tensor([name in THREE_LABEL_SETS for name, _, _ in rows])
+    sizes = np.array([len(each) for each in token_ids])
+    plan = list(batches(sizes, config.tokens_per_batch, np.random.default_rng(config.seed)))[: config.steps]
     head = list(teacher.head.parameters())
     body = [p for name, p in teacher.named_parameters() if p.requires_grad and not name.startswith("head.")]
 
     def loss(rows: Ints, at: float) -> Tensor:
-        part, x = torch.from_numpy(rows), padded([pieces[row] for row in rows], PADDING)
+        part, x = torch.from_numpy(rows), padded([token_ids[row] for row in rows], PADDING)
         return _loss(teacher(x), labels[part], noise[part], three[part])
 
-    groups = [ParameterGroup(body), ParameterGroup(head, how.head_rate / how.rate)]
+    groups = [ParameterGroup(body), ParameterGroup(head, config.head_lr / config.lr)]
     train_loop(
-        "teacher", plan, groups, loss, lr=how.rate, warm_up=how.warm_up, report=say, checkpoint=checkpoint
+        "teacher",
+        plan,
+        groups,
+        loss,
+        lr=config.lr,
+        warm_up=config.warm_up,
+        report=report,
+        checkpoint=checkpoint,
     )
     return teacher.eval()
 
@@ -87,13 +98,13 @@ def _drawn(rows: Rows, part: Part, draw: random.Random) -> Rows:
     draw.shuffle(learn)
     return [
         row
-        for target, most in zip((0.0, 0.5, 1.0), part.quota, strict=True)
-        for row in [row for row in learn if row.target == target][:most]
+        for target, quota in zip((0.0, 0.5, 1.0), part.quota, strict=True)
+        for row in [row for row in learn if row.target == target][:quota]
     ]
 
 
 def _loss(logits: Tensor, labels: Tensor, noise: Tensor, three: Tensor) -> Tensor:
-    """Cross-entropy; where a data set knows two labels, between these two alone."""
+    """Return the cross-entropy; for a data set of two labels, between these two alone."""
     two = logits[:, [NEGATIVE_INDEX, POSITIVE_INDEX]].log_softmax(1)
     right = (labels // 2)[:, None]
     of_two = (1 - noise) * two.gather(1, right)[:, 0] + noise * two.gather(1, 1 - right)[:, 0]

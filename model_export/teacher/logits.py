@@ -1,4 +1,4 @@
-"""The teacher's logits of the training texts: they come with the project, so nothing is computed twice.
+"""The teacher's logits of the training texts: they are committed, so that they need not be computed again.
 
 A file of records: the first eight bytes of the text's SHA-256, and three logits in two bytes each. The texts
 themselves are in the data sets.
@@ -16,18 +16,18 @@ import torch
 from numpy.typing import NDArray
 
 from model_export.data.training_set import padded
-from model_export.teacher.encoder import PADDING, Teacher, in_whole_numbers
+from model_export.teacher.encoder import PADDING, Teacher, quantize_teacher
 from model_export.writing import atomic_write
 
 COMMITTED = Path(__file__).with_name("teacher_logits.npy")
 RECORD = np.dtype([("text", "S8"), ("logits", np.float16, (3,))])
 TEXTS_PER_FILE_WRITE = 4_000
 TOKENS_PER_BATCH = 2_000
-CENTRE, SLOPE = -0.4, 1.6  # of its odds: it takes what it has no labels for for criticism too often
+CENTRE, SLOPE = -0.4, 1.6  # of its log odds: it mistakes too many texts of unlabelled kinds for criticism
 
 
 class TeacherLogits:
-    """By text, from the first of `files` that has it; new ones are added to the last."""
+    """The teacher's logits by text, from the first of `files` that has it; new ones go to the last file."""
 
     def __init__(self, *files: Path) -> None:
         self._files = files
@@ -44,7 +44,7 @@ class TeacherLogits:
     ) -> None:
         """Compute the logits of texts that have none."""
         new = [text for text in dict.fromkeys(texts) if text not in self]
-        teacher, start = in_whole_numbers(teacher), time.monotonic()
+        teacher, start = quantize_teacher(teacher), time.monotonic()
         for at in range(0, len(new), TEXTS_PER_FILE_WRITE):
             part = new[at : at + TEXTS_PER_FILE_WRITE]
             logits = _compute(teacher, part)
@@ -68,7 +68,7 @@ def _key(text: str) -> bytes:
 
 @torch.no_grad()
 def _compute(teacher: Teacher, texts: Sequence[str]) -> NDArray[np.float16]:
-    tokens = teacher.pieces(texts)
+    tokens = teacher.tokenize(texts)
     logits = np.zeros((len(texts), 3), np.float16)
     order = np.argsort([len(each) for each in tokens], kind="stable")
     for rows in np.array_split(order, max(1, sum(map(len, tokens)) // TOKENS_PER_BATCH)):

@@ -1,7 +1,7 @@
-"""Sentiment without a label: is a text nearer to plain positive or to plain negative sentences?
+"""Zero-shot sentiment: is the embedding of a text nearer to plain positive or to plain negative sentences?
 
-The published encoder decides what merely happened ("They solved it the same day.") better by these than
-anything that was fitted to reviews: those teach that what merely happened is a complaint.
+The published encoder classifies plain events ("They solved it the same day.") better in this way than models
+that are fitted to reviews, in which a plain event is mostly a complaint.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def embed_texts(teacher: Teacher, texts: list[str], file: Path, report: Report) 
         file, mode="r+" if done else "w+", dtype=np.float16, shape=(len(texts), teacher.words.embedding_dim)
     )
     for at in range(done, len(texts), TEXTS_PER_FLUSH):
-        part = teacher.pieces(texts[at : at + TEXTS_PER_FLUSH])
+        part = teacher.tokenize(texts[at : at + TEXTS_PER_FLUSH])
         for rows in batches(np.array([len(each) for each in part]), ZERO_SHOT_TOKENS_PER_BATCH):
             x = padded([part[i] for i in rows.tolist()], PADDING)
             with torch.inference_mode():
@@ -71,7 +71,7 @@ def zero_shot_axis(teacher: Teacher) -> NDArray[np.float32]:
     for text in (HAPPY_SENTENCES, UNHAPPY_SENTENCES):
         sentences = [each for line in text.splitlines() for each in line.split("|")]
         with torch.inference_mode():
-            embedded = teacher.embed(padded(teacher.pieces(sentences), PADDING)).float().numpy()
+            embedded = teacher.embed(padded(teacher.tokenize(sentences), PADDING)).float().numpy()
         sides.append(_unit(embedded).mean(0))
     return np.asarray(sides[0] - sides[1], np.float32)
 

@@ -14,7 +14,7 @@ def test_no_measured_text_is_learnt_from_and_no_row_is_one_that_the_reader_has_r
         ]
         for name in SOURCES
     }
-    twice = Row("two corpora have it", 1.0, "report")
+    twice = Row("two corpora have it", 1.0, "test")
     sets["mpqa"] += [twice, Row(twice.text, 1.0)]
     sets["sst"].append(twice)
     sets["electronics"].append(Row("word " * 41, 0.0))  # longer than what the reader was asked
@@ -23,7 +23,7 @@ def test_no_measured_text_is_learnt_from_and_no_row_is_one_that_the_reader_has_r
     found = unread(sets)
     assert found.keys() == CORPORA.keys()
     for rows in found.values():
-        measured = {row.text for row in rows if row.split == "report"}
+        measured = {row.text for row in rows if row.split == "test"}
         learnt_from = {row.text for row in rows if row.split == "train"}
         assert len(measured) == 9
         assert not measured & (trained | learnt_from)

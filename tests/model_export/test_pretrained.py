@@ -9,9 +9,9 @@ from bundles import LISTS, TAUGHT
 from encoders import random_encoder, random_head
 
 from model_export.data.corpora import Row
-from model_export.data.names import is_kept
+from model_export.data.names import is_english_token
 from model_export.head.leader_head import LeaderHead
-from model_export.measure.meaning import Served
+from model_export.measure.ablations import ServedModel
 from model_export.measure.scores import neutral_band, sigmoid, three_labels
 from model_export.pretrained import set_special_tokens
 from model_export.publish import figures_of, fit_neutral_threshold, write_bundles
@@ -21,7 +21,7 @@ from service.text.tokenizer import Vocabulary
 
 VOCABULARY = Vocabulary(**{field: LISTS[key] for field, key in VOCABULARY_KEYS.items()})
 TEXTS = [f"{text}, {other}." for text in TAUGHT for other in TAUGHT]
-SETS = {"films": [Row(text, 1.0, "choose") for text in TEXTS]}
+SETS = {"films": [Row(text, 1.0, "validation") for text in TEXTS]}
 
 
 class Louder(LeaderHead):
@@ -40,7 +40,7 @@ def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
         write_bundles(encoder, louder, VOCABULARY, SETS, tmp_path, 1.0, {}, {})
     assert not (tmp_path / "sentiment").exists()
     write_bundles(encoder, head, VOCABULARY, SETS, tmp_path, 1.0, {}, {})
-    assert np.ptp(Served(tmp_path, "sentiment").logits(TEXTS)) > 0.1
+    assert np.ptp(ServedModel(tmp_path, "sentiment").logits(TEXTS)) > 0.1
     assert json.loads((tmp_path / "sentiment" / "card.json").read_text())["neutral_threshold"] == 1.0
 
 
@@ -60,7 +60,7 @@ def test_special_tokens_begin_as_the_mean_of_their_words():
      (3000, "漢", False), (3000, "##й", False), (3000, "…", True)],
 )  # fmt: skip
 def test_vocabulary_keeps_what_english_is_written_with(token_id, token, kept):
-    assert is_kept(token_id, token) == kept
+    assert is_english_token(token_id, token) == kept
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 1.2, 2.0])

@@ -134,7 +134,7 @@ def test_threshold_loss_is_that_of_proportional_odds():
 
 
 SETS = {
-    "tweets": [Row(f"Film {i} is good.", 1.0) for i in range(9)] + [Row("held out", 0.0, "report")],
+    "tweets": [Row(f"Film {i} is good.", 1.0) for i in range(9)] + [Row("held out", 0.0, "test")],
     "electronics": [],
     "long": [Row("The first sentence is here. And a second one follows it.", 0.0)],
 }

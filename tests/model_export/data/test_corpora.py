@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from model_export.data.corpora import Row, clean, guarded, read_reviews, read_table, sizes
+from model_export.data.corpora import Row, clean, read_reviews, read_table, sizes, without_near_duplicates
 from service.errors import InvalidInput, NotFound
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
@@ -62,22 +62,22 @@ def test_splits_have_the_shares_they_should(tmp_path):
     path = tmp_path / "t.tsv"
     path.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(5000)))
     found = sizes({"t": read_table(path, "salt")})["t"]
-    assert found["choose"] == pytest.approx(300, abs=60)
-    assert found["report"] == pytest.approx(500, abs=80)
+    assert found["validation"] == pytest.approx(300, abs=60)
+    assert found["test"] == pytest.approx(500, abs=80)
 
 
 def test_the_guard_drops_held_texts_that_training_nearly_has():
     text = " ".join(WORDS)
     rows = [
         Row(text, 1.0),
-        Row(text + " and more", 1.0, "report"),  # four of its seven runs of eight words are known
+        Row(text + " and more", 1.0, "test"),  # four of its seven runs of eight words are known
         Row("Short one!", 0.0),
-        Row("short ONE", 0.0, "choose"),  # shorter than a run: the whole text counts
-        Row("quite another text of more than eight words, all new", 0.0, "report"),
+        Row("short ONE", 0.0, "validation"),  # shorter than a run: the whole text counts
+        Row("quite another text of more than eight words, all new", 0.0, "test"),
     ]
-    assert [row.text for row in guarded(rows)] == [rows[0].text, rows[2].text, rows[4].text]
-    held = [Row("same words", 1.0, "choose"), Row("same words", 1.0, "report")]
-    assert [row.split for row in guarded(held)] == ["choose"]
+    assert [row.text for row in without_near_duplicates(rows)] == [rows[0].text, rows[2].text, rows[4].text]
+    held = [Row("same words", 1.0, "validation"), Row("same words", 1.0, "test")]
+    assert [row.split for row in without_near_duplicates(held)] == ["validation"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from model_export.measure.behaviour import BAD, BLAME, GOOD, PRAISE, cases, failures, plain_judgements
+from model_export.measure.behaviour import BAD, BLAME, GOOD, PRAISE, cases, failure_rates, plain_judgements
 
 
 def words_alone(texts):
@@ -17,7 +17,7 @@ def words_alone(texts):
 
 
 def test_a_reader_of_words_alone_fails_where_order_counts():
-    found = failures(words_alone, 0.1)
+    found = failure_rates(words_alone, 0.1)
     assert found["praise"] == found["blame"] == found["fact"] == 0.0
     assert found["negated praise"] == found["negated blame"] == found["negated verb"] == 1.0
     assert found["name changed"] == found["number changed"] == found["link or handle added"] == 0.0
@@ -28,7 +28,7 @@ def test_a_reader_that_hears_names_fails_where_they_change():
     def p(texts):
         return np.array([0.9 if "Maria" in text or "Muslim" in text else 0.5 for text in texts])
 
-    found = failures(p, 0.1)
+    found = failure_rates(p, 0.1)
     assert found["name changed"] == found["faith named"] == 1.0
     assert found["nation named"] == 0.0
 

@@ -1,4 +1,4 @@
-"""The pretrained encoder and head give the numbers of the definition, to the bit."""
+"""The pretrained encoders and heads give the numbers of the definition, to the bit."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_the_pretrained_models_are_what_the_definition_says(names, partly):
     texts = [*TEXTS, *COMMON, LONG]
     *_, parity = Verifier(head, encoder).compare(texts)
     assert not parity.differences, parity
-    assert (parity.left_out > len(TEXTS)) == partly
+    assert (parity.ablations > len(TEXTS)) == partly
     assert parity.texts == len(texts)
 
 
