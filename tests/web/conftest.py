@@ -22,6 +22,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 PATIENCE_MS = 60_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
+FLAGS += ["--process-per-site"]  # a process for each page takes as much CPU time as the page in it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,8 +60,11 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def window(browser: Browser) -> Callable[..., BrowserContext]:
-    """One for each way to look at a page: a new one takes as much CPU time as the page in it."""
+def window(browser: Browser, server: str) -> Callable[..., BrowserContext]:
+    """One for each way to look at a page: a new one takes as much CPU time as the page in it.
+
+    In each a page stays open, so that its process stays.
+    """
 
     @cache
     def open_window(width: int, scheme: str, **more: object) -> BrowserContext:
@@ -71,6 +75,7 @@ def window(browser: Browser) -> Callable[..., BrowserContext]:
             **more,  # type: ignore[arg-type]
         )
         context.set_default_timeout(PATIENCE_MS)
+        context.new_page().goto(f"{server}/health/live")
         return context
 
     return open_window
