@@ -1,6 +1,6 @@
-"""Scores of many queries and keys in float32, of which only those near the best are kept: an ONNX function.
+"""An ONNX function that scores many queries and keys in float32 and returns the pairs near the best score.
 
-This is the only place of the dynamics where work grows with queries times keys. Every operator has a CPU and
+No other part of the dynamics costs queries times keys. Every operator has a CPU and
 a CUDA kernel: Transpose, MatMul, Reshape, ReduceMax, Max, Sub, Unsqueeze, GreaterOrEqual, NonZero, Gather.
 """
 # mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators, allow-incomplete-defs
@@ -10,7 +10,7 @@ from onnxscript import script
 
 from model_export.attention.functions import domain
 
-KEYS_PER_RUN = 32  # keys that are looked at as one; their number must be a multiple of it
+KEYS_PER_RUN = 32  # keys that are returned together; their number must be a multiple of it
 
 
 @script(domain)

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Put the graph and its card where the service looks for bundles."""
+    """Write the bundle of the graph into the folder of models; return 0."""
     card = {
         "format": 2,
         "name": BUNDLE_NAME,

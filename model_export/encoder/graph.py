@@ -1,16 +1,18 @@
-"""The reader as an ONNX graph: pieces of passages in, their states and whom they follow out.
+"""The encoder as an ONNX graph: from the tokens of chunks to hidden states and attention counts.
 
-    input    pieces   int64 [T]          of all passages, one after the other
-             places   int64 [T]          the position of each in its passage
-             rows     int64 [B, N]       the row of each piece of each passage: 0..T-1, in order; T for none
-    outputs  states   uint8 [T, W]       the last states; 128 is zero
-             words    uint8 [T, W]       the first states
-             follows  uint8 [L, B, N, N] by how many heads piece i follows piece j
+    input    pieces   int64 [T]          token_ids of all chunks, one after the other
+             places   int64 [T]          position_ids: the position of each token in its chunk
+             rows     int64 [B, N]       the row of each token of each chunk: 0..T-1, in order; T for padding
+    outputs  states   uint8 [T, W]       hidden states of the last layer; 128 is zero
+             words    uint8 [T, W]       input embeddings
+             follows  uint8 [L, B, N, N] attention_counts: by how many heads token i attends to token j
 
-The symbols are those of model.py, the numbers those of stored.py. Linear parts see rows without padding; only
-scores are padded, and nobody stands on every padded place. A score is a sum of 32 products of whole numbers,
-exact in float32, so a head's choice does not depend on what it was computed with. This module knows arrays
-only.
+Inputs, outputs and weights have the names of the released models, which the service and `hardmax-export
+verify` read: "pieces" are tokens, "places" are positions, and "nobody" is the null key (STORED_NAMES).
+
+The symbols are those of model.py, the numbers those of quantized.py. Linear maps get rows without padding;
+only scores are padded, and the key of padding is the null key. A score is a sum of 32 products of integers,
+exact in float32, so the choice of a head does not depend on the order of the sum.
 """
 
 from __future__ import annotations
@@ -24,25 +26,27 @@ from model_export.attention.functions import Nodes
 from model_export.encoder.functions import (
     FUNCTIONS,
     Add,
+    AttentionCounts,
     ClippedNorm,
-    Everybody,
-    FirstStates,
     FloatAdd,
-    FloatRead,
-    Follows,
+    FloatProject,
     HardmaxHeads,
+    InputEmbeddings,
     Keys,
     Norm,
     PositionScores,
-    Read,
+    Project,
     Steps,
+    WithNullKey,
 )
 from model_export.encoder.layer import BIAS_CHANNELS
 from model_export.encoder.quantized import ZERO, Array, Stored
 
 Products = Literal["integer", "float"]
-READ_AND_ADD = {"integer": (Read, Add), "float": (FloatRead, FloatAdd)}
-NOWHERE = 1 << 20  # the position of what is no token: no distance from it is in the table
+PROJECT_AND_ADD = {"integer": (Project, Add), "float": (FloatProject, FloatAdd)}
+NOWHERE = 1 << 20  # the position of padding and of the null key: no distance from it is in the table
+# The weights of `quantize` that have another name in the graph.
+STORED_NAMES = {"positions": "of_place", "null_keys": "nobody"}
 
 
 def to_onnx(weights: Stored, products: Products = "integer") -> onnx.ModelProto:
@@ -66,8 +70,8 @@ def to_onnx(weights: Stored, products: Products = "integer") -> onnx.ModelProto:
     for i in range(layers):
         h, state = nodes.layer(i, h, state, next_state=f"{i}.state" if i + 1 < layers else "states")
     nodes.plain("Concat", " ".join(f"{i}.heads" for i in range(layers)), "heads", axis=0)
-    nodes.call(Follows, "heads counts", "follows")
-    model = nodes.model("reader", inputs, outputs, _values(weights, layers), FUNCTIONS)
+    nodes.call(AttentionCounts, "heads counts", "follows")
+    model = nodes.model("encoder", inputs, outputs, _values(weights, layers), FUNCTIONS)
     onnx.checker.check_model(model)
     return model
 
@@ -77,25 +81,25 @@ class _EncoderNodes(Nodes):
 
     def __init__(self, weights: Stored, products: Products) -> None:
         super().__init__()
-        self._read, self._add = READ_AND_ADD[products]
+        self._project, self._add = PROJECT_AND_ADD[products]
         self._norm = ClippedNorm if weights["clip"] else Norm
         self._has_positions = "position_bias" in weights
 
     def begin(self, layers: int) -> None:
         """Write the input embeddings, the keys of all layers and what is added for relative positions."""
         call, plain = self.call, self.plain
-        call(FirstStates, "pieces places table table_unit of_place", "begin")
+        call(InputEmbeddings, "pieces places table table_unit of_place", "begin")
         self.normalize("begin", "norm", "h")
         self.quantize("h", "word_steps", "words")
         plain("Shape", "pieces", "T")
         plain("Concat", "T four", "constants_shape", axis=0)
         plain("Expand", "constant constants_shape", "constants")
-        call(Everybody, "rows pieces", "every counts there")
-        call(self._read, "words constants keys keys_unit zero", "all_keys")
-        call(Keys, "all_keys every nobody split_keys same", "looked_at")
-        plain("Split", "looked_at", " ".join(f"{i}.keys" for i in range(layers)), axis=0, num_outputs=layers)
+        call(WithNullKey, "rows pieces", "key_rows counts tokens")
+        call(self._project, "words constants keys keys_unit zero", "all_keys")
+        call(Keys, "all_keys key_rows nobody split_keys same", "layer_keys")
+        plain("Split", "layer_keys", " ".join(f"{i}.keys" for i in range(layers)), axis=0, num_outputs=layers)
         if self._has_positions:
-            call(PositionScores, "places every position_bias nowhere", "all_bias")
+            call(PositionScores, "places key_rows position_bias nowhere", "all_bias")
             parts = " ".join(f"{i}.bias" for i in range(layers))
             plain("Split", "all_bias", parts, axis=1, num_outputs=layers)
 
@@ -103,15 +107,14 @@ class _EncoderNodes(Nodes):
         """Write layer i; return the names of its h and of its quantized state."""
         call = self.call
         bias = f"{i}.bias" if self._has_positions else "no_bias"
-        call(self._read, f"{state} constants {i}.ask {i}.ask_unit zero", f"{i}.asked")
-        heads = f"{i}.asked {i}.keys {bias} every counts there split_asked nothing flat"
+        call(self._project, f"{state} constants {i}.ask {i}.ask_unit zero", f"{i}.projected")
+        heads = f"{i}.projected {i}.keys {bias} key_rows counts tokens split_asked nothing flat"
         call(HardmaxHeads, heads, f"{i}.read {i}.heads")
         call(self._add, f"{h} {i}.read zero {i}.out {i}.out_unit {i}.out_bias", f"{i}.sum")
         self.normalize(f"{i}.sum", f"{i}.norm1", f"{i}.h")
         self.quantize(f"{i}.h", f"{i}.middle_steps", f"{i}.middle")
-        call(
-            self._read, f"{i}.middle constants {i}.up {i}.up_unit none", f"{i}.wide"
-        )  # 0 is the least: a relu
+        inputs = f"{i}.middle constants {i}.up {i}.up_unit none"  # clipped at 0: a relu
+        call(self._project, inputs, f"{i}.wide")
         call(self._add, f"{i}.h {i}.wide none {i}.down {i}.down_unit {i}.down_bias", f"{i}.end")
         self.normalize(f"{i}.end", f"{i}.norm2", f"{i}.last")
         self.quantize(f"{i}.last", f"{i}.state_steps", next_state)
@@ -126,13 +129,13 @@ class _EncoderNodes(Nodes):
 
 
 def _values(weights: Stored, layers: int) -> dict[str, Array]:
-    """Return the initializers: the weights, and the constants of the functions."""
+    """Return the initializers: the weights by their stored names, and the constants of the functions."""
     W, H = weights["table"].shape[1], int(weights["heads"])
+    null_keys = (weights["null_keys"].astype(np.int16) + ZERO).astype(np.uint8)
+    stored = {**weights, "null_keys": null_keys}
     values = {
-        name: value for name, value in weights.items() if name not in ("heads", "places", "nobody", "clip")
+        STORED_NAMES.get(name, name): value for name, value in stored.items() if name not in ("heads", "clip")
     } | {
-        "of_place": weights["places"],
-        "nobody": (weights["nobody"].astype(np.int16) + ZERO).astype(np.uint8),
         "nothing": np.full((1, 2 * W), ZERO, np.uint8),
         "zero": np.array(ZERO, np.uint8),
         "none": np.array(0, np.uint8),

@@ -1,7 +1,7 @@
-"""A encoder as the whole numbers that a graph keeps, and the same computed in numpy, as the definition.
+"""An encoder as the integers that its graph stores, and its definition on them in numpy.
 
-Numbers are kept as the graph keeps them. `*_unit` is the value of one step of a product in steps of the
-answer. States that are added to stand in units of the grid of the normalization behind them.
+`*_unit` is the value of one step of a product, in steps of its output. The residual stream is in units of the
+grid of the next normalization.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ from service.text.tokenizer import CHUNK_TOKENS
 
 Array = NDArray[Any]
 Stored = Mapping[str, Array]
-ZERO = 128  # states are kept as uint8
-LARGEST_EXACT = 2**24
+ZERO = 128  # the code of 0 in states, which are uint8
+MAX_EXACT_FLOAT32 = 2**24
 
 
 @torch.no_grad()
 def quantize(encoder: Encoder) -> dict[str, Array]:
-    """Return the weights that a graph keeps."""
+    """Return the weights that a graph stores."""
     config, grid = encoder.config, encoder.norm.grid
     rows = encoder.words.weight
     unit = (rows.abs().amax(-1, keepdim=True) / 127).clamp(min=1e-9)
     found = {
         "table": _int8(torch.round(rows / unit)),
         "table_unit": _float(unit * grid),
-        "places": _float(encoder.positions.weight * grid),
+        "positions": _float(encoder.positions.weight * grid),
         "word_steps": _float(1 / encoder.embedding_scale / encoder.layers[0].norm1.grid),
-        "nobody": np.concatenate([_whole(each.null_key / each.key_scale) for each in encoder.layers])[None],
+        "null_keys": np.concatenate([_round(each.null_key / each.key_scale) for each in encoder.layers])[
+            None
+        ],
         "heads": np.array(config.heads, np.int64),
         "limit": np.array(config.max_units, np.float32),
         "clip": np.array(config.clip),
@@ -54,16 +56,16 @@ def quantize(encoder: Encoder) -> dict[str, Array]:
 
 
 def _layer(layer: Layer, scale: Tensor, next_grid: float) -> dict[str, Array]:
-    """What is added to a state stands in units of the grid of the normalization behind it."""
+    """Return the weights of a layer; the products that are added to a state are in units of the next grid."""
     attention_grid, output_grid = layer.norm1.grid, layer.norm2.grid
-    read = [
+    parts = [
         _project(part, scale, step)
         for part, step in ((layer.query, layer.query_scale), (layer.value, layer.value_scale))
     ]
-    (asked, asked_unit) = (np.concatenate(parts, -1) for parts in zip(*read, strict=True))
+    query_value, query_value_unit = (np.concatenate(parts, -1) for parts in zip(*parts, strict=True))
     up, up_unit = _project(layer.up, layer.attended_scale, layer.expanded_scale)
     return {
-        "ask": asked, "ask_unit": asked_unit, "up": up, "up_unit": up_unit,
+        "ask": query_value, "ask_unit": query_value_unit, "up": up, "up_unit": up_unit,
         **_add("out", layer.out, layer.value_scale, attention_grid, 128.0),
         **_add("down", layer.down, layer.expanded_scale, output_grid, 255.0),
         **_norm("norm1", layer.norm1, output_grid), **_norm("norm2", layer.norm2, next_grid),
@@ -73,14 +75,14 @@ def _layer(layer: Layer, scale: Tensor, next_grid: float) -> dict[str, Array]:
 
 
 def _position_bias(layer: Layer) -> Array:
-    """[2 CHUNK_TOKENS, H] what is added to the scores at each distance; the first row is of the null key."""
+    """Return what is added to the scores at each distance [2 CHUNK_TOKENS, H]; row 0 is of the null key."""
     bias = layer.position_bias[position_buckets(len(layer.position_bias))] / layer.score_unit()
     bias = torch.round(bias).clamp(-MAX_BIAS, MAX_BIAS)
     return np.concatenate([np.zeros((1, layer.heads), np.float32), _float(bias)])
 
 
 def _project(linear: Linear, scale: Tensor, step: Tensor) -> tuple[Array, Array]:
-    """[inputs + constants, outputs] and what a step of the product is in steps of the answer."""
+    """Return the weights [inputs + constants, outputs] and the value of a step of the product."""
     weight, bias, unit = linear.codes(scale)
     rest, rows = bias, []
     for constant in BIAS_CHANNELS[:-1]:
@@ -94,7 +96,7 @@ def _project(linear: Linear, scale: Tensor, step: Tensor) -> tuple[Array, Array]
 
 def _add(name: str, linear: Linear, scale: Tensor, grid: float, max_input: float) -> dict[str, Array]:
     weight, _, unit = linear.codes(scale, max_input)
-    if float(weight.abs().sum(1).max()) * max_input >= LARGEST_EXACT:
+    if float(weight.abs().sum(1).max()) * max_input >= MAX_EXACT_FLOAT32:
         raise InvalidInput(f"a sum of {name} may not be exact in float32", param=name)
     return {
         name: _int8(weight.T),
@@ -104,7 +106,7 @@ def _add(name: str, linear: Linear, scale: Tensor, grid: float, max_input: float
 
 
 def _norm(name: str, norm: Norm, next_grid: float) -> dict[str, Array]:
-    """subtle: the answer stands in the units of the normalization that comes next."""
+    """subtle: the output is in the units of the next normalization."""
     return {f"{name}.gain": _float(next_grid * norm.gain), f"{name}.shift": _float(next_grid * norm.shift)}
 
 
@@ -116,7 +118,7 @@ def _float(x: Tensor) -> Array:
     return x.detach().numpy().astype(np.float32).squeeze()
 
 
-def _whole(x: Tensor) -> Array:
+def _round(x: Tensor) -> Array:
     return np.clip(np.round(x.detach().numpy()), -128, 127).astype(np.int8)
 
 
@@ -132,7 +134,9 @@ def to_float(weights: Stored) -> dict[str, Array]:
     """
     matrices = {name: value for name, value in weights.items() if _is_matrix(name)}
     exact = {
-        name: np.float32 if np.abs(value.astype(np.int64)).sum(0).max() * 255 < LARGEST_EXACT else np.float64
+        name: np.float32
+        if np.abs(value.astype(np.int64)).sum(0).max() * 255 < MAX_EXACT_FLOAT32
+        else np.float64
         for name, value in matrices.items()
     }
     return {**weights, **{name: value.astype(exact[name]) for name, value in matrices.items()}}
@@ -142,30 +146,33 @@ def _is_matrix(name: str) -> bool:
     return name == "keys" or name.endswith((".ask", ".out", ".up", ".down"))
 
 
-def run(weights: Stored, pieces: Array, places: Array) -> tuple[Array, Array, Array]:
-    """(last states [N, W], first states [N, W], follows [L, N, N]) of one chunk, as the graph gives them.
+def run(weights: Stored, token_ids: Array, position_ids: Array) -> tuple[Array, Array, Array]:
+    """Encode one chunk.
 
-    C_a(i) = argmax over j and nobody; what head a reads is the mean over C_a(i), and nobody's value is 0.
-    Weights of `to_float` give the same numbers faster.
+    C_a(i) is the argmax over the tokens j and the null key; head a reads the mean value over C_a(i), and the
+    value of the null key is 0. Weights of `to_float` give the same numbers faster.
+
+    Returns:
+        The hidden states [N, W], the input embeddings [N, W] and the attention counts [L, N, N].
     """
-    N, H = len(pieces), int(weights["heads"])
+    N, H = len(token_ids), int(weights["heads"])
     layers = sum(name.endswith(".ask") for name in weights)
     x = (
-        weights["table"][pieces].astype(np.float32) * weights["table_unit"][pieces, None]
-        + weights["places"][places]
+        weights["table"][token_ids].astype(np.float32) * weights["table_unit"][token_ids, None]
+        + weights["positions"][position_ids]
     )
     h = _normed(x, weights, "norm")
-    first = state = _steps(h * weights["word_steps"])
-    keys = _product(first, weights["keys"]) * weights["keys_unit"]
-    keys = np.concatenate([_steps(keys), weights["nobody"]]).astype(np.float64)
-    follows, bias = np.zeros((layers, N, N), np.uint8), _position_scores(weights, places, layers)
+    embedding = state = _steps(h * weights["word_steps"])
+    keys = _product(embedding, weights["keys"]) * weights["keys_unit"]
+    keys = np.concatenate([_steps(keys), weights["null_keys"]]).astype(np.float64)
+    counts, bias = np.zeros((layers, N, N), np.uint8), _position_scores(weights, position_ids, layers)
     for i in range(layers):
-        asked = _steps(_product(state, weights[f"{i}.ask"]) * weights[f"{i}.ask_unit"]).astype(np.float64)
-        q, v = (part.reshape(N, H, -1).swapaxes(0, 1) for part in np.split(asked, 2, axis=1))
+        projected = _steps(_product(state, weights[f"{i}.ask"]) * weights[f"{i}.ask_unit"]).astype(np.float64)
+        q, v = (part.reshape(N, H, -1).swapaxes(0, 1) for part in np.split(projected, 2, axis=1))
         k = np.split(keys, layers, axis=1)[i].reshape(N + 1, H, -1).swapaxes(0, 1)
         score = q @ k.swapaxes(1, 2) + bias[i]  # [H, N, N+1]
         C = score == score.max(-1, keepdims=True)
-        follows[i] = C[..., :-1].sum(0)
+        counts[i] = C[..., :-1].sum(0)
         read = (C[..., :-1] @ v).astype(np.float32) / C.sum(-1, keepdims=True).astype(np.float32)
         read = _steps(read.swapaxes(0, 1).reshape(N, -1))
         h = _normed(h + _added(read, weights, f"{i}.out"), weights, f"{i}.norm1")
@@ -173,15 +180,17 @@ def run(weights: Stored, pieces: Array, places: Array) -> tuple[Array, Array, Ar
         wide = _steps(_product(middle, weights[f"{i}.up"]) * weights[f"{i}.up_unit"], 0, 255)
         h = _normed(h + _added(wide, weights, f"{i}.down"), weights, f"{i}.norm2")
         state = _steps(h * weights[f"{i}.state_steps"])
-    return (state + ZERO).astype(np.uint8), (first + ZERO).astype(np.uint8), follows
+    return (state + ZERO).astype(np.uint8), (embedding + ZERO).astype(np.uint8), counts
 
 
-def _position_scores(weights: Stored, places: Array, layers: int) -> Array:
-    """[L, H, N, N+1] what is added to the scores; nothing for the null key."""
-    N, H = len(places), int(weights["heads"])
+def _position_scores(weights: Stored, position_ids: Array, layers: int) -> Array:
+    """Return what is added to the scores for relative positions [L, H, N, N+1]; 0 for the null key."""
+    N, H = len(position_ids), int(weights["heads"])
     found = np.zeros((layers, H, N, N + 1), np.int64)
     if "position_bias" in weights:
-        rows = weights["position_bias"][places[:, None] - places[None] + CHUNK_TOKENS]  # [N, N, L H]
+        rows = weights["position_bias"][
+            position_ids[:, None] - position_ids[None] + CHUNK_TOKENS
+        ]  # [N, N, L H]
         found[..., :-1] = rows.transpose(2, 0, 1).reshape(layers, H, N, N)
     return found
 

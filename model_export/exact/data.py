@@ -1,7 +1,7 @@
 """Labelled sequences for the exact built: reading them, and what hardmax attention can tell apart.
 
 Attention without positions sees a sequence as an empirical measure: which tokens, and each one's share. So a
-data set is kept as the distinct tokens of each sequence with their multiplicities.
+data set is stored as the distinct tokens of each sequence with their multiplicities.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Label = str | int | float | bool
 
 
 class ImpossibleData(InvalidInput):
-    """No transformer of this kind can represent the data; the message names the place."""
+    """No transformer of this kind can represent the data; the message names the lines."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """What the user gave. Sequence j is `points[j]` [n_j, d], its wanted output `outputs[j]` [m_j, e].
+    """The examples of a file. Sequence j is `points[j]` [n_j, d], with the outputs `outputs[j]` [m_j, e].
 
     A label is the output (0, its code): `labels[code]` is its name. `labels` is empty for vector targets.
     """
@@ -54,7 +54,7 @@ class Measures:
     """The distinct empirical measures of a data set, as sparse rows over its V distinct tokens.
 
     Row j holds the token numbers `token[start[j]:start[j + 1]]`, ascending, with multiplicities `count`;
-    `target[j]` numbers its wanted output, `example[j]` an example that has this measure.
+    `target[j]` numbers its output, `example[j]` an example that has this measure.
     """
 
     tokens: Floats  # [V, d]
@@ -115,37 +115,41 @@ def make_examples(
 
 
 def with_positions(points: Iterable[Floats]) -> list[Floats]:
-    """Each token with its place in the sequence as one more coordinate, which makes order count."""
+    """Return each token with its position in the sequence as one more coordinate, so that order counts."""
     return [np.column_stack([rows, np.arange(len(rows), dtype=rows.dtype)]) for rows in points]
 
 
 def compute_measures(examples: Examples, points: Sequence[Floats]) -> Measures:
-    """The distinct measures; two examples with equal measures and different outputs are refused."""
+    """Return the distinct measures.
+
+    Raises:
+        ImpossibleData: Two examples have equal measures and different outputs.
+    """
     tokens, inverse = np.unique(np.concatenate(points) + 0.0, axis=0, return_inverse=True)
     ends = np.cumsum([len(rows) for rows in points])
-    wanted = [output.tobytes() for output in examples.outputs]
+    outputs = [output.tobytes() for output in examples.outputs]
     first: dict[bytes, int] = {}
-    kept = []
+    distinct = []
     for j, ids in enumerate(np.split(inverse.reshape(-1), ends[:-1])):
         token, count = np.unique(ids, return_counts=True)
         key = token.tobytes() + (count // np.gcd.reduce(count)).tobytes()
-        twin = first.setdefault(key, j)
-        if wanted[twin] != wanted[j]:
-            raise ImpossibleData(_conflict(examples, twin, j))
-        if twin == j:
-            kept.append((token, count, j))
+        same = first.setdefault(key, j)
+        if outputs[same] != outputs[j]:
+            raise ImpossibleData(_conflict(examples, same, j))
+        if same == j:
+            distinct.append((token, count, j))
         if examples.has_token_outputs and len(examples.outputs[j]) > len(token):
             m, n = len(examples.outputs[j]), len(token)
             raise ImpossibleData(f"{examples.names[j]} has {n} distinct tokens and cannot have {m} outputs")
     # Several outputs are laid along one sequence's own tokens: it shares its class with no other.
-    wanted_outputs = [examples.outputs[j] for _, _, j in kept]
+    distinct_outputs = [examples.outputs[j] for _, _, j in distinct]
     return Measures(
         tokens=tokens,
-        start=np.cumsum([0, *(len(token) for token, _, _ in kept)]),
-        token=np.concatenate([token for token, _, _ in kept]).astype(np.int64),
-        count=np.concatenate([count for _, count, _ in kept]).astype(np.int64),
-        target=np.arange(len(kept)) if examples.has_token_outputs else _number_outputs(wanted_outputs),
-        example=np.array([j for _, _, j in kept], np.int64),
+        start=np.cumsum([0, *(len(token) for token, _, _ in distinct)]),
+        token=np.concatenate([token for token, _, _ in distinct]).astype(np.int64),
+        count=np.concatenate([count for _, count, _ in distinct]).astype(np.int64),
+        target=np.arange(len(distinct)) if examples.has_token_outputs else _number_outputs(distinct_outputs),
+        example=np.array([j for _, _, j in distinct], np.int64),
         names=examples.names,
     )
 

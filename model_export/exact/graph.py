@@ -85,21 +85,21 @@ def Room(p, mask, numbers):
 
 
 @script(domain)
-def Lift(tokens, mask, limit, place):
-    """Tokens of R^d in R^D, and their position in the sequence along `place` (zero: order does not count).
+def Lift(tokens, mask, limit, position_axis):
+    """Tokens of R^d in R^D, plus their position along `position_axis` (zero: order does not count).
 
     Coordinates are held within the limit, so that nothing rounds more than known tokens may.
     """
     last = op.Constant(value_ints=[-1])
     position = op.CumSum(op.CastLike(mask, tokens), op.Constant(value_int=1)) - op.CastLike(1, tokens)
-    missing = op.Shape(place) - op.Shape(tokens, start=2)
+    missing = op.Shape(position_axis) - op.Shape(tokens, start=2)
     lifted = op.Pad(tokens, op.Concat(op.Constant(value_ints=[0, 0, 0, 0, 0]), missing, axis=0))
-    return op.Clip(lifted + op.Unsqueeze(position, last) * place, -limit, limit)
+    return op.Clip(lifted + op.Unsqueeze(position, last) * position_axis, -limit, limit)
 
 
 @script()
-def ExactClassifier(tokens, mask, vectors, numbers, attends, limit, place, splitting):
-    x = Lift(tokens, mask, limit, place)
+def ExactClassifier(tokens, mask, vectors, numbers, attends, limit, position_axis, splitting):
+    x = Lift(tokens, mask, limit, position_axis)
     batch = op.Shape(mask, start=0, end=1)
     room = op.Expand(op.CastLike(op.Constant(value_float=float("inf")), tokens), batch)
     front = op.Expand(op.Constant(value_int=-1), batch)
@@ -130,13 +130,13 @@ def ExactClassifier(tokens, mask, vectors, numbers, attends, limit, place, split
 
 
 def to_onnx(model: Transformer, dtype: str, inputs: int, *, positions: bool) -> onnx.ModelProto:
-    """The graph for tokens of R^inputs, with the parameters in it as initializers."""
+    """Return the graph for tokens of R^inputs, with the parameters as initializers."""
     proto: onnx.ModelProto = ExactClassifier.to_model_proto(ir_version=IR_VERSION)
     values = _parameters(model, dtype, inputs, positions)
     graph, D = proto.graph, model.dimension
-    kept = [argument for argument in graph.input if argument.name not in values]
+    inputs_without_values = [argument for argument in graph.input if argument.name not in values]
     del graph.input[:]
-    graph.input.extend(kept)
+    graph.input.extend(inputs_without_values)
     graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
     element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     shapes = {
@@ -154,15 +154,15 @@ def to_onnx(model: Transformer, dtype: str, inputs: int, *, positions: bool) -> 
 
 
 def _parameters(model: Transformer, dtype: str, inputs: int, positions: bool) -> dict[str, np.ndarray]:
-    """A block's 10 D + 5 parameters, a row for each block, and beside them its zone."""
+    """Return the parameters by name: 10 D + 5 numbers for each block, and its zone."""
     vectors = [[*each.U, *each.W.T, each.v, each.w, each.q, each.k] for each in model.blocks]
     numbers = [[each.eta, each.rho, *each.b, *each.zone] for each in model.blocks]
-    place = np.eye(model.dimension)[inputs] if positions else np.zeros(model.dimension)
+    position_axis = np.eye(model.dimension)[inputs] if positions else np.zeros(model.dimension)
     return {
         "vectors": np.array(vectors, dtype),  # [L, 10, D]
         "numbers": np.array(numbers, dtype),  # [L, 8]
         "attends": np.array([block.attends for block in model.blocks]),
         "limit": np.array(model.limit, dtype),
-        "place": place.astype(dtype),
+        "position_axis": position_axis.astype(dtype),
         "splitting": np.array(model.read_out, np.int64),
     }

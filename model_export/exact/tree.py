@@ -1,6 +1,6 @@
-"""The offline half of the exact built: which token tells which sequences apart, and where codes lie.
+"""The tree of an exact classifier: which token separates which sequences, and the codes of the classes.
 
-A *class* is a set of sequences that the transformer has not yet told apart. Class 0 holds all; a token split
+A *class* is a set of sequences that the transformer has not yet separated. Class 0 holds all; a token split
 moves those members of a class that contain a token into a new class; where members differ in their tokens'
 shares alone, a frequency split spreads a class by the share of one token. A class ends *pure*: one output.
 Tokens are numbers t in [0, 1] here (docs/exact.md, step 0).
@@ -51,7 +51,7 @@ class Tree:
     token_splits: list[TokenSplit]
     frequency_splits: list[FrequencySplit]
     members: list[Ints]
-    offsets: list[Floats]  # beside `members`; zero where no frequency split touched the class
+    offsets: list[Floats]  # in the order of `members`; zero where no frequency split touched the class
     widths: list[float]  # how far codes of a class may reach: 1, and what its spreads add
 
     @property
@@ -61,7 +61,7 @@ class Tree:
 
 
 def grow_tree(measures: Measures, t: Floats, floor: float, *, disjoint: bool = False) -> Tree:
-    """Split until every class is pure. `floor`: tokens closer than this cannot be told apart safely.
+    """Split until every class is pure. `floor`: tokens closer than this cannot be separated safely.
 
     `disjoint` asks that frequency splits leave no two codes interleaved, whatever the spread.
     """
@@ -237,10 +237,10 @@ def _split_by_frequency(
 
 
 def _choose_spread(here: float, moves: Floats, stay: Floats, disjoint: bool) -> float:
-    """The spread that leaves offsets furthest apart: cells of their own, if that is cheap or asked for."""
-    wanted = 2.0 ** float(np.ceil(np.log2((1 + CELL_GAP) / np.diff(np.unique(moves)).min())))
+    """Return the spread that separates the offsets most: by whole cells, if that is cheap or `disjoint`."""
+    cell_spread = 2.0 ** float(np.ceil(np.log2((1 + CELL_GAP) / np.diff(np.unique(moves)).min())))
     steps = np.arange(16, 64) / 16 if disjoint else np.arange(32, 16, -1) / 32
-    candidates = (wanted if disjoint else min(wanted, MAX_SPREAD)) * steps
+    candidates = (cell_spread if disjoint else min(cell_spread, MAX_SPREAD)) * steps
 
     def apart(spread: float) -> float:
         return min(
@@ -251,29 +251,29 @@ def _choose_spread(here: float, moves: Floats, stay: Floats, disjoint: bool) -> 
 
 
 def _mixed_group(offset: Floats, target: Ints) -> Bools | None:
-    """Members at one offset that want different outputs, or None when no such group is left."""
-    values, place = np.unique(offset, return_inverse=True)
+    """Return which members share an offset but not their outputs; None if there is no such group."""
+    values, index = np.unique(offset, return_inverse=True)
     least, most = np.full(len(values), target.max()), np.zeros(len(values), np.int64)
-    np.minimum.at(least, place, target)
-    np.maximum.at(most, place, target)
+    np.minimum.at(least, index, target)
+    np.maximum.at(most, index, target)
     mixed = np.flatnonzero(least < most)
     return offset == values[mixed[0]] if len(mixed) else None
 
 
 def _best_token(share: Floats, target: Ints, usable: Bools) -> int | None:
-    """The token whose share leaves the fewest outputs mixed; of those, the one whose shares differ most."""
+    """Return the token whose share leaves the fewest outputs mixed; among equals, the one with most gap."""
     best: tuple[float, float, int | None] = (np.inf, 0.0, None)
     for column in np.flatnonzero(usable):
-        values, place = np.unique(share[:, column], return_inverse=True)
+        values, index = np.unique(share[:, column], return_inverse=True)
         if len(values) > 1:
-            pairs = np.unique(place * (target.max() + 1) + target)
+            pairs = np.unique(index * (target.max() + 1) + target)
             shared = len(pairs) - len(values)
             best = min(best, (shared, -float(np.diff(values).min()), int(column)))
     return best[2]
 
 
 def _isolation_among(t: Floats, shifts: Floats) -> Floats:
-    """Distance of each of these tokens to the others, here and moved by `shifts`."""
+    """Return the distance of each of these tokens to the others, also with the others moved by `shifts`."""
     others = np.sort(np.add.outer(shifts, t).ravel())
     fence = np.concatenate([[-np.inf], others, [np.inf]])
     above = np.searchsorted(fence, t)

@@ -144,7 +144,7 @@ def _encode(
 ) -> list[Array]:
     """Return [T, 2, W] of each text; `report` gets the share of tokens done."""
     chunks = [(i, chunk) for i, text in enumerate(tokenized) for chunk in text.chunks()]
-    lengths = [len(pieces) for _, (pieces, _) in chunks]
+    lengths = [len(token_ids) for _, (token_ids, _) in chunks]
     outputs: dict[int, Array] = {}
     done = 0
     for run in group_by_length(lengths, ENCODED_TOKENS_PER_RUN):

@@ -1,7 +1,17 @@
-"""The functions of the graph of a leader head (graph.py), read from their source by onnxscript.
+"""The functions of the graph of a leader head (graph.py); onnxscript translates their source.
 
 H heads, B texts of N words, M words of all texts, K candidates, d dimensions. All that is compared or added
 lies on grids of powers of two: exact in double precision, whatever the batch and the device.
+
+subtle: names and docstrings of the functions are part of the exported graph, and so of its `family`: heads
+run together only if they are equal. They are those of the released models and must not change. They mean:
+
+    piece               token                       places (of words)     positions
+    nobody              no word: padding            Places                initial positions and weights
+    told                the output of `projection`  Twins, twins          words at the same position
+    Corners             candidates near the hull    Once                  every word is a candidate
+    Whose               masks and word indices      Since                 the layer since which a word leads
+    Unlike              out-of-distribution score   Sizes                 tokens of each word
 """
 # mypy: allow-untyped-defs, allow-untyped-calls
 
@@ -13,7 +23,7 @@ from onnxscript import script
 
 from model_export.attention.functions import Nodes, domain
 
-MANY = 64  # places of a text from which on corners are worth looking for
+MAX_WORDS_WITHOUT_SEARCH = 64  # of a text; for longer ones the candidates are searched
 
 
 @script(domain)
@@ -119,7 +129,7 @@ def Corners(z, number, penalty, directions, turn, next, margin):
     which, _order = op.TopK(which, most, axis=2, largest=0)  # in the order of reading
     keys = op.GatherElements(z, op.Expand(op.Unsqueeze(which, three), both), axis=2)
     numbers, penalties = op.GatherElements(number, which, axis=2), op.GatherElements(penalty, which, axis=2)
-    return keys, numbers, penalties, most > op.Constant(value_ints=[MANY])
+    return keys, numbers, penalties, most > op.Constant(value_ints=[MAX_WORDS_WITHOUT_SEARCH])
 
 
 @script(domain)
@@ -194,25 +204,25 @@ def Unlike(near, texts, real, grid):
 
 
 def _candidates() -> onnx.FunctionProto:
-    """Whom anybody may follow in a long text: corners, and of twins one where there are many corners.
+    """Return the function that finds the candidates of a long text: hull vertices, each position once.
 
-    subtle: onnxscript would give the outputs of an If in the order of a set, another one in each process, so
-    that heads would be of many families.
+    subtle: onnxscript would order the outputs of an If as a set does, differently in each process, so that
+    heads would be of many families.
     """
-    told = "keys numbers penalties times".split()
+    outputs = "keys numbers penalties times".split()
     found = "corners corner_numbers corner_penalties"
     few, many, either = Nodes(), Nodes(), Nodes()
-    many.call(Twins, f"{found} never wide", " ".join(told))
-    for corner, key in zip(found.split(), told[:3], strict=True):
+    many.call(Twins, f"{found} never wide", " ".join(outputs))
+    for corner, key in zip(found.split(), outputs[:3], strict=True):
         few.plain("Identity", corner, key)
     few.call(Once, "corner_penalties", "times")
     either.call(Corners, "z number penalty directions turn next margin", f"{found} many")
     either.plain(
-        "If", "many", " ".join(told),
-        then_branch=many.branch("many", told), else_branch=few.branch("few", told),
+        "If", "many", " ".join(outputs),
+        then_branch=many.branch("many", outputs), else_branch=few.branch("few", outputs),
     )  # fmt: skip
     given = "z number penalty never directions turn next margin wide".split()
-    return either.function("Candidates", given, told)
+    return either.function("Candidates", given, outputs)
 
 
 @script(domain)
@@ -232,7 +242,8 @@ def Whose(z, texts, members, never):
     every = op.Shape(z, start=0, end=3)
     places = op.Shape(texts, start=1, end=2)
     many = op.And(
-        places > op.Constant(value_ints=[MANY]), op.Shape(z, start=3, end=4) == op.Constant(value_ints=[2])
+        places > op.Constant(value_ints=[MAX_WORDS_WITHOUT_SEARCH]),
+        op.Shape(z, start=3, end=4) == op.Constant(value_ints=[2]),
     )
     number = op.Range(op.Constant(value_int=0), op.Squeeze(places), op.Constant(value_int=1))
     missing = op.CastLike(op.Not(is_word), never)

@@ -1,25 +1,28 @@
-"""Planes as an ONNX graph: states of pieces in, and everything that an explanation is made of out.
+"""The leader head as an ONNX graph: from the outputs of the encoder to all parts of an explanation.
 
-    input    states        uint8 [T, W]        the last states of all pieces, as the reader gives them
-             words         uint8 [T, W]        their first states
-             members       int64 [M, P]        the rows of the pieces of each word; T where there is none
-             texts         int64 [B, N]        the word at each place of each text; M where there is none
+    input    states        uint8 [T, W]        hidden states of all tokens, as the encoder returns them
+             words         uint8 [T, W]        their input embeddings
+             members       int64 [M, P]        the rows of the tokens of each word; T where there is none
+             texts         int64 [B, N]        the words of each text; M where there is none
     outputs  bias          double [H, B, C]
-             contribution  double [H, B, C, N]    what each place adds to the logit
-             target        int64 [H, B, N]        whom i follows in the end; -1 if several tie
+             contribution  double [H, B, C, N]    what each word adds to the logit
+             target        int64 [H, B, N]        the leader of word i after all layers; -1 if several tie
              since         int64 [H, B, N]        the first layer with C_i = {i}, or -1
-             plane         double [K+1, H, B, N, d]  the places before the layers and after each
-             unlike        double [H, B]          above 0: unlike the rows
+             plane         double [K+1, H, B, N, d]  positions before the layers and after each
+             unlike        double [H, B]          out-of-distribution score
 
-H heads answer together. The weights of one are in the graph, as inputs that need not be fed, and are outputs
-too. Whoever feeds those of several has all their answers of one run: the linear maps of a head are a row of
-its own, and zeros in front of a map change nothing, so heads need not have the same number of labels. The
-graph's `family` is a digest of all the rest of it: heads of one family run together.
+Several heads can run as one. The weights of one head are in the graph, as inputs that need not be fed, and
+are outputs too. A caller that feeds the weights of H heads, stacked along the first axis, gets the outputs of
+all; missing rows of a map are zeros, so heads need not have the same number of labels. `family` is a digest
+of the graph without its weights: heads of one family can run together.
 
 The symbols are those of leader_head.py. All that is compared or added lies on grids of powers of two: exact
-in double precision, whatever the batch and the device. Places with the same coordinates are one (twins);
-`target` names the first of them. In the plane only corners of the cloud's convex hull can be followed, so
-long texts look for these first, and ask of twins only one. This module knows arrays only.
+in double precision, whatever the batch and the device. Words with the same coordinates are treated as one
+point with a weight; `target` names the first of them. In the plane only vertices of the convex hull can be
+followed, so long texts look for these first, and have each point once among the candidates.
+
+Every name and docstring of functions.py, and every name of a node here, is part of the family. They are those
+of the released models, so that custom models run together with them: functions.py lists what they mean.
 """
 
 from __future__ import annotations
@@ -57,29 +60,28 @@ from model_export.head.leader_head import (
     WEIGHT_GRID,
 )
 
-DIRECTIONS = 24  # in which extreme places are looked for
-WIDE = 2.0**26  # so far apart, in steps of the grid, that one coordinate cannot reach over the other
-MARGIN = 1e-6  # a place that lies so far inside the hull of those cannot win; far above what rounding moves
-NEVER = -1e6  # what is added to the score of a place that is not there
-LINEAR = ("first", "second", "read", "near")  # maps of whole numbers, in the graph as uint8; 128 is zero
-UNITS = [f"{name}_{part}" for name in LINEAR for part in ("unit", "bias")]
-# What a head has of its own, and how many axes that has.
-OWN = {
+N_DIRECTIONS = 24  # in which extreme points are searched
+COORDINATE_FACTOR = 2.0**26  # of the first coordinate, in the sum with the second by which points are sorted
+HULL_MARGIN = 1e-6  # a point that is deeper inside the hull cannot be followed; far above rounding errors
+PADDING_SCORE = -1e6  # is added to the scores of padding
+LINEAR_MAPS = ("first", "second", "read", "near")  # of integers, in the graph as uint8; 128 is zero
+UNITS = [f"{name}_{part}" for name in LINEAR_MAPS for part in ("unit", "bias")]
+WEIGHT_AXES = {  # the weights of one head, and the number of axes of each
     **dict.fromkeys(("scale", "gamma", "pseudo_weight"), 0),
     **dict.fromkeys((*UNITS, "hidden_steps", "first_axis", "b"), 1),
-    **dict.fromkeys((*LINEAR, "v"), 2),
+    **dict.fromkeys((*LINEAR_MAPS, "v"), 2),
 }
 
 
 def to_onnx(weights: Stored) -> onnx.ModelProto:
     """Return the graph with the stored head in it."""
     layers = int(weights["layers"])
-    own = of_head(weights)
-    held = {name: (w.dtype, ["H", *(f"{name}.{i}" for i in range(1, w.ndim))]) for name, w in own.items()}
-    inputs, outputs = {**_inputs(len(weights["first"])), **held}, {**_outputs(layers), **held}
+    stored = stored_weights(weights)
+    specs = {name: (w.dtype, ["H", *(f"{name}.{i}" for i in range(1, w.ndim))]) for name, w in stored.items()}
+    inputs, outputs = {**_inputs(len(weights["first"])), **specs}, {**_outputs(layers), **specs}
     model = _nodes(layers).model("head", inputs, outputs, _constants(layers), HEAD_FUNCTIONS)
     family = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-    model.graph.initializer.extend(tensors(own))
+    model.graph.initializer.extend(tensors(stored))
     helper.set_model_props(model, {"family": family})
     onnx.checker.check_model(model)
     return model
@@ -117,18 +119,18 @@ def _nodes(layers: int) -> Nodes:
 
 
 def _constants(layers: int) -> dict[str, Array]:
-    """Return the numbers that all heads have in common."""
-    angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
+    """Return the constants, which all heads share."""
+    angles = 2 * np.pi * np.arange(N_DIRECTIONS) / N_DIRECTIONS
     double = {
-        "least": MIN_REACH, "rest": 1 - MIN_REACH, "longest": MAX_DIRECTION, "never": NEVER,
+        "least": MIN_REACH, "rest": 1 - MIN_REACH, "longest": MAX_DIRECTION, "never": PADDING_SCORE,
         "direction_grid": DIRECTION_GRID, "place_grid": POINT_GRID, "weight_grid": WEIGHT_GRID,
-        "layer_grid": LAYER_GRID, "margin": MARGIN, "wide": WIDE, "turn": [[0, -1], [1, 0]],
+        "layer_grid": LAYER_GRID, "margin": HULL_MARGIN, "wide": COORDINATE_FACTOR, "turn": [[0, -1], [1, 0]],
         "directions": [np.cos(angles), np.sin(angles)],
     }  # fmt: skip
     return (
         {name: np.array(value, np.float64) for name, value in double.items()}
         | {"nobody": np.array(-1), "last": np.array(layers), "count": np.array([layers + 1])}
-        | {"next": np.roll(np.arange(DIRECTIONS), -1), "zero": np.array(ZERO, np.uint8)}
+        | {"next": np.roll(np.arange(N_DIRECTIONS), -1), "zero": np.array(ZERO, np.uint8)}
     )
 
 
@@ -148,8 +150,9 @@ def _outputs(layers: int) -> Specs:
 
 
 def _dynamics(layers: int, *, long: bool) -> onnx.GraphProto:
-    """All layers from z0: along a new first axis the places before each, their means, whom they follow. In a
-    `long` text candidates are looked for; in others everybody is one.
+    """Return the layers as a branch: positions, means and targets of all layers, along a new first axis.
+
+    In `long` texts the candidates are searched first; in others every word is one.
     """
     nodes = Nodes()
     call, plain = nodes.call, nodes.plain
@@ -163,38 +166,41 @@ def _dynamics(layers: int, *, long: bool) -> onnx.GraphProto:
         call(HardmaxAttention, f"z{k} {keys} layer_grid", f"c{k} target{k}")
         if k < layers:
             call(Move, f"z{k} c{k} gamma layer_grid", f"z{k + 1}")
-    told = {"plane": ("z", "places_shape"), "means": ("c", "places_shape"), "targets": ("target", "shape")}
-    for output, (of, shape) in told.items():
+    outputs = {"plane": ("z", "places_shape"), "means": ("c", "places_shape"), "targets": ("target", "shape")}
+    for output, (of, shape) in outputs.items():
         plain("Concat", " ".join(f"{of}{k}" for k in range(layers + 1)), f"{output}_flat", axis=0)
         plain("Reshape", f"{output}_flat {shape}", output)
-    return nodes.branch("long" if long else "short", list(told))
+    return nodes.branch("long" if long else "short", list(outputs))
 
 
-def of_head(weights: Stored) -> dict[str, Array]:
-    """What the graph holds of one head, with a first axis of heads. What a map does not see has zeros."""
+def stored_weights(weights: Stored) -> dict[str, Array]:
+    """Return the weights of one head as the graph stores them, with a first axis of heads.
+
+    Maps without rows for the input embeddings get rows of zeros.
+    """
     W, d = len(weights["first"]), weights["read"].shape[1] - 1
     values = {
         "near": np.zeros((W, 1)), "near_unit": np.zeros(1, np.float32), "near_bias": np.zeros(1, np.float32),
         **weights, "v": weights["v"].T, "first_axis": np.eye(1, d)[0] / POINT_GRID,
     }  # fmt: skip
-    for name in LINEAR:
+    for name in LINEAR_MAPS:
         unseen = 2 * W - len(values[name]) if name in ("read", "near") else 0
         padded = np.pad(values[name].astype(np.int16), ((0, unseen), (0, 0)))
         values[name] = (padded + ZERO).astype(np.uint8)
     axes = {"v": 4, "gamma": 4}
-    own = {name: np.asarray(values[name]) for name in OWN}
-    return {name: value[(None,) * (axes.get(name, 3) - value.ndim)] for name, value in own.items()}
+    arrays = {name: np.asarray(values[name]) for name in WEIGHT_AXES}
+    return {name: value[(None,) * (axes.get(name, 3) - value.ndim)] for name, value in arrays.items()}
 
 
 def weights_of(model: onnx.ModelProto) -> dict[str, Array]:
-    """What `to_onnx` was given."""
-    found = {}
+    """Return the weights that `to_onnx` got."""
+    weights = {}
     for each in model.graph.initializer:
-        if each.name in OWN:
+        if each.name in WEIGHT_AXES:
             value = numpy_helper.to_array(each)
-            value = value.reshape(value.shape[value.ndim - OWN[each.name] :])
-            coded = each.name in LINEAR and value.dtype == np.uint8
-            found[each.name] = (value.astype(np.int16) - ZERO).astype(np.int8) if coded else value
+            value = value.reshape(value.shape[value.ndim - WEIGHT_AXES[each.name] :])
+            is_code = each.name in LINEAR_MAPS and value.dtype == np.uint8
+            weights[each.name] = (value.astype(np.int16) - ZERO).astype(np.int8) if is_code else value
     (plane,) = [each for each in model.graph.output if each.name == "plane"]
     layers = plane.type.tensor_type.shape.dim[0].dim_value - 1
-    return {**found, "v": found["v"].T, "layers": np.array(layers)}
+    return {**weights, "v": weights["v"].T, "layers": np.array(layers)}

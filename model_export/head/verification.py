@@ -31,7 +31,7 @@ def count_mismatches(model: onnx.ModelProto, weights: Stored, texts: EncodedText
 
 
 def expected_outputs(weights: Stored, text: EncodedText) -> Outputs:
-    """Return what the definition says of one text, by the names of the graph's outputs."""
+    """Return the outputs of the definition for one text, by the names of the graph's outputs."""
     hidden = np.concatenate([each.hidden_states for each in text.outputs])
     embedding = np.concatenate([each.input_embeddings for each in text.outputs])
     members = [range(*each) for each in pairwise(text.tokenized.bounds.tolist())]

@@ -77,13 +77,13 @@ class FloatProducts(Runtime):
 
 
 def encoder_weights(model: bytes) -> Stored:
-    """Return what `to_onnx` was given; graphs of 0.3 do not hold the limit of their normalizations."""
+    """Return the weights that `to_onnx` got; graphs of 0.3 do not hold the limit of their normalizations."""
     graph = onnx.load_from_string(model).graph
     found = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
     null_keys = (found["nobody"].astype(np.int16) - ZERO).astype(np.int8)
     return {
         "limit": np.float32(200), "clip": any(node.op_type == "ClippedNorm" for node in graph.node), **found,
-        "places": found["of_place"], "nobody": null_keys, "heads": found["split_keys"][3],
+        "positions": found["of_place"], "null_keys": null_keys, "heads": found["split_keys"][3],
     }  # fmt: skip
 
 

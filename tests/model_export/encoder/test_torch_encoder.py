@@ -1,4 +1,4 @@
-"""A encoder in torch, numpy and ONNX Runtime: the same whole numbers, whatever stands beside a passage."""
+"""A encoder in torch, numpy and ONNX Runtime: the same whole numbers, whatever else is in the batch."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_what_passes_a_gradient_is_its_value_to_the_bit():
 
 
 def test_graph_gives_the_numbers_of_the_definition(encoder, session):
-    """To the bit, whatever stands beside a passage."""
+    """To the bit, whatever else is in the batch."""
     weights, passages = quantize(encoder), draw(LENGTHS)
     for company in (passages, passages[::-1], *([passage] for passage in passages)):
         for passage, found in zip(company, answers(session, company), strict=True):

@@ -11,14 +11,14 @@ from encoders import random_encoder, random_head
 
 from model_export.data.training_set import Batch
 from model_export.head.float_graph import to_float
-from model_export.head.functions import MANY
+from model_export.head.functions import MAX_WORDS_WITHOUT_SEARCH
 from model_export.head.graph import to_onnx, weights_of
 from model_export.head.quantized import quantize, run
 from service.runtime.graph import split_weights
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 
-LENGTHS = (9, 1, 30, 5 * MANY, 100, 3)
+LENGTHS = (9, 1, 30, 5 * MAX_WORDS_WITHOUT_SEARCH, 100, 3)
 OUTPUTS = ("bias", "contribution", "target", "since", "plane")
 
 
