@@ -18,6 +18,7 @@ $(BIN)/python:
 
 # A stamp a set of extras: installed once, and again when pyproject.toml or the pins change.
 $(VENV)/.cpu: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing the service and its dependencies into $(VENV): about a minute"
 	$(PIP) --editable '.[cpu,plot]'
 	@touch $@
 

@@ -120,7 +120,13 @@ class Local(Api):
         raise NotFound("info is of a server; there is none in this process")
 
     def _model(self, name: str, kind: str) -> Any:
-        self._registry.load(name)
+        try:
+            self._registry.load(name)
+        except NotFound as missing:
+            if self._settings.models_dir:
+                raise
+            where = "models of your own are in the folder that --models-dir or models_dir names"
+            raise NotFound(f"{missing.message}; {where}", param=missing.param) from None
         return self._registry.find(name, kind)
 
 

@@ -53,6 +53,7 @@ KILL_AFTER_S = 5.0
 KEEP_ALIVE_S = 75  # longer than proxies keep theirs: no request meets a connection that is being closed
 WORKER_HEALTHCHECK_S = 30  # also bounds how long a worker takes to import, on a busy machine
 MAX_CONNECTIONS = 4096
+MAX_STARTUP_LINE_CHARS = 110
 FAILED, MISCONFIGURED = 1, 2
 
 
@@ -234,6 +235,12 @@ def _follow_supervisor() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _shorten(line: str) -> str:
+    if len(line) <= MAX_STARTUP_LINE_CHARS:
+        return line
+    return f"{line[: MAX_STARTUP_LINE_CHARS - 1].rstrip()}…"
+
+
 def log_startup(service: AppState) -> None:
     """Print one screen: where it listens, with which models, and how to stop it. In JSON one line of the
     log.
@@ -254,8 +261,10 @@ def log_startup(service: AppState) -> None:
     if settings.log_format == "json":
         log.info("; ".join(" ".join(line.split()) for line in lines))
         return
+    kind = max((len(entry.kind) for entry in entries), default=0)
+    models = [f"  {entry.kind:{kind}}  {entry.name:16} {entry.card['description']}" for entry in entries]
     lines += [
-        *(f"  {entry.kind:9} {entry.name:16} {entry.card['description']}"[:110] for entry in entries),
+        *(_shorten(line) for line in models),
         "Stop with Ctrl-C or SIGTERM; SIGHUP reads models and keys again.",
     ]
     with contextlib.suppress(OSError):  # a full disk behind the log does not stop the service

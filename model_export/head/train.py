@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     shutil.rmtree(cache, ignore_errors=True)
     _show_report(arguments, trained.report, log)
     size_kb = sum(file.stat().st_size for file in (arguments.models_dir / name).iterdir()) / 1e3
-    log(f"{arguments.models_dir / name}: {size_kb:,.0f} kB, for the encoder {bundle.name}; graph verified")
+    log(f"{arguments.models_dir / name}: {size_kb:,.0f} kB, a head on {bundle.name}; graph verified")
     log(f"next: hardmax serve --models-dir {arguments.models_dir}, and request the model {base!r}")
     return 0
 

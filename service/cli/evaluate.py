@@ -16,6 +16,7 @@ from hardmax.answers import Answer
 from hardmax.progress import Progress
 from service.cli.options import Commands, add_where, classify_rows, open_where, print_remark, show
 from service.errors import InvalidInput
+from service.runtime.bundle import newest_version
 
 
 def add_commands(commands: Commands) -> None:
@@ -62,7 +63,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
         "warnings": [
             f"{card.name} was trained on these rows: its accuracy on others is in the report of its training"
             for card in cards
-            if card.name.partition("@")[0] in {name.partition("@")[0] for name in models}
+            if card.name in {newest_version(name, [each.name for each in cards]) for name in models}
             and card.document.get("data", {}).get("sha256") == rows.digest
         ],
     }

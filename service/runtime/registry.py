@@ -133,7 +133,8 @@ class Registry:
         bundles = self._bundles()
         name = newest_version(name, bundles)
         if name not in bundles:
-            raise NotFound(f"no model {name!r} here; there are {', '.join(bundles) or 'none'}", param="model")
+            have = [each for each in bundles if kind_of(bundles[each]) != ENCODER]
+            raise NotFound(f"no model {name!r} here; there are {', '.join(have) or 'none'}", param="model")
         entries = dict(self.entries)
         encoders = [each for each in bundles if kind_of(bundles[each]) == ENCODER]
         for each in encoders if kind_of(bundles[name]) == HEAD else ():

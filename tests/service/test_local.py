@@ -27,6 +27,16 @@ def test_local_serves_its_own_model_beside_the_bundled_ones(hardmax: Local) -> N
     assert hardmax.dynamics([[1.0, 1.0], [-1.0, 0.0]], alpha=0.5, include=[]).status == "certified"
 
 
+def test_local_that_lacks_a_model_says_where_those_of_ones_own_are(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"no model 'mine' here; there are .*sentiment") as refused:
+        Local(Settings()).classify("good", model="mine")
+    assert refused.value.message.endswith("are in the folder that --models-dir or models_dir names")
+    with pytest.raises(NotFound) as refused:
+        Local(Settings(models_dir=tmp_path)).classify("good", model="mine")
+    assert "models_dir" not in refused.value.message
+    assert "encoder" not in refused.value.message
+
+
 def test_local_goes_on_beside_broken_bundles(tmp_path: Path) -> None:
     for name in ("mine@1", "mine@2"):
         write_head(tmp_path, name=name)

@@ -90,6 +90,9 @@ def test_sigterm_makes_it_unready_at_once_and_finishes_what_runs(models: Path) -
         eventually(lambda: "stopping on SIGTERM, within 30 s" in server.output)
         lines = [line.split(maxsplit=1) for line in server.output.splitlines()]
         assert ["default", "tiny"] in lines
+        kinds = ("  text-classification ", "  dynamics ", "  encoder ")
+        table = [line for line in server.output.splitlines() if line.startswith(kinds)]
+        assert {len(line) - len(line.split(maxsplit=1)[1]) for line in table} == {23}  # one column of names
         assert ["watches", str(models)] in lines
         assert ["page", f"{server.url}/   (documentation /docs, metrics /metrics)"] in lines
 

@@ -93,6 +93,18 @@ def test_cli_verdict_of_several_labels_is_the_sum_of_the_one_that_won() -> None:
     ]
 
 
+def test_cli_verdict_names_a_cluster_by_words_and_not_by_marks() -> None:
+    told = answer(
+        "Clean, and good.", label="positive", score=0.9, logit=2.0,
+        clusters=[cluster(0, "good", 2.0, ",", "clean", "."), cluster(1, "!", 0.0)],
+        leaders=[leader(0, "good", 0, 3), leader(1, "!")],
+    )  # fmt: skip
+    assert "+2.000 clean, good … led by good" in " ".join(list(describe_answer(told))[1].split())
+    alone = answer("!", label="positive", score=0.9, logit=1.0, clusters=[cluster(0, "!", 1.0)],
+                   leaders=[leader(0, "!")])  # fmt: skip
+    assert "+1.000 ! leads since layer 0, alone" in " ".join(list(describe_answer(alone))[1].split())
+
+
 def test_cli_verdict_says_that_nothing_is_known() -> None:
     told = answer("qwertz", label="positive", score=0.5, abstain_reason="no_known_words")
     assert list(describe_answer(told)) == ["positive 50.0% (abstains: no_known_words)  qwertz"]
@@ -370,7 +382,7 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
         ),
         (
             "classify --model nobody good",
-            "hardmax: no model 'nobody' here; there are dynamics, reader, scenes, tiny",
+            "hardmax: no model 'nobody' here; there are dynamics, scenes, tiny",
         ),
         ("dynamics none.csv --include path", "hardmax: none.csv cannot be read"),
         (

@@ -7,8 +7,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from bundles import write_head
 from server import Server
 
+from evaluation.labels import read_rows
 from service.cli.main import main
 
 Run = Callable[..., str]
@@ -34,6 +36,19 @@ def test_server_is_measured_as_the_same_models_here(
     assert there["warnings"] == []
     assert main(["evaluate", "--model", "nobody", "--file", str(rows), "--server", server.url]) == 2
     assert "there are: one, other" in capsys.readouterr().err
+
+
+def test_only_the_version_that_is_measured_is_said_to_know_the_rows(
+    tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = {"rows": 3, "sha256": read_rows(str(rows), least=1).digest}
+    for version in (1, 2):
+        write_head(tmp_path, name=f"own@{version}", data=data)
+    asked = ["evaluate", "--file", str(rows), "--models-dir", str(tmp_path), "--json", "--model"]
+    for name, measured in (("own", "own@2"), ("own@1", "own@1")):
+        assert main([*asked, name]) == 0
+        (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+        assert warning.startswith(f"{measured} was trained on these rows")
 
 
 def test_label_that_the_model_does_not_have_is_named(heads: Path, rows: Path, hardmax: Run) -> None:
