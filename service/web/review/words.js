@@ -133,25 +133,28 @@ export class Words {
     }
   }
 
+  /** Leaders last: the words that end with them lie on the same place. */
   drawPoints(painter) {
     const { view, answer, t } = this;
-    answer.words.forEach((word, i) => {
+    const leads = ({ leader, since }) => leader && since <= t + 1e-9;
+    const order = answer.words.map((word, i) => ({ word, i })).sort((a, b) => leads(a.word) - leads(b.word));
+    for (const { word, i } of order) {
       const [x, y] = this.at(i, t);
       const alpha = this.isShown(word, i) ? 0.9 : 0.12;
       const style = { fill: side(word.contribution), stroke: colour("card"), width: 1, alpha };
       const r = SMALL + (LARGE - SMALL) * Math.sqrt(Math.abs(word.contribution) / this.most);
-      if (word.leader && word.since <= t + 1e-9) painter.star(view.x(x), view.y(y), r + 4, style);
+      if (leads(word)) painter.star(view.x(x), view.y(y), r + 4, style);
       else painter.dots([view.x(x), view.y(y)], r, style);
-    });
+    }
   }
 
-  /** Names of the words that weigh most, leaders first, where there is room. */
+  /** Names of the words that weigh most, leaders first and of equal ones the longest, where there is room. */
   drawNames(painter) {
     const { view, answer, t } = this;
     const weight = (word) => Math.abs(word.contribution) + (word.leader ? this.most : 0);
     const order = answer.words
       .map((word, i) => ({ word, i }))
-      .sort((a, b) => weight(b.word) - weight(a.word));
+      .sort((a, b) => weight(b.word) - weight(a.word) || b.word.text.length - a.word.text.length);
     const named = ({ word, i }) =>
       this.isShown(word, i) && (this.reached.has(i) || weight(word) >= TELLING * this.most);
     const shown = order.filter(named).slice(0, NAMES);
