@@ -440,6 +440,8 @@ class ModelCard(Document):
     """The SHA-256 digest over all files of the bundle."""
     default: bool = False
     """Whether the model answers requests that name none."""
+    id2label: dict[str, str] | None = None
+    """The label of each index of the probabilities, as in transformers, for text-classification models."""
     bias: Number | None = None
     """The logit of a text without words, for text-classification models."""
     loaded_at: str | None = None

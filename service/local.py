@@ -25,7 +25,7 @@ from service.answers.texts import (
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics, Progress
 from service.errors import BundleError, NotFound
-from service.runtime.bundle import find_bundles, newest_version, read_bundle, version_of
+from service.runtime.bundle import HEAD, find_bundles, newest_version, read_bundle, version_of
 from service.runtime.registry import Registry, with_default_model
 from service.runtime.session import Runtime
 from service.schemas.reading import validate
@@ -33,6 +33,7 @@ from service.schemas.requests import ClassifyRequest
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings, load_settings
 from service.state import domain_loaders
+from service.text.decision import describe_labels
 from service.text.pipeline import ClassificationTask, classify_all
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,8 @@ class Local(Api):
             try:
                 bundle = read_bundle(folder)
                 known = {"default": name == default, "version": version_of(name), "digest": bundle.digest}
-                cards.append({**bundle.card, **known})
+                labels = describe_labels(bundle.card) if bundle.kind == HEAD else {}
+                cards.append({**bundle.card, **labels, **known})
             except BundleError as broken:
                 log.warning("bundle %s refused: %s", name, broken.message)
         return {"models": cards}

@@ -59,6 +59,15 @@ def read_decision_rule(card: Mapping[str, Any]) -> DecisionRule:
     return DecisionRule(tuple(labels), _read_share(card, "abstain_margin", 0.0), known, thresholds)
 
 
+def describe_labels(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the labels of a card in the order of the probabilities, and by index as in transformers.
+
+    A card with a neutral threshold lists its two ends alone; its answers have `neutral` between them.
+    """
+    labels = read_decision_rule(card).labels
+    return {"labels": list(labels), "id2label": {str(index): label for index, label in enumerate(labels)}}
+
+
 def _read_neutral_threshold(card: Mapping[str, Any], labels: list[str], multi_label: bool) -> float | None:
     value = card.get("neutral_threshold")
     if value is None:

@@ -17,6 +17,7 @@ from service.runtime.bundle import HEAD, version_of
 from service.runtime.registry import Entry
 from service.schemas.protocols import Wire
 from service.state import AppState
+from service.text.decision import describe_labels
 
 router = APIRouter(tags=["operations"])
 OPEN: dict[str, Any] = {"security": [{}]}  # these need no key
@@ -108,6 +109,7 @@ def _card(service: AppState, entry: Entry) -> dict[str, Any]:
     """As its maker wrote it, and what this process knows of it."""
     return {
         **entry.card,
+        **(describe_labels(entry.card) if entry.kind == HEAD else {}),
         **(entry.model.metadata() if entry.kind == HEAD and entry.model is not None else {}),
         "default": entry is service.registry.get(service.settings.default_model),
         "version": version_of(entry.name),

@@ -15,12 +15,13 @@ const KINDS = {
 };
 const LISTED = 12; // labels
 const LARGE = 3; // accuracies set large
+const DIGEST = 12; // characters of a digest, enough to tell two apart
 const COLUMNS = 4; // of a table of figures
 const SAID_AS = {
   accuracy: "Right",
   balanced_accuracy: "Balanced",
   linear_accuracy: "TF-IDF",
-  sha256: "Their digest",
+  sha256: "Digest of the rows",
 };
 
 export class Model {
@@ -186,6 +187,7 @@ const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** Accuracies are shares of one and read better as per cent. */
 function figure(name, value) {
+  if (name === "sha256") return `${String(value).slice(0, DIGEST)}\u2026`;
   if (typeof value !== "number") return String(value);
   if (/accuracy|fraction|share|auc|layers|f1/.test(name) && value <= 1)
     return `${(100 * value).toFixed(1)} %`;

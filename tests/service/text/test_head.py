@@ -22,6 +22,7 @@ from service.text.decision import (
     DecisionRule,
     abstain_as_neutral,
     abstain_reason,
+    describe_labels,
     label_probabilities,
     read_decision_rule,
 )
@@ -116,6 +117,13 @@ def test_three_labels_come_from_one_logit(logit: float, probs: dict[str, float])
     """Proportional odds: P(positive) = s(logit - t), P(negative) = s(-logit - t), neutral the rest."""
     assert label_probabilities(PROPORTIONAL, [logit]) == probs
     assert sum(Decimal(repr(p)) for p in probs.values()) == 1
+
+
+def test_labels_of_a_card_are_those_of_its_answers_by_index() -> None:
+    described = describe_labels({"labels": ["negative", "positive"], "neutral_threshold": 1.0})
+    assert described["labels"] == ["negative", "neutral", "positive"]
+    assert described["id2label"] == {"0": "negative", "1": "neutral", "2": "positive"}
+    assert describe_labels({"labels": ["b", "a"]}) == {"labels": ["b", "a"], "id2label": {"0": "b", "1": "a"}}
 
 
 def test_threshold_of_zero_leaves_nothing_to_neutral() -> None:
