@@ -24,9 +24,11 @@ h1 { font-size: 2.2rem } h2 { font-size: 1.5rem } h3 { font-size: 1.15rem; margi
 .soft { color: var(--soft); font-size: 13px }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1.5rem;
   margin: 1.5rem 0 }
-.figures { display: flex; flex-wrap: wrap; gap: 1.5rem 3rem; margin: 1rem 0 }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: 1.25rem 1.5rem;
+  margin: 1rem 0 1.5rem }
 .figure b { display: block; font: 500 2.2rem/1.1 var(--serif) }
 .compared b { color: var(--soft) }
+.pictures { display: flex; flex-wrap: wrap; gap: 0 2rem } .pictures > * { flex: 1 1 16rem; min-width: 0 }
 table { border-collapse: collapse; width: 100% } .scroll { overflow-x: auto }
 th, td { padding: .35rem .75rem; text-align: right; border-bottom: 1px solid var(--line);
   font-variant-numeric: tabular-nums; vertical-align: top }
@@ -34,17 +36,21 @@ th { font-weight: 500; color: var(--soft); font-size: 13px }
 th:first-child, td:first-child, .text { text-align: left }
 .warning { border-left: 3px solid var(--neg); padding-left: .75rem; margin: .5rem 0 }
 mark { background: none; color: var(--pos); font-weight: 500; margin-right: .5em }
-svg { max-width: 100%; height: auto; display: block } svg text { fill: var(--ink); font: 12px var(--sans) }
+svg { max-width: 100%; height: auto; display: block; overflow: visible }
+svg text { fill: var(--ink); font: 12px var(--sans) }
 svg .axis { fill: var(--soft) } svg .cell { fill: var(--pos) } svg .over { fill: var(--card) }
 svg .wrong { fill: var(--neg) } svg .line { stroke: var(--line) } svg .dot { fill: var(--pos) }
-@media print { :root { color-scheme: light } body, section { background: #fff }
+.text { min-width: 9rem } .text + .text { min-width: 16rem }
+@media (max-width: 30rem) { section { padding: 1rem } th, td { padding: .35rem .25rem; font-size: 13px } }
+@media print { @page { margin: 16mm } :root { color-scheme: light } body, section { background: #fff }
+  body { font-size: 12px }
   main { padding: 0; max-width: none }
   section { border: 0; padding: 0 } h3, tr, svg { break-inside: avoid } h3 { break-after: avoid }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact } }
 """
-CELL, MATRIX_MARGIN = 56, 110  # pixels of the confusion matrix
+CELL, MATRIX_MARGIN = 68, 110  # pixels of the confusion matrix
 MAX_DRAWN_LABELS = 12
-PLOT = 220  # pixels of the calibration curve
+PLOT, PLOT_TOP = 220, 20  # pixels of the calibration curve, and above it for dots at its edge
 
 
 def render_report(report: dict[str, Any]) -> str:
@@ -92,11 +98,12 @@ def _model(metrics: dict[str, Any], baseline: dict[str, Any] | None) -> Iterator
         yield f"<p>{escape(describe_abstentions(metrics)).capitalize()}.</p>"
     names = ["label", "rows", "predicted", "precision", "recall"]
     yield _table(names, [[_cell(each[name]) for name in names] for each in metrics["labels"]])
+    yield "<div class=pictures>"
     if "confusion" in metrics and len(metrics["labels"]) <= MAX_DRAWN_LABELS:
-        yield "<h3>Confusion matrix</h3>"
-        yield _confusion([each["label"] for each in metrics["labels"]], metrics["confusion"])
-    yield f"<h3>Calibration: error {percent(metrics['calibration']['error'])}</h3>"
-    yield _calibration(metrics["calibration"]["bins"])
+        yield "<div><h3>Confusion matrix</h3>"
+        yield f"{_confusion([each['label'] for each in metrics['labels']], metrics['confusion'])}</div>"
+    yield f"<div><h3>Calibration: error {percent(metrics['calibration']['error'])}</h3>"
+    yield f"{_calibration(metrics['calibration']['bins'])}</div></div>"
     if metrics["errors"]:
         yield "<h3>Errors, the most confident first</h3>"
         yield _predictions(metrics["errors"])
@@ -118,11 +125,10 @@ def _confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     ]
     for i, (label, row) in enumerate(zip(labels, counts, strict=True)):
         y = 40 + i * CELL
-        drawn.append(
-            f"<text x={MATRIX_MARGIN - 8} y={y + CELL / 2 + 4} text-anchor=end>{escape(label[:14])}</text>"
-        )
+        left, down = MATRIX_MARGIN - 8, y + CELL / 2 + 4
+        drawn.append(f"<text x={left} y={down} text-anchor=end>{escape(_cut(label, 14))}</text>")
         across = MATRIX_MARGIN + (i + 0.5) * CELL
-        drawn.append(f"<text x={across} y=30 text-anchor=middle>{escape(label[:8])}</text>")
+        drawn.append(f"<text x={across} y=30 text-anchor=middle>{escape(_cut(label, 10))}</text>")
         for j, count in enumerate(row):
             share, x = count / max(1, sum(row)), MATRIX_MARGIN + j * CELL
             kind = "cell" if i == j else "cell wrong"
@@ -137,22 +143,27 @@ def _confusion(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     return f"<div class=scroll>{''.join(drawn)}</div>"
 
 
+def _cut(label: str, length: int) -> str:
+    return label if len(label) <= length else f"{label[: length - 1]}…"
+
+
 def _calibration(bins: Sequence[dict[str, Any]]) -> str:
     """Draw accuracy against confidence; the area of a dot is its share of the rows."""
-    total, size = sum(each["rows"] for each in bins), PLOT + 60
+    total, size = sum(each["rows"] for each in bins), PLOT + 70
     dots = [
         f"<circle class=dot fill-opacity=.75 cx={40 + PLOT * each['confidence']:.1f} "
-        f"cy={10 + PLOT * (1 - each['accuracy']):.1f} r={3 + 12 * (each['rows'] / total) ** 0.5:.1f}>"
+        f"cy={PLOT_TOP + PLOT * (1 - each['accuracy']):.1f} r={3 + 12 * (each['rows'] / total) ** 0.5:.1f}>"
         f"<title>{each['rows']:,} rows: confidence {each['confidence']:.0%}, accuracy {each['accuracy']:.0%}"
         "</title></circle>"
         for each in bins
     ]
-    frame = f"<rect x=40 y=10 width={PLOT} height={PLOT} fill=none class=line />"
-    diagonal = f"<line class=line x1=40 y1={10 + PLOT} x2={40 + PLOT} y2=10 />"
-    middle = 10 + PLOT / 2
+    frame = f"<rect x=40 y={PLOT_TOP} width={PLOT} height={PLOT} fill=none class=line />"
+    diagonal = f"<line class=line x1=40 y1={PLOT_TOP + PLOT} x2={40 + PLOT} y2={PLOT_TOP} />"
+    middle, bottom = PLOT_TOP + PLOT / 2, PLOT_TOP + PLOT
     axes = (
-        f"<text class=axis x={40 + PLOT / 2} y={PLOT + 44} text-anchor=middle>confidence</text>"
-        f"<text class=axis x=40 y={PLOT + 26}>0</text><text class=axis x={32 + PLOT} y={PLOT + 26}>1</text>"
+        f"<text class=axis x={40 + PLOT / 2} y={bottom + 34} text-anchor=middle>confidence</text>"
+        f"<text class=axis x=40 y={bottom + 16}>0</text>"
+        f"<text class=axis x={32 + PLOT} y={bottom + 16}>1</text>"
         f"<text class=axis x=12 y={middle} text-anchor=middle transform='rotate(-90 12 {middle})'>"
         "accuracy</text>"
     )
