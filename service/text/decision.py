@@ -112,7 +112,10 @@ def label_probabilities(rule: DecisionRule, logits: Sequence[float]) -> dict[str
     if rule.thresholds is not None:
         return {label: _sigmoid(logit) for label, logit in zip(rule.labels, logits, strict=True)}
     if rule.neutral_threshold is not None:
-        negative, positive = (_sigmoid(sign * logits[0] - rule.neutral_threshold) for sign in (-1, 1))
+        negative, positive = (
+            _sigmoid(-logits[0] - rule.neutral_threshold),
+            _sigmoid(logits[0] - rule.neutral_threshold),
+        )
         positive = min(positive, round(1 - negative, 7))  # without a band both may be rounded up
         neutral = round(1 - negative - positive, 7)
         return dict(zip(rule.labels, (negative, neutral, positive), strict=True))

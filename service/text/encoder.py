@@ -23,7 +23,7 @@ from service.errors import BundleError
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime, Session
-from service.text.tokenizer import Chunk, Ints, TokenizedText, Vocabulary, WordPieceTokenizer
+from service.text.tokenizer import Chunk, Ints, TokenizedText, Vocabulary, WordPieceTokenizer, word_sizes
 
 TokenSets = NDArray[np.uint64]
 
@@ -45,18 +45,16 @@ class EncoderOutput:
     attention_counts: NDArray[np.uint8] | None = None  # [L, n, n] how many heads of token i attend to token j
     receptive_fields: TokenSets | None = None  # [L+1, n] R^l
 
-    def reduce_to(self, explain: Explain) -> "EncoderOutput":
-        """Drop what an answer does not need: the attention counts are large."""
-        if explain == "full" or self.attention_counts is None:
-            return self
-        fields = None if explain == "none" else self.receptive_fields
-        return EncoderOutput(self.hidden_states, self.input_embeddings, None, fields)
-
-    def copy(self) -> "EncoderOutput":
-        """Copy the arrays out of their run's, which hold every text of the run."""
-        counts = None if self.attention_counts is None else self.attention_counts.copy()
-        fields = None if self.receptive_fields is None else self.receptive_fields.copy()
-        return EncoderOutput(self.hidden_states.copy(), self.input_embeddings.copy(), counts, fields)
+    def copy_for(self, explain: Explain) -> "EncoderOutput":
+        """Copy what an answer needs out of the arrays of the run, which hold every text of the run."""
+        counts = self.attention_counts if explain == "full" else None
+        fields = self.receptive_fields if explain != "none" else None
+        return EncoderOutput(
+            self.hidden_states.copy(),
+            self.input_embeddings.copy(),
+            None if counts is None else counts.copy(),
+            None if fields is None else fields.copy(),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +139,7 @@ class Encoder:
         A word with an unknown token, or mostly of fragments, is not known. Punctuation has no meaning of its
         own unless several marks make an emoticon.
         """
-        sizes = np.concatenate([np.diff(text.bounds) for text in texts])
+        sizes = word_sizes(texts)
         if not len(sizes):
             return np.zeros(0, np.int64)
         tokens = np.concatenate([text.token_ids for text in texts])
@@ -159,8 +157,8 @@ def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:
     _, B, N, _ = attention_counts.shape
     fields = np.broadcast_to(np.uint64(1) << np.arange(N, dtype=np.uint64), (B, N))
     layers = [fields]
-    for counts in attention_counts:
-        attended = np.where(counts > 0, fields[:, None, :], np.uint64(0))
+    for attends in attention_counts > 0:
+        attended = fields[:, None, :] * attends  # half the time of np.where
         fields = fields | np.bitwise_or.reduce(attended, axis=2)
         layers.append(fields)
     return np.stack(layers)
@@ -175,7 +173,7 @@ class ReceptiveFields:
     def __init__(self, texts: Sequence[EncodedText]) -> None:
         self._texts = texts
         self.bounds = np.cumsum([0, *(len(text.tokenized) for text in texts)])
-        sizes = np.concatenate([np.diff(text.tokenized.bounds) for text in texts])  # tokens of each word
+        sizes = word_sizes([text.tokenized for text in texts])
         outputs = [output for text in texts for output in text.outputs]
         lengths = np.array([len(output.hidden_states) for output in outputs])
         self._first = np.cumsum(sizes) - sizes  # token of each word

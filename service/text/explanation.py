@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from service.text.encoder import EncodedText, ReceptiveFields
 from service.text.head import HeadOutputs, label_values
-from service.text.tokenizer import Ints, SpecialIds
+from service.text.tokenizer import Ints, SpecialIds, word_sizes
 
 MAX_CLUSTER_WORDS = 5  # named of a cluster
 MAX_READ_WORDS = 8  # listed of a leader's receptive field, unless the whole explanation is asked for
@@ -42,7 +42,8 @@ class Explainer:
         self._text = [distinct[text] for text in outputs.texts]
         self._fields = ReceptiveFields(list(distinct))
         tokenized = [text.tokenized for text in outputs.texts]
-        first = np.concatenate([text.token_ids[text.bounds[:-1]] for text in tokenized])
+        sizes = word_sizes(tokenized)
+        first = np.concatenate([text.token_ids for text in tokenized])[np.cumsum(sizes) - sizes]
         folded = np.flatnonzero(np.isin(first, [*self._replacements]))
         self._read_as = {i: {"read_as": self._replacements[int(first[i])]} for i in folded.tolist()}
         root, self._ties = resolve_clusters(outputs)

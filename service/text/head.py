@@ -26,7 +26,7 @@ from service.runtime.graph import split_weights
 from service.runtime.session import Runtime, Session
 from service.text.decision import UNITS_PER_LOGIT, abstain_reason, label_probabilities, read_decision_rule
 from service.text.encoder import EncodedText, Encoder, check_graph
-from service.text.tokenizer import Ints, TokenizedText
+from service.text.tokenizer import Ints, TokenizedText, word_sizes
 
 Array = NDArray[Any]
 
@@ -240,7 +240,7 @@ def stack_weights(heads: Sequence[Head]) -> dict[str, Array]:
 def assemble_feeds(texts: Sequence[EncodedText]) -> HeadFeeds:
     """Assemble the inputs of a head's graph."""
     outputs = [output for text in texts for output in text.outputs]
-    sizes = np.concatenate([np.diff(text.tokenized.bounds) for text in texts])  # tokens of each word
+    sizes = word_sizes([text.tokenized for text in texts])
     lengths = np.array([len(text.tokenized) for text in texts])
     T, M = int(sizes.sum()), len(sizes)
     column = np.arange(sizes.max())

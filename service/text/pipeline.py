@@ -270,8 +270,8 @@ def _encode_next(
     outputs = iter(encoder.encode(flat, output_attentions=explains))
     for task, some in zip(tasks, chunks, strict=True):
         del task.waiting[len(task.waiting) - len(some) :]
-        reduced = [next(outputs).reduce_to(task.options.explain) for _ in some]
-        task.outputs += [each.copy() for each in reduced] if task.waiting else reduced
+        new = [next(outputs) for _ in some]
+        task.outputs += [each.copy_for(task.options.explain) for each in new] if task.waiting else new
 
 
 def _within_scores(tasks: Sequence[ClassificationTask]) -> list[ClassificationTask]:

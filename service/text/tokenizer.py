@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,20 +54,21 @@ class SpecialIds:
         return {getattr(self, name): f"<{name}>" for name in SpecialIds.__slots__}
 
 
-_LETTERS = (
-    r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*+"  # subtle: *+ keeps no backtracking state, which takes memory
-)
+# subtle: ++ and *+ keep no backtracking state, which takes memory
+_LETTERS = r"[^\W\d_]++(?:[\u0300-\u036f]++[^\W\d_]*+)*+"
+_LINK = r"(?:https?://|www\.)\S"
 _WORD = re.compile(
-    rf"""
-      (?P<markup> </?[a-z!][^<>]{{0,300}}> | &(?:\#\d{{1,7}}|[a-z]{{2,8}}); )
-    | (?P<link> (?:https?://|www\.)\S+ )
+    rf"""(?:
+      (?P<word> (?!{_LINK}) {_LETTERS}(?:['’]{_LETTERS})*+ | ['’](?:s|m|d|re|ve|ll)\b )
+    | (?P<markup> </?[a-z!][^<>]{{0,300}}> | &(?:\#\d{{1,7}}|[a-z]{{2,8}}); )
+    | (?P<link> {_LINK}+ )
     | (?P<handle> @\w+ )
     | (?P<face> (?<!\w)[:;=]['’]?[-^o]?(?:[)(\]\[}}{{/\\|*]+|[DPpO3](?!\w)) | </?3(?!\w) )
-    | (?P<word> {_LETTERS}(?:['’]{_LETTERS})*+ | ['’](?:s|m|d|re|ve|ll)\b )
     | (?P<number> \d+(?:[.,:/]\d+)*+(?:(?:st|nd|rd|th|s)\b)? )
     | (?P<break> \n )
     | (?P<emoji> [\u2600-\u27bf\U0001f300-\U0001faff] [\ufe0f\u200d\U0001f3fb-\U0001f3ff]*+ )
     | (?P<mark> (?P<one>[^\w\s])(?P=one)* )
+    )\ *+  # skips blanks faster than a search from each of them
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -139,6 +140,13 @@ class TokenizedText:
         return list(zip(np.split(self.token_ids, cuts), np.split(self.position_ids, cuts), strict=True))
 
 
+def word_sizes(texts: Sequence[TokenizedText]) -> Ints:
+    """Return the number of tokens of each word of several texts."""
+    bounds = np.concatenate([text.bounds for text in texts])
+    ends = np.cumsum([len(text.bounds) for text in texts])
+    return np.delete(np.diff(bounds), ends[:-1] - 1)  # not from the end of a text to the next one
+
+
 def normalize_word(surface: str) -> str:
     """Lower the case, remove accents, and use one kind of apostrophe."""
     if surface.isascii():
@@ -150,7 +158,8 @@ def normalize_word(surface: str) -> str:
 def scan_words(text: str) -> Iterator[tuple[str, int, int, str]]:
     """Yield (surface, start, end, kind) of every match in `text`: words, markup and line breaks."""
     for match in _WORD.finditer(text):
-        yield match[0], match.start(), match.end(), match.lastgroup or ""
+        kind = match.lastgroup or ""
+        yield match[kind], *match.span(kind), kind
 
 
 class WordPieceTokenizer:
@@ -178,14 +187,16 @@ class WordPieceTokenizer:
 
     def tokenize(self, text: str, max_words: int = MAX_WORDS) -> TokenizedText:
         """Tokenize `text` up to `max_words` words. Linear in its length."""
-        words: list[tuple[int, ...]] = []
-        starts: list[int] = []
-        ends: list[int] = []
+        offsets: list[int] = []  # where each word begins and ends
+        token_ids: list[int] = []
+        bounds = [0]
         sentences = [0]  # the first word of each
         inside, ended, truncated = False, False, False  # inside a sentence; a sentence has ended
+        previous: tuple[int, ...] = ()  # the tokens of the word before, in this sentence
         cache, folded_ids = self._cache, self._folded_ids
         for match in _WORD.finditer(text):
-            surface, kind = match[0], match.lastgroup or ""
+            kind = match.lastgroup or ""
+            surface = match[kind]
             if kind == "markup" or kind == "break":
                 ended = ended or kind == "break" or surface.startswith("<")
                 inside = inside and not ended
@@ -193,27 +204,28 @@ class WordPieceTokenizer:
             tokens = cache.get((surface, inside)) or self._word_tokens(surface, kind, inside)
             last = surface[-1]
             inside = last not in _CAPITAL_EXPECTED_AFTER
-            if ended and last not in _SENTENCE_ENDS and sentences[-1] < len(words):
-                sentences.append(len(words))
+            if ended and last not in _SENTENCE_ENDS and sentences[-1] < len(bounds) - 1:
+                sentences.append(len(bounds) - 1)
+                previous = ()
             ended = last in _SENTENCE_ENDS
-            start, end = match.span()
-            if tokens[0] in folded_ids and words and words[-1] == tokens and sentences[-1] < len(words):
-                ends[-1] = end  # a run of one folded class
+            if tokens == previous and tokens[0] in folded_ids:
+                offsets[-1] = match.end(kind)  # a run of one folded class
                 continue
-            if len(words) == max_words:
+            if len(bounds) > max_words:
                 truncated = True
                 break
-            words.append(tokens)
-            starts.append(start)
-            ends.append(end)
-        sizes = np.array(list(map(len, words)), np.int64)
-        position_ids, chunk_ids = _assign_chunks(sizes, [*sentences, len(words)], self.chunk_tokens)
+            offsets += match.span(kind)
+            token_ids += tokens
+            bounds.append(len(token_ids))
+            previous = tokens
+        position_ids, chunk_ids = _assign_chunks(bounds, [*sentences, len(bounds) - 1], self.chunk_tokens)
+        spans = np.array(offsets, np.int64)
         return TokenizedText(
             text,
-            np.array(starts, np.int64),
-            np.array(ends, np.int64),
-            np.concatenate(([0], np.cumsum(sizes))),
-            np.array(list(chain.from_iterable(words)), np.int64),
+            spans[::2],
+            spans[1::2],
+            np.array(bounds, np.int64),
+            np.array(token_ids, np.int64),
             position_ids,
             chunk_ids,
             truncated,
@@ -299,24 +311,22 @@ def _spelling_corrections(word: str) -> Iterator[str]:
         yield word[: match.start()] + word[match.start() + 1 :]
 
 
-def _assign_chunks(sizes: Ints, sentences: Sequence[int], chunk_tokens: int) -> tuple[Ints, Ints]:
+def _assign_chunks(bounds: Sequence[int], sentences: Sequence[int], chunk_tokens: int) -> tuple[Ints, Ints]:
     """Return the position id [T] and the chunk id [T] of each token.
 
     A chunk holds as many whole sentences as fit; a longer sentence is cut between words.
     """
-    if (total := int(sizes.sum())) <= chunk_tokens:
+    total = bounds[-1]
+    if total <= chunk_tokens:
         return np.arange(total), np.zeros(total, np.int64)
-    position_ids: list[int] = []
-    chunk_ids: list[int] = []
-    chunk, filled = 0, 0
-    size = sizes.tolist()
-    for begin, end in pairwise(sentences):
-        if filled and filled + sum(size[begin:end]) > chunk_tokens:
-            chunk, filled = chunk + 1, 0
-        for tokens in size[begin:end]:
-            if filled + tokens > chunk_tokens:
-                chunk, filled = chunk + 1, 0
-            position_ids += range(filled, filled + tokens)
-            chunk_ids += [chunk] * tokens
-            filled += tokens
-    return np.array(position_ids, np.int64), np.array(chunk_ids, np.int64)
+    begins = [0]  # the first token of each chunk
+    for first, end in pairwise(sentences):
+        if bounds[end] - begins[-1] > chunk_tokens and bounds[first] > begins[-1]:
+            begins.append(bounds[first])
+        for word in range(first, end):
+            if bounds[word + 1] - begins[-1] > chunk_tokens:
+                begins.append(bounds[word])
+    chunk_ids = np.zeros(total, np.int64)
+    chunk_ids[begins[1:]] = 1
+    chunk_ids = np.cumsum(chunk_ids)
+    return np.arange(total) - np.array(begins)[chunk_ids], chunk_ids
