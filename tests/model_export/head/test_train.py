@@ -46,11 +46,11 @@ def folder(tmp_path_factory):
     return folder
 
 
-def write_rows(path, labels):
+def write_rows(path, labels, count=100):
     """`labels`: of each label the word that decides it."""
     draw = random.Random(0)
     lines = ["text,label"]
-    for i in range(100):
+    for i in range(count):
         label, word = list(labels.items())[i % len(labels)]
         words = draw.choices(FILLING, k=draw.randint(3, 9))
         lines.append(f"{' '.join([*words, *word.split('|'), *words[:2]])},{label}")
@@ -86,6 +86,8 @@ def test_label_that_a_word_decides_is_learnt_and_versions_are_kept(folder, capsy
     assert main(["verify", str(folder / "models" / "reader"), "--file", str(file)]) == 2
     assert "kind encoder; verify needs a head" in capsys.readouterr().err
     assert train(folder, write_rows(folder / "two.csv", {"bad": "superb", "good": "awful"}), "mine") == 0
+    folds = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fold ")]
+    assert [line.partition(":")[0] for line in folds] == [f"fold {i} of 5" for i in range(1, 6)]
     texts = ["the film was awful and slow", "a superb film of my time"]
     with local(folder) as hardmax:
         names = ("mine@1", "mine@2", "mine")
@@ -245,7 +247,7 @@ def test_folder_of_models_that_is_a_pipe_is_one_sentence(folder, tmp_path, capsy
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_page_on_a_full_disk_is_one_sentence(folder, capsys):
-    file = write_rows(folder / "full.csv", {"bad": "awful", "good": "superb"})
+    file = write_rows(folder / "full.csv", {"bad": "awful", "good": "superb"}, count=20)
     assert train(folder, file, "full", "--html", "/dev/full") == 2
     err = capsys.readouterr().err
     assert err == "hardmax-export: /dev/full cannot be written: No space left on device\n"
@@ -263,10 +265,3 @@ def test_control_characters_of_rows_are_not_printed(folder, capsys):
     for text in (printed, (folder / "escape.html").read_text()):
         assert "\x1b" not in text
         assert "\u202e" not in text
-
-
-def test_training_prints_a_line_for_each_fold(folder, capsys):
-    file = write_rows(folder / "folds.csv", {"bad": "awful", "good": "superb"})
-    assert train(folder, file, "folds") == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("fold ")]
-    assert [line.partition(":")[0] for line in lines] == [f"fold {i} of 5" for i in range(1, 6)]
