@@ -77,7 +77,7 @@ def test_dynamics_near_ties_are_not_contradicted_by_running_on(tie_tolerance: fl
 
 def test_dynamics_of_ill_conditioned_forms_loses_no_winner_in_large_clouds() -> None:
     """Above the size at which all pairs are looked at, under a form of condition 1e8."""
-    for seed in range(8):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         d = 2 + seed % 4
         Q, _ = np.linalg.qr(rng.standard_normal((d, d)))
