@@ -2,7 +2,6 @@
 
 import ast
 import io
-import json
 import math
 import runpy
 import shutil
@@ -16,6 +15,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from notebooks import shown_by
 from paths import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -130,21 +130,6 @@ def test_paper_sentiment_leaders_are_those_of_the_definition() -> None:
     once, twice = model.leaders(words)
     assert once == {1: 0, 2: 1, 3: 0}
     assert twice.keys() >= {1, 3}
-
-
-def shown_by(notebook: str) -> list[Any]:
-    """Run every cell as a kernel does; return the last expression of each, which is shown."""
-    names: dict[str, Any] = {}
-    shown = []
-    for cell in json.loads((ROOT / "examples" / notebook).read_text())["cells"]:
-        if cell["cell_type"] == "code":
-            body = ast.parse("".join(cell["source"])).body
-            last = body.pop() if isinstance(body[-1], ast.Expr) else None
-            exec(compile(ast.Module(body, []), "cell", "exec"), names)
-            if isinstance(last, ast.Expr):
-                shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
-            assert cell["outputs"] == []
-    return shown
 
 
 def test_theorem_notebook_shows_what_it_says() -> None:

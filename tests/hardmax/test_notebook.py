@@ -1,7 +1,5 @@
 """Answers in a notebook: what their HTML says, that it is whole and harmless, and that the example runs."""
 
-import ast
-import json
 import re
 import sys
 from typing import Any
@@ -10,7 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas
 import pytest
-from paths import ROOT
+from notebooks import shown_by
 
 from hardmax import Answer, Answers, Local, notebook
 
@@ -190,20 +188,8 @@ def test_cloud_shows_its_leaders_and_limits(local: Local, n: int, d: int) -> Non
         assert 0 <= float(mark.attrib["cy"]) <= notebook.PLANE_PX
 
 
-def test_example_notebook_runs_cell_by_cell(local: Local) -> None:
-    """As a kernel runs it: one namespace, and the last expression of a cell is shown."""
-    example = json.loads((ROOT / "examples/answers.ipynb").read_text())
-    names: dict[str, Any] = {}
-    shown = []
-    for cell in example["cells"]:
-        if cell["cell_type"] == "code":
-            body = ast.parse("".join(cell["source"])).body
-            last = body.pop() if isinstance(body[-1], ast.Expr) else None
-            exec(compile(ast.Module(body, []), "cell", "exec"), names)
-            if isinstance(last, ast.Expr):
-                shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
-            assert cell["outputs"] == []
-    one, many, frame, cloud, control, again = shown
+def test_example_notebook_shows_answers_and_clouds() -> None:
+    one, many, frame, cloud, control, again = shown_by("answers.ipynb")
     assert "sum" in said(one)
     assert len(re.findall("positive|negative|neutral", said(many))) == 3
     assert len(frame) == 3

@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from encoders import TINY, random_encoder, random_head
 
 from model_export.data.function_words import function_words, is_function_word
 from model_export.data.training_set import Batch
-from model_export.head.leader_head import FUNCTION_WORD_COST, _reach_cost
+from model_export.head.leader_head import FUNCTION_WORD_COST
 from service.text.tokenizer import TokenizedText
 
 
@@ -26,8 +27,18 @@ def test_function_words_of_a_text_are_in_the_order_of_its_words():
 
 
 def test_reach_of_a_function_word_costs_more_and_padding_nothing():
-    word = torch.tensor([[0, 1, 3]])  # two words in the first text, one in the second
-    batch = Batch(torch.ones(1, 3), word, 2, 2, torch.tensor([[True, False], [False, True]]))
-    reach = torch.tensor([[0.5, 1.0], [9.0, 0.25]])  # the first word of the second text is padding
-    expected = (0.5 * FUNCTION_WORD_COST + 1.0 + 0.25 * FUNCTION_WORD_COST) / 3
-    assert float(_reach_cost(reach, batch)) == pytest.approx(expected)
+    """Two words in the first text, one in the second, whose other place is padding."""
+    head, scales = random_head(), random_encoder().output_scales
+    codes = torch.from_numpy(np.random.default_rng(0).integers(-128, 128, (2, 1, 3, TINY.width))).float()
+
+    def cost(*function_words):
+        marked = torch.zeros(4, dtype=torch.bool)
+        marked[list(function_words)] = True
+        batch = Batch(torch.ones(1, 3), torch.tensor([[0, 1, 3]]), 2, 2, marked.view(2, 2))
+        return float(head.word_points(scales, *codes, batch).reach_cost)
+
+    assert cost(2) == cost() > 0
+    more = [cost(word) - cost() for word in (0, 1, 3)]
+    assert min(more) > 0
+    assert sum(more) == pytest.approx((FUNCTION_WORD_COST - 1) * cost())
+    assert cost(0, 1, 2, 3) == pytest.approx(FUNCTION_WORD_COST * cost())
