@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,7 +147,7 @@ class Settings(BaseModel):
     def cors_origins(self) -> list[str]:
         return _listed(self.cors_allow_origin)
 
-    @property
+    @cached_property
     def payload_limit_bytes(self) -> int:
         return int(self.payload_limit_mb * 1e6)
 

@@ -8,6 +8,9 @@ types are those that the route documents. A JSON body is parsed at once: a short
 one in the reader's thread, one at a time. docs/verification.md says how long that holds the interpreter.
 
 A short response is written on the event loop, a long one in a thread.
+
+Large requests take one of MAX_LARGE_REQUESTS slots. Together with PAYLOAD_LIMIT_MB and
+MAX_CONCURRENT_REQUESTS that bounds the memory of a process.
 """
 
 import asyncio
@@ -23,7 +26,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from service.answers.writing import PIECE_BYTES, write, write_document
-from service.concurrency import MAX_RESPONSE_BYTES, RequestSize
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
 from service.schemas.reading import MAX_JSON_BYTES, parse
 
@@ -33,6 +35,8 @@ NPZ = "application/x-npz"
 NDJSON = "application/x-ndjson"
 BINARY = "application/octet-stream"
 
+LARGE_BYTES = 1_000_000  # a body or a response over this takes one of MAX_LARGE_REQUESTS slots
+MAX_RESPONSE_BYTES = 256_000_000
 BRIEF = 65_536  # bytes that are read on the event loop: half a millisecond
 
 NO_STORE = {"cache-control": "no-store"}
@@ -41,6 +45,36 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Bytes = TypeVar("Bytes", bytearray, memoryview)
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class RequestSize:
+    """The size of one request: its body, or its response where that is larger."""
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self.response_bytes = 0  # that are expected
+        self._slots = slots
+        self._has_slot = False
+
+    async def expect_response(self, size: int) -> None:
+        """Refuse a response of more than MAX_RESPONSE_BYTES; wait for a slot if it is large."""
+        self.response_bytes = size
+        if size > MAX_RESPONSE_BYTES:
+            limit = f"{MAX_RESPONSE_BYTES / 1e6:g} MB"
+            raise TooLarge(f"the response would be over {limit}: send less at once, or ask for less")
+        if size > LARGE_BYTES:
+            await self.take_slot()
+
+    async def take_slot(self) -> None:
+        """Wait for one of MAX_LARGE_REQUESTS slots, unless the request has one."""
+        if not self._has_slot:
+            await self._slots.acquire()
+            self._has_slot = True
+
+    def release(self) -> None:
+        """Give the slot back. Called once the request is answered."""
+        if self._has_slot:
+            self._has_slot = False
+            self._slots.release()
 
 
 class Body(NamedTuple):

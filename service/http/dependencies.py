@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
-from service.concurrency import RequestSize
 from service.errors import InvalidInput
+from service.http.bodies import RequestSize
 from service.settings import PAGE_FILES
 from service.state import AppState
 

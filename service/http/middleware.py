@@ -19,7 +19,6 @@ from contextlib import suppress
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.concurrency import LARGE_BYTES, RequestSize
 from service.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -30,6 +29,7 @@ from service.errors import (
     Overloaded,
     TooLarge,
 )
+from service.http.bodies import LARGE_BYTES, RequestSize
 from service.http.compression import ENCODINGS, BodyDecompressor
 from service.http.errors import DEADLINE_MESSAGE, BodyRefused, path_of, problem_response
 from service.observability.logging import log_request

@@ -63,13 +63,8 @@ class Session:
 
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:
         """The named outputs. subtle: ONNX Runtime computes the others too unless the graph skips them."""
-        return self._run(feeds, outputs, self._options)
-
-    def _run(
-        self, feeds: Arrays, outputs: Sequence[str], options: ort.RunOptions | None
-    ) -> list[np.ndarray[Any, Any]]:
         try:
-            return self._session.run(list(outputs), dict(feeds), options)  # type: ignore[no-any-return]
+            return self._session.run(list(outputs), dict(feeds), self._options)  # type: ignore[no-any-return]
         except ort_errors() as failure:
             raise InferenceError(f"inference failed: {failure}") from failure
 

@@ -75,11 +75,12 @@ class Encoder:
         # of the heads on this encoder, by the digest of their graph; they go with the last head
         self.head_sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
         self._tokenizer = WordPieceTokenizer(vocabulary)
-        self.special = vocabulary.special
+        self.replacements = vocabulary.special.replacements  # how special tokens are shown
+        self._unknown_id = vocabulary.special.unknown
         bare = [token.removeprefix("##") for token in vocabulary.tokens]
         self._has_letters = np.array([any(map(str.isalpha, token)) for token in bare])
         self._is_short = np.array([len(token) <= MAX_FRAGMENT_CHARS for token in bare])
-        self._is_folded = np.isin(np.arange(len(bare)), self.special.folded)
+        self._is_folded = np.isin(np.arange(len(bare)), vocabulary.special.folded)
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime) -> Self:
@@ -143,7 +144,7 @@ class Encoder:
         if not len(sizes):
             return np.zeros(0, np.int64)
         tokens = np.concatenate([text.token_ids for text in texts])
-        first, is_unknown = np.cumsum(sizes) - sizes, tokens == self.special.unknown
+        first, is_unknown = np.cumsum(sizes) - sizes, tokens == self._unknown_id
         is_word = np.logical_or.reduceat(self._has_letters[tokens] | is_unknown, first)
         emoticon = np.minimum.reduceat(tokens, first) < np.maximum.reduceat(tokens, first)
         fragments = np.add.reduceat(self._is_short[tokens], first, dtype=np.int64)

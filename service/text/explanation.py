@@ -7,7 +7,7 @@ is in a cluster of kind "tie", named by the leaders that it reaches. Every word 
 numbers are whole, in units of 1e-7.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice, pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from service.text.encoder import EncodedText, ReceptiveFields
 from service.text.head import HeadOutputs, label_values
-from service.text.tokenizer import Ints, SpecialIds, word_sizes
+from service.text.tokenizer import Ints, word_sizes
 
 MAX_CLUSTER_WORDS = 5  # named of a cluster
 MAX_READ_WORDS = 8  # listed of a leader's receptive field, unless the whole explanation is asked for
@@ -28,10 +28,9 @@ _MAX_WEIGHT = 1 << 40  # in units
 class Explainer:
     """Adds explanations to answers. Clusters are numbered through all texts, in each text by their weight."""
 
-    def __init__(self, outputs: HeadOutputs, offset_unit: str, special: SpecialIds | None = None) -> None:
+    def __init__(self, outputs: HeadOutputs, offset_unit: str, replacements: Mapping[int, str]) -> None:
         assert outputs.leader_since is not None
         self._outputs = outputs
-        self._replacements = (special or SpecialIds()).replacements
         self._n_logits = np.array([max(1, len(names)) for names in outputs.labels])  # of each text
         self._codepoints = _word_offsets(outputs.texts, "codepoints")
         self._offsets = (
@@ -44,8 +43,8 @@ class Explainer:
         tokenized = [text.tokenized for text in outputs.texts]
         sizes = word_sizes(tokenized)
         first = np.concatenate([text.token_ids for text in tokenized])[np.cumsum(sizes) - sizes]
-        folded = np.flatnonzero(np.isin(first, [*self._replacements]))
-        self._read_as = {i: {"read_as": self._replacements[int(first[i])]} for i in folded.tolist()}
+        folded = np.flatnonzero(np.isin(first, [*replacements]))
+        self._read_as = {i: {"read_as": replacements[int(first[i])]} for i in folded.tolist()}
         root, self._ties = resolve_clusters(outputs)
         self._number_clusters(root)
 

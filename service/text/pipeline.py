@@ -10,7 +10,7 @@ import string
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby, product
+from itertools import accumulate, product
 from sys import getsizeof
 from typing import Any
 
@@ -286,16 +286,13 @@ def _within_scores(tasks: Sequence[ClassificationTask]) -> list[ClassificationTa
 
 def _answer(tasks: Sequence[ClassificationTask]) -> dict[ClassificationTask, list[Answer]]:
     """Answer tasks that are encoded; those with the same options together."""
+    alike: dict[ClassifyOptions, list[ClassificationTask]] = {}
+    for task in tasks:
+        alike.setdefault(task.options, []).append(task)
     answers: dict[ClassificationTask, list[Answer]] = {}
-
-    def order(task: ClassificationTask) -> tuple[list[int], str, bool, str]:
-        options = task.options
-        return list(map(id, options.heads)), options.explain, options.trajectory, options.offset_unit
-
-    for _, group in groupby(sorted(tasks, key=order), order):
-        alike = list(group)
-        texts = [EncodedText(task.tokenized, task.outputs) for task in alike if task.tokenized is not None]
-        answers |= zip(alike, _answer_alike(texts, alike[0].options), strict=True)
+    for options, group in alike.items():
+        texts = [EncodedText(task.tokenized, task.outputs) for task in group if task.tokenized is not None]
+        answers |= zip(group, _answer_alike(texts, options), strict=True)
     return answers
 
 
@@ -312,7 +309,7 @@ def _answer_alike(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
             outputs.is_ood.tolist(),
         )
         if options.explain != "none":
-            explainer = Explainer(outputs, options.offset_unit, options.encoder.special)
+            explainer = Explainer(outputs, options.offset_unit, options.encoder.replacements)
             explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
             if options.explain == "full":
                 explainer.add_words(predictions)

@@ -18,9 +18,8 @@ from service.answers.texts import (
     texts_asked,
     texts_within,
 )
-from service.concurrency import RequestSize
 from service.http import examples
-from service.http.bodies import json_body, reply_document
+from service.http.bodies import RequestSize, json_body, reply_document
 from service.http.dependencies import ServiceOf, SizeOf
 from service.schemas.requests import ClassifyRequest
 from service.state import AppState

@@ -16,10 +16,9 @@ from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
 from service.answers.texts import heads_of
-from service.concurrency import RequestSize
 from service.errors import InvalidInput
 from service.http import examples
-from service.http.bodies import json_body, reply_document
+from service.http.bodies import RequestSize, json_body, reply_document
 from service.http.dependencies import NeutralOf, ServiceOf, SizeOf
 from service.http.routes.classify import label
 from service.schemas.protocols import Foreign, Wire

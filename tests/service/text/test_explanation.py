@@ -34,7 +34,7 @@ def told(head: Head, text: str, places: list[tuple[float, float]]) -> dict[str, 
         is_ood=np.zeros(1, bool),
     )
     answer: dict[str, Any] = {}
-    reasons = Explainer(outputs, "codepoints")
+    reasons = Explainer(outputs, "codepoints", head.encoder.replacements)
     reasons.add_leaders([answer])
     reasons.add_words([answer])
     return answer
