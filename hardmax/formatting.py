@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable
 
 # Control characters, marks that change the direction of writing, and lone surrogates.
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -19,6 +21,16 @@ def describe_os_error(error: OSError) -> str:
     """Return one sentence without the error number: what could not be done with which file."""
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def naming_words(words: Iterable[str]) -> list[str]:
+    """Return the words of a cluster, each once, without punctuation marks unless there is nothing else."""
+    distinct = list(dict.fromkeys(words))
+    return [word for word in distinct if not _is_punctuation(word)] or distinct
+
+
+def _is_punctuation(word: str) -> bool:
+    return all(unicodedata.category(letter).startswith("P") for letter in word)
 
 
 def format_signed(value: float) -> str:

@@ -12,7 +12,7 @@ from html import escape as escape_markup
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.formatting import CLUSTER_COLORS, format_signed, pluralize, printable, shorten
+from hardmax.formatting import CLUSTER_COLORS, format_signed, naming_words, pluralize, printable, shorten
 from hardmax.models import Classification, DynamicsResult, Leader, OffsetUnit, Word, number_of
 
 Floats = NDArray[np.float64]
@@ -22,6 +22,7 @@ MAX_ROWS_SHOWN = 20  # of Answers
 MAX_BARS = 8  # clusters with a bar of their own
 MAX_POINTS_DRAWN = 2000
 PLANE_PX, PLANE_MARGIN_PX = 320, 28
+MIN_PLANE_HEIGHT_PX = 96  # of points that are nearly in a line
 POSITIVE_RGB, NEGATIVE_RGB = (47, 134, 207), (217, 105, 32)  # contributions above and below 0, as on the page
 FRAME_STYLE = "font:14px/1.5 system-ui,sans-serif;max-width:46em;color:inherit"
 FAINT_STYLE = "opacity:.65"
@@ -98,7 +99,8 @@ def _character_indices(text: str, offset_unit: OffsetUnit) -> list[int]:
 def _contribution_table(shown: Classification) -> str:
     """Render the bias and the contributions of the clusters, which add up to the logit."""
     terms = [
-        (", ".join(each.words[:3]), number_of(each.contribution, shown.label)) for each in shown.clusters
+        (", ".join(naming_words(each.words)[:3]), number_of(each.contribution, shown.label))
+        for each in shown.clusters
     ]
     terms.sort(key=lambda term: -abs(term[1]))
     if len(terms) > MAX_BARS:
@@ -176,16 +178,18 @@ def _first_two_coordinates(points: Floats) -> Floats:
 
 
 class _Plane:
-    """A square drawing with equal scales that contains the given points."""
+    """A drawing with equal scales that contains the given points, as high as they need."""
 
     def __init__(self, points: Floats) -> None:
         low, high = points.min(axis=0), points.max(axis=0)
         self._middle = (low + high) / 2
         self._scale = (PLANE_PX - 2 * PLANE_MARGIN_PX) / (float((high - low).max()) or 1.0)
+        needed = round(float((high - low)[1]) * self._scale) + 2 * PLANE_MARGIN_PX
+        self._height = max(MIN_PLANE_HEIGHT_PX, needed)
 
     def _pixels(self, point: Floats) -> tuple[float, float]:
         x, y = (point - self._middle) * self._scale
-        return round(PLANE_PX / 2 + float(x), 1), round(PLANE_PX / 2 - float(y), 1)
+        return round(PLANE_PX / 2 + float(x), 1), round(self._height / 2 - float(y), 1)
 
     def path(self, start: Floats, end: Floats, colour: str) -> str:
         """Draw a point and the line to its limit."""
@@ -215,12 +219,14 @@ class _Plane:
         x, y = self._pixels(np.zeros(2))
         axes = [
             _element("line", "", x1=0, x2=PLANE_PX, y1=y, y2=y, stroke="currentColor", stroke_opacity=0.2),
-            _element("line", "", x1=x, x2=x, y1=0, y2=PLANE_PX, stroke="currentColor", stroke_opacity=0.2),
+            _element(
+                "line", "", x1=x, x2=x, y1=0, y2=self._height, stroke="currentColor", stroke_opacity=0.2
+            ),
         ]
         box = {
             "width": PLANE_PX,
-            "height": PLANE_PX,
-            "viewBox": f"0 0 {PLANE_PX} {PLANE_PX}",
+            "height": self._height,
+            "viewBox": f"0 0 {PLANE_PX} {self._height}",
             "role": "img",
         }
         return _element("svg", "".join([*axes, *marks]), aria_label=description, **box)

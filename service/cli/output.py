@@ -1,11 +1,10 @@
 """Answers as lines of text for people: labels with their sums, clouds, models, and tables."""
 
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hardmax.answers import Answer
-from hardmax.formatting import pluralize
+from hardmax.formatting import naming_words, pluralize
 from hardmax.models import Cluster, Leader, number_of
 from service.runtime.bundle import newest_version
 
@@ -58,8 +57,7 @@ def _describe_searches(answer: Answer) -> Iterator[str]:
 
 def _name(cluster: Cluster, leader: Leader | None) -> tuple[str, str]:
     """Return the words of largest contribution of a cluster, and its leader or the words that tie."""
-    words = list(dict.fromkeys(cluster.words))
-    words = [word for word in words if not is_punctuation(word)] or words
+    words = naming_words(cluster.words)
     more = " …" if max(len(words), cluster.size) > SHOWN_WORDS else ""
     name = ", ".join(words[:SHOWN_WORDS]) + more
     if cluster.kind == "tie" or leader is None:
@@ -67,11 +65,6 @@ def _name(cluster: Cluster, leader: Leader | None) -> tuple[str, str]:
     who = "leads" if [leader.word] == words else f"led by {leader.word}"
     alone = "" if leader.followers else ", alone"
     return name, f"{who} since layer {leader.since_layer}{alone}"
-
-
-def is_punctuation(word: str) -> bool:
-    """Return whether a word is marks alone, which name no cluster better than its other words."""
-    return all(unicodedata.category(letter).startswith("P") for letter in word)
 
 
 def describe_dynamics(result: Document) -> Iterator[str]:

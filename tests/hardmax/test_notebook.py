@@ -88,6 +88,22 @@ def test_answer_folds_small_clusters_into_one_term_of_the_sum() -> None:
     assert rows[notebook.MAX_BARS - 1] == ["13 more clusters", f"{sum(2.0**-i for i in range(7, 20)):+.3f}"]
 
 
+def test_answer_names_a_cluster_by_words_and_not_by_marks() -> None:
+    marks = cluster("superb", 2.0) | {"words": ["superb", ",", "a", "a", "."]}
+    assert rows_of(answer(clusters=[marks, cluster("!", -1.0, 1)]))[0] == ["superb, a", "+2.000"]
+    assert rows_of(answer(clusters=[marks, cluster("!", -1.0, 1)]))[1] == ["!", "-1.000"]
+
+
+def test_plane_is_as_high_as_its_words_need() -> None:
+    def height(*places: list[float]) -> int:
+        words = [word("superb", 2.0) | {"position": place, "final_position": place} for place in places]
+        (plane,) = (svg for svg in parsed(answer(words=words)).iter("svg") if svg.attrib["width"] == "320")
+        return int(plane.attrib["height"])
+
+    assert height([3.0, 0.0], [-3.0, 0.01]) == notebook.MIN_PLANE_HEIGHT_PX
+    assert height([3.0, 3.0], [-3.0, -3.0]) == notebook.PLANE_PX
+
+
 def each(*numbers: float) -> dict[str, float]:
     return dict(zip(("bad", "fair", "good"), numbers, strict=True))
 
