@@ -1,0 +1,35 @@
+"""The sentences of the model card: the pretrained model answers them as the card says."""
+
+import re
+
+from paths import ROOT
+
+from hardmax import Local
+from service.settings import Settings
+
+CARD = (ROOT / "docs/model.md").read_text().partition("## Single sentences")[2].partition("## Limitations")[0]
+ROW = re.compile(r"\| (.+?) \| (\w+) (\.\d\d)(, abstains)? \| (\S+) ([+-]\d\.\d\d) \| (.*?) ?\|")
+
+
+def test_sentences_of_the_model_card_are_answered_as_listed() -> None:
+    lines = [line for line in CARD.splitlines() if line.startswith("| ")][1:]
+    rows = [row.groups() for line in lines if (row := ROW.fullmatch(line))]
+    assert len(rows) == len(lines) == 20
+    answers = Local(Settings()).classify([row[0] for row in rows], model="sentiment", flip=True)
+    for (text, label, score, abstains, word, contribution, without), answer in zip(
+        rows, answers, strict=True
+    ):
+        leader = max(answer.leaders, key=lambda each: abs(each.contribution))
+        found = (answer.label, f"{answer.score:.2f}"[1:], answer.abstain_reason is not None)
+        assert (text, *found) == (text, label, score, bool(abstains))
+        assert (text, leader.word, f"{leader.contribution:+.2f}") == (text, word, contribution)
+        flip = answer.flip
+        told = f"{', '.join(each.word for each in flip.without)}: {flip.label}" if flip else ""
+        assert (text, told) == (text, without)
+
+
+def test_long_review_of_the_model_card_is_led_by_one_strong_word() -> None:
+    (review,) = re.findall(r'"(We have used this router.+?)" is positive \.97', " ".join(CARD.split()))
+    answer = Local(Settings()).classify(review, model="sentiment")
+    assert (answer.label, round(answer.score, 2)) == ("positive", 0.97)
+    assert (answer.leaders[0].word, round(answer.leaders[0].contribution, 2)) == ("excellent", 4.73)
