@@ -18,6 +18,7 @@ from hardmax.models import (
 from hardmax.progress import Progress
 
 TEXTS_PER_REQUEST = 256  # texts in one request
+SEARCHED_TEXTS_PER_REQUEST = 16  # with flip or sufficient, which a server accepts for this many
 # Characters in one request: below the 4 MB of JSON that a server accepts, however they are escaped.
 BATCH_CHARS = 500_000
 
@@ -67,6 +68,8 @@ async def classify(
     if isinstance(texts, str):
         return await _classify_one(send, texts, body, keep)
     listed = _as_list(texts)
+    if options["flip"] or options["sufficient"]:
+        batch_size = min(batch_size, SEARCHED_TEXTS_PER_REQUEST)
     answers = Answers(offset_unit=options["offset_unit"], index=_series_index(texts))
     with Progress(enabled=progress) as progress_line:
         for batch in _batches(listed, batch_size):

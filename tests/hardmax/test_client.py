@@ -96,6 +96,14 @@ def test_client_sends_long_lists_in_batches_and_gives_one_list_of_answers() -> N
     assert (results.model, results.usage.texts, results.usage.tokens) == ("m", 7, 7)
 
 
+def test_client_sends_few_texts_in_a_request_where_each_is_searched() -> None:
+    server = Server()
+    texts = [f"text {i}" for i in range(20)]
+    for search in ("flip", "sufficient"):
+        assert len(client(server).classify(texts, **{search: True})) == 20
+    assert [len(body["input"]) for body in server.asked] == [16, 4, 16, 4]
+
+
 def test_client_tells_which_text_of_a_long_list_is_refused() -> None:
     with client() as hardmax, pytest.raises(InvalidInput) as refused:
         hardmax.classify(["good"] * 300 + [""] + ["bad"])
