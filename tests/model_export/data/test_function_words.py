@@ -35,7 +35,7 @@ def test_reach_of_a_function_word_costs_more_and_padding_nothing():
         marked = torch.zeros(4, dtype=torch.bool)
         marked[list(function_words)] = True
         batch = Batch(torch.ones(1, 3), torch.tensor([[0, 1, 3]]), 2, 2, marked.view(2, 2))
-        return float(head.word_points(scales, *codes, batch).reach_cost)
+        return head.word_points(scales, *codes, batch).reach_cost.item()
 
     assert cost(2) == cost() > 0
     more = [cost(word) - cost() for word in (0, 1, 3)]
