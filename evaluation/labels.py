@@ -71,28 +71,40 @@ def read_rows(
     label_column = find_label(table, text_column, label[0] if label else None)
     pairs = [(row.get(text_column), label_text(row.get(label_column))) for row in table.rows]
     whole = [(text, value) for text, value in pairs if is_text(text) and value]
-    source = f"texts from column {text_column!r}, labels from column {label_column!r}"
-    notes = [f"{path}: {len(table):,} rows, {source}"]
+    notes = [
+        f"{path}: {len(table):,} rows, texts from column {text_column!r}, labels from column {label_column!r}"
+    ]
     written = "hardmax_error" in table.columns and "hardmax_label" not in table.columns
     if written and label_column == "label":
         notes.append("careful: this column is what a model answered, unless somebody has corrected it")
     if len(whole) < len(pairs):
         notes.append(f"left out: {len(pairs) - len(whole):,} without a text or a label")
     if not as_is and (several or any(BETWEEN in value for _, value in whole)):
-        parts = [(text, tuple(filter(None, map(str.strip, value.split(BETWEEN))))) for text, value in whole]
-        how = f"(written a{BETWEEN}b); --keep-labels keeps each value as one label"
-        notes.append(f"a text may have several labels {how}")
-        return _rows(table, parts, notes, least, several=True)
-    values = [value for _, value in whole]
-    names = {} if as_is else _names(table, values, label_column)
-    kept = [(text, names.get(value, value)) for text, value in whole]
-    if between := {value for value in values if names.get(value) == ""}:
-        number = sum(1 for _, name in kept if not name)
+        return _several_labels(table, whole, notes, least)
+    if as_is:
+        return _rows(table, [(text, (value,)) for text, value in whole], notes, least)
+    return _named_labels(table, whole, label_column, notes, least)
+
+
+def _several_labels(table: Table, rows: Sequence[tuple[str, str]], notes: list[str], least: int) -> Rows:
+    """Return rows whose labels are written a|b."""
+    parts = [(text, tuple(filter(None, map(str.strip, value.split(BETWEEN))))) for text, value in rows]
+    how = f"(written a{BETWEEN}b); --keep-labels keeps each value as one label"
+    return _rows(table, parts, [*notes, f"a text may have several labels {how}"], least, several=True)
+
+
+def _named_labels(
+    table: Table, rows: Sequence[tuple[str, str]], column: str, notes: list[str], least: int
+) -> Rows:
+    """Return rows with stars and usual spellings as negative and positive, without stars in the middle."""
+    names = _names(table, [value for _, value in rows], column)
+    named = [(text, names.get(value, value)) for text, value in rows]
+    if between := {value for _, value in rows if names.get(value) == ""}:
+        number = sum(1 for _, name in named if not name)
         neither = ", ".join(sorted(between, key=float))
-        notes.append(
-            f"left out: {number:,} with {label_column} {neither}, which is neither (--keep-labels keeps it)"
-        )
-    return _rows(table, [(text, (name,)) for text, name in kept if name], notes, least)
+        left_out = f"left out: {number:,} with {column} {neither}, which is neither"
+        notes = [*notes, f"{left_out} (--keep-labels keeps it)"]
+    return _rows(table, [(text, (name,)) for text, name in named if name], notes, least)
 
 
 def find_label(table: Table, text_column: str, wanted: str | None) -> str:

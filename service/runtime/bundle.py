@@ -20,7 +20,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -222,20 +222,23 @@ def _read_card(path: Path) -> dict[str, Any]:
     for field, kind in REQUIRED.items():
         if type(card.get(field)) is not kind:
             raise BundleError(f"{folder}: card.json needs {field} ({kind.__name__})", param=field)
-    if card["kind"] not in KINDS:
-        problem = f"{folder}: kind {card['kind']!r} is none of {', '.join(KINDS)}"
-        raise BundleError(problem, param="kind")
-    if card["format"] not in FORMATS[card["kind"]]:
-        problem = f"{folder}: bundle format {card['format']}, this service reads {FORMAT}"
-        raise BundleError(problem, param="format")
-    encoder = card.get("encoder")
-    named = isinstance(encoder, dict) and all(type(encoder.get(part)) is str for part in ("name", "sha256"))
-    if card["kind"] == HEAD and not named:
-        raise BundleError(f"{folder}: card.json needs encoder (name and sha256)", param="encoder")
-    if card["name"] != folder:
-        problem = f"{folder}: its card calls it {card['name']!r}; a bundle's folder bears its name"
-        raise BundleError(problem, param="name")
+    for field, problem in _card_problems(card, folder):
+        raise BundleError(f"{folder}: {problem}", param=field)
     return card
+
+
+def _card_problems(card: Mapping[str, Any], folder: str) -> Iterator[tuple[str, str]]:
+    """Yield each field that holds no permitted value, and why it does not."""
+    kind, encoder = card["kind"], card.get("encoder")
+    if kind not in KINDS:
+        yield "kind", f"kind {kind!r} is none of {', '.join(KINDS)}"
+    if card["format"] not in FORMATS.get(kind, ()):
+        yield "format", f"bundle format {card['format']}, this service reads {FORMAT}"
+    named = isinstance(encoder, dict) and all(type(encoder.get(part)) is str for part in ("name", "sha256"))
+    if kind == HEAD and not named:
+        yield "encoder", "card.json needs encoder (name and sha256)"
+    if card["name"] != folder:
+        yield "name", f"its card calls it {card['name']!r}; a bundle's folder bears its name"
 
 
 def upgrade_card(card: Mapping[str, Any]) -> dict[str, Any]:

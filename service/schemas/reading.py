@@ -18,6 +18,7 @@ MAX_JSON_BYTES = 4_000_000  # of a body, or of the JSON part of one
 
 Raw = bytes | bytearray
 Model = TypeVar("Model", bound=BaseModel)
+Problem = Mapping[str, Any]  # an error as pydantic lists it
 
 
 def check_parts(content: Raw) -> None:
@@ -64,7 +65,7 @@ def validate(document: object, model: type[Model], *, strict: bool | None = None
 
 
 def input_error(
-    problems: ValidationError | Sequence[Mapping[str, Any]], known: Iterable[str] = ()
+    problems: ValidationError | Sequence[Problem], known: Iterable[str] = ()
 ) -> MalformedInput | InvalidInput:
     """What pydantic complains of, in our words. The body is never quoted, only names of fields are.
 
@@ -74,40 +75,58 @@ def input_error(
         if problems.error_count() > MANY_FAULTS:
             return InvalidInput(f"the body is wrong in {problems.error_count()} places")
         problems = problems.errors(include_url=False, include_input=False, include_context=False)
-    unknown = [_param(each["loc"]) for each in problems if each["type"] == "extra_forbidden"]
-    for problem in problems:
-        if problem["type"] == "missing":
-            param = _param(problem["loc"]) or None
-            sent = f"; you sent {', '.join(f'`{name}`' for name in unknown)}"[:NAME_CHARS] if unknown else ""
-            return InvalidInput(f"`{param or 'the body'}` is required{sent}", param=param)
+    if missing := next((each for each in problems if each["type"] == "missing"), None):
+        return _missing_field(missing, problems)
     # The deepest complaint: of a union it is the one about the branch that was meant. If both are as deep:
     # a list that is too short was meant as a list.
     problem = max(problems, key=lambda each: (len(each["loc"]), not each["type"].endswith("_type")))
-    if problem["type"] == "json_invalid" and "surrogate" in problem["msg"]:
-        return InvalidInput("the body holds half a character (a lone surrogate)")
     if problem["type"] == "json_invalid":
-        told = problem["msg"].replace("JSON decode error", "Invalid JSON")  # FastAPI's words and pydantic's
-        return MalformedInput(told[:300].replace("Invalid JSON", "the body is not JSON"))
+        return _invalid_json(problem["msg"])
     param = _param(problem["loc"])
     if problem["type"] == "extra_forbidden":
-        param = param[:NAME_CHARS]
-        near = get_close_matches(param, list(known), 1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        if param in RENAMED_FIELDS:
-            meant = f"; since 0.4 it is called {RENAMED_FIELDS[param]}"
-        return InvalidInput(f"{param}: an unknown field{meant}", param=param)
-    if problem["type"].endswith("_type"):  # of a union each branch has said what it would take
-        kinds = [
-            each["msg"]
-            for each in problems
-            if each["type"].endswith("_type") and _param(each["loc"]) == param
-        ]
-        problem = {"msg": " or ".join(dict.fromkeys(kinds)).replace(" or Input should be", " or")}
-    what = problem["msg"].removeprefix("Value error, ").replace(" after validation", "")
-    subject, _, wanted = what.partition(" should ")
-    if subject in ("Input", "String", "List", "Dictionary"):  # pydantic's name for it
-        what = f"{param or 'the body'} should {wanted}"
-    return InvalidInput(what, param=param or None)
+        return _unknown_field(param[:NAME_CHARS], known)
+    message = problem["msg"]
+    if problem["type"].endswith("_type"):
+        message = _wanted_types(problems, param)
+    return InvalidInput(_about(param, message), param=param or None)
+
+
+def _missing_field(missing: Problem, problems: Sequence[Problem]) -> InvalidInput:
+    param = _param(missing["loc"]) or None
+    unknown = [_param(each["loc"]) for each in problems if each["type"] == "extra_forbidden"]
+    sent = f"; you sent {', '.join(f'`{name}`' for name in unknown)}"[:NAME_CHARS] if unknown else ""
+    return InvalidInput(f"`{param or 'the body'}` is required{sent}", param=param)
+
+
+def _invalid_json(message: str) -> MalformedInput | InvalidInput:
+    if "surrogate" in message:
+        return InvalidInput("the body holds half a character (a lone surrogate)")
+    message = message.replace("JSON decode error", "Invalid JSON")[:300]  # FastAPI's words and pydantic's
+    return MalformedInput(message.replace("Invalid JSON", "the body is not JSON"))
+
+
+def _unknown_field(param: str, known: Iterable[str]) -> InvalidInput:
+    near = get_close_matches(param, list(known), 1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    if param in RENAMED_FIELDS:
+        meant = f"; since 0.4 it is called {RENAMED_FIELDS[param]}"
+    return InvalidInput(f"{param}: an unknown field{meant}", param=param)
+
+
+def _wanted_types(problems: Sequence[Problem], param: str) -> str:
+    """Return what all branches of a union would take, each of which has said so."""
+    of_param = [each for each in problems if each["type"].endswith("_type") and _param(each["loc"]) == param]
+    kinds = dict.fromkeys(each["msg"] for each in of_param)
+    return " or ".join(kinds).replace(" or Input should be", " or")
+
+
+def _about(param: str, message: str) -> str:
+    """Return pydantic's message with the name of the field in place of its own for it."""
+    message = message.removeprefix("Value error, ").replace(" after validation", "")
+    subject, _, wanted = message.partition(" should ")
+    if subject in ("Input", "String", "List", "Dictionary"):
+        return f"{param or 'the body'} should {wanted}"
+    return message
 
 
 def _param(location: Sequence[str | int]) -> str:
