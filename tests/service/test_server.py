@@ -14,6 +14,7 @@ from pathlib import Path
 import faulty
 import httpx
 import numpy as np
+import onnxruntime as ort
 import pytest
 from bundles import LABELS, write_head
 from graphs import change_graph, never_end
@@ -22,6 +23,7 @@ from server import PATIENCE_S, SERVE, Server, environ, eventually, in_process, p
 from wire import NPY, announce, connect, npy, read_status, status_of, whole
 
 from service import __version__, state
+from service.runtime.session import CUDA
 from service.server import DRAIN_S, KILL_AFTER_S, LAST_REQUESTS_S
 from service.settings import PRETRAINED_FOLDER
 
@@ -279,6 +281,14 @@ def test_port_that_is_taken_stops_the_start_with_one_line(models: Path) -> None:
     assert ended.returncode == 2
     reason = f"cannot listen on 127.0.0.1:{port} (Address already in use)"
     assert ended.stderr == f"hardmax: {reason}: choose another port with --port\n"
+
+
+@pytest.mark.skipif(CUDA in ort.get_available_providers(), reason="this onnxruntime has CUDA")
+def test_provider_cuda_without_cuda_stops_the_start_with_one_line(models: Path) -> None:
+    ended = start(models_dir=models, provider="cuda", port=0)
+    assert ended.returncode == 2
+    reason = "this onnxruntime has no CUDA provider (see docs/gpu.md)"
+    assert ended.stderr == f"hardmax: PROVIDER is cuda, but {reason}\n"
 
 
 def start(**settings: object) -> subprocess.CompletedProcess[str]:

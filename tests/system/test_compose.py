@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +26,10 @@ SETTINGS = {PREFIX + name.upper() for name in Settings.model_fields}
 # What the image settles: where it listens, and what it runs on.
 FIXED = {"HARDMAX_HOST", "HARDMAX_PORT", "HARDMAX_PROVIDER"}
 SERVERS = ("hardmax", "hardmax-gpu")
+HAS_COMPOSE = (
+    bool(shutil.which("docker"))
+    and not subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=60).returncode
+)
 
 
 def examples() -> dict[str, str]:
@@ -76,6 +82,22 @@ def test_compose_keeps_the_names_that_other_containers_use(name: str) -> None:
     asked = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yaml").read_text())["scrape_configs"]
     targets = {target for job in asked for each in job["static_configs"] for target in each["targets"]}
     assert {target.partition(":")[0] for target in targets} <= {*SERVERS, "localhost"}
+
+
+def test_compose_gives_the_gpu_service_a_gpu_and_the_image_for_it() -> None:
+    service = COMPOSE["services"]["hardmax-gpu"]
+    assert service["profiles"] == ["gpu"]
+    (device,) = service["deploy"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+    assert service["build"]["target"] in dockerfile()
+    assert "--from=gpu-dependencies" in dockerfile()["gpu"]
+
+
+@pytest.mark.skipif(not HAS_COMPOSE, reason="no docker compose")
+def test_compose_accepts_the_profile_of_the_gpu() -> None:
+    asked = ["docker", "compose", "--profile", "gpu", "config", "--services"]
+    said = subprocess.run(asked, cwd=ROOT, text=True, capture_output=True, check=True, timeout=60)
+    assert set(said.stdout.split()) == {"hardmax", "edge", "hardmax-gpu"}
 
 
 @pytest.mark.parametrize("name", COMPOSE["services"])

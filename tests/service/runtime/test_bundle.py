@@ -24,7 +24,7 @@ from service.runtime.bundle import (
     roll_back,
 )
 from service.runtime.registry import with_default_model
-from service.settings import Settings
+from service.settings import PRETRAINED_FOLDER, Settings
 
 
 @pytest.mark.parametrize("format_", [2, 3], ids=["made before", "of today"])
@@ -86,6 +86,23 @@ def test_bundle_whose_file_cannot_be_read_is_refused(
         (folder / file).write_bytes(content)
     with pytest.raises(BundleError, match=rf"tiny/{file} {message}"):
         read_bundle(folder)
+
+
+@pytest.mark.parametrize("name", ["encoder-small", "sentiment-small"])
+def test_small_pretrained_models_have_no_graph_for_gpus_and_say_so(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bundle = read_bundle(PRETRAINED_FOLDER / name)
+    assert bundle.graph_for("cuda") is bundle.model
+    assert caplog.messages == [f"{name} has no graph for GPUs; its integer products run on the CPU"]
+
+
+@pytest.mark.parametrize("name", ["encoder", "sentiment"])
+def test_default_pretrained_models_have_a_graph_for_gpus(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    bundle = read_bundle(PRETRAINED_FOLDER / name)
+    assert bundle.graph_for("cuda") is bundle.float_model
+    assert bundle.graph_for("cpu") is bundle.model
+    assert not caplog.messages
 
 
 def test_bundle_digest_changes_with_any_of_its_files(tmp_path: Path) -> None:
