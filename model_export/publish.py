@@ -38,6 +38,7 @@ from model_export.measure.scores import (
 from model_export.stages import predict
 from model_export.training import Report
 from service.errors import BundleError
+from service.runtime.bundle import Bundle
 from service.runtime.session import Runtime
 from service.text.encoder import VOCABULARY_KEYS
 from service.text.encoder import Encoder as ServedEncoder
@@ -140,21 +141,7 @@ def write_bundles(
     Raises:
         BundleError: The graphs do not give the logits of torch; the head is not written.
     """
-    config = encoder.config
-    card = {
-        "name": "encoder",
-        "description": "A transformer whose heads attend to one token or to none, quantized to int8.",
-        "layers": config.layers, "heads": config.heads, "width": config.width, **about,
-    }  # fmt: skip
-    vocabulary_lists = {
-        key: list(vocabulary.tokens) if field == "tokens" else sorted(getattr(vocabulary, field))
-        for field, key in VOCABULARY_KEYS.items()
-    }
-    weights = encoder_quantized.quantize(encoder)
-    integer, floats = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
-    base = write_bundle(
-        models, "encoder", card, integer, json.dumps(vocabulary_lists, ensure_ascii=False), floats
-    )
+    base = _write_encoder(encoder, vocabulary, models, about)
     runtime = Runtime("cpu", torch.get_num_threads())
     served = ServedEncoder.load(base, runtime)
     texts = [row.text for rows in sets.values() for row in labelled(rows, "validation")[:OOD_TEXTS_PER_SET]]
@@ -173,6 +160,25 @@ def write_bundles(
     loaded = Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
     _check_logits(encoder, head, served, loaded, WordPieceTokenizer(vocabulary), texts)
     write_bundle(models, "text-classification", card, graph, float_model=to_float(graph))
+
+
+def _write_encoder(
+    encoder: Encoder, vocabulary: Vocabulary, models: Path, about: Mapping[str, Any]
+) -> Bundle:
+    """Write the encoder with both of its graphs and its vocabulary."""
+    config = encoder.config
+    card = {
+        "name": "encoder",
+        "description": "A transformer whose heads attend to one token or to none, quantized to int8.",
+        "layers": config.layers, "heads": config.heads, "width": config.width, **about,
+    }  # fmt: skip
+    lists = {
+        key: list(vocabulary.tokens) if field == "tokens" else sorted(getattr(vocabulary, field))
+        for field, key in VOCABULARY_KEYS.items()
+    }
+    weights = encoder_quantized.quantize(encoder)
+    integer, floats = encoder_graph.to_onnx(weights), encoder_graph.to_onnx(weights, "float")
+    return write_bundle(models, "encoder", card, integer, json.dumps(lists, ensure_ascii=False), floats)
 
 
 def _check_logits(

@@ -1,28 +1,21 @@
-"""Encoders as their authors published them: all-MiniLM-L6-v2 and all-mpnet-base-v2 (both Apache 2.0).
+"""The encoder made of layers of all-mpnet-base-v2, as its authors published it (Apache 2.0).
 
-Positions begin after the published first token, [CLS] or <s>. Most heads of most tokens attend to it, so it
+Positions begin after the published first token, <s>. Most heads of most tokens attend to it, so it
 becomes the null key of each layer.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
-from torch.nn import functional
 
 from model_export.encoder.layer import EncoderConfig, Layer
 from model_export.encoder.model import Encoder
 from model_export.teacher.encoder import BUCKETS, PADDING, Teacher
-from service.errors import NotFound
 from service.text.tokenizer import CHUNK_TOKENS
 
-MINILM_FILES = ("config.json", "model.safetensors", "vocab.txt")
-CLS_TOKEN = 101
 FIRST_POSITION = 3  # of mpnet: 0 is unused, 1 padding, 2 that of <s>
 END_TOKEN = 2  # </s>
 FIRST_WORDPIECE = 4  # of mpnet's vocabulary: BERT's follows its own four tokens
@@ -32,47 +25,6 @@ MPNET = EncoderConfig(
     embedding_grid=128.0, attention_grid=32.0, output_grid=16.0, max_units=147.0, clip=True, eps=1e-5,
 )  # fmt: skip
 ALTERNATE = (0, 2, 4, 7, 9, 11)  # the layers of mpnet that the encoder begins with
-
-
-def load_minilm(folder: Path) -> Encoder:
-    """Return all-MiniLM-L6-v2."""
-    if missing := [name for name in MINILM_FILES if not (folder / name).exists()]:
-        raise NotFound(f"{folder}: the encoder starts from {', '.join(missing)}", param="encoder")
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    state = load_file(folder / "model.safetensors")
-    names = (
-        "hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size",
-    )  # fmt: skip
-    encoder = Encoder(EncoderConfig(*(config[name] for name in names)))
-    kind = state["embeddings.token_type_embeddings.weight"][0]
-    positions = state["embeddings.position_embeddings.weight"] + kind
-    found = {
-        "words.weight": state["embeddings.word_embeddings.weight"],
-        "positions.weight": positions[1 : 1 + CHUNK_TOKENS],
-        "norm.gain": state["embeddings.LayerNorm.weight"],
-        "norm.shift": state["embeddings.LayerNorm.bias"],
-    }
-    parts = {
-        "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
-        "out": "attention.output.dense", "up": "intermediate.dense", "down": "output.dense",
-    }  # fmt: skip
-    for i in range(len(encoder.layers)):
-        ours, theirs = f"layers.{i}", f"encoder.layer.{i}"
-        for name, published in parts.items():
-            for end in ("weight", "bias"):
-                found[f"{ours}.{name}.{end}"] = state[f"{theirs}.{published}.{end}"]
-        for name, published in {"norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}.items():
-            found[f"{ours}.{name}.gain"] = state[f"{theirs}.{published}.weight"]
-            found[f"{ours}.{name}.shift"] = state[f"{theirs}.{published}.bias"]
-    encoder.load_state_dict(found, strict=False)
-    with torch.no_grad():
-        first = state["embeddings.word_embeddings.weight"][CLS_TOKEN] + positions[0]
-        first = functional.layer_norm(
-            first, first.shape, found["norm.gain"], found["norm.shift"], encoder.config.eps
-        )
-        for layer in encoder.layers:
-            layer.null_key.copy_(layer.key(first))
-    return encoder
 
 
 @torch.no_grad()

@@ -21,6 +21,12 @@ DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]
 
 
 def add_commands(commands: Commands) -> None:
+    _add_dynamics(commands)
+    _add_control(commands)
+    _add_sequences(commands)
+
+
+def _add_dynamics(commands: Commands) -> None:
     dynamics = commands.add_parser("dynamics", help="find where the points of a cloud end, and which lead")
     _add_cloud(dynamics)
     dynamics.add_argument("--A", metavar="FILE", help="symmetric positive definite matrix; default: identity")
@@ -42,6 +48,9 @@ def add_commands(commands: Commands) -> None:
         help="run softmax attention at temperature T too: its distance from hardmax at each layer",
     )
     dynamics.set_defaults(run=run_dynamics)
+
+
+def _add_control(commands: Commands) -> None:
     control = commands.add_parser(
         "control",
         help="find a matrix A under which chosen points lead",
@@ -50,6 +59,9 @@ def add_commands(commands: Commands) -> None:
     _add_cloud(control)
     control.add_argument("--leaders", required=True, help="the points that shall lead, by their index: 3,5")
     control.set_defaults(run=run_control)
+
+
+def _add_sequences(commands: Commands) -> None:
     sequences = commands.add_parser(
         "sequences",
         help="label sequences of points by an exact model",

@@ -1,0 +1,64 @@
+"""all-MiniLM-L6-v2 (Apache 2.0) as published, in our module: a softmax transformer to compare with.
+
+Positions begin after the published first token, [CLS]. Most heads of most tokens attend to it, so it becomes
+the null key of each layer.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn import functional
+
+from model_export.encoder.layer import EncoderConfig
+from model_export.encoder.model import Encoder
+from service.text.tokenizer import CHUNK_TOKENS
+
+CONFIG = ("hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", "vocab_size")
+LINEAR = {
+    "query": "attention.self.query", "key": "attention.self.key", "value": "attention.self.value",
+    "out": "attention.output.dense", "up": "intermediate.dense", "down": "output.dense",
+}  # fmt: skip
+NORMS = {"norm1": "attention.output.LayerNorm", "norm2": "output.LayerNorm"}
+# The name of each weight of a layer of ours, and the published name.
+PARTS = {
+    **{f"{name}.{part}": f"{of}.{part}" for name, of in LINEAR.items() for part in ("weight", "bias")},
+    **{f"{name}.gain": f"{of}.weight" for name, of in NORMS.items()},
+    **{f"{name}.shift": f"{of}.bias" for name, of in NORMS.items()},
+}
+CLS_TOKEN = 101
+
+
+def load_minilm(folder: Path) -> Encoder:
+    """Return all-MiniLM-L6-v2 from the folder of its config.json and model.safetensors."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    state = load_file(folder / "model.safetensors")
+    encoder = Encoder(EncoderConfig(*(config[name] for name in CONFIG)))
+    words = state["embeddings.word_embeddings.weight"]
+    kinds, positions = (state[f"embeddings.{name}_embeddings.weight"] for name in ("token_type", "position"))
+    positions = positions + kinds[0]
+    weights = {
+        "words.weight": words,
+        "positions.weight": positions[1 : 1 + CHUNK_TOKENS],
+        "norm.gain": state["embeddings.LayerNorm.weight"],
+        "norm.shift": state["embeddings.LayerNorm.bias"],
+    }
+    for i in range(len(encoder.layers)):
+        for name, published in PARTS.items():
+            weights[f"layers.{i}.{name}"] = state[f"encoder.layer.{i}.{published}"]
+    encoder.load_state_dict(weights, strict=False)
+    _set_null_keys(encoder, words[CLS_TOKEN] + positions[0])
+    return encoder
+
+
+@torch.no_grad()
+def _set_null_keys(encoder: Encoder, first: Tensor) -> None:
+    """Make the key of the first token, given before the normalization, the null key."""
+    norm = encoder.norm
+    first = functional.layer_norm(first, first.shape, norm.gain, norm.shift, encoder.config.eps)
+    for layer in encoder.layers:
+        layer.null_key.copy_(layer.key(first))
