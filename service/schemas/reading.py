@@ -16,6 +16,9 @@ RENAMED_FIELDS = {"spans": "offset_unit"}  # old names of fields of requests
 NAME_CHARS = 200  # of a name that the caller made up
 MAX_JSON_BYTES = 4_000_000  # of a body, or of the JSON part of one
 
+# The parser's words for a lone surrogate, which is JSON and no text: a low one; a high one without a low one.
+LONE_SURROGATE = ("surrogate", "unexpected end of hex escape")
+
 Raw = bytes | bytearray
 Model = TypeVar("Model", bound=BaseModel)
 Problem = Mapping[str, Any]  # an error as pydantic lists it
@@ -35,8 +38,18 @@ def parse_json(text: Raw, param: str | None = None) -> Any:
     try:
         return from_json(text, allow_inf_nan=True)
     except ValueError as invalid:
+        if _is_lone_surrogate(str(invalid)):
+            raise _half_a_character(param) from None
         problem = f"{param or 'the body'} is not JSON: {str(invalid)[:200]}"
         raise MalformedInput(problem, param=param) from None
+
+
+def _is_lone_surrogate(message: str) -> bool:
+    return any(words in message for words in LONE_SURROGATE)
+
+
+def _half_a_character(param: str | None = None) -> InvalidInput:
+    return InvalidInput(f"{param or 'the body'} holds half a character (a lone surrogate)", param=param)
 
 
 def parse_object(content: Raw) -> dict[str, Any]:
@@ -99,8 +112,8 @@ def _missing_field(missing: Problem, problems: Sequence[Problem]) -> InvalidInpu
 
 
 def _invalid_json(message: str) -> MalformedInput | InvalidInput:
-    if "surrogate" in message:
-        return InvalidInput("the body holds half a character (a lone surrogate)")
+    if _is_lone_surrogate(message):
+        return _half_a_character()
     message = message.replace("JSON decode error", "Invalid JSON")[:300]  # FastAPI's words and pydantic's
     return MalformedInput(message.replace("Invalid JSON", "the body is not JSON"))
 
