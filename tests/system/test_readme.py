@@ -135,6 +135,18 @@ def test_document_runs_every_command_and_program_in_order_as_shown(document: str
         reader.leave()
 
 
+def test_files_that_the_documents_have_written_are_ignored_by_git() -> None:
+    shown = [step.command for page in WALKED for block in blocks((ROOT / page).read_text())
+             if block.info.startswith("console") for step in steps(block)]  # fmt: skip
+    written = {
+        name for command in shown for name in re.findall(r"--(?:out|html|plot|trajectory) (\S+)", command)
+    }
+    assert {"answers.csv", "report.html", "cloud.png"} <= written
+    names = [*written, "models/mine@1/card.json", "examples/models/boots@1/card.json", "examples/report.html"]
+    ignored = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True)
+    assert set(names) - set(ignored.stdout.split()) == set()
+
+
 @pytest.mark.fresh
 @pytest.mark.timeout(3000)
 def test_readme_works_from_an_empty_environment(tmp_path: Path) -> None:

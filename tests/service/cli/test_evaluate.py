@@ -38,6 +38,20 @@ def test_server_is_measured_as_the_same_models_here(
     assert "there are: one, other" in capsys.readouterr().err
 
 
+def test_baseline_is_trained_on_the_rows_of_training_and_on_nothing_else(
+    heads: Path, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["evaluate", "--model", "one", "--file", str(rows), "--models-dir", str(heads), "--json"]
+    assert main(asked) == 0
+    assert json.loads(capsys.readouterr().out)["baseline"] is None
+    train = tmp_path / "train.csv"
+    for labels, accuracy in ((("positive", "negative"), 1.0), (("negative", "positive"), 0.0)):
+        train.write_text("text,label\n" + f"superb,{labels[0]}\nawful soup,{labels[1]}\n" * 3)
+        assert main([*asked, "--train", str(train)]) == 0
+        baseline = json.loads(capsys.readouterr().out)["baseline"]
+        assert (baseline["accuracy"], baseline["source"]) == (accuracy, "trained on train.csv")
+
+
 def test_only_the_version_that_is_measured_is_said_to_know_the_rows(
     tmp_path: Path, rows: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
