@@ -221,15 +221,17 @@ class ReceptiveFields:
         They stand by the number of heads and are numbered in the text.
         """
         ranked: list[list[list[int]]] = []
-        words = self._word[self._first[self.bounds[b]] :] - self.bounds[b]
+        start = self._first[self.bounds[b]]  # the chunk's first token
         for output in self._texts[b].outputs:
-            here, words = np.split(words, [len(output.hidden_states)])
-            first = np.flatnonzero(np.diff(here, prepend=-1))
+            stop = start + len(output.hidden_states)
+            word, last_word = self._word[start], self._word[stop - 1]
+            begins = self._first[word : last_word + 1] - start
             assert output.attention_counts is not None
-            counts = np.add.reduceat(output.attention_counts, first, axis=1, dtype=np.int64)
-            counts = np.add.reduceat(counts, first, axis=2)
-            counts[:, range(len(first)), range(len(first))] = 0
-            ranked += _rank_attended(counts, int(here[0]))
+            counts = np.add.reduceat(output.attention_counts, begins, axis=1, dtype=np.int64)
+            counts = np.add.reduceat(counts, begins, axis=2)
+            np.einsum("lii->li", counts)[:] = 0  # not to itself
+            ranked += _rank_attended(counts, word - self.bounds[b])
+            start = stop
         return ranked
 
 
