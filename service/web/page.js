@@ -21,7 +21,7 @@ rooms.model = new Model(loadCards, loadInfo, rooms);
 const opened = new Set();
 let present = null;
 
-/** What is asked once; where that fails, it is asked again next time. */
+/** A request that is sent once; after a failure it is sent again on the next call. */
 function once(ask) {
   let answer = null;
   return () => {

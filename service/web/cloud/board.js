@@ -25,22 +25,22 @@ export class Board {
 
   /** A cloud of more than two coordinates is turned; its points stay where they are. */
   get inSpace() {
-    return this.landscape.film.stride === 3;
+    return this.landscape.trajectory.stride === 3;
   }
 
-  place(event) {
+  pixelOf(event) {
     const box = this.canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
   }
 
   /** The point under the pointer, the nearest if several, leaders before others, as the picture shows them now. */
   nearest(px, py, reach = NEAR) {
-    const { view, film, t } = this.landscape;
-    const places = film.at(t);
+    const { view, trajectory, t } = this.landscape;
+    const positions = trajectory.at(t);
     let [best, found] = [reach ** 2, null];
-    for (let i = 0; i < film.n; i += 1) {
-      const away = (view.x(places[2 * i]) - px) ** 2 + (view.y(places[2 * i + 1]) - py) ** 2;
-      if (away < best || (away <= best + 4 && film.since.has(i))) [best, found] = [away, i];
+    for (let i = 0; i < trajectory.n; i += 1) {
+      const away = (view.x(positions[2 * i]) - px) ** 2 + (view.y(positions[2 * i + 1]) - py) ** 2;
+      if (away < best || (away <= best + 4 && trajectory.since.has(i))) [best, found] = [away, i];
     }
     return found;
   }
@@ -61,11 +61,11 @@ export class Board {
   down(event) {
     if (event.button !== 0) return;
     const finger = event.pointerType === "touch";
-    const [px, py] = this.place(event);
+    const [px, py] = this.pixelOf(event);
     const i = this.nearest(px, py, finger ? NEAR_FINGER : NEAR);
     const tool = this.acts.tool();
     if (tool === "remove") return void (i !== null && this.acts.remove(i));
-    if (tool === "wish") return void (i !== null && this.acts.mark(i));
+    if (tool === "mark") return void (i !== null && this.acts.mark(i));
     if (this.inSpace) {
       if (i !== null) this.acts.select(i);
       this.turning = [px, py];
@@ -80,7 +80,7 @@ export class Board {
   }
 
   hover(event) {
-    const [px, py] = this.place(event);
+    const [px, py] = this.pixelOf(event);
     if (this.turning) {
       const [x, y] = this.turning;
       this.turning = [px, py];
@@ -94,7 +94,7 @@ export class Board {
   }
 
   up(event) {
-    if (this.tap) this.acts.select(this.acts.place(...this.world(...this.place(event))));
+    if (this.tap) this.acts.select(this.acts.place(...this.world(...this.pixelOf(event))));
     this.drop();
   }
 
@@ -106,7 +106,7 @@ export class Board {
   /** The other button removes. */
   menu(event) {
     event.preventDefault();
-    const i = this.nearest(...this.place(event));
+    const i = this.nearest(...this.pixelOf(event));
     if (i !== null) this.acts.remove(i);
   }
 
@@ -114,7 +114,7 @@ export class Board {
   wheel(event) {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
-    this.landscape.view.zoom(Math.exp(-event.deltaY * 0.004), ...this.place(event));
+    this.landscape.view.zoom(Math.exp(-event.deltaY * 0.004), ...this.pixelOf(event));
     this.acts.zoom();
   }
 

@@ -1,10 +1,10 @@
-/* Room 2: a cloud of points, the rules, and what becomes of it. Joins board, landscape, film and outcome. */
+/* Room 2: a cloud of points, the rules, and what becomes of it. Joins board, landscape, trajectory and outcome. */
 
 import { Latest, inWords } from "../shared/api.js";
 import { Board } from "./board.js";
 import { Ellipse } from "./ellipse.js";
 import { announce, byId, calm, el, plural, showProblem } from "../shared/element.js";
-import { Film, packed } from "./film.js";
+import { Trajectory, packed } from "./trajectory.js";
 import { listenForPoints } from "./intake.js";
 import { Landscape } from "./landscape.js";
 import { matrixOf, shapeOf } from "./matrix.js";
@@ -16,7 +16,7 @@ import { PRESETS } from "./presets.js";
 import { Softmax } from "./softmax.js";
 import { Camera } from "./space.js";
 import { reasonOf, sentenceOf } from "./why.js";
-import { Wish } from "./wish.js";
+import { Control } from "./control.js";
 
 const EDIT_MS = 40;
 const LINKED_UP_TO = 300;
@@ -36,15 +36,15 @@ export class Cloud {
       alpha: 0.5,
       preset: null,
       seed: 1,
-      told: 0,
+      announced: 0,
       past: new Past(byId("undo")),
       hovered: null,
       camera: new Camera(),
     });
     this.landscape = new Landscape();
     this.landscape.camera = this.camera;
-    this.film = new Film([], null, this.camera);
-    this.landscape.show(this.film);
+    this.trajectory = new Trajectory([], null, this.camera);
+    this.landscape.show(this.trajectory);
     this.picture = new Picture(byId("cloud"), (painter) => this.landscape.draw(painter));
     this.player = new Player(byId("cloud-player"), "the cloud", {
       onTime: (t) => this.moveTo(t),
@@ -56,7 +56,7 @@ export class Cloud {
     });
     this.board = new Board(byId("cloud"), this.landscape, this.acts());
     this.softmax = new Softmax(() => this.change());
-    this.wish = new Wish(api, this);
+    this.control = new Control(api, this);
     this.listen();
   }
 
@@ -98,7 +98,7 @@ export class Cloud {
       nudge: (i, dx, dy) =>
         this.edit(`move ${i}`, (points) => (points[i] = [tidy(points[i][0] + dx), tidy(points[i][1] + dy)])),
       remove: (i) => this.removePoint(i),
-      mark: (i) => this.wish.mark(i),
+      mark: (i) => this.control.mark(i),
       select: (i) => this.select(i),
       look: (i) => this.look(i),
       choose: (step) =>
@@ -120,12 +120,12 @@ export class Cloud {
       return null;
     }
     this.remember(kind);
-    this.wish.forget();
-    this.points = [...this.points]; // films and undo hold the array they were made of
+    this.control.forget();
+    this.points = [...this.points]; // trajectories and undo hold the array they were made of
     const result = change(this.points);
     this.preset = null;
-    const kept = this.points.length >= this.film.n ? stale(this.film.answer) : null;
-    this.show(new Film(this.points, kept, this.camera), 0);
+    const answer = this.points.length >= this.trajectory.n ? stale(this.trajectory.answer) : null;
+    this.show(new Trajectory(this.points, answer, this.camera), 0);
     this.change();
     return result;
   }
@@ -139,7 +139,7 @@ export class Cloud {
 
   removePoint(i) {
     this.select(null);
-    this.wish.clear();
+    this.control.clear();
     this.edit("remove", (points) => points.splice(i, 1));
     announce(`Point ${i} removed, ${this.points.length} left`);
   }
@@ -158,10 +158,10 @@ export class Cloud {
     Object.assign(this, { points, preset, seed });
     Object.assign(this.landscape.view, { centre, reach });
     this.landscape.selected = this.hovered = null;
-    this.wish.clear();
+    this.control.clear();
     this.showAlpha(alpha);
     this.ellipse.show({ stretch, turn });
-    this.show(new Film(points, null, this.camera), 0);
+    this.show(new Trajectory(points, null, this.camera), 0);
     announce("Undone");
     return this.change();
   }
@@ -175,7 +175,7 @@ export class Cloud {
   /** Turns a cloud in space; what is under the pointer is looked for again when it rests. */
   turn(yaw, pitch) {
     this.camera.turn(yaw, pitch);
-    this.film.look(this.camera);
+    this.trajectory.look(this.camera);
     this.picture.redraw();
     this.onChange();
   }
@@ -188,14 +188,14 @@ export class Cloud {
 
   /** Shows why the point that is looked at goes where it goes: on the picture, and in words. */
   explain() {
-    const { landscape, film } = this;
+    const { landscape, trajectory } = this;
     const i = this.hovered ?? landscape.selected;
-    const known = i !== null && i < film.n;
-    const plane = film.points[0]?.length === 2;
+    const known = i !== null && i < trajectory.n;
+    const plane = trajectory.points[0]?.length === 2;
     landscape.alpha = this.alpha;
     const A = plane ? matrixOf(this.ellipse) : null;
-    const t = Math.min(landscape.t, film.layers);
-    landscape.reason = known ? reasonOf(i, film.n, film.rowsAt(t), A, film.meanOf(i, t)) : null;
+    const t = Math.min(landscape.t, trajectory.layers);
+    landscape.reason = known ? reasonOf(i, trajectory.n, trajectory.rowsAt(t), A, trajectory.meanOf(i, t)) : null;
     byId("why").textContent = known ? sentenceOf(landscape.reason, this.alpha) : "";
     this.picture.redraw();
   }
@@ -219,15 +219,15 @@ export class Cloud {
     this.points = points;
     this.preset = preset;
     this.landscape.selected = this.hovered = null;
-    this.wish.clear();
-    this.show(new Film(points, null, this.camera), 0);
+    this.control.clear();
+    this.show(new Trajectory(points, null, this.camera), 0);
     const reach = this.landscape.extent * REACH;
     this.landscape.view.fit(this.inSpace ? [reach, reach, -reach, -reach] : packed(points, 2), { least: 1 });
     return this.change(true);
   }
 
   get inSpace() {
-    return this.film.stride === 3;
+    return this.trajectory.stride === 3;
   }
 
   async read(rows) {
@@ -277,7 +277,7 @@ export class Cloud {
     showProblem(byId("cloud-problem"), null);
     if (!this.points.length) {
       this.latest.stop();
-      return this.show(new Film([], null, this.camera), 0);
+      return this.show(new Trajectory([], null, this.camera), 0);
     }
     const points = this.points;
     try {
@@ -289,27 +289,27 @@ export class Cloud {
   }
 
   answered(points, answer, rewind) {
-    this.show(new Film(points, answer, this.camera), rewind ? 0 : Math.min(this.player.t, this.film.layers));
+    this.show(new Trajectory(points, answer, this.camera), rewind ? 0 : Math.min(this.player.t, this.trajectory.layers));
     announce(verdictOf(answer).short);
     if (rewind && !calm()) this.player.play();
     return answer;
   }
 
-  show(film, at) {
-    this.film = film;
-    this.landscape.show(film);
-    const { answer } = film;
+  show(trajectory, at) {
+    this.trajectory = trajectory;
+    this.landscape.show(trajectory);
+    const { answer } = trajectory;
     byId("room-cloud").classList.toggle("space", this.inSpace);
     const marks =
-      film.certified === null
+      trajectory.certified === null
         ? []
-        : [{ layer: film.certified, title: `certified at layer ${film.certified}` }];
-    this.player.load(answer?.trajectory ? film.layers : 0, { at, marks });
+        : [{ layer: trajectory.certified, title: `certified at layer ${trajectory.certified}` }];
+    this.player.load(answer?.trajectory ? trajectory.layers : 0, { at, marks });
     this.softmax.show(answer?.softmax ?? null);
     this.explain();
     if (answer && !answer.trajectory) return;
     showBadge(byId("cloud-badge"), answer);
-    showOutcome(film.n && answer ? answer : null, film);
+    showOutcome(trajectory.n && answer ? answer : null, trajectory);
   }
 
   showPoints() {
@@ -325,7 +325,7 @@ export class Cloud {
 
   describe(t) {
     const at = Number(t.toFixed(1));
-    return this.film?.certified !== null && t > this.film?.certified
+    return this.trajectory?.certified !== null && t > this.trajectory?.certified
       ? `layer ${at}, closed form`
       : `layer ${at}`;
   }
@@ -334,23 +334,23 @@ export class Cloud {
     if (!this.landscape) return;
     this.landscape.t = t;
     this.softmax.moveTo(t);
-    for (const { index, layer } of this.film.emerging) {
-      if (this.told < layer && t >= layer) announce(`Point ${index} becomes a leader at layer ${layer}`);
+    for (const { index, layer } of this.trajectory.emerging) {
+      if (this.announced < layer && t >= layer) announce(`Point ${index} becomes a leader at layer ${layer}`);
     }
-    this.told = t;
+    this.announced = t;
     this.explain();
   }
 
   /** A and its answer, as /control found them. */
   useMatrix(A) {
-    this.remember("wish");
+    this.remember("control");
     this.ellipse.show(shapeOf(A));
     return this.change();
   }
 
   fail(error) {
     showBadge(byId("cloud-badge"), null);
-    showOutcome(null, new Film([], null, this.camera));
+    showOutcome(null, new Trajectory([], null, this.camera));
     byId("outcome").textContent = "What is shown has not been run.";
     showProblem(byId("cloud-problem"), inWords(error));
   }
@@ -399,10 +399,10 @@ export class Cloud {
 
 const tidy = (x) => Number(x.toFixed(6));
 
-const FILMED = { trajectory: null, limits: null, polytope: null, softmax: null, certified_layer: null };
+const WITHOUT_TRAJECTORY = { trajectory: null, limits: null, polytope: null, softmax: null, certified_layer: null };
 
-/** While the next answer is on its way the colours and first leaders of the last one stay; its film does not. */
+/** While the next answer is on its way the colours and first leaders of the last one stay; its trajectory does not. */
 function stale(answer) {
   const leaders = answer?.leaders.filter(({ since_layer }) => since_layer === 0);
-  return answer && { ...answer, leaders, ...FILMED };
+  return answer && { ...answer, leaders, ...WITHOUT_TRAJECTORY };
 }

@@ -1,5 +1,5 @@
 /* The picture of a cloud at one moment: polytope, trails, points by cluster, leaders as stars, ties as rings,
-   and why one point goes where it goes. Knows a film and what is marked; nothing of pointers and keys. */
+   and why one point goes where it goes. Knows a trajectory and what is marked; nothing of pointers and keys. */
 
 import { HUES, colour, hue } from "../shared/colour.js";
 import { clip, crossing } from "./halfplane.js";
@@ -13,33 +13,33 @@ const FLOOR = 4; // lines of the floor on each side of its middle
 
 export class Landscape {
   constructor() {
-    Object.assign(this, { view: new Viewport(), film: null, t: 0, selected: null, wished: new Set() });
+    Object.assign(this, { view: new Viewport(), trajectory: null, t: 0, selected: null, marked: new Set() });
     this.reason = null; // of the point that is looked at, as why.js gives it
   }
 
-  show(film) {
-    this.film = film;
-    this.ranks = ranksOf(film.answer);
-    const { clusters = [] } = film.answer ?? {};
+  show(trajectory) {
+    this.trajectory = trajectory;
+    this.ranks = ranksOf(trajectory.answer);
+    const { clusters = [] } = trajectory.answer ?? {};
     this.tied = new Set(clusters.filter(({ kind }) => kind === "tie").map(({ id }) => id));
     this.groups = this.groupPoints();
-    const corners = film.answer?.polytope?.vertices ?? [];
-    const limits = corners.map((i) => film.solid[film.certified ?? film.layers].slice(3 * i, 3 * i + 3));
+    const corners = trajectory.answer?.polytope?.vertices ?? [];
+    const limits = corners.map((i) => trajectory.solid[trajectory.certified ?? trajectory.layers].slice(3 * i, 3 * i + 3));
     this.edges =
-      film.stride === 3 ? edgesOf(limits.map((z) => [...z])).map((e) => e.map((k) => corners[k])) : [];
+      trajectory.stride === 3 ? edgesOf(limits.map((z) => [...z])).map((e) => e.map((k) => corners[k])) : [];
   }
 
   /** Half the side of the cube that holds a cloud in space. */
   get extent() {
-    return this.film.solid[0].reduce((most, x) => Math.max(most, Math.abs(x)), 1e-9);
+    return this.trajectory.solid[0].reduce((most, x) => Math.max(most, Math.abs(x)), 1e-9);
   }
 
   /** Indices of the followers by the name of their look: colour, and ring or disc. */
   groupPoints() {
-    const { film } = this;
+    const { trajectory } = this;
     const groups = new Map();
-    for (let i = 0; i < film.n; i += 1) {
-      const id = film.answer?.assignment?.[i] ?? null;
+    for (let i = 0; i < trajectory.n; i += 1) {
+      const id = trajectory.answer?.assignment?.[i] ?? null;
       const tie = this.tied.has(id);
       const rank = id === null ? HUES : Math.min(HUES, this.ranks.get(id));
       const name = `${rank}${tie ? " tie" : ""}`;
@@ -50,27 +50,27 @@ export class Landscape {
   }
 
   hueOf(i) {
-    const id = this.film.answer?.assignment?.[i];
+    const id = this.trajectory.answer?.assignment?.[i];
     return id === undefined ? colour("soft") : hue(this.ranks.get(id));
   }
 
   draw(painter) {
     this.view.resize(painter.width, painter.height);
-    if (this.camera && this.film?.stride === 3) this.drawFloor(painter);
+    if (this.camera && this.trajectory?.stride === 3) this.drawFloor(painter);
     else {
       drawGrid(painter, this.view);
       drawNumbers(painter, this.view);
     }
-    if (!this.film?.n) return this.drawInvitation(painter);
-    const places = this.film.at(this.t);
+    if (!this.trajectory?.n) return this.drawInvitation(painter);
+    const positions = this.trajectory.at(this.t);
     this.drawPolytope(painter);
     this.drawHalfPlane(painter);
-    if (this.film.n <= TRAILS_UP_TO) this.drawTrails(painter);
-    this.drawFollowers(painter, places);
+    if (this.trajectory.n <= TRAILS_UP_TO) this.drawTrails(painter);
+    this.drawFollowers(painter, positions);
     this.drawSoftmax(painter);
-    this.drawLeaders(painter, places);
-    this.drawArrow(painter, places);
-    this.drawMarks(painter, places);
+    this.drawLeaders(painter, positions);
+    this.drawArrow(painter, positions);
+    this.drawMarks(painter, positions);
     return undefined;
   }
 
@@ -99,7 +99,7 @@ export class Landscape {
     });
   }
 
-  /** A point looks in the direction A z. Whom it follows lies farthest that way: beyond the line there is nobody. */
+  /** A point looks in the direction A z. Whom it follows lies farthest that way: beyond the line there is no point. */
   drawHalfPlane(painter) {
     if (this.reason?.gaze.length !== 2) return;
     const { view, reason } = this;
@@ -124,18 +124,18 @@ export class Landscape {
   }
 
   /** From where the point is to where the next layer takes it; thin from there to those it follows. */
-  drawArrow(painter, places) {
+  drawArrow(painter, positions) {
     if (!this.reason) return;
     const { view, reason, alpha } = this;
     const { i, followed } = reason;
-    const [x, y] = [places[2 * i], places[2 * i + 1]];
+    const [x, y] = [positions[2 * i], positions[2 * i + 1]];
     const stroke = colour("ink");
     const thin = followed
       .slice(0, 50)
-      .flatMap((j) => [view.x(x), view.y(y), view.x(places[2 * j]), view.y(places[2 * j + 1])]);
+      .flatMap((j) => [view.x(x), view.y(y), view.x(positions[2 * j]), view.y(positions[2 * j + 1])]);
     painter.segments(thin, { stroke, width: 1, alpha: 0.5 });
     const middle = [0, 1].map(
-      (c) => followed.reduce((sum, j) => sum + places[2 * j + c], 0) / followed.length,
+      (c) => followed.reduce((sum, j) => sum + positions[2 * j + c], 0) / followed.length,
     );
     const share = alpha / (1 + alpha);
     const from = [view.x(x), view.y(y)];
@@ -161,10 +161,10 @@ export class Landscape {
 
   /** The convex hull of the limits: its corners are leaders. */
   drawPolytope(painter) {
-    const { view, film } = this;
-    const corners = film.answer?.polytope?.vertices ?? [];
-    const places = film.frames[film.certified ?? film.layers];
-    const onPicture = (i) => [view.x(places[2 * i]), view.y(places[2 * i + 1])];
+    const { view, trajectory } = this;
+    const corners = trajectory.answer?.polytope?.vertices ?? [];
+    const positions = trajectory.frames[trajectory.certified ?? trajectory.layers];
+    const onPicture = (i) => [view.x(positions[2 * i]), view.y(positions[2 * i + 1])];
     const hull = hullOf(corners.map(onPicture));
     const inside = this.edges.flatMap((edge) => edge.flatMap(onPicture));
     painter.segments(inside, { stroke: colour("accent"), width: 1, alpha: 0.3 });
@@ -174,9 +174,9 @@ export class Landscape {
   }
 
   drawTrails(painter) {
-    const { view, film, t } = this;
+    const { view, trajectory, t } = this;
     for (let k = 0; k < t; k += 1) {
-      const [a, b] = [film.frames[k], film.at(Math.min(k + 1, t))];
+      const [a, b] = [trajectory.frames[k], trajectory.at(Math.min(k + 1, t))];
       const alpha = 0.14 + 0.36 * (1 - (t - k) / (t + 1));
       for (const { rank, members } of this.groups) {
         const lines = members.flatMap((i) => [
@@ -200,21 +200,21 @@ export class Landscape {
     }));
   }
 
-  drawFollowers(painter, places) {
-    const { view, film, groups } = this;
-    const usual = film.n > 3000 ? 1.1 : film.n > 400 ? 2.4 : 4.5;
-    const depths = film.depthsAt(this.t);
+  drawFollowers(painter, positions) {
+    const { view, trajectory, groups } = this;
+    const usual = trajectory.n > 3000 ? 1.1 : trajectory.n > 400 ? 2.4 : 4.5;
+    const depths = trajectory.depthsAt(this.t);
     const bands = groups.flatMap(({ rank, tie, members }) =>
       this.bandsOf(members, depths).map((band) => ({ rank, tie, ...band })),
     );
     for (const { rank, tie, members, near } of bands.sort((a, b) => a.near - b.near)) {
       const centres = new Float64Array(2 * members.length);
       members.forEach((i, k) => {
-        centres[2 * k] = view.x(places[2 * i]);
-        centres[2 * k + 1] = view.y(places[2 * i + 1]);
+        centres[2 * k] = view.x(positions[2 * i]);
+        centres[2 * k + 1] = view.y(positions[2 * i + 1]);
       });
       const r = usual * (0.55 + 0.6 * near);
-      const alpha = (film.n > 3000 ? 0.75 : 0.92) * (depths ? 0.45 + 0.55 * near : 1);
+      const alpha = (trajectory.n > 3000 ? 0.75 : 0.92) * (depths ? 0.45 + 0.55 * near : 1);
       const ring = { fill: colour("card"), stroke: hue(rank), width: Math.min(2, r / 2), alpha };
       if (members.length) painter.dots(centres, r, tie ? ring : { fill: hue(rank), alpha });
     }
@@ -222,25 +222,25 @@ export class Landscape {
 
   /** Where softmax attention has each point: a small circle. */
   drawSoftmax(painter) {
-    const { view, film } = this;
-    const places = film.softmaxAt(this.t);
-    if (!places) return;
-    const r = film.n > 400 ? 2 : 5.5;
+    const { view, trajectory } = this;
+    const positions = trajectory.softmaxAt(this.t);
+    if (!positions) return;
+    const r = trajectory.n > 400 ? 2 : 5.5;
     for (const { rank, members } of this.groups) {
-      const centres = members.flatMap((i) => [view.x(places[2 * i]), view.y(places[2 * i + 1])]);
+      const centres = members.flatMap((i) => [view.x(positions[2 * i]), view.y(positions[2 * i + 1])]);
       painter.dots(Float64Array.from(centres), r, { stroke: hue(rank), width: 1.25, alpha: 0.9 });
     }
   }
 
-  drawLeaders(painter, places) {
-    const { view, film, t } = this;
-    const depths = film.depthsAt(t);
-    const leaders = film.leadersAt(t).sort((a, b) => (depths ? depths[a] - depths[b] : 0));
+  drawLeaders(painter, positions) {
+    const { view, trajectory, t } = this;
+    const depths = trajectory.depthsAt(t);
+    const leaders = trajectory.leadersAt(t).sort((a, b) => (depths ? depths[a] - depths[b] : 0));
     const usual = leaders.length > 60 ? 6 : 10;
     for (const i of leaders) {
-      const [x, y] = [view.x(places[2 * i]), view.y(places[2 * i + 1])];
+      const [x, y] = [view.x(positions[2 * i]), view.y(positions[2 * i + 1])];
       const r = usual * (depths ? 1 + 0.2 * (depths[i] / this.extent) : 1);
-      const born = film.since.get(i);
+      const born = trajectory.since.get(i);
       const age = t - born;
       if (born > 0 && age < 1)
         painter.dots([x, y], 12 + 26 * age, { stroke: colour("accent"), width: 2, alpha: 1 - age });
@@ -256,10 +256,10 @@ export class Landscape {
     }
   }
 
-  drawMarks(painter, places) {
+  drawMarks(painter, positions) {
     const { view } = this;
-    const ring = (i, r, style) => painter.dots([view.x(places[2 * i]), view.y(places[2 * i + 1])], r, style);
-    for (const i of this.wished) ring(i, 14, { stroke: colour("accent"), width: 2.5 });
+    const ring = (i, r, style) => painter.dots([view.x(positions[2 * i]), view.y(positions[2 * i + 1])], r, style);
+    for (const i of this.marked) ring(i, 14, { stroke: colour("accent"), width: 2.5 });
     if (this.selected !== null) ring(this.selected, 10, { stroke: colour("ink"), width: 1.5 });
   }
 }

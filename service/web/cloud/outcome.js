@@ -57,17 +57,17 @@ function countsOf({ n, clusters }) {
 }
 
 /** `answer` is null while there is none: no point is placed, or it is on its way. */
-export function showOutcome(answer, film) {
+export function showOutcome(answer, trajectory) {
   const verdict = answer && verdictOf(answer);
   byId("outcome").textContent = answer
     ? `${countsOf(answer)} ${verdict.plain}`
-    : film.n
+    : trajectory.n
       ? "\u2026"
       : "Place a point, and see.";
-  const d = film.points[0]?.length ?? 0;
+  const d = trajectory.points[0]?.length ?? 0;
   const drawn = d > 3 ? ` Drawn are the first three of ${d} numbers of each point.` : "";
   byId("outcome-exact").textContent = verdict ? verdict.exact + drawn : "";
-  const born = answer ? film.emerging.slice(0, 6) : [];
+  const born = answer ? trajectory.emerging.slice(0, 6) : [];
   byId("emerging").replaceChildren(
     ...born.map(({ index, layer }) =>
       el("li", {}, star(), `Point ${index} becomes a leader at layer ${layer}.`),

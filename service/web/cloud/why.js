@@ -9,7 +9,7 @@ const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
 const apart = (a, b) => Math.hypot(...a.map((x, k) => x - b[k]));
 
 /** The reason of point i among n points, `at(j)` being where point j is; A may be null, which is the identity.
-    `mean` is the place it goes to as the service decided it, exactly, or null: of products that look equal here,
+    `mean` is the point it moves towards, exactly as the service decided, or null: of products that look equal here,
     where numbers are rounded, those count whose points are there. */
 export function reasonOf(i, n, at, A, mean = null) {
   const gaze = A ? A.map((row) => dot(row, at(i))) : at(i);
@@ -41,7 +41,7 @@ export function sentenceOf({ i, best, followed, others }, alpha) {
   if (followed.length === 1) {
     const whom = followed[0] === i ? "itself" : followed[0];
     const then =
-      followed[0] === i ? "with nobody more than with itself, so it stays" : `it follows ${whom}, ${way}`;
+      followed[0] === i ? "with no point more than with itself, so it stays" : `it follows ${whom}, ${way}`;
     return `Point ${i} agrees ${[`${numeral(best)} with ${whom}`, ...rest].join(", ")}: ${then}.`;
   }
   const names = list(followed.slice(0, 6).map((j) => (j === i ? "itself" : String(j))));

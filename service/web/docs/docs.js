@@ -17,21 +17,21 @@ async function open() {
       ({ models }) => models,
       () => [],
     );
-    show(new Reader(document, cards));
+    show(new Specification(document, cards));
   } catch (error) {
     showProblem(byId("docs-problem"), inWords(error));
   }
 }
 
-function show(reader) {
-  const routes = reader.routes;
-  byId("docs-routes").replaceChildren(...routes.map((route) => routeNode(route, reader)));
-  showErrors(routes, reader);
+function show(spec) {
+  const routes = spec.routes;
+  byId("docs-routes").replaceChildren(...routes.map((route) => routeNode(route, spec)));
+  showErrors(routes, spec);
   document.getElementById(location.hash.slice(1))?.setAttribute("open", "");
 }
 
 /** OpenAPI with its references followed, and examples that name models which are there. */
-class Reader {
+class Specification {
   constructor(document, cards) {
     Object.assign(this, { document, cards });
   }
@@ -82,7 +82,7 @@ class Reader {
 
 const anchor = ({ method, path }) => `${method}${path.replace(/\W+/g, "-").replace(/-$/, "")}`;
 
-function routeNode(route, reader) {
+function routeNode(route, spec) {
   const { method, path, summary } = route;
   const head = el(
     "summary",
@@ -93,21 +93,21 @@ function routeNode(route, reader) {
   const node = el("details", { class: "route", id: anchor(route) }, head);
   node.addEventListener(
     "toggle",
-    () => node.open && node.children.length === 1 && node.append(...insideOf(route, reader)),
+    () => node.open && node.children.length === 1 && node.append(...insideOf(route, spec)),
   );
   return node;
 }
 
-function insideOf(route, reader) {
+function insideOf(route, spec) {
   const { description, summary, parameters = [], requestBody, responses } = route;
-  const queries = parameters.map((p) => reader.resolve(p)).filter((p) => p.in === "query");
+  const queries = parameters.map((p) => spec.resolve(p)).filter((p) => p.in === "query");
   const types = Object.keys(requestBody?.content ?? {});
   const sent = requestBody?.content?.["application/json"]?.schema;
   const [status, done] = Object.entries(responses ?? {}).find(([code]) => code.startsWith("2")) ?? [];
-  const answered = Object.values(reader.resolve(done)?.content ?? {})[0]?.schema;
+  const answered = Object.values(spec.resolve(done)?.content ?? {})[0]?.schema;
   return [
     description && description !== summary ? el("div", { class: "said" }, prose(description)) : "",
-    el("div", { class: "halves" }, tryNodes(route, reader)),
+    el("div", { class: "halves" }, tryNodes(route, spec)),
     el(
       "div",
       { class: "halves" },
@@ -116,11 +116,11 @@ function insideOf(route, reader) {
         {},
         section(
           "In the address",
-          queries.map((p) => itemOf(p.name, p.schema, p.required, p.description, reader, [])),
+          queries.map((p) => itemOf(p.name, p.schema, p.required, p.description, spec, [])),
         ),
-        section(types.length > 1 ? `Sent, as ${types.join(" or ")}` : "Sent", fieldsOf(sent, reader)),
+        section(types.length > 1 ? `Sent, as ${types.join(" or ")}` : "Sent", fieldsOf(sent, spec)),
       ),
-      el("div", {}, section(`Answered, ${status}`, fieldsOf(answered, reader))),
+      el("div", {}, section(`Answered, ${status}`, fieldsOf(answered, spec))),
     ),
   ];
 }
@@ -129,13 +129,13 @@ const section = (title, items) =>
   items.length ? [el("h3", {}, title), el("ul", { class: "fields" }, items)] : [];
 
 /** The form: the parts of the path, the body, and what this server answers. Its example is sent when it is opened. */
-function tryNodes({ method, path, requestBody }, reader) {
+function tryNodes({ method, path, requestBody }, spec) {
   const names = [...path.matchAll(/\{(\w+)/g)].map(([, name]) => name);
   const id = anchor({ method, path });
   const parts = names.map((name) =>
-    el("input", { id: `${id}-${name}`, value: reader.partOf(name), autocomplete: "off" }),
+    el("input", { id: `${id}-${name}`, value: spec.partOf(name), autocomplete: "off" }),
   );
-  const example = reader.exampleOf({ requestBody, path });
+  const example = spec.exampleOf({ requestBody, path });
   const text = requestBody ? JSON.stringify(example, null, 1).replace(/\n\s*(?=[-\d\]])/g, "") : null;
   const body =
     text === null
@@ -216,33 +216,33 @@ const prose = (text) => text.split(/\n\s*\n/).map((part) => el("p", {}, inline(p
 const inline = (text) => text.split(/`([^`]*)`/).map((part, k) => (k % 2 ? el("code", {}, part) : part));
 
 /** The fields of a schema; those of objects within stand below their field. */
-function fieldsOf(schema, reader, above = []) {
-  return objectsOf(schema, reader).flatMap((found) => {
+function fieldsOf(schema, spec, above = []) {
+  return objectsOf(schema, spec).flatMap((found) => {
     if (above.includes(found)) return [];
     const { properties = {}, required = [] } = found;
     return Object.entries(properties).map(([name, part]) =>
-      itemOf(name, part, required.includes(name), part.description, reader, [...above, found]),
+      itemOf(name, part, required.includes(name), part.description, spec, [...above, found]),
     );
   });
 }
 
 /** The object schemas in a schema: itself, those it may be, those of its items. */
-function objectsOf(schema, reader) {
-  const found = reader.resolve(schema);
+function objectsOf(schema, spec) {
+  const found = spec.resolve(schema);
   if (!found) return [];
   if (found.properties) return [found];
   return [...(found.anyOf ?? found.oneOf ?? found.allOf ?? []), found.items]
     .filter(Boolean)
-    .flatMap((part) => objectsOf(part, reader));
+    .flatMap((part) => objectsOf(part, spec));
 }
 
-function itemOf(name, schema, required, about, reader, above) {
+function itemOf(name, schema, required, about, spec, above) {
   const fallback = schema?.default ?? null;
   const kind =
-    kindOf(schema, reader) +
+    kindOf(schema, spec) +
     (fallback === null ? "" : `, ${JSON.stringify(fallback)} if absent`) +
     (required && !above.length ? ", required" : "");
-  const within = fieldsOf(schema, reader, above);
+  const within = fieldsOf(schema, spec, above);
   return el(
     "li",
     {},
@@ -253,15 +253,15 @@ function itemOf(name, schema, required, about, reader, above) {
   );
 }
 
-function kindOf(schema, reader) {
-  const found = reader.resolve(schema);
+function kindOf(schema, spec) {
+  const found = spec.resolve(schema);
   if (!found) return "anything";
   if (found.enum) return found.enum.map((x) => JSON.stringify(x)).join(" or ");
   if (found.const !== undefined) return JSON.stringify(found.const);
   const options = found.anyOf ?? found.oneOf ?? found.allOf;
-  if (options) return [...new Set(options.map((part) => kindOf(part, reader)))].join(" or ");
-  if (found.prefixItems) return `[${found.prefixItems.map((part) => kindOf(part, reader)).join(", ")}]`;
-  if (found.type === "array") return `list of ${kindOf(found.items, reader)}`;
+  if (options) return [...new Set(options.map((part) => kindOf(part, spec)))].join(" or ");
+  if (found.prefixItems) return `[${found.prefixItems.map((part) => kindOf(part, spec)).join(", ")}]`;
+  if (found.type === "array") return `list of ${kindOf(found.items, spec)}`;
   const bounds = [
     ["minimum", "at least"],
     ["maximum", "at most"],
@@ -271,13 +271,13 @@ function kindOf(schema, reader) {
 }
 
 /** The statuses of all routes, once, with the shape they share. */
-function showErrors(routes, reader) {
+function showErrors(routes, spec) {
   const errors = new Map();
   let shape = null;
   for (const { responses = {}, path } of routes) {
     for (const [status, response] of Object.entries(responses)) {
       if (status.startsWith("2") || path.startsWith("/v2")) continue;
-      const found = reader.resolve(response);
+      const found = spec.resolve(response);
       errors.set(status, found.description);
       const example = found.content?.["application/json"]?.example;
       if (example?.error?.param) shape ??= example; // all that an error has

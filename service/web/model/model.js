@@ -58,11 +58,11 @@ export class Model {
     byId("model-server").textContent = `hardmax ${version} runs on ${on}${many}.${most}`;
   }
 
-  /** `model` answers where no text was asked about yet: the default one. */
+  /** `model` is used if no text was classified yet: the default one. */
   showPrograms(model = "sentiment") {
     const { review, cloud } = this.rooms;
-    const asked = review.request ?? { input: EXAMPLES[0].text, model };
-    showPrograms(byId("snippet-review"), reviewPrograms(asked));
+    const request = review.request ?? { input: EXAMPLES[0].text, model };
+    showPrograms(byId("snippet-review"), reviewPrograms(request));
     const { points } = PRESETS.triangle;
     const run = cloud.points.length ? cloud.request() : { points: points(), alpha: 0.5, A: null };
     showPrograms(byId("snippet-cloud"), cloudPrograms(run));

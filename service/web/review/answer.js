@@ -36,9 +36,9 @@ export function readAnswer(text, item, readout = null, label = null) {
   };
 }
 
-/** `spans` count in JavaScript's units, `places` as the service does. `read` numbers the words that a leader has read,
+/** `spans` count in JavaScript's units, `sentSpans` as the service does. `read` numbers the words that a leader has read,
     first read first; null of others, and where the service does not say. `follows` numbers, for each layer of the
-    reader, the words that its heads followed; null where the service does not say. */
+    encoder, the words that its heads attended to; null where the service does not say. */
 function wordsOf(text, { words, leaders }, number) {
   const unit = unitsOf(text);
   const leading = new Map(leaders.flatMap((leader) => leader.spans.map(([start]) => [start, leader])));
@@ -46,13 +46,13 @@ function wordsOf(text, { words, leaders }, number) {
   return words.map((word, token) => {
     const spans = word.spans.map((span) => span.map(unit));
     const led = word.leader ? leading.get(word.spans[0][0]) : null;
-    const speaks = led?.spans[0][0] === word.spans[0][0]; // its twins may have read other words
+    const speaks = led?.spans[0][0] === word.spans[0][0]; // equal words may have read others
     const read = speaks ? led.read?.map((other) => numbers.get(other.spans[0][0])) : null;
     return {
       name: word.word, // as the answer names it
       text: text.slice(...spans[0]) || word.word,
       spans,
-      places: word.spans,
+      sentSpans: word.spans,
       cluster: word.cluster,
       leader: word.leader,
       since: word.leader ? (led?.since_layer ?? 0) : null,
@@ -84,7 +84,7 @@ function clusterOf({ id, kind, leaders: names }, words, contribution) {
   return { id, kind, members, leaders, contribution };
 }
 
-/** What a leader has read, in few words: "not, bad + 3 more"; "" where it read nobody, null where nobody knows. Marks
+/** What a leader has read, in few words: "not, bad + 3 more"; "" where it read no other, null where that is not known. Marks
     are named only where there is nothing else. */
 export function readBy(token, words, most = 4) {
   const { read } = words[token];
@@ -96,7 +96,7 @@ export function readBy(token, words, most = 4) {
 }
 
 /** Lines {from, to, rank} of the cluster that is looked at, or of one word of it: from a follower to those it follows
-    in the plane (rank null), and to those that its heads followed in the reader, the first followed first; from a leader
+    in the plane (rank null), and to those that its heads attended to in the encoder, the first followed first; from a leader
     to what it has read, the first read first. A leader that does not say what it has read shows who follows it. */
 export function linesOf({ words, clusters }, cluster, token) {
   const group = clusters.find(({ id }) => id === cluster);
@@ -113,7 +113,7 @@ export function linesOf({ words, clusters }, cluster, token) {
   return shown.flatMap((from) => ranked(from, words[from].read ?? []));
 }
 
-/** Whom the heads of a word followed, layer by layer, in few words: "a, music and story, then is"; null where nobody knows. */
+/** Whom the heads of a word followed, layer by layer, in few words: "a, music and story, then is"; null where that is not known. */
 export function followedBy(token, words, most = 3) {
   const { follows } = words[token];
   if (!follows) return null;
@@ -143,11 +143,11 @@ export function stepsOf(numbers) {
 export function rowsOf(answer, most) {
   const ordered = [...answer.clusters].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution));
   const printed = ordered.filter(({ contribution }) => most === Infinity || Math.abs(contribution) >= LEAST);
-  const kept = printed.length > most + 1 ? printed.slice(0, most) : printed;
-  const rest = ordered.slice(kept.length);
+  const listed = printed.length > most + 1 ? printed.slice(0, most) : printed;
+  const rest = ordered.slice(listed.length);
   const rows = [
     { kind: "bias", value: answer.bias },
-    ...kept.map((cluster) => ({ kind: cluster.kind, cluster, value: cluster.contribution })),
+    ...listed.map((cluster) => ({ kind: cluster.kind, cluster, value: cluster.contribution })),
   ];
   if (rest.length)
     rows.push({ kind: "rest", count: rest.length, value: rest.reduce((sum, c) => sum + c.contribution, 0) });

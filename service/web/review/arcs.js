@@ -26,7 +26,7 @@ export function wayOf(from, to, { width }) {
   ]);
 }
 
-/** Straight pieces with rounded corners. */
+/** Straight segments with rounded corners. */
 function rounded(points) {
   const parts = [`M${points[0].map(tidy)}`];
   for (let k = 1; k + 1 < points.length; k += 1) {

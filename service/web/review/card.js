@@ -5,17 +5,17 @@ import { readBy, rowsOf, spanOf } from "./answer.js";
 import { colour, side } from "../shared/colour.js";
 import { SERIF } from "../shared/painter.js";
 import { signed } from "../shared/element.js";
-import { piecesOf } from "./sheet.js";
+import { segmentsOf } from "./sheet.js";
 import { verdictOf } from "./verdict.js";
 
 export const CARD = { width: 1080, height: 1350 };
 const EDGE = 64;
 const INNER = CARD.width - 2 * EDGE;
-const TEXT = { size: 42, line: 62, lines: 5, pieces: 400 };
+const TEXT = { size: 42, line: 62, lines: 5, segments: 400 };
 const ROW = 50;
 const ROWS = 4;
 
-/** Draws the card; `words` is the plane of the page, which draws itself into its place. */
+/** Draws the card; `words` is the plane of the page, which draws itself into its area. */
 export function drawCard(painter, answer, words) {
   const verdict = verdictOf(answer);
   painter.rect(0, 0, CARD.width, CARD.height, colour("card"));
@@ -35,7 +35,7 @@ function drawTitle(painter) {
 
 /** The text as it stands on the page, tinted, cut behind a few lines. Returns where it ends. */
 function drawText(painter, answer, top) {
-  const found = piecesOf(answer);
+  const found = segmentsOf(answer);
   const most = Math.max(0.05, ...found.map(({ share }) => Math.abs(share)));
   const font = { size: TEXT.size, family: SERIF };
   const parts = laidOut(painter, found, font);
@@ -59,7 +59,7 @@ function laidOut(painter, found, font) {
   const gap = painter.measure(" ", font);
   let [x, line] = [0, 0];
   const parts = [];
-  for (const { text, share } of found.slice(0, TEXT.pieces).flatMap(split)) {
+  for (const { text, share } of found.slice(0, TEXT.segments).flatMap(split)) {
     if (!text.trim()) {
       x += text && x ? gap : 0;
       continue;

@@ -16,7 +16,7 @@ import { Words } from "./words.js";
 
 const TYPING_MS = 90;
 const PATIENCE_MS = 250; // after this long the old verdict is called old
-/** Beyond this many characters the way of every word is not asked for, as it would be megabytes, .. */
+/** Beyond this many characters the trajectory of every word is not requested, as it would be megabytes, .. */
 const LONGEST_FILM = 6000;
 /** .. and beyond this many the link does not carry the text. */
 const LONGEST_LINK = 1500;

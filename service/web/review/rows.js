@@ -9,7 +9,7 @@ import { columnOf, csvOf, readTable, readText } from "./table.js";
 
 const BATCH = 64; // rows a request
 const SHOWN = 100;
-const PAUSE_S = 2; // before a busy server is asked again
+const PAUSE_S = 2; // before the next request to a busy server
 const ADDED = ["label", "score", "abstain_reason", "truncated", "leaders", "hardmax_error"]; // as the command line writes
 
 export class Rows {
@@ -96,7 +96,7 @@ export class Rows {
     announce(byId("rows-state").textContent);
   }
 
-  /** An answer a text, or {hardmax_error: why there is none}. Texts that are refused together are asked in halves, and
+  /** An answer a text, or {hardmax_error: why there is none}. Texts that are refused together are sent in halves, and
       these in halves, until the one that is refused stands alone. */
   async ask(texts, signal) {
     if (!texts.length) return [];

@@ -9,10 +9,10 @@ import { el, plural, setVariables, signed, star, svg } from "../shared/element.j
 const LINES_UP_TO = 80; // lines to or from one leader
 const SIGNS = /\p{L}|\p{N}|\p{Extended_Pictographic}/u;
 
-/** The pieces of a text between the ends of its words' spans: {start, end, text, tokens, share, leads}, with the words that
-    cover a piece, what it adds, and whether a leader begins there. A word's contribution is shared evenly by its places,
-    and in each by the pieces that are no blanks: summed over a text, shares are the logit less the bias. */
-export function piecesOf({ text, words, abstainReason }) {
+/** The segments of a text between the ends of its words' spans: {start, end, text, tokens, share, leads}, with the words that
+    cover a segment, what it adds, and whether a leader begins there. A word's contribution is divided evenly among its
+    spans, and in each among the segments that are no blanks: summed over a text, shares are the logit less the bias. */
+export function segmentsOf({ text, words, abstainReason }) {
   const cuts = new Set([0, text.length, ...words.flatMap(({ spans }) => spans.flat())]);
   const ends = [...cuts].filter((at) => at <= text.length).sort((a, b) => a - b);
   const index = new Map(ends.map((at, k) => [at, k]));
@@ -22,18 +22,18 @@ export function piecesOf({ text, words, abstainReason }) {
   words.forEach(({ spans, contribution, leader }, token) => {
     for (const [start, end] of spans) {
       const covered = found.slice(index.get(start), index.get(end));
-      const said = covered.filter((piece) => SIGNS.test(piece.text));
+      const said = covered.filter((segment) => SIGNS.test(segment.text));
       const heard = said.length ? said : covered;
-      for (const piece of covered) piece.tokens.push(token);
-      for (const piece of heard) piece.share += contribution / spans.length / heard.length;
-      if (leader && covered.length) covered[0].leads = abstainReason !== "no_known_words"; // else nobody is worth following
+      for (const segment of covered) segment.tokens.push(token);
+      for (const segment of heard) segment.share += contribution / spans.length / heard.length;
+      if (leader && covered.length) covered[0].leads = abstainReason !== "no_known_words"; // else there is nothing to follow
     }
   });
   return found;
 }
 
-/** The pieces before and behind what was changed, as they were, with plain text between. */
-function kept(found, old, text) {
+/** The segments before and after an edit, unchanged, with plain text between. */
+function segmentsAfterEdit(found, old, text) {
   const most = Math.min(old.length, text.length);
   let head = 0;
   while (head < most && old[head] === text[head]) head += 1;
@@ -43,7 +43,7 @@ function kept(found, old, text) {
   const before = found.filter(({ end }) => end <= head);
   const behind = found
     .filter(({ start }) => start >= Math.max(head, old.length - tail))
-    .map((piece) => ({ ...piece, start: piece.start + shift, end: piece.end + shift }));
+    .map((segment) => ({ ...segment, start: segment.start + shift, end: segment.end + shift }));
   const [start, end] = [before.at(-1)?.end ?? 0, behind[0]?.start ?? text.length];
   return [
     ...before,
@@ -85,21 +85,21 @@ export class Sheet {
   /** The reason of `text`; with null what is known of its beginning and end stays until the new reason is there. */
   show(text, answer) {
     this.point(null);
-    const found = answer ? piecesOf(answer) : kept(this.found, this.text ?? "", text);
+    const found = answer ? segmentsOf(answer) : segmentsAfterEdit(this.found, this.text ?? "", text);
     Object.assign(this, { text, answer, found, lines: [] });
     const most = Math.max(0.05, ...found.map(({ share }) => Math.abs(share)));
-    this.nodes = found.map((piece) => this.pieceNode(piece, piece.share / most));
+    this.nodes = found.map((segment) => this.segmentNode(segment, segment.share / most));
     // The last line of a textarea may be empty; an element's is not drawn unless something stands in it.
     this.ink.replaceChildren(...this.nodes, "\u200b");
     this.ink.scrollTop = this.area.scrollTop;
   }
 
-  pieceNode(piece, strength) {
-    if (!piece.tokens.length) return el("span", {}, piece.text);
+  segmentNode(segment, strength) {
+    if (!segment.tokens.length) return el("span", {}, segment.text);
     const tint = strength ? Math.round(5 + 63 * Math.abs(strength) ** 0.7) : 0;
-    const name = `word ${strength >= 0 ? "pos" : "neg"}${piece.leads ? " leader" : ""}`;
-    const node = el("span", { class: name, vars: { "--tint": `${tint}%` } }, piece.text);
-    if (piece.leads) node.prepend(star());
+    const name = `word ${strength >= 0 ? "pos" : "neg"}${segment.leads ? " leader" : ""}`;
+    const node = el("span", { class: name, vars: { "--tint": `${tint}%` } }, segment.text);
+    if (segment.leads) node.prepend(star());
     return node;
   }
 
@@ -122,7 +122,7 @@ export class Sheet {
     this.tapped = event.pointerType === "touch" && onWord && document.activeElement !== this.area;
   }
 
-  /** The piece at a place on the screen. Pieces stand in the order of lines, so the line is found by halving. */
+  /** The segment at a point of the screen. Segments are in the order of lines, so the line is found by bisection. */
   pieceAt(x, y) {
     let [low, high] = [0, this.nodes.length];
     while (low < high) {
@@ -143,11 +143,11 @@ export class Sheet {
   /** Whoever moves by keyboard sees the word at the caret explained. */
   pointAtCaret() {
     const at = this.area.selectionStart;
-    const k = this.found.findIndex((piece) => piece.start <= at && at < piece.end);
+    const k = this.found.findIndex((segment) => segment.start <= at && at < segment.end);
     this.point(k >= 0 && this.answer && this.found[k].tokens.length ? k : null);
   }
 
-  /** Looks at piece k of the text. */
+  /** Points at segment k of the text. */
   point(k) {
     if (k === this.pointed) return;
     this.pointed = k;
@@ -165,7 +165,7 @@ export class Sheet {
   /** Looks at one word, named by the ledger. */
   pointToken(token) {
     const start = token === null ? null : this.answer.words[token].spans[0][0];
-    this.point(start === null ? null : this.found.findIndex((piece) => piece.start === start));
+    this.point(start === null ? null : this.found.findIndex((segment) => segment.start === start));
   }
 
   /** Shows a cluster in the text, or with `token` one word of it: its words and those that they have read or followed
@@ -215,12 +215,12 @@ export class Sheet {
     return path;
   }
 
-  /** Where a word's first place stands on the sheet: the middle of its upper edge. */
+  /** Where a word's first span is on the sheet: the middle of its upper edge. */
   placeOf(token, box) {
     const [start, end] = this.answer.words[token].spans[0];
-    const k = this.found.findIndex((piece) => piece.start === start);
+    const k = this.found.findIndex((segment) => segment.start === start);
     if (k < 0) return null;
-    const last = this.found.findIndex((piece) => piece.end === end);
+    const last = this.found.findIndex((segment) => segment.end === end);
     const [a, b] = [this.nodes[k].getClientRects()[0], this.nodes[last < 0 ? k : last].getClientRects()[0]];
     if (!a) return null;
     const right = b && Math.abs(b.top - a.top) < 4 ? b.right : a.right;
@@ -259,7 +259,7 @@ function followingOf({ words, clusters }, token) {
   const since = (leader) => (words[leader].since ? `from layer ${words[leader].since} on` : "from the start");
   if (!group.leaders.includes(token)) {
     const heads = followedBy(token, words);
-    const reading = heads === null ? null : `its heads followed ${heads || "nobody"}`;
+    const reading = heads === null ? null : `its heads followed ${heads || "no word"}`;
     if (group.kind === "tie") return [`stays between ${list(names)}`, reading];
     return [`follows \u2605 ${names[0]}, a leader ${since(group.leaders[0])}`, reading];
   }
@@ -271,7 +271,7 @@ function followingOf({ words, clusters }, token) {
 const list = (names) =>
   names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join();
 
-/** A leader is shown with what its whole cluster adds: the verdict is read at its place. */
+/** A leader is shown with what its whole cluster adds: the label is read at its position. */
 function tipLine(answer, token) {
   const word = answer.words[token];
   const group = answer.clusters.find(({ id }) => id === word.cluster);

@@ -70,7 +70,7 @@ const NOTHING = {
 };
 
 export class Verdict {
-  /** `onLabel(label)` hears which label's sum is asked for, when there are several. */
+  /** `onLabel(label)` is called with the label whose sum is requested, when there are several. */
   constructor(onLabel) {
     Object.assign(this, { onLabel, node: byId("verdict") });
   }

@@ -1,13 +1,13 @@
 /* What decides the verdict: few words that alone give it, few words without which it is another, and words that one
    strikes out by hand. Knows the answer that is shown and asks for those without some of its words; a service that does not say what
-   its leaders have read is asked nothing. */
+   its leaders have read is not searched. */
 
 import { percent, readAnswer } from "./answer.js";
 import { Latest, inWords } from "../shared/api.js";
 import { byId, el, plural } from "../shared/element.js";
 import { verdictOf } from "./verdict.js";
 
-const PAUSE_MS = 300; // whoever writes on is not asked about
+const PAUSE_MS = 300; // after the last key, before a request
 const STRUCK_UP_TO = 400; // words of a text; they are buttons
 
 export class Without {
@@ -24,13 +24,13 @@ export class Without {
   show(answer, request, readout) {
     const same = request === this.request;
     Object.assign(this, { answer, request, readout });
-    const told = answer?.words.some(({ read }) => read) && answer.abstainReason !== "no_known_words";
-    byId("without").hidden = !told;
-    if (same && told) return void this.strike([...this.struck]);
+    const explained = answer?.words.some(({ read }) => read) && answer.abstainReason !== "no_known_words";
+    byId("without").hidden = !explained;
+    if (same && explained) return void this.strike([...this.struck]);
     this.searches.stop();
     this.verdicts.stop();
     this.struck = new Set();
-    if (!told) return undefined;
+    if (!explained) return undefined;
     this.showWords();
     this.showVerdict(null);
     return this.askSearches();
@@ -39,10 +39,10 @@ export class Without {
   /** Words that no leader has read, leaders aside. */
   get unread() {
     const { words } = this.answer;
-    const kept = new Set(
-      words.flatMap(({ leader, read }, token) => (leader ? [token, ...(read ?? [])] : [])),
+    const read = new Set(
+      words.flatMap((word, token) => (word.leader ? [token, ...(word.read ?? [])] : [])),
     );
-    return words.map((_, token) => token).filter((token) => !kept.has(token));
+    return words.map((_, token) => token).filter((token) => !read.has(token));
   }
 
   async askSearches() {
@@ -56,16 +56,16 @@ export class Without {
       lines[0].replaceChildren(...this.sufficientNodes(item.sufficient, item.label));
       lines[1].replaceChildren(...this.flipNodes(item.flip));
     } catch {
-      /* the verdict itself is shown, or its failure is told elsewhere */
+      /* the label itself is shown, or its failure is described elsewhere */
     }
   }
 
   sufficientNodes(found, label) {
     if (found === undefined) return [];
     if (found === null) return ["No sixteen words were found that alone give this label."];
-    const kept = this.tokensOf(found.words);
+    const sufficient = this.tokensOf(found.words);
     const names = found.words.flatMap(({ word }, k) => [k ? ", " : "", el("b", {}, word)]);
-    const rest = [...this.answer.words.keys()].filter((token) => !kept.includes(token));
+    const rest = [...this.answer.words.keys()].filter((token) => !sufficient.includes(token));
     const verdict = `: ${label}, ${percent(found.score)}. `;
     const use = { type: "button", class: "link", onclick: () => this.strike(rest) };
     const alone = found.words.length === 1 ? " alone gives the same label" : " alone give the same label";
@@ -76,7 +76,7 @@ export class Without {
   /** The numbers of words that the answer to a search lists. */
   tokensOf(found) {
     const starts = new Set(found.map(({ spans }) => spans[0][0]));
-    return [...this.answer.words.keys()].filter((k) => starts.has(this.answer.words[k].places[0][0]));
+    return [...this.answer.words.keys()].filter((k) => starts.has(this.answer.words[k].sentSpans[0][0]));
   }
 
   flipNodes(flip) {
@@ -133,8 +133,8 @@ export class Without {
     this.verdicts.stop();
     if (!tokens.length) return;
     const { text, words, shown } = this.answer;
-    const places = [...tokens].sort((a, b) => a - b).map((token) => words[token].places[0]);
-    const request = { ...this.request, explain: "full", without: places };
+    const spans = [...tokens].sort((a, b) => a - b).map((token) => words[token].sentSpans[0]);
+    const request = { ...this.request, explain: "full", without: spans };
     try {
       const item = await this.verdicts.run((signal) => this.ask(request, signal));
       if (item) this.showVerdict(readAnswer(text, item, this.readout, shown));
@@ -153,7 +153,7 @@ export class Without {
     byId("without-verdict").replaceChildren(
       ...(other ? verdictNodes(this.answer, other, this.struck.size) : []),
     );
-    byId("without-kept").textContent = other ? keptOf(this.answer, other, this.struck) : "";
+    byId("without-stayed").textContent = other ? stayedOf(this.answer, other, this.struck) : "";
     this.onStrike(this.struck);
   }
 }
@@ -170,12 +170,12 @@ function verdictNodes(answer, other, count) {
 }
 
 /** What became of the leaders: those that have read none of the struck words are where they were, to the bit. */
-function keptOf({ words }, other, struck) {
-  const places = new Map(other.words.map(({ places: [[from]], start }) => [from, String(start)]));
+function stayedOf({ words }, other, struck) {
+  const starts = new Map(other.words.map(({ sentSpans: [[from]], start }) => [from, String(start)]));
   const [stayed, moved] = [new Set(), new Set()];
-  words.forEach(({ read, places: [[from]], start, text }, token) => {
-    if (!read || !start || struck.has(token) || !places.has(from)) return;
-    const same = places.get(from) === String(start);
+  words.forEach(({ read, sentSpans: [[from]], start, text }, token) => {
+    if (!read || !start || struck.has(token) || !starts.has(from)) return;
+    const same = starts.get(from) === String(start);
     const touched = read.some((word) => struck.has(word));
     if (touched && !same) moved.add(text);
     if (!touched && same) stayed.add(text);

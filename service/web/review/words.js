@@ -26,7 +26,7 @@ export class Words {
     Object.assign(this, { cluster, token, lines, reached: new Set(lines.map(({ to }) => to)) });
   }
 
-  /** Without a trajectory, which is not asked for of a long text, words go straight from start to end. */
+  /** Without a trajectory, which is not requested for a long text, words go straight from start to end. */
   show(answer) {
     const placed = answer?.words.length && answer.words[0].start && answer.abstainReason !== "no_known_words";
     this.answer = placed ? answer : null;
@@ -158,12 +158,12 @@ export class Words {
     const named = ({ word, i }) =>
       this.isShown(word, i) && (this.reached.has(i) || weight(word) >= TELLING * this.most);
     const shown = order.filter(named).slice(0, NAMES);
-    const places = shown.map(({ i }) => this.at(i, t));
-    const stars = places.filter((_, k) => shown[k].word.leader);
+    const positions = shown.map(({ i }) => this.at(i, t));
+    const stars = positions.filter((_, k) => shown[k].word.leader);
     const taken = stars.map(([x, y]) => [view.x(x) - 7, view.y(y) - 7, view.x(x) + 7, view.y(y) + 7]);
     if (answer.vector) taken.push(...this.sides(painter));
     shown.forEach(({ word }, k) => {
-      const [x, y] = [view.x(places[k][0]), view.y(places[k][1])];
+      const [x, y] = [view.x(positions[k][0]), view.y(positions[k][1])];
       const font = { size: 12, weight: word.leader ? 600 : 400 };
       const box = roomFor(x, y, painter.measure(word.text, font), painter, taken);
       if (!box) return;
@@ -173,7 +173,7 @@ export class Words {
     });
   }
 
-  /** The word nearest to a place on the picture, or null. */
+  /** The word nearest to a point of the picture, or null. */
   wordAt(px, py) {
     let [best, found] = [NEAR ** 2, null];
     this.answer?.words.forEach((_, i) => {

@@ -8,7 +8,7 @@ export function meant(cards, name) {
   return cards.find((card) => card.name === name) ?? (newest.name ? newest : undefined);
 }
 
-/** Where the key is kept, in the tab, until it is closed. */
+/** Where the key is stored: in the tab, until it is closed. */
 export const KEY = "hardmax-key";
 
 /** Whether a request can carry the key; `NO_KEY` says to a person why not. */

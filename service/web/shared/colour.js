@@ -20,7 +20,7 @@ export function forgetColours() {
 
 export const HUES = 8;
 
-/** The colour of the cluster of that rank by size; beyond the eighth all share one grey, told apart by shape and label. */
+/** The colour of the cluster of that rank by size; beyond the eighth all share one grey, distinguished by shape and label. */
 export function hue(rank) {
   return colour(rank < HUES ? `hue-${rank}` : "soft");
 }

@@ -24,7 +24,7 @@ const STAR = Array.from({ length: 10 }, (_, k) => {
 
 const starAt = (x, y, r) => STAR.map(([u, v]) => [x + r * u, y + r * v]);
 
-/** Dots of at most this radius are drawn as squares: nobody sees it, and it is twice as fast as one path of them all. */
+/** Dots of at most this radius are drawn as squares: it is not visible, and twice as fast as one path of them all. */
 const SPECK = 1.5;
 
 export class CanvasPainter {
@@ -147,16 +147,16 @@ export class SvgPainter {
   inset({ x, y, width, height, scale }, draw) {
     const { width: w, height: h } = this;
     Object.assign(this, { width: width / scale, height: height / scale });
-    const place = `x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}"`;
-    this.parts.push(`<svg ${place} viewBox="0 0 ${round(this.width)} ${round(this.height)}">`);
+    const frame = `x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}"`;
+    this.parts.push(`<svg ${frame} viewBox="0 0 ${round(this.width)} ${round(this.height)}">`);
     draw();
     this.parts.push("</svg>");
     Object.assign(this, { width: w, height: h });
   }
 
   rect(x, y, width, height, fill, alpha = 1) {
-    const place = `x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}"`;
-    this.parts.push(`<rect ${place} ${this.paint({ fill, alpha })}/>`);
+    const frame = `x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}"`;
+    this.parts.push(`<rect ${frame} ${this.paint({ fill, alpha })}/>`);
   }
 
   polygon(points, style) {
@@ -187,7 +187,7 @@ export class SvgPainter {
     this.polygon(starAt(x, y, r), style);
   }
 
-  /** A text of a given `width` keeps it whatever font the reader has. */
+  /** A text of a given `width` keeps it whatever fonts are installed. */
   text(
     x,
     y,
@@ -201,8 +201,8 @@ export class SvgPainter {
     const outline = halo
       ? ` stroke="${halo}" stroke-width="3.5" stroke-linejoin="round" paint-order="stroke"`
       : "";
-    const place = `x="${round(x)}" y="${round(y)}" text-anchor="${anchor}" dominant-baseline="central"`;
-    this.parts.push(`<text ${place} ${font}${face}${fixed} fill="${fill}"${outline}>${escape(words)}</text>`);
+    const frame = `x="${round(x)}" y="${round(y)}" text-anchor="${anchor}" dominant-baseline="central"`;
+    this.parts.push(`<text ${frame} ${font}${face}${fixed} fill="${fill}"${outline}>${escape(words)}</text>`);
   }
 
   paint({ fill, stroke, width = 1, alpha = 1, dash = [] }) {

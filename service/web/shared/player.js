@@ -25,7 +25,7 @@ export class Player {
     this.show();
   }
 
-  /** A new film of so many layers; `marks` are {layer, title} on the rail. */
+  /** A new trajectory of so many layers; `marks` are {layer, title} on the rail. */
   load(duration, { at = duration, marks = [] } = {}) {
     this.pause();
     this.duration = duration;

@@ -10,10 +10,10 @@ export function readLink(hash = location.hash) {
 }
 
 export function link(room, values) {
-  const kept = Object.entries(values).filter(
+  const entries = Object.entries(values).filter(
     ([, value]) => value !== null && value !== undefined && value !== "",
   );
-  const query = new URLSearchParams(kept).toString();
+  const query = new URLSearchParams(entries).toString();
   return `#${room}${query && `?${query}`}`;
 }
 

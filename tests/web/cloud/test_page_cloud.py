@@ -1,4 +1,4 @@
-"""What becomes of a cloud, as the picture, the film and the words show it."""
+"""What becomes of a cloud, as the picture, the trajectory and the words show it."""
 
 import re
 
@@ -72,28 +72,30 @@ def test_softmax_is_drawn_next_to_hardmax_with_its_distance_at_each_layer(cloud:
     assert "softmax" not in page.url
 
 
-def test_wish_finds_a_matrix_that_makes_the_marked_lead(cloud: Visit) -> None:
+def test_control_finds_a_matrix_that_makes_the_marked_lead(cloud: Visit) -> None:
     page = cloud("points=1,0.2;0.9,0.9;-0.8,-0.3;0.5,0.4")
     expect(page.locator("#clusters td:first-child").filter(has_text="leader 0")).to_have_count(0)
     page.locator("#cloud").focus()
     for key in (".", "w", ".", "w"):
         page.keyboard.press(key)
-    expect(page.locator("#wish-count")).to_have_text("2 points marked")
+    expect(page.locator("#control-count")).to_have_text("2 points marked")
     page.get_by_role("button", name="Find A").click()
-    expect(page.locator("#wish-answer")).to_contain_text("Found, with margin")
+    expect(page.locator("#control-answer")).to_contain_text("Found, with margin")
     names = page.locator("#clusters td:first-child")
     expect(names.filter(has_text=re.compile(r"leader [01]$"))).to_have_count(2)
 
 
-def test_impossible_wish_is_called_impossible(cloud: Visit) -> None:
+def test_infeasible_control_is_called_impossible(cloud: Visit) -> None:
     page = cloud("points=1,0;0.5,0;-1,0.1")
     page.get_by_text("Mark", exact=True).first.click()
     page.mouse.click(*at(page, 1))
     page.get_by_role("button", name="Find A").click()
-    expect(page.locator("#wish-answer")).to_have_text("No A does it: this point cannot lead from the start.")
+    expect(page.locator("#control-answer")).to_have_text(
+        "No A does it: this point cannot lead from the start."
+    )
 
 
-def test_wish_that_nobody_could_decide_says_so(cloud: Visit) -> None:
+def test_undecided_control_says_so(cloud: Visit) -> None:
     page = cloud("preset=triangle")
     undecided = {"feasible": None, "A": None, "margin": None, "note": "The search ended before a proof."}
     page.route("**/control", lambda route: route.fulfill(json=undecided))
@@ -101,7 +103,7 @@ def test_wish_that_nobody_could_decide_says_so(cloud: Visit) -> None:
     page.keyboard.press(".")
     page.keyboard.press("w")
     page.get_by_role("button", name="Find A").click()
-    answer = page.locator("#wish-answer")
+    answer = page.locator("#control-answer")
     expect(answer).to_contain_text("neither that there is such an A nor that there is none")
     expect(answer).to_contain_text("The search ended")
 
@@ -118,8 +120,8 @@ def test_run_whose_proof_would_cost_too_much_says_so(cloud: Visit) -> None:
     expect(page.locator("#outcome")).not_to_contain_text("between leaders")
 
 
-def wished(page: Page) -> list[Route]:
-    """A point is wished for; what is asked is not answered before a test does."""
+def with_control_pending(page: Page) -> list[Route]:
+    """Mark a point and send its control request, which waits for an answer of the test."""
     held: list[Route] = []
     page.route("**/control", lambda route: held.append(route))
     page.get_by_role("button", name="Clear").click()
@@ -134,7 +136,7 @@ def wished(page: Page) -> list[Route]:
 FOUND = {"feasible": True, "A": [[2, 0], [0, 1]], "margin": 0.5, "note": None}
 
 
-def test_answer_to_a_wish_about_other_points_is_dropped(cloud: Visit) -> None:
+def test_answer_to_control_of_other_points_is_dropped(cloud: Visit) -> None:
     page = cloud("preset=triangle")
     changes = (
         lambda: page.get_by_role("button", name="Circle").click(),
@@ -142,12 +144,12 @@ def test_answer_to_a_wish_about_other_points_is_dropped(cloud: Visit) -> None:
         lambda: page.get_by_role("button", name="Clear").click(),
     )
     for change in changes:
-        held = wished(page)
+        held = with_control_pending(page)
         change()
-        expect(page.locator("#wish-answer")).to_be_empty()
+        expect(page.locator("#control-answer")).to_be_empty()
         held.pop().fulfill(json=FOUND)
         page.wait_for_load_state("networkidle")
-        expect(page.locator("#wish-answer")).to_be_empty()
+        expect(page.locator("#control-answer")).to_be_empty()
         expect(page.locator("#stretch-value")).to_have_text("none (A = I)")
 
 

@@ -71,14 +71,14 @@ def test_what_is_for_the_plane_alone_is_hidden_in_space(cloud: Visit) -> None:
     expect(page.locator("#cloud-keys .space-only")).to_be_hidden()
 
 
-def test_wish_in_space_is_not_said_to_be_drawn(cloud: Visit) -> None:
+def test_control_in_space_is_not_said_to_be_drawn(cloud: Visit) -> None:
     page = cloud("points=1,1,1;-1,0,0.5;0.3,-1,-1")
     page.locator("#cloud").focus()
     page.keyboard.press(".")
     page.keyboard.press("w")
     page.get_by_role("button", name="Find A").click()
-    expect(page.locator("#wish-answer")).to_contain_text("Found")
-    expect(page.locator("#wish-answer")).not_to_contain_text("picture")
+    expect(page.locator("#control-answer")).to_contain_text("Found")
+    expect(page.locator("#control-answer")).not_to_contain_text("picture")
 
 
 def test_picture_of_space_is_saved_with_every_point(cloud: Visit) -> None:

@@ -48,10 +48,10 @@ def test_tints_add_up_to_the_logit_and_leaders_are_starred(visit: Visit, server:
     answer = classify(page, server, text)
     shares = page.evaluate(
         """async (item) => {
-            const { piecesOf } = await import("/web/review/sheet.js");
+            const { segmentsOf } = await import("/web/review/sheet.js");
             const { readAnswer } = await import("/web/review/answer.js");
             const text = document.getElementById("review").value;
-            return piecesOf(readAnswer(text, item)).map(({ share }) => share);
+            return segmentsOf(readAnswer(text, item)).map(({ share }) => share);
         }""",
         answer,
     )

@@ -66,7 +66,7 @@ def test_words_that_alone_give_the_label_are_named_and_can_be_kept(page: Page) -
 
 
 def test_leaders_that_have_not_read_what_is_struck_out_stay(page: Page) -> None:
-    kept = page.locator("#without-kept")
+    kept = page.locator("#without-stayed")
     cut(page, "Not")
     expect(kept).to_have_text(
         "\u2605 funny, \u2605 charming, \u2605 slow have read none of them, and stay where they are, "
@@ -93,15 +93,15 @@ def test_leader_that_is_elsewhere_is_not_said_to_stay(review: Visit) -> None:
 
     page = review(READ, moved)
     cut(page, "Not")
-    expect(page.locator("#without-kept")).to_contain_text(
+    expect(page.locator("#without-stayed")).to_contain_text(
         "\u2605 funny, \u2605 charming have read none of them"
     )
-    expect(page.locator("#without-kept")).not_to_contain_text("slow")
+    expect(page.locator("#without-stayed")).not_to_contain_text("slow")
 
 
 def test_all_that_no_leader_has_read_is_struck_out_at_once(page: Page) -> None:
     gone = struck_out(page.get_by_role("button", name="Leave out what no leader has read"))
-    expect(page.locator("#without-kept")).to_have_text(
+    expect(page.locator("#without-stayed")).to_have_text(
         "\u2605 bad, \u2605 funny, \u2605 charming, \u2605 slow have read none of them, "
         "and stay where they are, to the bit."
     )

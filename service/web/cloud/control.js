@@ -1,13 +1,13 @@
-/* Choosing leaders: points are marked, and the service looks for an A that makes them leaders. */
+/* Marks points and requests a matrix A under which they lead (POST /control). */
 
 import { Latest, inWords } from "../shared/api.js";
 import { announce, byId, plural } from "../shared/element.js";
 
-export class Wish {
+export class Control {
   constructor(api, cloud) {
-    Object.assign(this, { api, cloud, latest: new Latest(), marked: cloud.landscape.wished });
-    byId("wish").addEventListener("click", () => this.ask());
-    byId("wish-clear").addEventListener("click", () => this.clear());
+    Object.assign(this, { api, cloud, latest: new Latest(), marked: cloud.landscape.marked });
+    byId("control").addEventListener("click", () => this.ask());
+    byId("control-clear").addEventListener("click", () => this.clear());
     this.show();
   }
 
@@ -24,15 +24,15 @@ export class Wish {
     this.show();
   }
 
-  /** The points or the marks are others now: what was asked about the ones before no longer counts. */
+  /** Stops a running request and clears its answer: the points or the marks have changed. */
   forget() {
     this.latest.stop();
-    byId("wish-answer").textContent = "";
+    byId("control-answer").textContent = "";
   }
 
   show() {
-    byId("wish").disabled = this.marked.size === 0;
-    byId("wish-count").textContent = this.marked.size
+    byId("control").disabled = this.marked.size === 0;
+    byId("control-count").textContent = this.marked.size
       ? `${plural(this.marked.size, "point")} marked`
       : "none marked yet";
     this.cloud.picture.redraw();
@@ -40,7 +40,7 @@ export class Wish {
 
   async ask() {
     const leaders = [...this.marked].sort((a, b) => a - b);
-    const answer = byId("wish-answer");
+    const answer = byId("control-answer");
     answer.textContent = "Looking for it \u2026";
     try {
       const body = { points: this.cloud.points, leaders };

@@ -1,12 +1,12 @@
-/* A cloud through time: the layers the service computed and, once the outcome is certified, the ones after it,
-   which are known in closed form: z + (1 - (1 + alpha)^-m) (limit - z). Knows the answer of /dynamics. */
+/* The trajectory of a cloud: the layers that the service computed and, after the certified one, further layers in
+   closed form: z + (1 - (1 + alpha)^-m) (limit - z). Knows the answer of /dynamics. */
 
 import { projected } from "./space.js";
 
-const ENOUGH = 0.02; // what may remain of the way when the film ends
-const LONGEST_TAIL = 14;
+const ENOUGH = 0.02; // of the distance to the limit, at the end of the tail
+const LONGEST_TAIL = 14; // layers
 
-export class Film {
+export class Trajectory {
   /** `camera` looks at points of three coordinates or more, and may turn later. */
   constructor(points, answer, camera) {
     this.n = points.length;
@@ -55,7 +55,7 @@ export class Film {
     return this.stride === 3 ? this.between(this.depths, t) : null;
   }
 
-  /** The same under softmax attention, at its last layer from then on; null where it was not asked for. */
+  /** The same under softmax attention, at its last layer from then on; null where it was not requested. */
   softmaxAt(t) {
     return this.soft.length ? this.between(this.softFrames, Math.min(t, this.soft.length - 1)) : null;
   }
