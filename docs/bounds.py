@@ -1,4 +1,4 @@
-"""Write the table of bounds into SECURITY.md from the OpenAPI document: `python docs/bounds.py`."""
+"""Write the table of docs/bounds.md from the OpenAPI document: `python docs/bounds.py`."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs/openapi.json"
-PAGE = ROOT / "SECURITY.md"
+PAGE = ROOT / "docs/bounds.md"
 BEGIN, END = "<!-- bounds: written by docs/bounds.py -->\n", "<!-- end of bounds -->\n"
 
 Schema = dict[str, Any]
@@ -80,7 +80,7 @@ def table(document: Schema) -> str:
 
 
 def page(text: str, document: Schema) -> str:
-    """Return the page with the table in its place."""
+    """Return the page with a new table."""
     before, _, rest = text.partition(BEGIN)
     return before + BEGIN + table(document) + END + rest.partition(END)[2]
 

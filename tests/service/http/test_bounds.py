@@ -1,4 +1,4 @@
-"""Every text, list and object of a request has a bound, and SECURITY.md lists them all."""
+"""Every text, list and object of a request has a bound, and docs/bounds.md lists them all."""
 
 import importlib.util
 import json
@@ -26,8 +26,8 @@ def tensor(**changes: Any) -> dict[str, Any]:
     return {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"], **changes}
 
 
-def test_security_lists_the_bounds_of_the_schema() -> None:
-    text = (ROOT / "SECURITY.md").read_text()
+def test_page_lists_the_bounds_of_the_schema() -> None:
+    text = (ROOT / "docs/bounds.md").read_text()
     assert text == bounds.page(text, DOCUMENT), "run: python docs/bounds.py"
 
 
