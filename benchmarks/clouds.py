@@ -212,9 +212,9 @@ def certify(cloud: str, n: int, d: int) -> None:
 
 def measure_limits(record: Record, cases: Iterator[tuple[str, int, int]]) -> None:
     """Whole runs in processes of their own, for their peak memory."""
-    times = record.table("limits", "A cloud to certified limits", unit="s", better="lower")
+    times = record.table("limits", "Time to certified limits", unit="s", better="lower")
     memory = record.table(
-        "memory", "Peak memory of such a process, interpreter included", unit="GiB", better="lower"
+        "memory", "Peak memory of the process, interpreter included", unit="GiB", better="lower"
     )
     for cloud, n, d in cases:
         command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, str(n), str(d)]

@@ -57,10 +57,8 @@ def differing(model: Classifier, texts: Sequence[str], alone: Sequence[bytes], s
 def main() -> None:
     asked = arguments(__doc__, texts=(20_000, "that are compared")).parse_args()
     texts = texts_of(200 if asked.quick else asked.texts)
-    record = Record("equality", "Equal answers", ["onnxruntime", "numpy"], PRETRAINED)
-    table = record.table(
-        "differing", "Answers that differ from those alone", unit="answers", better="neither"
-    )
+    record = Record("equality", "Same answer in any batch", ["onnxruntime", "numpy"], PRETRAINED)
+    table = record.table("differing", "Answers that depend on the batch", unit="answers", better="neither")
     first = Classifier()
     alone = [digest for text in texts for digest in digests(first, [text])]
     ways = {

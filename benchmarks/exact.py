@@ -91,10 +91,10 @@ def labelled(sequences: list[Points], rng: Rng, dtype: str = "float64") -> list[
 
 def main() -> None:
     quick = arguments(__doc__).parse_args().quick
-    record = Record("exact", "The exact built", ["numpy", "onnxruntime"])
+    record = Record("exact", "The exact construction", ["numpy", "onnxruntime"])
     record.note("Three labels at random; a proof says 3 N blocks at most. Answers take one thread.")
     record.note("Every token of a sequence is moved at random by 99.9 % of the margin that its answer names.")
-    table = record.table("built", "What it takes", unit="", better="neither")
+    table = record.table("built", "Size and time of the construction", unit="", better="neither")
     for family, N, d in [*((family, 200, 3) for family in FAMILIES), (random, 2_000, 8)]:
         N = N // 10 if quick else N
         rng = np.random.default_rng([d, N])

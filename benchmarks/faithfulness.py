@@ -24,8 +24,8 @@ from benchmarks.environments import fetched
 from benchmarks.minilm import load_minilm
 from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import PRETRAINED, Case, Record, Table, arguments
+from benchmarks.soft_transformers import Pooled, SoftTransformer, logistic
 from benchmarks.texts import drawn
-from benchmarks.twins import Pooled, Twin, logistic
 from model_export.data.corpora import read_reviews, read_table
 from model_export.encoder.attention import PAD
 from model_export.encoder.model import Encoder
@@ -42,7 +42,7 @@ WORDS = 8, 30  # of a sentence
 
 @dataclass(frozen=True)
 class Sentence:
-    reading: TokenizedText
+    tokenized: TokenizedText
     leaders: Sequence[int]  # words: the leaders that speak for the label, the strongest first
 
 
@@ -53,11 +53,11 @@ class Ours:
         self.model = model
         self.options = ClassifyOptions((model.head,), "none")
 
-    def positive(self, reading: TokenizedText, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+    def positive(self, tokenized: TokenizedText, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
         """The probability of the second label; a text of which nothing is left has the bias's."""
-        spans = list(zip(reading.starts.tolist(), reading.ends.tolist(), strict=True))
+        spans = list(zip(tokenized.starts.tolist(), tokenized.ends.tolist(), strict=True))
         texts = [
-            ClassificationTask(reading.text, self.options, [spans[i] for i in np.flatnonzero(each)])
+            ClassificationTask(tokenized.text, self.options, [spans[i] for i in np.flatnonzero(each)])
             for each in gone
             if not each.all()
         ]
@@ -68,19 +68,19 @@ class Ours:
     def sentence(self, text: str) -> Sentence:
         (answer,) = self.model.classify([text])
         sign = 1 if answer["label"] == self.model.head.rule.labels[1] else -1
-        reading = self.model.encoder.tokenize(text)
+        tokenized = self.model.encoder.tokenize(text)
         strong = sorted(answer["leaders"], key=lambda leader: -sign * leader["contribution"])
         spans = [leader["spans"][0][0] for leader in strong if sign * leader["contribution"] > 0]
-        return Sentence(reading, [int(reading.starts.searchsorted(span)) for span in spans])
+        return Sentence(tokenized, [int(tokenized.starts.searchsorted(span)) for span in spans])
 
 
 class Soft:
     name = "published encoder, soft"
 
     def __init__(self, model: Classifier, weights: Encoder, rows: Sequence[Any]) -> None:
-        twin = Twin(model.encoder.read, weights)
+        transformer = SoftTransformer(model.encoder.tokenize, weights)
         states = np.concatenate(
-            [twin([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
+            [transformer([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
         )
         fitted = logistic(states, np.array([row.target == 1 for row in rows]))
         self.weights, self.pooled = weights, Pooled(weights).eval()
@@ -88,17 +88,17 @@ class Soft:
         self.bias = float(fitted.intercept_[0])
 
     @torch.no_grad()
-    def positive(self, reading: TokenizedText, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
-        sizes = np.diff(reading.bounds)
+    def positive(self, tokenized: TokenizedText, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+        sizes = np.diff(tokenized.bounds)
         x = torch.from_numpy(
-            np.stack([np.where(np.repeat(each, sizes), PAD, reading.token_ids) for each in gone])
+            np.stack([np.where(np.repeat(each, sizes), PAD, tokenized.token_ids) for each in gone])
         )
         logit = self.pooled(x) @ self.vector + self.bias
         return torch.sigmoid(logit).nan_to_num(0.5).double().numpy()
 
-    def gradients(self, reading: TokenizedText) -> Scores:
-        """Integrated gradients of the logit from padding's vector, a sum over the pieces of each word."""
-        x = torch.from_numpy(reading.token_ids)[None]
+    def gradients(self, tokenized: TokenizedText) -> Scores:
+        """Integrated gradients of the logit from padding's vector, a sum over the tokens of each word."""
+        x = torch.from_numpy(tokenized.token_ids)[None]
         table = self.weights.words
         end, begin = table(x).detach(), table(torch.zeros_like(x)).detach()
         steps = ((torch.arange(STEPS) + 0.5) / STEPS)[:, None, None]
@@ -110,7 +110,7 @@ class Soft:
             hook.remove()
         (slope,) = torch.autograd.grad(logit.sum(), path)
         parts = (slope.mean(0) * (end - begin)[0]).sum(-1).double().numpy()
-        return np.asarray(np.add.reduceat(parts, reading.bounds[:-1]))
+        return np.asarray(np.add.reduceat(parts, tokenized.bounds[:-1]))
 
 
 def by_lime(positive: Positive, words: int, rng: np.random.Generator) -> Scores:
@@ -149,25 +149,25 @@ def measure(
         rng = np.random.default_rng(0)
         told = []
         for each in sentences:
-            n, most = len(each.reading), max(1, len(each.leaders))
-            before = float(model.positive(each.reading, [np.zeros(n, np.bool_)])[0])
+            n, most = len(each.tokenized), max(1, len(each.leaders))
+            before = float(model.positive(each.tokenized, [np.zeros(n, np.bool_)])[0])
             began = time.perf_counter()
             if method == "leaders":
                 assert isinstance(model, Ours)
-                named = list(model.sentence(each.reading.text).leaders)
+                named = list(model.sentence(each.tokenized.text).leaders)
             elif method == "random words":
                 named = rng.permutation(n)[:most].tolist()
             else:
                 scores = (
-                    model.gradients(each.reading)
+                    model.gradients(each.tokenized)
                     if isinstance(model, Soft) and method == "integrated gradients"
-                    else by_lime(lambda gone, each=each: model.positive(each.reading, gone), n, rng)  # type: ignore[misc]
+                    else by_lime(lambda gone, each=each: model.positive(each.tokenized, gone), n, rng)  # type: ignore[misc]
                 )
                 named = np.argsort(-scores if before > 0.5 else scores)[:most].tolist()
             seconds = time.perf_counter() - began
             gone = np.zeros(n, np.bool_)
             gone[named] = True
-            after = float(model.positive(each.reading, [gone])[0])
+            after = float(model.positive(each.tokenized, [gone])[0])
             told.append(((before > 0.5) != (after > 0.5), seconds))
         compare(changed, took, method, told, {"model": model.name, "sentences": len(sentences)})
 
@@ -190,11 +190,13 @@ def flip(model: Classifier, text: str) -> tuple[int | None, int]:
 
 def measure_answers(record: Record, model: Classifier, kinds: dict[str, Sequence[str]]) -> None:
     """`read` and `flip`: sizes and times."""
-    read = record.table("read", "Words that a leader has read, of its text", unit="%", better="neither")
-    whole = record.table("explained", "An answer, the text alone", unit="ms", better="neither")
-    size = record.table("flip", "Words of the set that `flip` finds", unit="words", better="neither")
-    found = record.table("found", "Texts for which `flip` finds one", unit="%", better="neither")
-    took = record.table("searched", "The search of `flip`", unit="ms", better="neither")
+    read = record.table(
+        "read", "Receptive field of a leader, as a share of its text", unit="%", better="neither"
+    )
+    whole = record.table("explained", "One answer, a single text", unit="ms", better="neither")
+    size = record.table("flip", "Words of a counterfactual (`flip`)", unit="words", better="neither")
+    found = record.table("found", "Texts with a counterfactual (`flip`)", unit="%", better="neither")
+    took = record.table("searched", "Search time of `flip`", unit="ms", better="neither")
     for kind, texts in kinds.items():
         shares, sets, seconds = [], [], []
         times: dict[str, list[float]] = {"none": [], "leaders": [], "full": []}
@@ -226,7 +228,7 @@ def main() -> None:
     if asked.quick:
         asked.sentences, asked.lime = 3, 1
     refused = fetched("texts")  # first, so that the record finds their versions
-    record = Record("faithfulness", "Faithful reasons", ["lime", "numpy", "torch"], PRETRAINED)
+    record = Record("faithfulness", "Faithfulness of explanations", ["lime", "numpy", "torch"], PRETRAINED)
     sets = {
         "sst": read_table(asked.data / "sst2/dev.tsv", "sst"),
         "yelp": read_table(asked.data / "yelp/sentences.tsv.gz", "yelp"),
@@ -245,11 +247,11 @@ def main() -> None:
     fitting = drawn([row for row in sets["yelp"] if row.split == "train"], 100 if asked.quick else 3000)
     soft = Soft(model, load_minilm(asked.encoder), fitting)
     every = [ours.sentence(text) for text in texts]
-    sentences = [each for each in every if each.leaders and len(each.reading.chunks()) == 1][
+    sentences = [each for each in every if each.leaders and len(each.tokenized.chunks()) == 1][
         : asked.sentences
     ]
     sides: Any = {"ours": ("leaders",), "floors": ("random words",)}
-    title = "Labels changed by leaving the named words out"
+    title = "Labels changed by removing the named words"
     changed = record.table("changed", title, unit="%", better="higher", **sides)
     took = record.table("time", "One explanation", unit="ms", better="lower", **sides)
     for each in (ours, soft):
@@ -260,7 +262,9 @@ def main() -> None:
             measure(each, sentences[: asked.lime], changed, took, lime=True)
     reviews = [row for row in read_reviews(asked.data / "aclImdb_train.tar.gz") if row.split == "test"]
     whole = [row.text for row in drawn(reviews, 2 if asked.quick else 30)]
-    measure_answers(record, model, {"sentences": [each.reading.text for each in sentences], "reviews": whole})
+    measure_answers(
+        record, model, {"sentences": [each.tokenized.text for each in sentences], "reviews": whole}
+    )
     record.note(
         f"{np.mean([len(each.leaders) for each in sentences]):.1f} words are named on average, of sentences "
         "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model asked, so "

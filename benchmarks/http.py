@@ -132,9 +132,9 @@ def measure(subjects: Sequence[Server], rounds: int, seconds: float) -> Measured
 
 
 def tell_rates(record: Record, found: Measured) -> None:
-    rate = record.table("throughput", "Texts a second", unit="1/s", better="higher", floors=(IN_PROCESS,))
+    rate = record.table("throughput", "Texts per second", unit="1/s", better="higher", floors=(IN_PROCESS,))
     share = record.table(
-        "share", "Ours over HTTP, as a share of the same in process", unit="", better="higher"
+        "share", "Throughput over HTTP, as a share of that in process", unit="", better="higher"
     )
     for kind, alone in found.alone.items():
         rate.add(IN_PROCESS, {"texts": kind}, alone)
@@ -153,10 +153,12 @@ def tell_latencies(record: Record, found: Measured) -> None:
             for name, loads in by_server.items():
                 table.add(name, {"texts": kind}, [load.quantile_ms(quantile) for load in loads])
     quiet, busy = ([load.quantile_ms(0.99) for load in loads] for loads in (found.quiet, found.busy))
-    late = record.table("beside", "99th percentile of short texts, ours", unit="ms", better="neither")
+    late = record.table(
+        "beside", "99th percentile of short texts, alone and next to long ones", unit="ms", better="neither"
+    )
     late.add("ours", {"beside": "nobody else"}, quiet)
     late.add("ours", {"beside": "reviews of 2,560 words"}, busy)
-    times = record.table("times", "How many times later that is", unit="", better="lower")
+    times = record.table("times", "Slowdown of short texts next to long ones", unit="", better="lower")
     times.add("ours", {"target": 3}, [b / q for b, q in zip(busy, quiet, strict=True)])
 
 

@@ -1,14 +1,14 @@
-"""Models of one's own, learnt from a few rows: ours beside TF-IDF, a soft encoder's head, and SetFit.
+"""Custom models of a few rows, compared with TF-IDF, a softmax encoder with a linear head, and SetFit.
 
     python -m benchmarks.own --data ../shared/data --encoder ENCODER [--quick] [--split validation]
     python -m benchmarks.own --data ../shared/data --encoder ENCODER --only costs
     python -m benchmarks.own --data ../shared/data --encoder ENCODER --only setfit
 
-Figures are of the test split, which no model was trained on; models learn from other rows that the
-bundled reader has not learnt from. (Whoever tries something looks at `choose`, and learns from `train`.)
-Subjects are told by which corpus a text comes from and, on a Debian system, by the section of the package
-that it describes. Every seed draws other rows. What is right, what it costs and SetFit, which is slow, are
-three results files: what it costs needs the machine for itself, the others may be measured beside anything.
+Figures are of the test split, which no model was trained on; models are trained on other rows that the
+pretrained encoder was not trained on. For experiments use the validation split. The tasks are the corpus
+that a text comes from and, on a Debian system, the section of the package that it describes. Every seed
+draws other rows. Accuracy, costs and SetFit, which is slow, have a results file each; costs need an idle
+machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.environments import fetched
 from benchmarks.peers.set_fit import PAIRS, STEPS, TOGETHER, said, set_fit
 from benchmarks.record import ROOT, Record, Table, arguments
 from benchmarks.rows import LETTERS, PACKAGES, SEVERAL, SUBJECTS, TESTED, Parts, tasks
-from benchmarks.twins import Floats
+from benchmarks.soft_transformers import Floats
 from evaluation.baseline import new_baseline
 from evaluation.folds import stratified_folds
 from evaluation.labels import Rows
@@ -65,7 +65,7 @@ PROGRAMS = ("onnxruntime", "numpy", "scikit-learn", "torch")
 
 @dataclass(frozen=True)
 class Question:
-    """Texts with labels, read once by our reader and by the published encoder, where that can be had."""
+    """Texts with labels, read once by our encoder and by the published encoder, where that can be had."""
 
     rows: Rows
     measured: NDArray[np.bool_]  # which are measured on
@@ -93,14 +93,14 @@ def as_published(encoder: Path) -> Soft:
     return lambda texts: model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
 
 
-def question(parts: Parts, reader: Encoder, soft: Soft | None) -> Question:
+def question(parts: Parts, encoder: Encoder, soft: Soft | None) -> Question:
     texts, truth, measured = [], [], []
     for labels, pair in parts.items():
         for half, some in enumerate(pair):
             texts += some
             truth += [labels] * len(some)
             measured += [half == 1] * len(some)
-    states, kept = encode_texts(reader, texts)
+    states, kept = encode_texts(encoder, texts)
     names = tuple(sorted({label for labels in parts for label in labels}))
     rows = Rows([texts[i] for i in kept], [truth[i] for i in kept], names, any(len(x) > 1 for x in parts), [])
     return Question(rows, np.array(measured)[kept], states, soft(rows.texts) if soft else None)
@@ -158,11 +158,11 @@ def by_set_fit(asked: Question, some: Ints, measured: Ints, seed: int, encoder: 
 
 
 def apart(
-    questions: dict[str, Question], reader: Encoder, table: Table, sizes: Sequence[int], seeds: int
+    questions: dict[str, Question], encoder: Encoder, table: Table, sizes: Sequence[int], seeds: int
 ) -> None:
     """What heads call unlike their rows: other rows, packages, languages that nobody taught."""
-    others = [encode_texts(reader, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
-    strange, _ = encode_texts(reader, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
+    others = [encode_texts(encoder, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
+    strange, _ = encode_texts(encoder, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
     for case, asked in questions.items():
         for size in sizes:
             shares: dict[str, list[float]] = {}
@@ -208,14 +208,14 @@ def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
             table.add("ours", {"rows": size}, [trained_s(Path(file.name))])
 
 
-def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
-    """Ten heads beside one on the same reader."""
+def heads(asked: Question, encoder: Bundle, pace: Table, rounds: int) -> None:
+    """Ten heads beside one on the same encoder."""
     some = asked.few(SIZES[0], 0)
     parts = [np.arange(len(some))[i::5] for i in range(5)]
     plane, _ = cross_validate(asked.taken(some), asked.states.take(some), parts)
     model = graph.to_onnx(quantized.quantize(plane, fixed_scales(asked.states.width)))
     runtime = Runtime("cpu", 1)
-    served = Encoder.load(reader, runtime)
+    served = Encoder.load(encoder, runtime)
     texts = [asked.rows.texts[i] for i in np.flatnonzero(asked.measured)]
     loaded: list[Head] = []
     samples: dict[int, list[float]] = {1: [], HEADS: []}
@@ -228,7 +228,7 @@ def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
 
     for count in samples:
         while len(loaded) < count:
-            loaded.append(Head.load(bundle_of(model, asked.rows, reader), runtime, served))
+            loaded.append(Head.load(bundle_of(model, asked.rows, encoder), runtime, served))
         round_ms(count)
     for _ in range(rounds):  # in turn: what slows one down slows down the other
         for count, found in samples.items():
@@ -237,11 +237,11 @@ def heads(asked: Question, reader: Bundle, pace: Table, rounds: int) -> None:
         pace.add("ours", {"heads": count}, found)
 
 
-def bundle_of(model: onnx.ModelProto, rows: Rows, reader: Bundle) -> Bundle:
+def bundle_of(model: onnx.ModelProto, rows: Rows, encoder: Bundle) -> Bundle:
     card = {
         "name": "mine@1", "description": "A head of a benchmark.", "labels": list(rows.labels),
         "abstain_margin": 0.02,
-        "encoder": {"name": reader.name, "sha256": reader.card["model_sha256"]},
+        "encoder": {"name": encoder.name, "sha256": encoder.card["model_sha256"]},
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         return write_bundle(Path(folder), HEAD, card, model)
@@ -252,7 +252,7 @@ def main() -> None:
     parser.add_argument("--split", choices=["validation", "test"], default="test", help="what is measured on")
     parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
     asked = parser.parse_args()
-    bundle, reader = open_encoder(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
+    bundle, encoder = open_encoder(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
     missing = fetched("setfit")
     soft = None if missing or asked.only == "costs" else as_published(asked.encoder)
     most = SIZES[0] if asked.quick else max(SIZES)
@@ -261,9 +261,9 @@ def main() -> None:
         parts = {name: parts[name] for name in (SUBJECTS, SEVERAL)}
     if asked.only == "costs":
         parts = {SUBJECTS: parts[SUBJECTS]}
-    questions = {name: question(each, reader, soft) for name, each in parts.items()}
+    questions = {name: question(each, encoder, soft) for name, each in parts.items()}
     if asked.only in (None, "right"):
-        what_is_right(questions, reader, missing, asked)
+        what_is_right(questions, encoder, missing, asked)
     if asked.only in (None, "costs"):
         what_it_costs(questions[SUBJECTS], bundle, asked)
     if asked.only in (None, "setfit"):
@@ -271,11 +271,11 @@ def main() -> None:
 
 
 def what_is_right(
-    questions: dict[str, Question], reader: Encoder, missing: str, asked: argparse.Namespace
+    questions: dict[str, Question], encoder: Encoder, missing: str, asked: argparse.Namespace
 ) -> None:
     sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, asked.seeds)
     programs = PROGRAMS if missing else (*PROGRAMS, "sentence-transformers")
-    record = Record("own", "Models of one's own", programs, [PRETRAINED_ENCODER])
+    record = Record("own", "Custom models", programs, [PRETRAINED_ENCODER])
     record.note(
         f"Texts have {LETTERS.start} to {LETTERS.stop - 1} letters; {TESTED} a label, of the split "
         f"{asked.split}, are measured on. Each sample is another draw of rows. Where a text may have several "
@@ -287,17 +287,17 @@ def what_is_right(
         record.note(f"The soft encoder and SetFit were left out: {missing}")
     if asked.split == "test":
         record.note(
-            "The bundled reader has learnt neither from the texts that are measured on nor from the rows. "
+            "The bundled encoder has learnt neither from the texts that are measured on nor from the rows. "
             "Verdicts are no new task for it all the same: it was taught labels of other texts of the same "
             "corpora. Which corpus a text is from nobody taught it. Packages are new to all."
         )
     if PACKAGES not in questions:
         record.note("Packages were left out: this system has no list of Debian's packages.")
-    right = record.table("accuracy", "Right", unit="%", better="higher")
+    right = record.table("accuracy", "Accuracy", unit="%", better="higher")
     for name, each in questions.items():
         accuracy(each, right, name, sizes, seeds)
-    strange = record.table("unlike", "Called unlike the rows", unit="%", better="neither")
-    apart(questions, reader, strange, sizes[:2], seeds)
+    strange = record.table("unlike", "Texts flagged as out of distribution", unit="%", better="neither")
+    apart(questions, encoder, strange, sizes[:2], seeds)
     record.keep(quick=asked.quick)
 
 
@@ -306,24 +306,24 @@ def beside_set_fit(questions: dict[str, Question], missing: str, asked: argparse
         return
     sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, TUNED_SEEDS)
     record = Record(
-        "own-setfit", "Models of one's own, beside SetFit", (*PROGRAMS, "setfit"), [PRETRAINED_ENCODER]
+        "own-setfit", "Custom models compared with SetFit", (*PROGRAMS, "setfit"), [PRETRAINED_ENCODER]
     )
     record.note(
         f"Data sets as in the chapter before; {seeds} draws of rows, the same for all. SetFit tunes the "
         f"published encoder (all-MiniLM-L6-v2, soft) on {PAIRS} pairs a row, {TOGETHER} a step, for {STEPS} "
         "steps at most; then it fits a logistic regression."
     )
-    table = record.table("accuracy", "Right", unit="%", better="higher")
+    table = record.table("accuracy", "Accuracy", unit="%", better="higher")
     for name, each in questions.items():
         accuracy(each, table, name, sizes if name in TUNED else sizes[:1], seeds, asked.encoder)
     record.keep(quick=asked.quick)
 
 
-def what_it_costs(some: Question, reader: Bundle, asked: argparse.Namespace) -> None:
-    record = Record("own-costs", "What models of one's own cost", PROGRAMS, [PRETRAINED_ENCODER])
-    pace = record.table("heads", "A text, alone, on one core", unit="ms", better="lower")
-    heads(some, reader, pace, 1 if asked.quick else 5)
-    table = record.table("training", "From rows to a served model", unit="s", better="lower")
+def what_it_costs(some: Question, encoder: Bundle, asked: argparse.Namespace) -> None:
+    record = Record("own-costs", "Cost of custom models", PROGRAMS, [PRETRAINED_ENCODER])
+    pace = record.table("heads", "One text on one core", unit="ms", better="lower")
+    heads(some, encoder, pace, 1 if asked.quick else 5)
+    table = record.table("training", "Training and export", unit="s", better="lower")
     training(asked.data, table, () if asked.quick else TIMED)
     record.keep(quick=asked.quick)
 

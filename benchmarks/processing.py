@@ -82,7 +82,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--sentences", type=int, default=1_024)
     options = parser.parse_args()
-    record = Record("processing", "Before and after the inference", packages=["numpy"], models=PRETRAINED)
+    record = Record("processing", "Tokenizing and explaining", packages=["numpy"], models=PRETRAINED)
     table = record.table("processing", "Sentences on one core", unit="sentences/s", better="higher")
     measure(table, 64 if options.quick else options.sentences, 1 if options.quick else 5)
     for row in table.rows:

@@ -75,7 +75,9 @@ def main() -> None:
     ).parse_args()
     if asked.quick:
         asked.seconds, asked.largest = 1.5, 10_000
-    record = Record("sizing", "What the service costs", ["numpy", "onnxruntime", "uvicorn"], PRETRAINED)
+    record = Record(
+        "sizing", "CPU and memory of the service", ["numpy", "onnxruntime", "uvicorn"], PRETRAINED
+    )
     cpu = record.table("cpu", "CPU time of the server", unit="s", better="lower")
     memory = record.table("memory", "Resident memory of the server", unit="MB", better="lower")
     record.note(

@@ -85,14 +85,16 @@ def main() -> None:
     repeats = 1 if asked.quick else asked.repeats
     record = Record("startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn"], PRETRAINED)
     times = record.table("ready", "From process start to ready", unit="s", better="lower")
-    memory = record.table("memory", "Resident memory, all bundled models loaded", unit="MB", better="lower")
+    memory = record.table(
+        "memory", "Resident memory, all pretrained models loaded", unit="MB", better="lower"
+    )
     for workers in (1, 2):
         ready, fresh, used = zip(*(start(workers) for _ in range(repeats)), strict=True)
         times.add("ours", {"workers": workers}, ready)
         memory.add("ours", {"workers": workers, "when": "ready"}, fresh)
         memory.add("ours", {"workers": workers, "when": "after two seconds of load"}, used)
-    parts = record.table("parts", "What Python and its libraries take of that", unit="s", better="neither")
-    sizes = record.table("sizes", "And of the memory", unit="MB", better="neither")
+    parts = record.table("parts", "Start time of Python and libraries", unit="s", better="neither")
+    sizes = record.table("sizes", "Memory of Python and libraries", unit="MB", better="neither")
     for name, program in LIBRARIES.items():
         seconds, megabytes = zip(*(imported(program) for _ in range(repeats)), strict=True)
         parts.add(name, {}, seconds)

@@ -1,11 +1,11 @@
-"""Texts in process, on one core: ours beside soft transformers, TF-IDF and fastText.
+"""Text classification in process, on one core, compared with softmax transformers, TF-IDF and fastText.
 
     python -m benchmarks.texts --data ../shared/data --encoder ENCODER [--runs RUNS] [--quick]
 
-Every subject reads the same texts, one core and one thread each, in turn. What learns is fitted to labelled
-rows of the split `train`; the fitted encoder, which is ours before it was made hard, is there where RUNS has
-what `make models` kept of it. Accuracy is measured on `report`, which nobody has learnt from. Peers are
-installed on first use (environments.py).
+Every subject gets the same texts, on one core and one thread, in turn. Models are fitted to labelled rows of
+the training split. The fine-tuned encoder, the pretrained one before its heads became hard, is included if
+RUNS has the checkpoint of `make models`. Accuracy is that on the test split, which no model was trained on.
+Peers are installed on first use (environments.py).
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ from benchmarks.minilm import load_minilm
 from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import PRETRAINED, ROOT, Record, arguments
 from benchmarks.servers import pinned
-from benchmarks.twins import DISTILBERT, Twin, logistic
+from benchmarks.soft_transformers import DISTILBERT, SoftTransformer, logistic
 from model_export.data.corpora import Row, Rows, read_all
 from model_export.encoder.model import Encoder
 from model_export.encoder.published import MPNET
 from model_export.measure.scores import balanced_accuracy
 from model_export.stages import PooledHead
 
-Judge = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
+Predictor = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
 OURS = ("ours, leaders", "ours, label only")
-TWIN, INT8, LARGE = (
+PUBLISHED, INT8, LARGE = (
     "published encoder, soft, float32",
     "published encoder, soft, int8",
     "transformer of DistilBERT's size",
 )
 LARGE_INT8 = f"{LARGE}, int8"
-FITTED = "fitted encoder, soft, float32"
-LEAST, MOST = 16, 24  # words of a sentence
-SHORT_PIECES = 600  # letters of a text that the twin's verdict is fitted to
+FINETUNED = "fine-tuned encoder, soft, float32"
+MIN_WORDS, MAX_WORDS = 16, 24  # words of a sentence
+MAX_FITTED_CHARS = 600  # of a text, for the logistic regression
 NAMES = {"sst": "SST-2 (dev)", "yelp": "Yelp sentences", "tweets": "tweets", "amazon": "Amazon reviews",
          "electronics": "Amazon electronics", "mpqa": "MPQA phrases", "reviews": "IMDb reviews"}  # fmt: skip
 
 
-def ours(model: Classifier, explain: str) -> Judge:
+def ours(model: Classifier, explain: str) -> Predictor:
     positive = model.head.rule.labels[1]
     return lambda texts: np.array([each["label"] == positive for each in model.classify(texts, explain)])  # type: ignore[arg-type]
 
 
-def tf_idf(rows: Rows) -> Judge:
+def tf_idf(rows: Rows) -> Predictor:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -65,7 +65,7 @@ def tf_idf(rows: Rows) -> Judge:
     return lambda texts: pipeline.predict_proba(texts)[:, 1] > 0.5
 
 
-def fast_text(rows: Rows) -> Judge:
+def fast_text(rows: Rows) -> Predictor:
     import fasttext
 
     def line(text: str) -> str:
@@ -77,38 +77,41 @@ def fast_text(rows: Rows) -> Judge:
         model = fasttext.train_supervised(file.name, wordNgrams=2, epoch=5, lr=0.5, thread=1, verbose=0)
     predict = model.f.predict  # its Python layer does not know numpy 2
 
-    def judge(texts: Sequence[str]) -> NDArray[np.bool_]:
+    def predictor(texts: Sequence[str]) -> NDArray[np.bool_]:
         found = [predict(line(text) + "\n", 1, 0.0, "strict") for text in texts]
         return np.array([bool(each) and each[0][1] == "__label__1" for each in found])
 
-    return judge
+    return predictor
 
 
-def soft(twin: Twin, rows: Rows) -> Judge:
-    """A twin with a logistic regression on its frozen states."""
-    texts = [row.text[:SHORT_PIECES] for row in rows]
-    states = np.concatenate([twin(texts[i : i + 32]) for i in range(0, len(texts), 32)])
+def with_logistic_regression(transformer: SoftTransformer, rows: Rows) -> Predictor:
+    """Return a logistic regression on the frozen states of a transformer."""
+    texts = [row.text[:MAX_FITTED_CHARS] for row in rows]
+    states = np.concatenate([transformer(texts[i : i + 32]) for i in range(0, len(texts), 32)])
     fitted = logistic(states, np.array([row.target == 1 for row in rows]))
-    return lambda texts: fitted.predict(twin(texts))
+    return lambda texts: fitted.predict(transformer(texts))
 
 
-def fitted(kept: Path, model: Classifier) -> Judge:
-    """Ours after its first stage, with the verdict that it then had."""
-    found = torch.load(kept)
-    reader = Encoder(replace(MPNET, vocabulary=len(found["encoder"]["words.weight"])))
-    pooled = PooledHead(reader.config.width)
-    reader.load_state_dict(found["encoder"])
+def finetuned(checkpoint: Path, model: Classifier) -> Predictor:
+    """Return the encoder after the first stage of its training, with the head of that stage."""
+    found = torch.load(checkpoint)
+    encoder = Encoder(replace(MPNET, vocabulary=len(found["encoder"]["words.weight"])))
+    pooled = PooledHead(encoder.config.width)
+    encoder.load_state_dict(found["encoder"])
     pooled.load_state_dict(found["pooled"])
-    twin, vector = Twin(model.reader.tokenize, reader), pooled.linear.weight.detach().numpy()[0]
-    return lambda texts: twin(texts) @ vector + pooled.linear.bias.item() > 0
+    transformer, vector = (
+        SoftTransformer(model.encoder.tokenize, encoder),
+        pooled.linear.weight.detach().numpy()[0],
+    )
+    return lambda texts: transformer(texts) @ vector + pooled.linear.bias.item() > 0
 
 
-def rate(judge: Judge, texts: Sequence[str], together: int, seconds: float) -> float:
-    """Texts a second."""
+def rate(predictor: Predictor, texts: Sequence[str], together: int, seconds: float) -> float:
+    """Return texts per second."""
     done, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         at = done % len(texts)
-        done += len(judge(texts[at : at + together]))
+        done += len(predictor(texts[at : at + together]))
     return done / (time.perf_counter() - began)
 
 
@@ -119,9 +122,9 @@ def drawn(rows: Rows, most: int | None) -> list[Row]:
     return some[:most]
 
 
-def judges_of(
+def predictors_of(
     sets: dict[str, Rows], encoder: Path, runs: Path, record: Record, refused: str, quick: bool
-) -> dict[str, Judge]:
+) -> dict[str, Predictor]:
     model, weights = Classifier(), load_minilm(encoder)
     train = [
         row
@@ -130,51 +133,56 @@ def judges_of(
     ]
     random.Random(0).shuffle(train)
     few = train[: 200 if quick else 5_000]
-    judges = {name: ours(model, explain) for name, explain in zip(OURS, ("leaders", "none"), strict=True)}
-    judges[TWIN] = soft(Twin(model.reader.tokenize, weights), few)
-    judges[INT8] = soft(Twin(model.reader.tokenize, weights, int8=True), few)
+    predictors = {name: ours(model, explain) for name, explain in zip(OURS, ("leaders", "none"), strict=True)}
+    predictors[PUBLISHED] = with_logistic_regression(SoftTransformer(model.encoder.tokenize, weights), few)
+    predictors[INT8] = with_logistic_regression(
+        SoftTransformer(model.encoder.tokenize, weights, int8=True), few
+    )
     for name, int8 in ((LARGE, False), (LARGE_INT8, True)):
-        large = Twin(model.reader.tokenize, Encoder(DISTILBERT), int8=int8)
-        judges[name] = lambda texts, large=large: large(texts)[:, 0] > 0
-    judges["TF-IDF pairs + logistic regression"] = tf_idf(train)
+        large = SoftTransformer(model.encoder.tokenize, Encoder(DISTILBERT), int8=int8)
+        predictors[name] = lambda texts, large=large: large(texts)[:, 0] > 0
+    predictors["TF-IDF pairs + logistic regression"] = tf_idf(train)
     try:
-        judges["fastText, pairs"] = fast_text(train)
+        predictors["fastText, pairs"] = fast_text(train)
     except ImportError as missing:
         record.note(f"fastText was left out: {refused or missing}")
-    if kept := max(runs.glob("finetune-*.pt"), key=lambda file: file.stat().st_mtime, default=None):
-        judges[FITTED] = fitted(kept, model)
+    if checkpoint := max(runs.glob("finetune-*.pt"), key=lambda file: file.stat().st_mtime, default=None):
+        predictors[FINETUNED] = finetuned(checkpoint, model)
         record.note(
-            f"The fitted encoder is ours before it was made hard, soft: {kept.name} of `make models`."
+            "The fine-tuned encoder is the pretrained one before its heads became hard: "
+            f"{checkpoint.name} of `make models`."
         )
     else:
-        record.note("The fitted encoder was left out: no weights of the soft step are kept here.")
+        record.note("The fine-tuned encoder was left out: there is no checkpoint of the first stage.")
     record.note(
-        f"TF-IDF and fastText learnt from all {len(train):,} labelled rows of the split train. "
+        f"TF-IDF and fastText were trained on all {len(train):,} labelled rows of the training split. "
         "The published encoder is all-MiniLM-L6-v2, with a logistic regression of "
         f"{len(few):,} of these rows on its frozen states. The transformer of DistilBERT's size has random "
-        "weights: a speed and no accuracy. All three read our pieces and passages."
+        "weights: for its speed alone. All three get the tokens and chunks of the served encoder."
     )
-    return judges
+    return predictors
 
 
 def main() -> None:
     parser = arguments(
         __doc__, learns=True, rounds=(5, "of every subject"), seconds=(1.2, "of each measurement")
     )
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="where `make models` kept its steps")
-    asked = parser.parse_args()
-    if asked.quick:
-        asked.rounds, asked.seconds = 1, 0.1
+    parser.add_argument(
+        "--runs", type=Path, default=ROOT / "runs", help="folder with the stages of `make models`"
+    )
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 1, 0.1
     refused = fetched("texts")  # first, so that the record finds their versions
     packages = ("onnxruntime", "numpy", "torch", "scikit-learn", "fasttext-wheel")
     record = Record("texts", "Texts in process", packages, PRETRAINED)
-    sets = read_all(asked.data)
+    sets = read_all(options.data)
     held = {name: [row for row in sets[name] if row.split == "test"] for name in NAMES}
-    judges = judges_of(sets, asked.encoder, asked.runs, record, refused, asked.quick)
+    predictors = predictors_of(sets, options.encoder, options.runs, record, refused, options.quick)
     sentences = [
         row.text
         for name in ("sst", "yelp", "tweets", "electronics")
-        for row in drawn([row for row in held[name] if LEAST <= len(row.text.split()) <= MOST], 128)
+        for row in drawn([row for row in held[name] if MIN_WORDS <= len(row.text.split()) <= MAX_WORDS], 128)
     ]
     random.Random(0).shuffle(sentences)
     whole = [row.text for row in drawn(held["reviews"], 128)]
@@ -184,34 +192,36 @@ def main() -> None:
     }  # fmt: skip
     samples: dict[tuple[str, str], list[float]] = {}
     with pinned(set(sorted(os.sched_getaffinity(0))[:1])):
-        for turn in range(asked.rounds + 1):  # the first one warms up
+        for turn in range(options.rounds + 1):  # the first one warms up
             for case, (texts, together) in cases.items():
-                for name, judge in judges.items():
-                    if name == FITTED:
+                for name, predictor in predictors.items():
+                    if name == FINETUNED:
                         continue  # as fast as the published one
-                    found = rate(judge, texts, together, asked.seconds if turn else asked.seconds / 3)
+                    found = rate(predictor, texts, together, options.seconds if turn else options.seconds / 3)
                     if turn:
                         samples.setdefault((case, name), []).append(found)
-    speed = record.table("speed", "Texts a second on one core", unit="1/s", better="higher", ours=OURS)
+    speed = record.table("speed", "Texts per second on one core", unit="1/s", better="higher", ours=OURS)
     for (case, name), found in samples.items():
         speed.add(name, {"texts": case}, found)
     right = record.table("accuracy", "Balanced accuracy", unit="%", better="higher", ours=OURS[:1])
     for name, title in NAMES.items():
-        most = 20 if asked.quick else 300 if name in ("reviews", "amazon") else 1000
+        most = 20 if options.quick else 300 if name in ("reviews", "amazon") else 1000
         rows = drawn(held[name], most)
         truth = np.array([row.target == 1 for row in rows])
-        for subject, judge in judges.items():
+        for subject, predictor in predictors.items():
             if subject in (LARGE, LARGE_INT8, OURS[1], INT8):
                 continue
-            told = np.concatenate(
-                [judge([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
+            predicted = np.concatenate(
+                [predictor([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
             )
-            right.add(subject, {"data": f"{title} ({len(rows)})"}, [100 * balanced_accuracy(told, truth)])
+            right.add(
+                subject, {"data": f"{title} ({len(rows)})"}, [100 * balanced_accuracy(predicted, truth)]
+            )
     record.note(
-        f"Sentences of {LEAST} to {MOST} words of SST-2, Yelp, tweets and electronics; IMDb reviews of "
-        f"{np.mean([len(text.split()) for text in whole]):.0f} words on average. Subjects take turns."
+        f"Sentences of {MIN_WORDS} to {MAX_WORDS} words of SST-2, Yelp, tweets and electronics; IMDb reviews "
+        f"of {np.mean([len(text.split()) for text in whole]):.0f} words on average. Subjects take turns."
     )
-    record.keep(quick=asked.quick)
+    record.keep(quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The model all peers serve, through the service's own classes: the work on a text is the same everywhere."""
+"""The model that all peers serve, through the classes of the service, so that the work on a text is equal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MODELS = Path(__file__).parents[2] / "service/pretrained"
 
 
 class Classifier:
-    """Texts in, the items of an answer out."""
+    """The pretrained model, called in this process."""
 
     def __init__(self, threads: int = 1) -> None:
         runtime = Runtime("cpu", threads)
-        self.reader = Encoder.load(read_bundle(MODELS / PRETRAINED_ENCODER), runtime)
-        self.head = Head.load(read_bundle(MODELS / PRETRAINED_DEFAULT), runtime, self.reader)
+        self.encoder = Encoder.load(read_bundle(MODELS / PRETRAINED_ENCODER), runtime)
+        self.head = Head.load(read_bundle(MODELS / PRETRAINED_DEFAULT), runtime, self.encoder)
 
     def classify(self, texts: Sequence[str], explain: Explain = "leaders") -> list[dict[str, Any]]:
         found = classify_all(make_tasks(texts, ClassifyOptions((self.head,), explain)))

@@ -14,7 +14,7 @@ from benchmarks.environments import CannotInstall, _run, environment
 from benchmarks.http import MODEL_LIBRARIES, is_present
 from benchmarks.record import Record
 from benchmarks.servers import OURS
-from benchmarks.twins import DISTILBERT
+from benchmarks.soft_transformers import DISTILBERT
 from model_export.encoder.model import Encoder
 
 

@@ -52,8 +52,8 @@ def main() -> int:
     record = Record("fuzz", "Fuzzing", ["hypothesis", "schemathesis", "numpy"])
     asked = failed = 0
     for name, title, parts in (
-        ("readers", "Readers and writers, by hypothesis", ask_readers(-(-cases // len(TARGETS)))),
-        ("service", "The running service, from its own document (schemathesis)",
+        ("readers", "Parsers and serializers (hypothesis)", ask_readers(-(-cases // len(TARGETS)))),
+        ("service", "The running service, from its OpenAPI document (schemathesis)",
          ask_service(max(25, cases // 400))),
     ):  # fmt: skip
         table = record.table(name, title, unit="", better="neither")
@@ -64,7 +64,7 @@ def main() -> int:
             failed += bool(failure)
             if failure:
                 print(f"{part}: {failure}", flush=True)
-    total = record.table("total", "All", unit="", better="neither")
+    total = record.table("total", "Total", unit="", better="neither")
     total.add("cases", {}, [asked])
     total.add("with a failure", {}, [failed])
     print(f"{asked:,} cases; {failed} of the parts above have a failure")

@@ -107,7 +107,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=KEPT)
     cases = parser.parse_args().cases
-    record = Record("fuzz-control", "Leader constraints against fractions", ["numpy"])
+    record = Record("fuzz-control", "Leader constraints compared with exact fractions", ["numpy"])
     counts = Counter[tuple[str, str]]()
     for number in range(cases):
         case = draw(np.random.default_rng([0, number]))
@@ -119,7 +119,7 @@ def main() -> int:
         if end == "missed":
             print(f"case {number} ({case.kind}): no form found for {case.assignment}", flush=True)
         counts[case.kind, end] += 1
-    table = record.table("control", "Requests by kind and end", unit="requests", better="neither")
+    table = record.table("control", "Requests by kind and outcome", unit="requests", better="neither")
     for kind, end in product(KINDS, ENDS):
         table.add(end, {"kind": kind}, [counts[kind, end]])
     found = {end: sum(counts[kind, end] for kind in KINDS) for end in ENDS}

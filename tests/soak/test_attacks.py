@@ -36,7 +36,7 @@ GRACE_S = 5
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> None:
-    record = Record("attacks", "Under attack", ["uvicorn"])
+    record = Record("attacks", "Resistance to attacks", ["uvicorn"])
     models = link_small(tmp_path / "models")
     write_scenes(models)
     mix = [
@@ -69,7 +69,7 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
         f"{attacks} attacks at once, each again and again, beside {CALLERS} callers who together ask "
         f"{RATE:g} times a second at most, each only after its last answer. All share the cores."
     )
-    figures = record.table("figures", f"{MINUTES:g} minutes", unit="", better="neither")
+    figures = record.table("figures", f"Figures of {MINUTES:g} minutes", unit="", better="neither")
     for subject, value in {
         "rounds of attacks": siege.count.rounds.total(),
         "requests of ordinary callers": tally.asked,
@@ -87,7 +87,7 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
         figures.add(subject, {}, [round(float(value), 2)])
     late = record.table("late", "99th percentile of ordinary callers", unit="ms", better="lower")
     late.add("ours", {"target": 1000 * P99_BOUND_S}, [small_s * 1e3])
-    answers = record.table("answers", "What attackers were answered", unit="answers", better="neither")
+    answers = record.table("answers", "Responses to attacks", unit="answers", better="neither")
     for (attack, status), count in sorted(siege.count.statuses.items()):
         answers.add(str(status), {"attack": attack}, [count])
     record.write()

@@ -37,12 +37,12 @@ class Chronicle:
     """A row a fault: what the crowd around it saw, how soon all was whole again, and what happened."""
 
     def __init__(self) -> None:
-        self._record = Record("faults", "Faults on purpose", ["uvicorn", "onnxruntime"])
+        self._record = Record("faults", "Fault injection", ["uvicorn", "onnxruntime"])
         self._record.note(
             "Each amid a steady crowd of callers whose every answer is checked. Lost are requests "
             "whose connection broke."
         )
-        self._table = self._record.table("faults", "What happened", unit="", better="neither")
+        self._table = self._record.table("faults", "Faults and responses", unit="", better="neither")
         self._told: set[str] = set()
 
     def tell(self, fault: str, happened: str, tally: Tally, whole_after_s: float | None = None) -> None:

@@ -26,7 +26,7 @@ P99_BOUND_S = 5.0
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_service_under_twice_its_capacity_stays_right_and_does_not_grow(small: Path) -> None:
-    record = Record("soak", "The service under twice its capacity", ["uvicorn", "onnxruntime"])
+    record = Record("soak", "Overload: twice the capacity", ["uvicorn", "onnxruntime"])
     mix = prepare(small)
     cpus = sorted(os.sched_getaffinity(0))
     with ExitStack() as running:
@@ -61,7 +61,7 @@ def judge(tally: Tally, watch: Watch, before: Sample, after: Sample) -> None:
 
 
 def write(record: Record, tally: Tally, rate: float, before: Sample, after: Sample) -> None:
-    figures = record.table("figures", f"{MINUTES:g} minutes", unit="", better="neither")
+    figures = record.table("figures", f"Figures of {MINUTES:g} minutes", unit="", better="neither")
     for subject, value in {
         "requests offered a second": rate,
         "requests asked": tally.asked,
