@@ -65,7 +65,7 @@ ENTRYPOINT ["hardmax"]
 ARG VERSION=0.4.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="hardmax" \
-      org.opencontainers.image.description="A REST inference service for a transformer one can see through" \
+      org.opencontainers.image.description="Sentiment and text classification with exact, built-in explanations" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
