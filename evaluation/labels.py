@@ -190,7 +190,7 @@ def label_text(value: Any) -> str:
 
 
 def _names(table: Table, values: Iterable[str], column: str) -> dict[str, str]:
-    """What values mean: stars and the usual spellings of two labels; "" for stars in the middle."""
+    """Return the labels that values stand for: stars and usual spellings; "" for stars in the middle."""
     distinct = set(values)
     two = {value: name for name, spellings in TWO.items() for value in distinct if value.lower() in spellings}
     if len(two) == len(distinct) and len(set(two.values())) == 2:

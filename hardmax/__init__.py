@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         def close(self) -> None: ...
 
     def create_app(settings: Any, *, loaders: Any = None) -> Any:
-        """The FastAPI application."""
+        """Return the FastAPI application."""
 
 
 try:

@@ -187,7 +187,15 @@ class Answers(list[Answer]):
         self.model = model
 
     def add(self, document: Any, texts: Sequence[str]) -> None:
-        """Append the answers to the next texts."""
+        """Append the answers to the next texts.
+
+        Args:
+            document: The JSON document of a response.
+            texts: The texts of that request.
+
+        Raises:
+            UnexpectedAnswer: The document has not one answer for each text.
+        """
         data = document.get("data") if isinstance(document, dict) else None
         if not isinstance(data, list) or len(data) != len(texts):
             raise UnexpectedAnswer(f"this is no answer of hardmax: data should have {len(texts)} entries")

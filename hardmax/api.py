@@ -161,7 +161,7 @@ class AsyncApi(ABC):
             The run with its leaders, clusters and, if it was proved, its certificate.
 
         Raises:
-            InputError: The points or an option are wrong; `param` names the place.
+            InputError: The points or an option are wrong; `param` names the field.
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """
@@ -180,7 +180,7 @@ class AsyncApi(ABC):
             The matrix with its margin, or the certificate that no matrix exists.
 
         Raises:
-            InputError: The points or the request are wrong; `param` names the place.
+            InputError: The points or the request are wrong; `param` names the field.
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """

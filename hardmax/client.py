@@ -87,7 +87,7 @@ class Client(Api):
             The progress after each chunk of layers; the last document is the result.
 
         Raises:
-            InputError: The points or an option are wrong; `param` names the place.
+            InputError: The points or an option are wrong; `param` names the field.
             CapacityError: The server is overloaded, not ready, or out of time.
             RemoteError: The server failed, or did not answer.
         """

@@ -48,14 +48,14 @@ class HardmaxError(Exception):
     @property
     def index(self) -> int | None:
         """The number of the text, sequence or point that is wrong: 7 if `param` is input[7]."""
-        place = re.search(r"\[(\d{1,15})\]", self.param or "")
-        return int(place[1]) if place else None
+        match = re.search(r"\[(\d{1,15})\]", self.param or "")
+        return int(match[1]) if match else None
 
     def shift_index(self, first: int) -> None:
-        """Add `first` to the index: the list that was sent is a part of a longer one, from there on."""
+        """Add `first` to the index: the list that was sent is part of a longer one and begins there."""
         if self.index is not None:
-            self.param = place = str(self.param).replace(f"[{self.index}]", f"[{first + self.index}]", 1)
-            self.message = f"{place}: {self.message.removeprefix(f'{place}: ')}"
+            self.param = param = str(self.param).replace(f"[{self.index}]", f"[{first + self.index}]", 1)
+            self.message = f"{param}: {self.message.removeprefix(f'{param}: ')}"
             self.args = (self.message,)
 
 

@@ -1,7 +1,7 @@
 """What the API answers, as pydantic models: one description for clients, the server and its documentation.
 
 Everything that a client reads is checked, because an answer may come from anybody: numbers are not read from
-strings. Fields and words of later versions are kept.
+strings. Fields and values of later versions are accepted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AbstainReason = Literal["low_confidence", "out_of_distribution", "no_known_words
 Stop = Literal["certified", "converged", "never"]
 Include = Literal["assignment", "limits", "trajectory", "polytope", "temperature", "argmax", "softmax"]
 T = TypeVar("T")
-Items = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
+Items = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is reported, not a million
 ItemsOrNull = Annotated[Items[T], BeforeValidator(lambda value: [] if value is None else value)]
 Vector = Items[float]
 Span = Annotated[tuple[int, int], Field(strict=False)]  # JSON has lists only
@@ -52,14 +52,14 @@ def read(kind: type[M], document: Any, **known: Any) -> M:
     """Return the answer that a JSON value describes, with the fields that are known here.
 
     Raises:
-        UnexpectedAnswer: It is not as its type says; the message is the place and what was expected there.
+        UnexpectedAnswer: It does not fit its type; the message names the field and what was expected.
     """
     try:
         return kind.model_validate({**document, **known} if isinstance(document, dict) else document)
     except ValidationError as invalid:
         problem = invalid.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, problem["loc"])) or "the answer"
-        raise UnexpectedAnswer(f"this is no answer of hardmax: {place}: {problem['msg']}") from None
+        field = ".".join(map(str, problem["loc"])) or "the answer"
+        raise UnexpectedAnswer(f"this is no answer of hardmax: {field}: {problem['msg']}") from None
 
 
 def with_plain_signature(kind: type[M]) -> type[M]:
@@ -78,6 +78,8 @@ def with_plain_signature(kind: type[M]) -> type[M]:
 
 
 class ReadWord(Document):
+    """A word that a leader has read."""
+
     word: str
     """The word as it stands in the text, in lower case."""
     spans: Items[Span]
@@ -87,6 +89,8 @@ class ReadWord(Document):
 
 
 class Leader(Document):
+    """A word that leads, and what was read to compute its state."""
+
     word: str
     """The word as it stands in the text, in lower case."""
     cluster: int
@@ -110,6 +114,8 @@ class Leader(Document):
 
 
 class Cluster(Document):
+    """The words that follow one leader, or that are between leaders in a tie."""
+
     id: int
     """The id of the cluster in this text, which leaders and words refer to."""
     kind: Annotated[Literal["leader", "tie"], Open]
@@ -127,6 +133,8 @@ class Cluster(Document):
 
 
 class Word(Document):
+    """A word of the text with its contribution and its positions in the leader head."""
+
     word: str
     """The word as it stands in the text, in lower case."""
     spans: Items[Span]
@@ -149,6 +157,8 @@ class Word(Document):
 
 
 class LeftOut(Document):
+    """A word that was left out, or that remained, in a search."""
+
     word: str
     """The word as it stands in the text, in lower case."""
     spans: Items[Span]
@@ -156,6 +166,8 @@ class LeftOut(Document):
 
 
 class Flip(Document):
+    """A set of words whose removal changes the label."""
+
     without: Items[LeftOut]
     """The words that were left out, at most five."""
     label: str
@@ -165,6 +177,8 @@ class Flip(Document):
 
 
 class Sufficient(Document):
+    """A set of words that alone gives the same label."""
+
     words: Items[LeftOut]
     """The words that alone give the same label, at most sixteen; all others are left out in place."""
     score: float
@@ -172,6 +186,8 @@ class Sufficient(Document):
 
 
 class Classification(Document):
+    """The answer of one model to one text."""
+
     index: int = 0
     """The index of the text in the request."""
     label: str
@@ -223,6 +239,8 @@ class Classifications(Document):
 
 
 class Usage(Document):
+    """The numbers of texts and of tokens of a request."""
+
     texts: int
     """The number of texts that were answered."""
     tokens: int
@@ -230,6 +248,8 @@ class Usage(Document):
 
 
 class ClassifyResponse(Document):
+    """The response of POST /classify."""
+
     id: str
     """The id of the request."""
     model: str | Items[str]
@@ -241,7 +261,7 @@ class ClassifyResponse(Document):
 
 
 def number_of(value: Any, label: str) -> float:
-    """A number of an answer; where there is one for each label, the label's own."""
+    """Return a number of an answer; where there is one for each label, the label's own."""
     return float(value[label] if isinstance(value, dict) else value)
 
 
@@ -249,6 +269,8 @@ def number_of(value: Any, label: str) -> float:
 
 
 class CloudLeader(Document):
+    """A point that leads."""
+
     index: int
     """The index of the leader among the points."""
     since_layer: int
@@ -262,6 +284,8 @@ class CloudLeader(Document):
 
 
 class CloudCluster(Document):
+    """The points with one limit."""
+
     id: int
     """The index of the cluster in this list."""
     kind: Annotated[Literal["leader", "tie"], Open]
@@ -275,18 +299,24 @@ class CloudCluster(Document):
 
 
 class Polytope(Document):
+    """The convex hull of the limits."""
+
     vertices: Items[int]
     """The indices of the leaders that are vertices of the limit polytope."""
 
 
 class Trajectory(Document):
+    """The points at the recorded layers."""
+
     layers: Items[int]
-    """The layers that were kept."""
+    """The recorded layers."""
     points: Items[Items[Vector]]
     """The cloud at each of these layers."""
 
 
 class Temperature(Document):
+    """A temperature below which softmax attention provably stays near the hardmax run."""
+
     t: float | None
     """The largest temperature that is proved, together with all lower ones; null for any temperature."""
     distance: float
@@ -299,10 +329,12 @@ class Temperature(Document):
 
 
 class Softmax(Document):
+    """Softmax attention on the same cloud."""
+
     temperature: float
     """The temperature of the attention, as requested."""
     layers: Items[int]
-    """The layers that were kept, the same as in the hardmax trajectory."""
+    """The recorded layers, the same as in the hardmax trajectory."""
     points: Items[Items[Vector]]
     """The cloud under softmax attention at each of these layers."""
     distance: Items[float]
@@ -316,6 +348,8 @@ def _without_d(schema: dict[str, Any]) -> None:
 
 
 class DynamicsResult(Document):
+    """The response of POST /dynamics."""
+
     model_config = ConfigDict(json_schema_extra=_without_d)
 
     id: str = ""
@@ -358,7 +392,7 @@ class DynamicsResult(Document):
 
 
 class Refutation(Document):
-    """One term of a certificate that no A grants a wish."""
+    """One term of a certificate that no matrix A makes the chosen points lead."""
 
     token: int
     """The index of the token whose leader was requested."""
@@ -371,6 +405,8 @@ class Refutation(Document):
 
 
 class ControlResponse(Document):
+    """The response of POST /control."""
+
     id: str
     """The id of the request."""
     feasible: bool | None
@@ -399,6 +435,8 @@ class ControlResponse(Document):
 
 
 class SequenceLabel(Document):
+    """The label of one sequence."""
+
     index: int
     """The index of the sequence in the request."""
     label: str | int | float | bool | None
@@ -412,6 +450,8 @@ class SequenceLabel(Document):
 
 
 class SequencesResponse(Document):
+    """The response of POST /sequences/classify."""
+
     id: str
     """The id of the request."""
     model: str
@@ -449,11 +489,15 @@ class ModelCard(Document):
 
 
 class ModelList(Document):
+    """The models that are served."""
+
     models: Items[ModelCard]
     """The cards of all models that are served."""
 
 
 class Limits(Document):
+    """The limits of requests."""
+
     max_concurrent_requests: int
     """The number of requests that are worked on at once."""
     max_batch_tokens: int
@@ -486,6 +530,8 @@ class LoadError(Document):
 
 
 class Info(Document):
+    """The server, its limits and its models."""
+
     name: Literal["hardmax"] = "hardmax"
     """The name of the service."""
     version: str

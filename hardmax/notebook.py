@@ -70,12 +70,12 @@ def _highlighted_text(text: str, shown: Classification, offset_unit: OffsetUnit)
     marked: Sequence[Word | Leader] = shown.words or shown.leaders
     values = [number_of(each.contribution, shown.label) for each in marked]
     largest = max(map(abs, values), default=0) or 1
-    places = _character_indices(text[:MAX_TEXT_CHARS_SHOWN], offset_unit)
+    indices = _character_indices(text[:MAX_TEXT_CHARS_SHOWN], offset_unit)
     found = sorted(
-        (places[start], places[end], value)
+        (indices[start], indices[end], value)
         for each, value in zip(marked, values, strict=True)
         for start, end in each.spans
-        if 0 <= start <= end < len(places)
+        if 0 <= start <= end < len(indices)
     )
     parts, at = [], 0
     for start, end, value in found:
@@ -93,7 +93,7 @@ def _highlighted_text(text: str, shown: Classification, offset_unit: OffsetUnit)
 def _character_indices(text: str, offset_unit: OffsetUnit) -> list[int]:
     """Return the character index of each offset that a span of the text may have."""
     widths = (1 + (offset_unit == "utf16" and character > "\uffff") for character in text)
-    return [place for place, width in enumerate(widths) for _ in range(width)] + [len(text)]
+    return [index for index, width in enumerate(widths) for _ in range(width)] + [len(text)]
 
 
 def _contribution_table(shown: Classification) -> str:
@@ -133,7 +133,7 @@ def _bar_row(name: str, value: float, largest: float) -> str:
 
 
 def _word_plane(shown: Classification) -> str:
-    """Render the path of each word; nothing unless the model places words in a plane."""
+    """Render the path of each word; nothing unless the head has two dimensions."""
     words = [word for word in shown.words if len(word.final_position) == 2]
     if not words:
         return ""
@@ -143,10 +143,10 @@ def _word_plane(shown: Classification) -> str:
     colours = [_color_of(number_of(word.contribution, shown.label)) for word in words]
     marks = [plane.path(*each) for each in zip(start, end, colours, strict=True)]
     named: dict[str, None] = {}
-    for word, place in zip(words, end, strict=True):
+    for word, position in zip(words, end, strict=True):
         if word.leader and word.word not in named:
             named[word.word] = None
-            marks.append(plane.marker(place, word.word))
+            marks.append(plane.marker(position, word.word))
     return plane.draw(marks, f"{len(words)} words on their plane")
 
 
@@ -197,20 +197,20 @@ class _Plane:
         line = _element("line", "", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour, stroke_opacity=0.45)
         return line + self.dot(start, colour)
 
-    def dot(self, place: Floats, colour: str) -> str:
-        x, y = self._pixels(place)
+    def dot(self, point: Floats, colour: str) -> str:
+        x, y = self._pixels(point)
         return _element("circle", "", cx=x, cy=y, r=2.5, fill=colour)
 
-    def marker(self, place: Floats, name: str) -> str:
-        x, y = self._pixels(place)
+    def marker(self, point: Floats, name: str) -> str:
+        x, y = self._pixels(point)
         ring = _element("circle", "", cx=x, cy=y, r=5, fill="none", stroke="currentColor", stroke_width=1.5)
         inside = x < PLANE_PX - 60
-        place_at = {"x": x + 8, "text_anchor": "start"} if inside else {"x": x - 8, "text_anchor": "end"}
+        anchor = {"x": x + 8, "text_anchor": "start"} if inside else {"x": x - 8, "text_anchor": "end"}
         label = escape(shorten(name, 24))
-        return ring + _element("text", label, **place_at, y=y - 6, font_size=11, fill="currentColor")
+        return ring + _element("text", label, **anchor, y=y - 6, font_size=11, fill="currentColor")
 
-    def cross(self, place: Floats) -> str:
-        x, y = self._pixels(place)
+    def cross(self, point: Floats) -> str:
+        x, y = self._pixels(point)
         path = f"M{x - 4} {y - 4}l8 8m0 -8l-8 8"
         return _element("path", "", d=path, stroke="currentColor", stroke_opacity=0.6)
 
@@ -247,6 +247,7 @@ def _table_row(kind: str, cells: Sequence[str], **attributes: object) -> str:
 
 
 def escape(text: str) -> str:
+    """Return a value as text that is safe in HTML."""
     return escape_markup(printable(text))
 
 

@@ -121,8 +121,8 @@ async def _classify_batch(
     """Append the answers to these texts. If one is refused, send the others again without it."""
     while texts:
         try:
-            for place, text in enumerate(texts):
-                _check_text(text, f"input[{place}]")
+            for i, text in enumerate(texts):
+                _check_text(text, f"input[{i}]")
             answers.add(await send(ApiRequest("classify", {"input": texts, **body})), texts)
             return
         except InputError as error:
@@ -150,18 +150,18 @@ def _failed_text_index(error: InputError, count: int) -> int | None:
     return 0 if count == 1 and (error.param == "input" or body_too_large) else None
 
 
-def _check_text(text: Any, place: str) -> None:
+def _check_text(text: Any, param: str) -> None:
     """Refuse a value that is not a text before it is sent: such cells are common in tables."""
     if text is None or (isinstance(text, float) and text != text):
-        raise InvalidInput("there is no text", param=place)
+        raise InvalidInput("there is no text", param=param)
     if not isinstance(text, str):
-        raise InvalidInput(f"this is no text but {type(text).__name__}", param=place)
+        raise InvalidInput(f"this is no text but {type(text).__name__}", param=param)
     if not text.strip():
-        raise InvalidInput("the text is empty", param=place)
+        raise InvalidInput("the text is empty", param=param)
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInput("the text holds half a character (a lone surrogate)", param=place) from None
+        raise InvalidInput("the text holds half a character (a lone surrogate)", param=param) from None
 
 
 def _as_list(texts: Any) -> list[Any]:
@@ -260,10 +260,10 @@ def _as_numbers(values: Any, name: str) -> NDArray[Any]:
         raise InvalidInput(f"{name}: rows of numbers, as many in each: {error}", param=name) from None
     finite = np.isfinite(numbers)
     if not finite.all():
-        place = name + "".join(f"[{i}]" for i in np.argwhere(~finite)[0])
-        raise InvalidInput(f"{place} is not a finite number", param=place)
+        param = name + "".join(f"[{i}]" for i in np.argwhere(~finite)[0])
+        raise InvalidInput(f"{param} is not a finite number", param=param)
     for index in np.argwhere(np.abs(numbers) >= 2.0**53) if given.dtype.kind in "iuO" else ():
         if int(given[tuple(index)]) != int(numbers[tuple(index)]):
-            place = name + "".join(f"[{i}]" for i in index)
-            raise InvalidInput(f"{place} has more digits than double precision holds", param=place)
+            param = name + "".join(f"[{i}]" for i in index)
+            raise InvalidInput(f"{param} has more digits than double precision holds", param=param)
     return numbers

@@ -175,6 +175,7 @@ def _fitted_teacher(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
     parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
     parser.add_argument(
         "--teacher", type=Path, required=True, help="the folder of all-mpnet-base-v2, as published"
@@ -188,6 +189,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Train both models and write their bundles; return 0."""
     torch.set_num_threads(arguments.threads)
     start = time.monotonic()
     train(

@@ -45,6 +45,8 @@ class SourceConfig:
 
 @dataclass(frozen=True)
 class Recipe:
+    """The texts, stages and seed of a training run."""
+
     sources: Mapping[str, SourceConfig] = field(
         default_factory=lambda: {
             # a label is the star of the whole review

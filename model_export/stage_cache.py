@@ -51,6 +51,7 @@ def save(result: dict[str, Any], file: Path) -> None:
 
 
 def digest(content: Any) -> str:
+    """Return the SHA-256 of a value, of the texts in it and of the weights in it."""
     return sha256(json.dumps(content, sort_keys=True, default=_encode).encode()).hexdigest()
 
 

@@ -64,6 +64,7 @@ class PooledHead(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, mean: Tensor) -> Tensor:
+        """Return one logit for each mean hidden state."""
         logit: Tensor = self.linear(mean)[:, 0]
         return logit
 
@@ -121,6 +122,8 @@ class Learners(nn.Module):
 
 @dataclass(frozen=True)
 class StageContext:
+    """The seed and the report of a run."""
+
     seed: int
     report: Report
 
@@ -128,6 +131,7 @@ class StageContext:
 def finetune(
     learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
+    """Train the encoder with softmax; return all weights."""
     encoder = learners.encoder
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
@@ -143,6 +147,7 @@ def finetune(
 def harden(
     learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
+    """Train the encoder while softmax becomes argmax; return all weights."""
     encoder = learners.encoder
     soft, soft_head = copy.deepcopy(encoder).requires_grad_(False), copy.deepcopy(learners.pooled)
 
@@ -169,6 +174,7 @@ def harden(
 def fit_head(
     learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
+    """Train a leader head on the quantized encoder; return all weights."""
     calibrate(learners.encoder, texts)
     with torch.no_grad():  # a word starts where the pooled head would see it
         learners.head.projection.weight[0] = 0.35 * learners.pooled.linear.weight[0]
@@ -191,6 +197,7 @@ def fit_head(
 def tune_jointly(
     learners: Learners, texts: TrainingSet, config: StageConfig, context: StageContext, checkpoint: Path
 ) -> State:
+    """Train the quantized encoder and its head; return all weights."""
     learners.encoder.requires_grad_(True)
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
@@ -220,15 +227,18 @@ def mixed_precision() -> AbstractContextManager[None]:
 
 
 def mean_state(states: Tensor, x: Tensor) -> Tensor:
+    """Return the mean hidden state of each text."""
     there = (x != PAD)[..., None]
     return (states * there).sum(1) / there.sum(1)
 
 
 def targets_of(texts: TrainingSet, rows: Ints) -> Tensor:
+    """Return the targets of some texts."""
     return torch.from_numpy(texts.targets[rows])
 
 
 def published_of(texts: TrainingSet, rows: Ints) -> Tensor:
+    """Return the published embeddings of some texts."""
     assert texts.embeddings is not None
     return torch.from_numpy(texts.embeddings[rows].astype(np.float32))
 
@@ -249,7 +259,7 @@ def attention_cost(attention: Attention, x: Tensor, config: StageConfig, done: f
 
 
 def trainable(encoder: Encoder) -> list[nn.Parameter]:
-    """All but the table of tokens: most of them are rare."""
+    """Return all but the table of tokens: most of them are rare."""
     for part in (encoder.words, encoder.positions):
         part.requires_grad_(False)
     return [p for p in encoder.parameters() if p.requires_grad]

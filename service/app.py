@@ -18,7 +18,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from service import __version__
 from service.errors import HardmaxError
-from service.http.bodies import body_reader
+from service.http.bodies import make_body_executor
 from service.http.dependencies import KEY_NEEDED
 from service.http.errors import handle_error
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
@@ -52,11 +52,12 @@ BODIES = (
 
 
 class Application(FastAPI):
-    """Its document is made when it is asked for, and has the bodies that endpoints read by a dependency."""
+    """FastAPI with an OpenAPI document that includes the bodies which endpoints read by a dependency."""
 
-    making = Lock()  # takes a third of a second: callers who ask at the same time wait for one making
+    making = Lock()  # takes a third of a second; simultaneous requests for the document wait for one run
 
     def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document, which is made on the first call."""
         with self.making:
             document = super().openapi()
             schemas = document["components"]["schemas"]
@@ -70,10 +71,15 @@ class Application(FastAPI):
 
 
 def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI:
-    """The application. Models are loaded when it starts; `loaders` is for tests that bring their own."""
+    """Return the application, which loads its models when it starts.
+
+    Args:
+        settings: the settings of the service.
+        loaders: functions that load a bundle, by its kind; for tests.
+    """
     settings = with_default_model(settings)
     service = AppState(settings, loaders)
-    reader = body_reader()
+    body_executor = make_body_executor()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -83,7 +89,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             yield
         finally:
             await service.stop()
-            reader.shutdown(wait=False, cancel_futures=True)
+            body_executor.shutdown(wait=False, cancel_futures=True)
 
     app = Application(
         title="hardmax",
@@ -116,7 +122,7 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         ],
     )
     app.state.service = service
-    app.state.reader = reader
+    app.state.body_executor = body_executor
     for each in ROUTERS:
         app.include_router(each.router)
     return app

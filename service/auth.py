@@ -8,7 +8,7 @@ from service.errors import ConfigurationError, Unauthorized
 
 
 class Keys:
-    """The keys of API_KEYS and API_KEYS_FILE together. Only digests are kept; no keys at all means open."""
+    """The keys of API_KEYS and API_KEYS_FILE, stored as digests. Without keys, the service is open."""
 
     def __init__(self, inline: str, file: Path | None) -> None:
         self._inline = [key for part in inline.split(",") if (key := part.strip())]

@@ -20,7 +20,7 @@ def needs(what: str, package: str, extra: str) -> str:
 
 
 class Cancelled(CapacityError):
-    """The caller left; nobody will read the answer."""
+    """The caller has disconnected."""
 
 
 class ConfigurationError(HardmaxError):

@@ -20,7 +20,7 @@ from service.answers.texts import (
     classification,
     raise_first,
     searches_of,
-    texts_asked,
+    tasks_of_request,
 )
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics, Progress
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 class Local(Api):
     """Answers in this process: `Local(models_dir="models")`, with the settings of the service as names.
 
-    `on_progress` is told in words how long work goes on.
+    `on_progress` is called with lines on the progress of long computations.
     """
 
     def __init__(
@@ -67,14 +67,16 @@ class Local(Api):
         }
 
     def close(self) -> None:
+        """Release the models."""
         self._registry.entries = {}
 
     def send(self, request: ApiRequest) -> Any:
+        """Answer a request in this process."""
         return self._answers[request.path](request)
 
     def _classify(self, request: ApiRequest) -> dict[str, Any]:
         body = validate(request.body or {}, ClassifyRequest)
-        texts = texts_asked(body, self._model, self._settings)
+        texts = tasks_of_request(body, self._model, self._settings)
         results = raise_first(classify_all(texts))
         for text, answers in zip(texts, results, strict=True) if (searches := searches_of(body)) else ():
             run_sync(add_searches(text, answers, searches, _run_all))
@@ -91,18 +93,18 @@ class Local(Api):
         return _as_written(dynamics_answer(result, parameters.include))
 
     def _control(self, request: ApiRequest) -> Any:
-        asked = dict(request.body or {})
-        points = np.array(asked.pop("points"), np.float64)
+        body = dict(request.body or {})
+        points = np.array(body.pop("points"), np.float64)
         model: Dynamics = self._model(MODEL, "dynamics")
         within_s = self._settings.request_timeout_s
-        return _as_written(find_control(points, asked, model, self._settings, within_s))
+        return _as_written(find_control(points, body, model, self._settings, within_s))
 
     def _sequences(self, request: ApiRequest) -> dict[str, Any]:
-        asked = request.body or {}
-        classifier: SequenceClassifier = self._model(asked["model"], "sequences")
-        labels = classifier.classify([np.array(each, np.float64) for each in asked["sequences"]])
+        body = request.body or {}
+        classifier: SequenceClassifier = self._model(body["model"], "sequences")
+        labels = classifier.classify([np.array(each, np.float64) for each in body["sequences"]])
         data = [{"index": i, **label} for i, label in enumerate(labels)]
-        return {"id": uuid4().hex, "model": asked["model"], "data": data}
+        return {"id": uuid4().hex, "model": body["model"], "data": data}
 
     def _cards(self, request: ApiRequest) -> dict[str, Any]:
         bundles = find_bundles(self._settings.model_folders)
@@ -137,5 +139,5 @@ async def _run_all(texts: Sequence[ClassificationTask]) -> Results:
 
 
 def _as_written(answer: dict[str, Any]) -> Any:
-    """An answer as a client of a server reads it."""
+    """Return an answer as a client of a server reads it."""
     return json.loads(b"".join(write_document({"id": uuid4().hex, **answer})))

@@ -25,10 +25,10 @@ except ImportError as missing:
 
 
 def application(flags: dict[str, Any]) -> serve.Application:
-    """The service as a Ray Serve application; `flags` are settings, as `args` of the configuration file."""
+    """Return the Ray Serve application; `flags` are settings, as `args` of the configuration file."""
     # Ray's proxies listen, under names of the cluster: ALLOWED_HOSTS says which are ours, if only some are.
     flags = {"host": "0.0.0.0", **flags}
-    load_settings(**flags)  # a mistake is told now, not by a replica
+    load_settings(**flags)  # a mistake fails now, not in a replica
     apps: list[FastAPI] = []
 
     def build() -> FastAPI:
@@ -46,7 +46,7 @@ def application(flags: dict[str, Any]) -> serve.Application:
 
 
 def replica(settings: Settings) -> FastAPI:
-    """The service in a process of its own, of which Ray keeps what it writes to standard error."""
+    """Return the service in a process of its own, of which Ray keeps what it writes to standard error."""
     configure(settings.log_format, settings.log_level)
     app = create_app(settings)
     app.state.service.owns_process = True
@@ -54,5 +54,5 @@ def replica(settings: Settings) -> FastAPI:
 
 
 def assigned_cpus() -> int:
-    """The CPUs that Ray has set aside for this actor: an inference should use no more threads."""
+    """Return the CPUs that Ray has set aside for this actor: an inference should use no more threads."""
     return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))

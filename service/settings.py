@@ -26,6 +26,7 @@ PRETRAINED_FOLDER = Path(__file__).parent / "pretrained"
 
 
 def setting(default: Any, description: str, **bounds: Any) -> Any:
+    """Return a field of the settings with its default, description and bounds."""
     return Field(default, description=description, **bounds)
 
 
@@ -209,7 +210,7 @@ def available_memory() -> int:
 
 
 def _cgroup_quota(root: Path) -> float | None:
-    """The CPUs a cgroup mounted at `root` grants, or None where it grants all."""
+    """Return the number of CPUs that a cgroup mounted at `root` grants; None if it grants all."""
     try:
         if (root / "cpu.max").exists():
             limit, period = (root / "cpu.max").read_text().split()

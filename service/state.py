@@ -83,6 +83,7 @@ class AppState:
         self._has_default = False  # whether the default model was there at the start
 
     async def start(self) -> None:
+        """Load the models and start the background tasks."""
         self.compute.start()
         await asyncio.to_thread(self._load)
         self.run_in_background(self._observe())
@@ -112,6 +113,7 @@ class AppState:
             self.registry.find(default.name, HEAD)  # an older version is loaded when it is asked for
 
     async def stop(self) -> None:
+        """Stop the background tasks, the inference thread and the compute process."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -124,7 +126,7 @@ class AppState:
             await asyncio.to_thread(self.spans.shutdown)
 
     async def reload(self) -> None:
-        """Read the keys and the models again; what is broken is logged, and what was served stays."""
+        """Read the keys and the models again; errors are logged, and models in use stay."""
         try:
             await asyncio.to_thread(self.keys.reload)
         except ConfigurationError as failure:
@@ -192,13 +194,16 @@ class AppState:
         self.draining = True
 
     def healthy(self) -> bool:
+        """Return whether the inference thread works."""
         return self.texts.healthy(STUCK_AFTER_S)
 
     def check_health(self) -> None:
+        """Raise NotReady if the inference thread does not work."""
         if not self.healthy():
             raise NotReady(DEAD)
 
     def check_ready(self) -> None:
+        """Raise NotReady if requests should not come."""
         if reason := self.unready():
             raise NotReady(reason)
 
@@ -222,7 +227,7 @@ def freeze_gc() -> None:
 
 
 def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
-    """How each kind of bundle becomes a model."""
+    """Return the function that loads a bundle, for each kind."""
     most = settings.max_points, settings.max_dimension, settings.max_layers
     limits = Limits(*most, max_bytes=settings.compute_memory_bytes)
     encoders: WeakValueDictionary[str, Encoder] = WeakValueDictionary()  # by the digest of their graph

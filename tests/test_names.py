@@ -1,13 +1,23 @@
-"""Names in the code: one constant has one meaning."""
+"""Names and docstrings in the code: one constant has one meaning, and the public API is described."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
+from inspect import Parameter, cleandoc, getdoc, isfunction, signature
 from pathlib import Path
+from typing import Any
 
+import pytest
 from paths import ROOT
 
+import hardmax
+from hardmax.sklearn import HardmaxClassifier
+
 PACKAGES = ("evaluation", "hardmax", "model_export", "service")
+DOCUMENTED = (hardmax.Client, hardmax.AsyncClient, hardmax.Answer, hardmax.Answers, HardmaxClassifier)
+# The functions of exported graphs are part of them: they have the docstrings of the released models.
+NOT_PROSE = {"model_export/head/functions.py", "model_export/attention/screen.py"}
 
 
 def constants(path: Path) -> Iterator[tuple[str, str]]:
@@ -28,6 +38,39 @@ def constants(path: Path) -> Iterator[tuple[str, str]]:
                     yield name.id, ast.unparse(value)
 
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def public_definitions(path: Path) -> Iterator[tuple[str, Definition]]:
+    """Yield the public functions and classes of a module, and the public methods of these, by name."""
+    for node in ast.parse(path.read_text()).body:
+        if not isinstance(node, Definition) or node.name.startswith("_"):
+            continue
+        yield node.name, node
+        for member in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and member.name[0] != "_":
+                yield f"{node.name}.{member.name}", member
+
+
+def all_public_definitions() -> Iterator[tuple[str, Definition]]:
+    """Yield those of all packages, without what has its description elsewhere."""
+    elsewhere = re.compile(r"property|overload|override|script|validator|serializer")
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            module = path.relative_to(ROOT).as_posix()
+            for name, node in public_definitions(path) if module not in NOT_PROSE else ():
+                if not any(elsewhere.search(ast.unparse(each)) for each in node.decorator_list):
+                    yield f"{module}: {name}", node
+
+
+def public_methods(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods of a class of the documented API."""
+    for name in dir(kind):
+        method = getattr(kind, name)
+        if not name.startswith("_") and isfunction(method) and method.__module__.startswith("hardmax"):
+            yield name, method
+
+
 def test_constant_has_the_same_value_in_all_modules_that_define_it() -> None:
     values: dict[str, dict[str, str]] = defaultdict(dict)
     for package in PACKAGES:
@@ -36,3 +79,34 @@ def test_constant_has_the_same_value_in_all_modules_that_define_it() -> None:
                 values[name][path.relative_to(ROOT).as_posix()] = value
     assert len(values) > 300
     assert {name: where for name, where in values.items() if len(set(where.values())) > 1} == {}
+
+
+def test_public_functions_and_classes_have_a_docstring() -> None:
+    definitions = list(all_public_definitions())
+    assert len(definitions) > 900
+    assert [name for name, node in definitions if not ast.get_docstring(node)] == []
+
+
+def test_docstrings_of_functions_say_what_the_function_does() -> None:
+    """They are imperative: "Return the ...", not "The ..."."""
+    noun = re.compile(r"(The|A|An|Whether|What|Which|Who|Whom|How|Where|Of|All|Every|Each|Those)\b")
+    functions = [
+        (name, node) for name, node in all_public_definitions() if not isinstance(node, ast.ClassDef)
+    ]
+    assert [name for name, node in functions if noun.match(ast.get_docstring(node) or "")] == []
+
+
+@pytest.mark.parametrize("kind", DOCUMENTED, ids=lambda kind: kind.__name__)
+def test_documented_methods_describe_their_arguments(kind: type) -> None:
+    bare = []
+    for name, method in public_methods(kind):
+        described = cleandoc(getdoc(method) or "").partition("Args:")[2]
+        parameters = [each for each in signature(method).parameters.values() if each.name != "self"]
+        if len(parameters) > 1 and "The parameters are those of" not in (getdoc(method) or ""):
+            bare += [
+                f"{name}({each.name})"
+                for each in parameters
+                if each.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+                and not re.search(rf"^\s+(\w+, )*{each.name}(, \w+)*:", described, re.M)
+            ]
+    assert bare == []

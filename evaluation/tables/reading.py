@@ -71,7 +71,7 @@ def read_table(path: str, *, column: str | None = None) -> Table:
         The rows with their columns.
 
     Raises:
-        InputError: The file cannot be read, or is damaged; the message names the place.
+        InputError: The file cannot be read, or is damaged; the message names the line.
     """
     suffix = Path(path).suffix.lower()
     form = FORMAT_BY_SUFFIX.get(suffix) if path != STDIN else None
@@ -112,14 +112,14 @@ def unreadable(path: str, failure: OSError, param: str | None = None) -> NotFoun
     return NotFound(f"{path} cannot be read: {failure.strerror or failure}", param=param)
 
 
-def parse_json(text: str, place: str) -> Any:
-    """Parse JSON, or raise MalformedInput with the place."""
+def parse_json(text: str, location: str) -> Any:
+    """Parse JSON, or raise MalformedInput with the location."""
     try:
         return json.loads(text)
     except RecursionError:
-        raise MalformedInput(f"{place}: is nested too deeply") from None
+        raise MalformedInput(f"{location}: is nested too deeply") from None
     except ValueError as invalid:  # also a number of thousands of digits
-        raise MalformedInput(f"{place}: is not JSON: {invalid}") from None
+        raise MalformedInput(f"{location}: is not JSON: {invalid}") from None
 
 
 def _lines(text: str, source: str) -> Table:
@@ -206,8 +206,8 @@ def _jsonl(text: str, source: str) -> Table:
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            place = f"{source}, line {number}"
-            rows.append(_row(parse_json(line, place), place))
+            location = f"{source}, line {number}"
+            rows.append(_row(parse_json(line, location), location))
     return _table_of(rows, source)
 
 
@@ -218,12 +218,12 @@ def _json(text: str, source: str) -> Table:
     return _table_of([_row(entry, f"{source}, entry {i}") for i, entry in enumerate(entries)], source)
 
 
-def _row(entry: Any, place: str) -> Row:
+def _row(entry: Any, location: str) -> Row:
     if isinstance(entry, dict):
         return entry
     if isinstance(entry, str):
         return {TEXT: entry}
-    raise InvalidInput(f"{place}: expected an object or a text")
+    raise InvalidInput(f"{location}: expected an object or a text")
 
 
 def _table_of(rows: list[Row], source: str) -> Table:

@@ -32,10 +32,10 @@ def check_writable(path: str) -> None:
 
 def check_folder(path: str | Path) -> None:
     """Refuse a path in a folder that does not exist, and a folder."""
-    place = Path(path).absolute()
-    if not place.parent.is_dir():
+    target = Path(path).absolute()
+    if not target.parent.is_dir():
         raise NotFound(f"{path} cannot be written: there is no such folder")
-    if place.is_dir():
+    if target.is_dir():
         raise InvalidInput(f"{path} cannot be written: it is a folder")
 
 
@@ -53,12 +53,12 @@ def write_rows(path: str, table: Table, answers: Iterable[Row]) -> None:
         InvalidInput: The file cannot be written.
     """
     write = _WRITERS[FORMAT_BY_SUFFIX[Path(path).suffix.lower()]]
-    place = Path(path).absolute()
+    target = Path(path).absolute()
     try:
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as folder:
-            with open(Path(folder) / place.name, "wb") as file:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
+            with open(Path(folder) / target.name, "wb") as file:
                 write(file, table, answers)
-            os.replace(file.name, place)
+            os.replace(file.name, target)
     except OSError as failure:
         problem = f"{path} cannot be written: {failure.strerror or failure}"
         raise InvalidInput(problem, param="--out") from None

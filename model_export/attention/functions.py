@@ -29,9 +29,11 @@ class Nodes:
         self._nodes: list[onnx.NodeProto] = []
 
     def call(self, function: Any, inputs: str, outputs: str) -> None:
+        """Add a call of a function of the domain."""
         self._nodes.append(helper.make_node(function.name, inputs.split(), outputs.split(), domain=DOMAIN))
 
     def plain(self, kind: str, inputs: str, outputs: str, **attributes: Any) -> None:
+        """Add a node of a standard operator."""
         self._nodes.append(helper.make_node(kind, inputs.split(), outputs.split(), **attributes))
 
     def branch(self, name: str, outputs: Sequence[str]) -> onnx.GraphProto:
@@ -40,6 +42,7 @@ class Nodes:
         return onnx.GraphProto(node=self._nodes, name=name, output=values)
 
     def function(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
+        """Return the nodes as a function of the domain."""
         return helper.make_function(DOMAIN, name, inputs, outputs, self._nodes, _opsets())
 
     def model(
@@ -61,6 +64,7 @@ def _opsets() -> list[onnx.OperatorSetIdProto]:
 
 
 def infos(specs: Specs) -> list[onnx.ValueInfoProto]:
+    """Return the ONNX types of inputs or outputs."""
     return [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
         for name, (kind, shape) in specs.items()
@@ -68,4 +72,5 @@ def infos(specs: Specs) -> list[onnx.ValueInfoProto]:
 
 
 def tensors(values: Mapping[str, Any]) -> list[onnx.TensorProto]:
+    """Return arrays as ONNX tensors."""
     return [numpy_helper.from_array(np.array(value, order="C"), name) for name, value in values.items()]

@@ -17,7 +17,7 @@ Array: TypeAlias = Any  # of floats or of fractions
 
 
 def exactly(numbers: Any) -> Array:
-    """The same numbers as fractions."""
+    """Return the same numbers as fractions."""
     array = np.asarray(numbers)
     return np.array([Fraction(x) for x in array.ravel().tolist()], object).reshape(array.shape)
 
@@ -53,11 +53,12 @@ def step(Z: Array, c: Array, alpha: Any) -> Array:
 
 
 def layer(Z: Array, alpha: Any, A: Array | None = None, tau: float = 0, w: Array | None = None) -> Array:
+    """Return the points after one layer."""
     return step(Z, means(argmax_sets(Z, A, tau), Z, w), alpha)
 
 
 def resting(Z: Array, C: Array, w: Array | None = None) -> Array:
-    """The largest set F of tokens with c_i = z_i and C_i within F.  ->  bool [n]"""
+    """Return the largest set F of tokens with c_i = z_i and C_i within F.  ->  bool [n]"""
     F = (means(C, Z, w) == Z).all(axis=1)
     while True:
         within = F & ~(C & ~F).any(axis=1)
@@ -67,14 +68,14 @@ def resting(Z: Array, C: Array, w: Array | None = None) -> Array:
 
 
 def certified(Z: Array, C: Array, A: Array | None = None, w: Array | None = None) -> bool:
-    """Whether all members of all C_i rest, and all tie for the mean c_i (docs/theory.md, 3)."""
+    """Return whether all members of all C_i rest, and all tie for the mean c_i (docs/theory.md, 3)."""
     tied = C.sum(axis=1) > 1
     again = argmax_sets(Z, A, queries=means(C, Z, w)[tied]) if tied.any() else C[tied]
     return bool(resting(Z, C, w)[C.any(axis=0)].all() and (again | ~C[tied]).all())
 
 
 def margin(Z: Array, C: Array, A: Array | None = None) -> float:
-    """The smallest distance from a best score to the best outside, relative to |z_i|_A max_l |z_l|_A."""
+    """Return the smallest gap from a best score to the best outside, relative to |z_i|_A max_l |z_l|_A."""
     S = scores(Z, Z, A)
     gap = S.max(axis=1) - np.where(C, -np.inf, S).max(axis=1)
     return float((gap / (norms(Z, A) * norms(Z, A).max())).min())

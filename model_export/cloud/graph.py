@@ -23,7 +23,7 @@ CREATED = "2026-11-21"  # of the graph's present form: rebuilding changes no byt
 
 
 def build_dynamics() -> ModelProto:
-    """The graph, in float32; what its inputs and outputs mean stands at `Screen`."""
+    """Return the graph, in float32; what its inputs and outputs mean stands at `Screen`."""
     real, whole = np.float32, np.int64
     inputs = {
         "queries": (real, ["q", "d"]),
@@ -47,6 +47,7 @@ def build_dynamics() -> ModelProto:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
     parser.add_argument(
         "--models-dir", type=Path, default=Path("service/pretrained"), help="folder of models"
     )

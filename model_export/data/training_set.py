@@ -103,6 +103,7 @@ class TrainingSet:
         return unknown if self.embeddings is None else self.embeddings
 
     def take(self, rows: Ints) -> TrainingSet:
+        """Return some of the texts."""
         return TrainingSet(
             [self.texts[i] for i in rows.tolist()],
             self.targets[rows],
@@ -119,6 +120,7 @@ class TrainingSet:
         return self.take(np.flatnonzero([text.chunk_ids[-1] == 0 for text in self.texts]))
 
     def batches(self, max_tokens: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
+        """Yield the rows of each batch."""
         return batches(self.sizes, max_tokens, rng)
 
     def padded(self, rows: Ints) -> Tensor:

@@ -37,6 +37,7 @@ class MaxRanges(Ranges):
         self._largest: dict[tuple[nn.Module, str], Tensor] = {}
 
     def observe(self, owner: nn.Module, name: str, values: Tensor, x: Tensor | None = None) -> None:
+        """Record the largest absolute value of each channel."""
         values = values.detach().float().abs()
         if x is not None:
             values = values[x != PAD]

@@ -58,6 +58,7 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the product in floating point."""
         return functional.linear(x, self.weight, self.bias)
 
     def codes(self, scale: Tensor, max_input: float = 128.0) -> tuple[Tensor, Tensor, Tensor]:
@@ -106,6 +107,7 @@ class Norm(nn.Module):
         )
 
     def forward(self, x: Tensor, *, clip: bool = False) -> Tensor:
+        """Return the normalization in floating point."""
         if clip:
             x = x.clamp(-self._config.max_units / self.grid, self._config.max_units / self.grid)
         return functional.layer_norm(x, (x.shape[-1],), self.gain, self.shift, self._config.eps)
@@ -126,6 +128,8 @@ class Norm(nn.Module):
 
 
 class Layer(nn.Module):
+    """The parameters of one layer and the scales of its quantized numbers."""
+
     hidden_scale: Tensor  # the value of one step of the whole numbers, channel by channel
     attended_scale: Tensor
     query_scale: Tensor

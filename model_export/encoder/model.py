@@ -39,6 +39,8 @@ class OutputScales:
 
 
 class Encoder(nn.Module):
+    """The encoder in torch."""
+
     layers: list[Layer]
     embedding_scale: Tensor
 
@@ -65,6 +67,7 @@ class Encoder(nn.Module):
         return states
 
     def embed(self, x: Tensor, *, clip: bool = False) -> Tensor:
+        """Return the input embeddings [B, N, W]."""
         h: Tensor = self.norm(self.words(x) + self.positions.weight[: x.shape[1]], clip=clip)
         return h
 

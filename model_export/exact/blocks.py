@@ -87,7 +87,7 @@ class Transformer:
 
 
 def build_transformer(examples: Examples, measures: Measures, *, seed: int = 0) -> Transformer:
-    """The transformer that sends every sequence to its output."""
+    """Return the transformer that sends every sequence to its output."""
     D = max(2, measures.tokens.shape[1], examples.outputs[0].shape[1])
     layout = build_layout(measures, seed, disjoint=examples.has_token_outputs)
     tree, code, start = layout.tree, layout.code, layout.start

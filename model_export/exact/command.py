@@ -27,6 +27,7 @@ TARGET_TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of a target's error, re
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
     data = 'JSON lines {"sequence": [[..],..], "label": ..}, or "target": [..], or "targets": [[..],..]'
     parser.add_argument("--data", type=Path, required=True, help=data)
     parser.add_argument(
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Construct, check and write a classifier; return 0."""
     examples = read_examples(arguments.data, arguments.dtype)
     built = build_classifier(
         examples, dtype=arguments.dtype, positions=arguments.positions, seed=arguments.seed
@@ -77,6 +79,7 @@ class BuiltClassifier:
 def build_classifier(
     examples: Examples, *, dtype: str = "float64", positions: bool = False, seed: int = 0
 ) -> BuiltClassifier:
+    """Construct the exact classifier of some examples."""
     begun = time.perf_counter()
     points = with_positions(examples.points) if positions else examples.points
     model = build_transformer(examples, compute_measures(examples, points), seed=seed)
@@ -84,7 +87,7 @@ def build_classifier(
 
 
 def describe(built: BuiltClassifier) -> str:
-    """What was built, beside the bounds it keeps."""
+    """Return a description of what was built, with the bounds of the theorem."""
     L, D, N = len(built.model.blocks), built.model.dimension, len(built.examples.points)
     kind = "2N - 1 + outputs" if built.examples.has_token_outputs else "3N"
     lengths = [len(points) for points in built.examples.points]
@@ -163,7 +166,7 @@ def write_verified(built: BuiltClassifier, folder: Path, *, description: str, li
 
 
 def card_fields(built: BuiltClassifier) -> dict[str, Any]:
-    """What the card says of the model beside its name."""
+    """Return the fields of the card other than name and description."""
     model, examples = built.model, built.examples
     return {
         "seed": built.seed,

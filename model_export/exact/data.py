@@ -66,12 +66,14 @@ class Measures:
     names: tuple[str, ...]  # of the examples
 
     def name(self, j: int) -> str:
+        """Return the name of the example that has measure j."""
         return self.names[int(self.example[j])]
 
     def __len__(self) -> int:
         return len(self.target)
 
     def row(self, j: int) -> slice:
+        """Return the slice of the entries of measure j."""
         return slice(int(self.start[j]), int(self.start[j + 1]))
 
     def gather(self, rows: Ints) -> tuple[Ints, Ints]:

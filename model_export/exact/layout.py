@@ -49,7 +49,7 @@ class Layout:
     error: float
 
     def width(self, isolation: float) -> float:
-        """The power of two within which a flag is 1; it is 0 from twice that on, so also at other tokens."""
+        """Return the power of two within which a flag is 1; beyond twice that it is 0."""
         return float(2.0 ** np.floor(np.log2(min(isolation, CELL_GAP) / 3)))
 
     @property
@@ -70,7 +70,7 @@ class Cell:
 
 
 def build_layout(measures: Measures, seed: int, *, disjoint: bool) -> Layout:
-    """Of the most promising directions the one whose tree stands most noise."""
+    """Return the layout along the direction whose tree tolerates most noise, of the most promising ones."""
     layouts, refused = [], ImpossibleData("no direction separates the tokens")
     for u in _directions(measures.tokens, seed, int(np.clip(4000 / len(measures), 2, 8))):
         try:
@@ -142,7 +142,7 @@ def _rounding(tree: Tree, spacing: float, eps: float) -> float:
 
 
 def _cells(tree: Tree, measures: Measures) -> tuple[Floats, float]:
-    """Where each class's cell begins, in the order of their outputs, and where all of them end."""
+    """Return where each class's cell begins, in the order of their outputs, and where all of them end."""
     order = np.argsort([measures.target[rows].min() for rows in tree.members], kind="stable")
     ends = 1 + np.cumsum(np.array(tree.widths)[order] + CELL_GAP)
     base = np.empty(len(order))

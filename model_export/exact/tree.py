@@ -85,7 +85,7 @@ def grow_tree(measures: Measures, t: Floats, floor: float, *, disjoint: bool = F
 
 
 def _is_mixed(measures: Measures, rows: Ints) -> bool:
-    """Whether token splits are still needed: outputs differ, and so do the sets of tokens."""
+    """Return whether token splits are still needed: outputs differ, and so do the sets of tokens."""
     if len(rows) < 2 or (measures.target[rows] == measures.target[rows[0]]).all():
         return False
     support = measures.token[measures.row(int(rows[0]))]
@@ -98,7 +98,7 @@ def _is_mixed(measures: Measures, rows: Ints) -> bool:
 def _split_class(
     measures: Measures, t: Floats, floor: float, owner: int, rows: Ints, new: int
 ) -> Iterator[tuple[TokenSplit, Ints, Ints]]:
-    """The best split of a class, or several that cut off small sides: (split, who stays, who leaves).
+    """Yield the best split of a class, or several that cut off small sides: (split, who stays, who leaves).
 
     The larger side is split further: the class `owner` or, if the token's holders are more, the new one.
     """

@@ -155,12 +155,14 @@ def predict_implicit_sentiment(served: ServedModel) -> list[dict[str, Any]]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
     parser.add_argument("models", type=Path, help="the folder of the bundles")
     parser.add_argument("--head", default="sentiment", help="the head to measure (default: sentiment)")
     parser.add_argument("--data", type=Path, help="the folder of the data sets")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Measure and print; return 0."""
     served = ServedModel(arguments.models, arguments.head)
     rows = predict_implicit_sentiment(served)
     for label in ("negative", "positive"):

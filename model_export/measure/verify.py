@@ -73,6 +73,7 @@ class FloatProducts(Runtime):
         self.provider = "cuda"
 
     def open(self, model: bytes, weights: bytes | None = None) -> Session:
+        """Open a graph on the CPU."""
         return Runtime("cpu", self.intra_op_threads).open(model, weights)
 
 
@@ -189,6 +190,7 @@ def _count_different(one: Sequence[EncoderOutput], other: Sequence[EncoderOutput
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
     parser.add_argument("bundle", type=Path, help="the folder of a head")
     texts = parser.add_mutually_exclusive_group(required=True)
     texts.add_argument("--file", help="rows of texts: csv, tsv, jsonl, json, parquet")
@@ -207,6 +209,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Compare and print; return 1 if something differs, else 0."""
     head = read_bundle(arguments.bundle)
     if head.kind != HEAD:
         raise InvalidInput(f"{arguments.bundle} is a bundle of kind {head.kind}; verify needs a head")

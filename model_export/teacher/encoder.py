@@ -33,6 +33,8 @@ NEAR, FAR, BUCKETS = 8, 128, 32  # distances up to NEAR have a bucket each, furt
 
 
 class Layer(nn.Module):
+    """A layer of MPNet."""
+
     def __init__(self, width: int, heads: int, wide: int, eps: float) -> None:
         super().__init__()
         self.heads = heads
@@ -129,6 +131,7 @@ class Int8Linear(nn.Module):
         self.bias = linear.bias.detach()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the product; inputs are quantized row by row."""
         rows = x.flatten(0, -2)
         unit = rows.abs().amax(1, keepdim=True).clamp(min=1e-6) / 127
         product = torch._int_mm(torch.round(rows / unit).to(torch.int8), self.weight)

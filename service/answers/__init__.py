@@ -1,1 +1,1 @@
-"""What is asked and what is answered, as documents: the same over HTTP and without a server."""
+"""From documents of requests to results and back: the same over HTTP and without a server."""

@@ -21,7 +21,7 @@ PAUSE_S = 1e-4  # NumPy releases the interpreter too briefly; a sleep of 0.1 ms 
 
 
 def read_rows(body: Raw, field: str, *, max_rows: int, max_columns: int) -> tuple[Floats, dict[str, Any]]:
-    """The member `field` of the object in `body`, which is rows of numbers; and the other members."""
+    """Return the member `field` of the object in `body`, which is rows of numbers; and the other members."""
     document = parse_object(body)
     rows = _take(document, field)
     return as_array(rows, field, max_rows=max_rows, max_columns=max_columns), document
@@ -30,7 +30,7 @@ def read_rows(body: Raw, field: str, *, max_rows: int, max_columns: int) -> tupl
 def read_arrays(
     body: Raw, field: str, *, most: int, max_rows: int, max_columns: int
 ) -> tuple[list[Floats], dict[str, Any]]:
-    """The same where the member is up to `most` arrays of rows."""
+    """Return the same where the member is up to `most` arrays of rows."""
     document = parse_object(body)
     given = _take(document, field)
     if not isinstance(given, list) or not given:
@@ -85,23 +85,23 @@ def check_exact(rows: list[list[Any]], array: Floats, param: str, offset: int) -
 
 
 def _inexact(param: str, i: int, j: int) -> InvalidInput:
-    place = f"{param}[{i}][{j}]"
-    return InvalidInput(f"{place} has no exact representation in double precision", param=place)
+    field = f"{param}[{i}][{j}]"
+    return InvalidInput(f"{field} has no exact representation in double precision", param=field)
 
 
 def _irregular(rows: list[Any], param: str, offset: int, columns: int) -> InvalidInput:
-    """What is wrong with the first row that is not `columns` numbers."""
+    """Return the error of the first row that is not `columns` numbers."""
     for i, row in enumerate(rows, start=offset):
-        place = f"{param}[{i}]"
+        field = f"{param}[{i}]"
         if not isinstance(row, list):
-            return InvalidInput(f"{place} should be an array of numbers", param=place)
+            return InvalidInput(f"{field} should be an array of numbers", param=field)
         for j, number in enumerate(row):
             if type(number) not in (float, int):
-                return InvalidInput(f"{place}[{j}] should be a number", param=f"{place}[{j}]")
+                return InvalidInput(f"{field}[{j}] should be a number", param=f"{field}[{j}]")
         if not row:
-            return InvalidInput(f"{place} is empty", param=place)
+            return InvalidInput(f"{field} is empty", param=field)
         if len(row) != columns:
-            return InvalidInput(f"{place} has {len(row)} numbers, expected {columns}", param=place)
+            return InvalidInput(f"{field} has {len(row)} numbers, expected {columns}", param=field)
     return InvalidInput(f"{param} should be an array of arrays of numbers", param=param)
 
 
@@ -113,9 +113,9 @@ def read_npy(
     max_columns: int,
     check: Callable[[int, int], None] = lambda rows, columns: None,
 ) -> Floats:
-    """What `numpy.save` wrote: a 2-d array of numbers. Its header is believed only as far as bytes follow.
+    """Return the 2-d array that `numpy.save` wrote. The header must agree with the number of bytes.
 
-    `check` may refuse its size before there is an array: bytes become eight times as many.
+    `check` may refuse the shape before the array is made, which can take eight times as many bytes.
     """
     stream = io.BytesIO(body[:HEADER])
     try:
@@ -164,7 +164,7 @@ def check_converted(given: Any, array: Floats, param: str) -> None:
 
 
 def write_npz(arrays: Mapping[str, Any]) -> Iterator[bytes]:
-    """What `numpy.savez` writes, in pieces."""
+    """Yield the bytes that `numpy.savez` writes, in blocks."""
     stream = io.BytesIO()
     np.savez(stream, allow_pickle=False, **arrays)
     stream.seek(0)

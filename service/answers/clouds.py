@@ -14,7 +14,7 @@ from service.cloud.points import Floats
 from service.control.search import ControlResult, find_form
 from service.errors import InvalidInput
 from service.schemas.reading import validate
-from service.schemas.requests import ControlWish, DynamicsParameters
+from service.schemas.requests import ControlParameters, DynamicsParameters
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
@@ -27,7 +27,7 @@ SUMMARY = ("n", "d", "alpha", "status", "layers", "certified_layer", "margin")
 
 
 def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool | None = None) -> Parameters:
-    """What a run is asked for, checked; who names no `max_layers` gets no more than the operator allows."""
+    """Return the checked options of a run; the default of `max_layers` is at most the operator's limit."""
     wire = validate(document, DynamicsParameters, strict=strict)
     fields = dict(wire)
     fields["include"] = frozenset(wire.include)
@@ -42,7 +42,7 @@ def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool 
 
 
 def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[str, Any]:
-    """A result in the words of the contract. What may be long stays arrays: see `write_document`."""
+    """Return the document of a result. Long values stay arrays, which `write_document` writes."""
     clusters = result.clusters
     document: dict[str, Any] = {
         **{name: getattr(result, name) for name in SUMMARY},
@@ -62,8 +62,8 @@ def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) 
         document["temperature"] = result.temperature and vars(result.temperature)
     if "trajectory" in include:
         assert result.trajectory is not None
-        kept = result.trajectory
-        document["trajectory"] = {"layers": kept.layers, "points": list(kept.points)}
+        trajectory = result.trajectory
+        document["trajectory"] = {"layers": trajectory.layers, "points": list(trajectory.points)}
     if result.argmax is not None:
         document["argmax"] = [[members.tolist() for members in layer] for layer in result.argmax]
     if result.softmax is not None:
@@ -72,7 +72,7 @@ def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) 
 
 
 def dynamics_npz(request_id: str, result: Result, include: Collection[str]) -> Iterator[bytes]:
-    """The answer's arrays, and its summary as JSON in the array `summary`."""
+    """Return the answer's arrays, and its summary as JSON in the array `summary`."""
     summary = {name: getattr(result, name) for name in SUMMARY}
     arrays: dict[str, Any] = {
         "leaders": result.leaders.index,
@@ -107,7 +107,7 @@ def answer_dynamics(
     as_npz: bool = False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> list[bytes]:
-    """Run a cloud and write the answer, in pieces."""
+    """Run a cloud and write the answer, in blocks."""
     result = model.run(points, parameters, on_progress)
     if as_npz:
         return list(dynamics_npz(request_id, result, parameters.include))
@@ -122,7 +122,7 @@ def answer_control(
     within_s: float,
     request_id: str,
 ) -> list[bytes]:
-    """Solve a control problem, which is the rest of the request, and write the answer."""
+    """Solve a control problem and write the answer; `document` is the request without its points."""
     answer = find_control(points, document, model, settings, within_s)
     return list(write_document({"id": request_id, **answer}))
 
@@ -138,19 +138,19 @@ def answer_sequences(
 def find_control(
     points: Floats, document: dict[str, Any], model: Dynamics, settings: Settings, within_s: float
 ) -> dict[str, Any]:
-    """The answer to a wish, which is the rest of the request."""
-    wish = validate(document, ControlWish)
-    assignment = None if wish.assignment is None else _by_index(wish.assignment)
+    """Solve a control problem; `document` is the request without its points."""
+    request = validate(document, ControlParameters)
+    assignment = None if request.assignment is None else _by_index(request.assignment)
 
     def run(points: Floats, A: Floats) -> Result:
         layers = min(CONTROL_LAYERS, settings.max_layers)
         return model.run(points, Parameters(A=A, max_layers=layers, tie_tolerance=0))
 
-    return control_answer(find_form(points, assignment, wish.leaders, run, within_s))
+    return control_answer(find_form(points, assignment, request.leaders, run, within_s))
 
 
 def control_answer(found: ControlResult) -> dict[str, Any]:
-    """A solution in the words of the contract."""
+    """Return the document of a solution."""
     document = {field.name: getattr(found, field.name) for field in fields(found)}
     document = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in document.items()}
     if found.certificate is not None:

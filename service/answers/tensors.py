@@ -80,7 +80,7 @@ def write_response(
 
 
 def _split(content: bytearray, json_length: str | None, *, is_binary: bool) -> tuple[bytearray, memoryview]:
-    """The JSON part of a body, and the tensors behind it."""
+    """Return the JSON part of a body, and the tensors behind it."""
     if json_length is None:
         if is_binary:
             raise MalformedInput("an octet stream needs Inference-Header-Content-Length")

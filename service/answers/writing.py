@@ -1,8 +1,8 @@
-"""How answers are written: as JSON text, in pieces of which none holds the interpreter for long.
+"""Write answers as JSON text, in blocks, so that no call holds the interpreter for long.
 
 Answers are dicts and arrays, not the models of `hardmax.models` that document them: a model of one text takes
 15 us to validate and to write, its dict 0.6 us; and a cloud of a million points would be as many objects. The
-contract tests hold them to the models.
+contract tests compare them with the models.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,28 +11,29 @@ from typing import Any
 import numpy as np
 import orjson
 
-PIECE_BYTES = 65_536  # bytes, about
+JSON_BLOCK_BYTES = 65_536  # approximately
 NUMBERS_PER_CALL = 16_384  # rendered in one call
-OBJECTS = 2048
+RECORDS_PER_BLOCK = 2048
 
 Numbers = np.ndarray[Any, Any]
 Column = Numbers | Sequence[Numbers]
 
 
 class Records:
-    """Objects with the same names, kept as columns and made when they are written, some at a time.
+    """Objects with the same fields, stored as columns; they are made block by block when they are written.
 
-    A list of a hundred thousand dicts would hold up everybody else when the garbage collector walks through
-    it, and again when it is freed.
+    A list of a hundred thousand dicts would delay all other requests when the garbage collector visits it,
+    and again when it is freed.
     """
 
     def __init__(self, **columns: Column) -> None:
         self._columns = columns
 
     def blocks(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield the objects in lists of at most RECORDS_PER_BLOCK."""
         count = len(next(iter(self._columns.values())))
-        for start in range(0, count, OBJECTS):
-            columns = [_list(column[start : start + OBJECTS]) for column in self._columns.values()]
+        for start in range(0, count, RECORDS_PER_BLOCK):
+            columns = [_list(column[start : start + RECORDS_PER_BLOCK]) for column in self._columns.values()]
             yield [dict(zip(self._columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -41,22 +42,24 @@ def _list(column: Column) -> list[Any]:
 
 
 def write(value: Any) -> bytes:
-    """A short value as JSON text."""
+    """Return a short value as JSON text."""
     if isinstance(value, np.ndarray):
         value = np.ascontiguousarray(value)
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def write_document(document: Any) -> Iterator[bytes]:
-    """A value as JSON text. What is in it may be long: arrays, records, lists. A list's entries are let go of
-    once they are written. What is not finite becomes null.
+    """Yield a value as JSON text.
+
+    It may contain arrays, records and long lists; the entries of a list are released once they are written.
+    Numbers that are not finite become null.
     """
     parts: list[bytes] = []
     size = 0
     for part in _write(document):
         parts.append(part)
         size += len(part)
-        if size > PIECE_BYTES:
+        if size > JSON_BLOCK_BYTES:
             yield b"".join(parts)
             parts, size = [], 0
     yield b"".join(parts)

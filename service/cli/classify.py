@@ -41,6 +41,7 @@ A column with a usual name (text, review, ..) is found without --column. --out w
 
 
 def add_commands(commands: Commands) -> None:
+    """Add the command `classify`."""
     parser = commands.add_parser(
         "classify",
         help="label texts, with the exact reason",
@@ -74,6 +75,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def classify(arguments: argparse.Namespace) -> int:
+    """Run `hardmax classify`; return its exit status."""
     if arguments.ray:
         return _classify_on_ray(arguments)
     if arguments.texts == [STDIN]:
@@ -185,7 +187,7 @@ def _classify_on_ray(arguments: argparse.Namespace) -> int:
 
 
 def actors_of(arguments: argparse.Namespace) -> tuple[Callable[[], Api], float]:
-    """How each actor opens its client, and the part of a GPU that it takes."""
+    """Return how each actor opens its client, and the part of a GPU that it takes."""
     if arguments.server is not None:
         return client_of(arguments), 0
     from service.local import Local

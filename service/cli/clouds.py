@@ -21,6 +21,7 @@ DRAWN: list[Include] = ["assignment", "limits", "trajectory", "polytope"]
 
 
 def add_commands(commands: Commands) -> None:
+    """Add the commands `dynamics`, `control` and `sequences`."""
     _add_dynamics(commands)
     _add_control(commands)
     _add_sequences(commands)
@@ -94,6 +95,7 @@ def _points(arguments: argparse.Namespace) -> NDArray[np.float64]:
 
 
 def run_dynamics(arguments: argparse.Namespace) -> int:
+    """Run `hardmax dynamics`; return its exit status."""
     points = _points(arguments)
     if arguments.trajectory:
         check_trajectory(arguments.trajectory)
@@ -128,6 +130,7 @@ def _parts(arguments: argparse.Namespace) -> list[Include]:
 
 
 def run_control(arguments: argparse.Namespace) -> int:
+    """Run `hardmax control`; return its exit status."""
     points = _points(arguments)
     leaders = _indices(arguments.leaders)
     with Progress() as progress, open_where(arguments, progress) as hardmax:
@@ -149,6 +152,7 @@ def _indices(text: str) -> list[int]:
 
 
 def run_sequences(arguments: argparse.Namespace) -> int:
+    """Run `hardmax sequences`; return its exit status."""
     sequences, expected = read_sequences(arguments.file)
     with Progress() as progress, open_where(arguments, progress) as hardmax:
         labels = hardmax.classify_sequences(arguments.model, sequences)

@@ -20,6 +20,7 @@ from service.runtime.bundle import newest_version
 
 
 def add_commands(commands: Commands) -> None:
+    """Add the command `evaluate`."""
     parser = commands.add_parser("evaluate", help="measure a model on rows of texts and labels")
     parser.add_argument("--file", required=True, help="the rows")
     parser.add_argument("--model", help="default: HARDMAX_DEFAULT_MODEL")
@@ -42,6 +43,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
+    """Run `hardmax evaluate`; return its exit status."""
     if arguments.html:
         check_folder(arguments.html)
     rows = _read(arguments, arguments.file)

@@ -53,13 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as failure:
         nowhere = os.open(os.devnull, os.O_WRONLY)  # what is left cannot be written either
         os.dup2(nowhere, sys.stdout.fileno())
-        if isinstance(failure, BrokenPipeError):  # the reader (head, less) has seen enough
+        if isinstance(failure, BrokenPipeError):  # the program that reads the output (head, less) has ended
             return 0
         print_remark(describe_os_error(failure))
         return BAD_INPUT
 
 
 def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     purpose = "Classify texts and run clouds of points by hardmax transformers, with the reason."
     parser = argparse.ArgumentParser(prog="hardmax", description=purpose)
     parser.add_argument("--version", action="version", version=f"hardmax {__version__}")
@@ -100,6 +101,7 @@ def _add_serving(commands: Commands) -> None:
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
+    """Run `hardmax serve` until it is stopped; return its exit status."""
     from service.server import serve
 
     flags = {name: value for name, value in vars(arguments).items() if name in Settings.model_fields}
@@ -107,6 +109,7 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
 
 def run_models(arguments: argparse.Namespace) -> int:
+    """Run `hardmax models`; return its exit status."""
     if arguments.rollback:
         if len(arguments.rollback) != 2 or arguments.rollback[0] != "rollback" or arguments.server:
             raise InvalidInput("say hardmax models, or hardmax models rollback NAME --models-dir FOLDER")
@@ -124,6 +127,7 @@ def run_models(arguments: argparse.Namespace) -> int:
 
 
 def run_openapi(arguments: argparse.Namespace) -> int:
+    """Run `hardmax openapi`; return its exit status."""
     from service.app import create_app
 
     print(json.dumps(create_app(load_settings()).openapi(), indent=2, ensure_ascii=False))

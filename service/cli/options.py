@@ -19,6 +19,7 @@ Commands = Any  # what argparse's add_subparsers returns; it has no public name
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose between a server and this process."""
     parser.add_argument("--json", action="store_true", help="print the API's own answer")
     parser.add_argument("--server", metavar="URL", help="ask this server instead of computing here")
     parser.add_argument(
@@ -30,8 +31,8 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def open_where(arguments: argparse.Namespace, progress: Progress | None = None) -> Api:
-    """Where the work is done: on a server, or in this process. Both have the same methods."""
-    if arguments.server is not None:  # "", of an empty variable, is no wish to compute here
+    """Return where the work is done: on a server, or in this process. Both have the same methods."""
+    if arguments.server is not None:  # "", of an empty variable, does not mean to compute in this process
         return client_of(arguments)()
     from service.local import Local
 
@@ -39,7 +40,7 @@ def open_where(arguments: argparse.Namespace, progress: Progress | None = None) 
 
 
 def client_of(arguments: argparse.Namespace) -> Callable[[], Api]:
-    """What opens a client of the server."""
+    """Return a function that opens a client of the server."""
     from hardmax import Client
 
     keys = os.environ.get(f"{PREFIX}API_KEYS", "").split(",")
@@ -47,6 +48,7 @@ def client_of(arguments: argparse.Namespace) -> Callable[[], Api]:
 
 
 def settings_of(arguments: argparse.Namespace, **flags: Any) -> Settings:
+    """Return the settings, with the flags of the command line."""
     own = {"models_dir": arguments.models_dir} if arguments.models_dir else {}
     return load_settings(**own, **flags)
 

@@ -10,7 +10,7 @@ from service.runtime.bundle import newest_version
 
 SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3
-LEAST_SHOWN = 0.0005  # what three decimals can show
+MIN_SHOWN = 0.0005  # what three decimals can show
 SHOWN_CLUSTERS = 20
 SHOWN_LAYERS = 8
 
@@ -33,7 +33,7 @@ def _describe_sum(answer: Answer) -> Iterator[str]:
     leaders = {leader.cluster: leader for leader in answer.leaders}
     amounts = [(number_of(cluster.contribution, answer.label), cluster) for cluster in answer.clusters]
     amounts.sort(key=lambda pair: -abs(pair[0]))
-    shown = [pair for pair in amounts if abs(pair[0]) >= LEAST_SHOWN][:SHOWN_CLUSTERS_OF_TEXT]
+    shown = [pair for pair in amounts if abs(pair[0]) >= MIN_SHOWN][:SHOWN_CLUSTERS_OF_TEXT]
     for amount, cluster in shown:
         name, detail = _name(cluster, leaders.get(cluster.id))
         yield f"  {amount:+8.3f}  {name:<32}  {detail}"

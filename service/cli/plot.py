@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GREY = "#888888"  # of all clusters but the largest, which have hues
 MOST_WAYS = 2000  # more lines than that are a surface
-MOST_NAMES = 24  # leaders that are named
+MAX_NAMED_LEADERS = 24  # leaders that are named
 
 
 def check_plot(path: str, d: int) -> None:
@@ -97,10 +97,10 @@ def _draw(axes: Any, result: DynamicsResult, title: str) -> NDArray[np.float64]:
         axes.scatter(*ends.T, s=52, facecolors="none", edgecolors=own, label="limit of a tie")
     leaders = sorted(result.leaders, key=lambda leader: -leader.followers)
     if leaders:
-        places, own = start[[each.index for each in leaders]], hues[[each.cluster for each in leaders]]
-        axes.scatter(*places.T, s=150, marker="*", c=own, label="leader")
-        for leader, place in zip(leaders[:MOST_NAMES], places, strict=False):
-            axes.text(*place, f"  {leader.index}", fontsize=8)
+        positions, own = start[[each.index for each in leaders]], hues[[each.cluster for each in leaders]]
+        axes.scatter(*positions.T, s=150, marker="*", c=own, label="leader")
+        for leader, position in zip(leaders[:MAX_NAMED_LEADERS], positions, strict=False):
+            axes.text(*position, f"  {leader.index}", fontsize=8)
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_aspect("equal", **({"adjustable": "datalim"} if result.d == 2 else {}))
     axes.legend(frameon=False, fontsize=8)
@@ -108,7 +108,7 @@ def _draw(axes: Any, result: DynamicsResult, title: str) -> NDArray[np.float64]:
 
 
 def _hues(result: DynamicsResult) -> NDArray[np.str_]:
-    """A cluster's colour, by its rank in size."""
+    """Return a cluster's colour, by its rank in size."""
     hues = np.full(len(result.clusters), GREY)
     for hue, cluster in zip(
         CLUSTER_COLORS, sorted(result.clusters, key=lambda each: -each.size), strict=False
@@ -128,9 +128,9 @@ def _figure(clouds: int, d: int, *, plain: int = 0) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4 * (clouds + plain), 5.6), layout="constrained")
-    for place in range(clouds + plain):
-        space = d == 3 and place < clouds
-        figure.add_subplot(1, clouds + plain, place + 1, projection="3d" if space else "rectilinear")
+    for i in range(clouds + plain):
+        space = d == 3 and i < clouds
+        figure.add_subplot(1, clouds + plain, i + 1, projection="3d" if space else "rectilinear")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Reading clouds from csv, npy or json, and sequences of points from JSON lines."""
+"""Read clouds from csv, npy or json, and sequences of points from JSON lines."""
 
 import csv
 from pathlib import Path
@@ -22,7 +22,7 @@ from service.errors import InvalidInput, MalformedInput
 
 
 def read_cloud(path: str) -> NDArray[np.float64]:
-    """The points in a csv (a header line is skipped), npy or json file; `-` reads csv from standard input."""
+    """Read points from a csv (with or without a header), npy or json file; `-` is csv on standard input."""
     suffix = Path(path).suffix.lower()
     if path == STDIN or suffix == ".csv":
         return _cloud_from_csv(read_text(path), source_of(path))
@@ -34,15 +34,15 @@ def read_cloud(path: str) -> NDArray[np.float64]:
 
 
 def read_sequences(path: str) -> tuple[list[NDArray[np.float64]], list[Any]]:
-    """The sequences of a file, a JSON line each, and the labels it gives them (None where it gives none)."""
+    """Read sequences from a file of JSON lines; return them with their labels, None where there is none."""
     lines = read_text(path).split("\n")
     sequences, labels = [], []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        place = f"{path}, line {number}"
-        entry = parse_json(line, place)
-        sequences.append(_cloud_from_json(entry, "sequence", place))
+        location = f"{path}, line {number}"
+        entry = parse_json(line, location)
+        sequences.append(_cloud_from_json(entry, "sequence", location))
         labels.append(entry.get("label") if isinstance(entry, dict) else None)
     if not sequences:
         raise InvalidInput(f"{path} holds no sequences", param="FILE")
@@ -67,7 +67,7 @@ def _cloud_from_npy(path: str) -> NDArray[np.float64]:
 
 
 def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
-    """Of a list of rows, or of an object in which it is called `name`."""
+    """Return the cloud in a list of rows, or in an object with the field `name`."""
     rows = entry.get(name) if isinstance(entry, dict) else entry
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         problem = f'{source}: expected [[..], ..] or {{"{name}": [[..], ..]}}'
@@ -77,13 +77,13 @@ def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
             raise InvalidInput(f"{source}: points[{i}] is empty", param=f"points[{i}]")
         for j, number in enumerate(row):
             if type(number) not in (int, float):  # true is an int to Python
-                place = f"points[{i}][{j}]"
-                raise InvalidInput(f"{source}: {place} should be a number", param=place)
+                field = f"points[{i}][{j}]"
+                raise InvalidInput(f"{source}: {field} should be a number", param=field)
     return _cloud(rows, source)
 
 
 def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
-    """A first row without any number is a heading."""
+    """Return the rows without a heading, which is a first row without any number."""
     points: list[list[float]] = []
     for number, row in enumerate(csv.reader(text.splitlines(), delimiter=delimiter_of(text)), 1):
         numbers = [float(cell) for cell in row if is_number(cell)]

@@ -1,4 +1,4 @@
-"""From argmax sets to leaders and clusters."""
+"""Leaders and clusters from argmax sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from service.cloud.sets import Ragged, Ties, range_starts
 
 @dataclass(frozen=True)
 class Leaders:
-    """Every given point that leads, by index. A twin leads where its twin does, and is listed on its own."""
+    """The given points that lead, by index. Equal points are listed one by one."""
 
     index: Ints  # [l]
     since_layer: Ints  # [l]
     point: Floats  # [l,d]
-    followers: Ints  # [l] points of its cluster that are not itself or a twin
+    followers: Ints  # [l] points of its cluster, less itself and points equal to it
     cluster: Ints  # [l]
 
     def __len__(self) -> int:
@@ -30,25 +30,27 @@ class Clusters:
     leaders: Ragged  # the points each cluster is drawn to, in order
     tie: Bools  # [c] between several leaders
     limit: Floats  # [c,d]
-    size: Ints  # [c] points, twins counted
+    size: Ints  # [c] given points
 
     def __len__(self) -> int:
         return len(self.leaders)
 
 
 def read_leaders(cloud: Cloud, since: Ints, points: Floats, assignment: Ints, clusters: Clusters) -> Leaders:
-    """The leaders among the given points, in the order they were given."""
-    index = np.flatnonzero(since[cloud.place] >= 0)
-    place = cloud.place[index]
+    """Return the leaders among the given points, in the order they were given."""
+    index = np.flatnonzero(since[cloud.inverse] >= 0)
+    distinct = cloud.inverse[index]
     cluster = assignment[index]
-    followers = clusters.size[cluster] - cloud.counts[place]
-    return Leaders(index, since[place], cloud.restore(points[place]), followers, cluster)
+    followers = clusters.size[cluster] - cloud.counts[distinct]
+    return Leaders(index, since[distinct], cloud.restore(points[distinct]), followers, cluster)
 
 
 def read_clusters(
     cloud: Cloud, first: Ints, ties: Ties, targets: Callable[[Ints], Floats]
 ) -> tuple[Clusters, Ints]:
-    """Clusters by argmax sets, single ones first, each kind by its first leader; every point's cluster.
+    """Return the clusters and the cluster of every point.
+
+    Clusters of one leader come first; each kind is sorted by its first leader.
 
     first is the first member of each distinct token's set, `ties` are the sets of several. `targets` gives
     the mean over the set of each of some tokens.
@@ -62,7 +64,7 @@ def read_clusters(
     order = np.concatenate([single[np.argsort(earliest[single])], np.array(several, np.int64)])
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    assignment = rank[name][cloud.place]
+    assignment = rank[name][cloud.inverse]
     return (
         Clusters(
             leaders=leaders.take(order),
@@ -75,14 +77,16 @@ def read_clusters(
 
 
 def original_members(cloud: Cloud, sets: Ragged) -> Ragged:
-    """The given points in sets of distinct ones, in order: a member stands for all its twins."""
-    twins = Ragged(np.argsort(cloud.place, kind="stable"), cloud.counts).take(sets.flat)
-    owner = np.repeat(np.repeat(np.arange(len(sets)), sets.lengths), twins.lengths)
-    return Ragged(twins.flat[np.lexsort((twins.flat, owner))], np.bincount(owner, minlength=len(sets)))
+    """Return sets of given points, in order, from sets of distinct points."""
+    originals = Ragged(np.argsort(cloud.inverse, kind="stable"), cloud.counts).take(sets.flat)
+    owner = np.repeat(np.repeat(np.arange(len(sets)), sets.lengths), originals.lengths)
+    return Ragged(
+        originals.flat[np.lexsort((originals.flat, owner))], np.bincount(owner, minlength=len(sets))
+    )
 
 
 def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, Ints]:
-    """The different argmax sets; a distinct token that has each, and which of them each token has."""
+    """Return the different argmax sets; a distinct token that has each, and which of them each token has."""
     key = first.copy()  # a single member names the set; sets of several are numbered after all tokens
     one, group = several.unique()
     key[row] = len(first) + group
@@ -100,10 +104,11 @@ def argmax_sets(first: Ints, row: Ints, several: Ragged) -> tuple[Ragged, Ints, 
 
 
 def polytope_vertices(leaders: Leaders) -> Ints:
-    """The vertices of the limit polytope, as given points: its leaders, twins once; in the plane, in turn.
+    """Return the vertices of the limit polytope as given points: its leaders, equal points once.
 
-    No hull is computed. A leader is the only maximiser of <A z_l, .> over the cloud: that makes it a vertex
-    of every later hull; and every vertex of the limit polytope is a leader (docs/theory.md, section 3).
+    In the plane they are in counterclockwise order. No hull is computed: a leader is the only maximiser of
+    <A z_l, .> over the cloud, which makes it a vertex of every later hull, and every vertex of the limit
+    polytope is a leader (docs/theory.md, section 3).
     """
     _, one = np.unique(leaders.cluster, return_index=True)
     one = np.sort(one)

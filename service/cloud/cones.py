@@ -19,10 +19,10 @@ from service.cloud.sets import concatenated_ranges, range_starts, split_by_size
 CHUNK = 2**12  # keys that are scored for some cones together
 MAX_BATCH_KEYS = 2**23  # keys in the lists of the cones that are cut together
 LONG_LIST = 2**11  # a list of keys that is cut by itself
-PAIRS_PER_PIECE = 2**19
+PAIRS_PER_BATCH = 2**19
 QUERIES_PER_CONE = 8.0  # of each of the narrowest cones, if they were spread evenly
 
-Piece = tuple[Ints, Pairs]  # queries (positions among those searched for), and their pairs
+CandidateBatch = tuple[Ints, Pairs]  # queries (positions among those searched for), and their pairs
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ConeBatch:
         return range_starts(self.count)
 
     def halves(self) -> tuple[ConeBatch, ConeBatch]:
-        """The first half of these cones with their keys, and the second."""
+        """Return the first half of these cones with their keys, and the second."""
         half = len(self) // 2
         return self._slice(slice(None, half)), self._slice(slice(half, None))
 
@@ -71,8 +71,8 @@ class ConeSearch:
         self._order = np.argsort(code)
         self._code = code[self._order]
 
-    def pieces(self) -> Iterator[Piece]:
-        """The queries with their candidates: narrow cones, and those with few keys, first."""
+    def batches(self) -> Iterator[CandidateBatch]:
+        """Yield the queries with their candidates: narrow cones, and those with few keys, first."""
         left = [self._widest()]
         while left:
             batch = left.pop()
@@ -87,7 +87,7 @@ class ConeSearch:
                 left.append(self._refined(batch, ~done))
 
     def _widest(self) -> ConeBatch:
-        """The cones to begin with, with those of all keys that can win in them."""
+        """Return the cones to begin with, with those of all keys that can win in them."""
         level, d = min(1, self._depth), self._axes + 1
         every = np.arange(2 * d * self._children**level)
         low, high, there = self._queries_in(every, level)
@@ -95,15 +95,15 @@ class ConeSearch:
         return ConeBatch(level, every[there], low, high, key, count)
 
     def _queries_in(self, cone: Ints, level: int) -> tuple[Ints, Ints, Bools]:
-        """The ranges of queries of those cones that hold any, and which these are."""
+        """Return the ranges of queries of those cones that hold any, and which these are."""
         shift = (self._depth - level) * self._axes
         low = np.searchsorted(self._code, cone << shift)
         high = np.searchsorted(self._code, (cone + 1) << shift)
         there = high > low
         return low[there], high[there], there
 
-    def _candidates(self, batch: ConeBatch, done: Bools) -> Iterator[Piece]:
-        """The queries of the cones that are done; those with a single candidate, nearly all, apart."""
+    def _candidates(self, batch: ConeBatch, done: Bools) -> Iterator[CandidateBatch]:
+        """Yield the queries of the cones that are done; those with a single candidate, nearly all, apart."""
         for part in (done & (batch.count == 1), done & (batch.count > 1)):
             many = (batch.high - batch.low)[part]
             query = self._order[concatenated_ranges(batch.low[part], many)]
@@ -111,7 +111,7 @@ class ConeSearch:
             yield from pair_up(query, batch.key, start, size)
 
     def _refined(self, batch: ConeBatch, left: Bools) -> ConeBatch:
-        """The cones that are left, each halved in every coordinate."""
+        """Return the cones that are left, each halved in every coordinate."""
         level = batch.level + 1
         parent = np.repeat(np.flatnonzero(left), self._children)
         cone = np.repeat(batch.cone[left] * self._children, self._children)
@@ -139,7 +139,7 @@ class ConeSearch:
 
 
 def cones(x: Floats, size: Floats, depth: int) -> Ints:
-    """The cone each direction is in: a face of the cube, then a cell of the face, halved `depth` times."""
+    """Return the cone of each direction: a face of the cube, and a cell of it, halved `depth` times."""
     d = x.shape[1]
     columns = [np.ascontiguousarray(column) for column in x.T]
     axis = [np.abs(column) == size for column in columns[1:]]  # subtle: of equal ones the last counts
@@ -155,17 +155,17 @@ def cones(x: Floats, size: Floats, depth: int) -> Ints:
     for c, is_axis in enumerate(axis, start=1):
         np.copyto(code, 2 * c + (columns[c] < 0), where=is_axis)
     code <<= depth * (d - 1)
-    spread = np.zeros(2**depth, np.int64)  # the bits of a number, d - 1 places apart
+    spread = np.zeros(2**depth, np.int64)  # the bits of a number, d - 1 bits apart
     for bit in range(depth):
         spread |= (np.arange(2**depth) >> bit & 1) << bit * (d - 1)
     for c in range(d - 1):
-        place = (along(1 + c) / size + 1) * 2.0 ** (depth - 1)
-        code |= spread[np.minimum(place.astype(np.int64), 2**depth - 1)] << (d - 2 - c)
+        cell = (along(1 + c) / size + 1) * 2.0 ** (depth - 1)
+        code |= spread[np.minimum(cell.astype(np.int64), 2**depth - 1)] << (d - 2 - c)
     return code
 
 
 def cone_shapes(cone: Ints, level: int, d: int) -> tuple[Floats, Floats]:
-    """The middle direction [c,d] of every cone, and the sine of the angle to the farthest in it [c].
+    """Return the middle direction [c,d] of every cone, and the sine of the angle to the farthest in it [c].
 
     subtle: of the distance; sqrt(1 - cosine**2) has no digits left where cones are narrow.
     """
@@ -194,7 +194,7 @@ def cone_shapes(cone: Ints, level: int, d: int) -> tuple[Floats, Floats]:
 
 
 def _choose(cone: Ints, level: int, y: Floats, keys: Ints, loose: float) -> tuple[Ints, Ints]:
-    """Of all these keys those that can win in each cone, and how many; all cones choose from the same.
+    """Return the keys that can win in each cone, and their number; all cones share the list `keys`.
 
     Every direction of a cone scores at least <m, e> cos(a) - |e'| sin(a), with e' the part of e across m.
     Shorter keys win nowhere. The others are compared as in `_prune`.
@@ -219,19 +219,19 @@ def _choose(cone: Ints, level: int, y: Floats, keys: Ints, loose: float) -> tupl
 
 
 def _best_keys(middle: Floats, y: Floats, keys: Ints) -> tuple[Floats, Ints]:
-    """The best score among these keys for every direction, and whose it is."""
+    """Return the best score among these keys for every direction, and whose it is."""
     best, top = np.full(len(middle), -np.inf), np.zeros(len(middle), np.int64)
     for start in range(0, len(keys), CHUNK):
         score = middle @ y[keys[start : start + CHUNK]].T
-        place = score.argmax(axis=1)
-        here = score[np.arange(len(middle)), place]
+        index = score.argmax(axis=1)
+        here = score[np.arange(len(middle)), index]
         better = here > best
-        best[better], top[better] = here[better], keys[place[better] + start]
+        best[better], top[better] = here[better], keys[index[better] + start]
     return best, top
 
 
 def _prune(cone: Ints, key: Ints, size: Ints, y: Floats, level: int, loose: float) -> tuple[Ints, Ints]:
-    """Those of the keys of each cone, `size` of them, that come within `loose` of the best somewhere in it.
+    """Return the keys of each cone, `size` of them, that come within `loose` of the best somewhere in it.
 
     With e the best key in the middle direction m: for directions u at an angle of at most a to m,
     <u, y - e> < -loose  if  <m, e - y> - loose > sin(a) |e - y|.
@@ -251,11 +251,11 @@ def _prune(cone: Ints, key: Ints, size: Ints, y: Floats, level: int, loose: floa
     return key[keep], np.bincount(which[keep], minlength=len(cone))
 
 
-def pair_up(rows: Ints, key: Ints, start: Ints, size: Ints) -> Iterator[Piece]:
+def pair_up(rows: Ints, key: Ints, start: Ints, size: Ints) -> Iterator[CandidateBatch]:
     """Pairs of every query with the `size` keys from `start` on."""
     if len(rows) and size.max() == 1:
         yield rows, Pairs(np.arange(len(rows)), key[start])
         return
-    for part in split_by_size(size, PAIRS_PER_PIECE):
+    for part in split_by_size(size, PAIRS_PER_BATCH):
         query = np.repeat(np.arange(part.stop - part.start), size[part])
         yield rows[part], Pairs(query, key[concatenated_ranges(start[part], size[part])])

@@ -26,10 +26,13 @@ class Vectors:
     error: Floats
 
     def take(self, rows: Ints) -> "Vectors":
+        """Return some of the vectors."""
         return Vectors(self.x[rows], self.size[rows], self.error[rows])
 
 
 class Frame:
+    """Coordinates around the middle of a cloud in which A is the identity."""
+
     def __init__(self, points: Floats, form: Floats | None) -> None:
         d = points.shape[1]
         self.root = None if form is None else np.linalg.cholesky(form)
@@ -51,7 +54,7 @@ class Frame:
         return centred, UNIT * self.sizes(centred)
 
     def sizes(self, vectors: Floats) -> Floats:
-        """An upper bound on the length of the image of every vector within the given absolute values."""
+        """Return upper bounds on the lengths of images, of all vectors within the given absolute values."""
         images = vectors if self.root is None else np.abs(vectors) @ np.abs(self.root)
         sizes: Floats = lengths_of(images) * (1 + 2 * self.rounding) + MIN_LENGTH
         return sizes
@@ -71,34 +74,35 @@ class Frame:
         return Vectors(self.image(points), size, error_bound + self.rounding * size)
 
     def scales(self, centred: Floats) -> Floats:
-        """The powers of two that queries from these centred positions are scaled by."""
+        """Return the powers of two that queries from these centred positions are scaled by."""
         size = largest(centred + self.middle if self.middle.any() else centred)
         exponent = -np.frexp(np.where(size > 0, size, 1.0))[1]
         scales: Floats = np.ldexp(1.0, np.minimum(exponent, MAX_SCALE_EXPONENT))
         return scales
 
     def lengths(self, vectors: Floats) -> Floats:
-        """A-norms."""
+        """Return the A-norms of vectors."""
         return lengths_of(self.image(vectors))
 
     def image(self, vectors: Floats) -> Floats:
-        """Where vectors are in these coordinates."""
+        """Return where vectors are in these coordinates."""
         return vectors if self.root is None else vectors @ self.root
 
 
 def slack_of(queries: Vectors, keys: Vectors) -> Floats:
-    """[q] Twice a bound on the error of a query's scores, whatever the key."""
+    """Return twice a bound on the error of the scores of each query, whatever the key, [q]."""
     slack: Floats = 2 * (queries.error * keys.size.max() + queries.size * keys.error.max())
     return slack
 
 
 def lengths_of(vectors: Floats) -> Floats:
+    """Return the Euclidean length of each row."""
     lengths: Floats = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     return lengths
 
 
 def largest(vectors: Floats) -> Floats:
-    """The largest absolute value in each row; by columns where rows are short."""
+    """Return the largest absolute value in each row; by columns where rows are short."""
     if vectors.shape[1] > MAX_SHORT_DIMENSION:
         rows: Floats = np.abs(vectors).max(axis=1)
         return rows

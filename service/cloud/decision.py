@@ -1,4 +1,4 @@
-"""Who belongs to an argmax set: the one tie rule of the dynamics.
+"""The members of argmax sets: the one tie rule of the dynamics.
 
 Candidates come as pairs (query, key), among them every member (candidates.py). Scores in floating point,
 with their error bounds, leave out what cannot be a member. What they leave in doubt is decided in exact
@@ -26,12 +26,14 @@ class Pairs:
     key: Ints  # [p]
 
     def of(self, keys: Ints) -> "Pairs":
-        """The same pairs where key k was called keys[k]."""
+        """Return the same pairs where key k was called keys[k]."""
         return Pairs(self.query, keys[self.key])
 
 
 @dataclass(frozen=True)
 class Decision:
+    """The queries and keys of a layer, and what decides which pairs are in an argmax set."""
+
     queries: Vectors
     keys: Vectors
     slack: Floats  # [q] twice a bound on the error of each one's scores, whatever the key
@@ -39,7 +41,7 @@ class Decision:
     exactly: Exactly
 
     def sets(self, rows: Ints, pairs: Pairs) -> Sets:
-        """The argmax sets of the queries `rows`, from their candidates."""
+        """Return the argmax sets of the queries `rows`, from their candidates."""
         sure, gap = np.ones(len(rows), np.bool_), np.full(len(rows), np.inf)
         if len(pairs.key) == len(rows):
             one = np.ones(len(rows), np.int64)
@@ -77,7 +79,7 @@ class Decision:
 
 
 def scores(queries: Vectors, keys: Vectors, query: Ints, key: Ints) -> Floats:
-    """Of pairs, however many they are."""
+    """Return the inner products of pairs, block by block."""
     found, many = np.empty(len(key)), max(1, NUMBERS_AT_ONCE // keys.x.shape[1])
     for start in range(0, len(key), many):
         part = slice(start, start + many)

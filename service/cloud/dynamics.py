@@ -2,7 +2,7 @@
 
     result = Dynamics.load(bundle, runtime).run(points, Parameters(alpha=0.5))
 
-What may be asked for, what is refused, and the answer; layers.py does the work.
+Options, limits and results; layers.py has the algorithm.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_ALPHA = 2.0**53  # at this and above, alpha / (1 + alpha) is 1 in double pre
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a run may ask for; the fields of POST /dynamics, whose schema says what they may be."""
+    """The options of a run: the fields of POST /dynamics, whose schema has their ranges."""
 
     alpha: float = 1.0
     A: Floats | None = None
@@ -51,7 +51,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run may cost."""
+    """The limits of a run."""
 
     max_points: int = 1_000_000
     max_dimension: int = 256
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands after a layer."""
+    """The progress of a run after a layer."""
 
     layer: int
     leaders: int  # distinct tokens that lead so far
@@ -90,7 +90,7 @@ class Result:
     points: Floats  # [n,d] the state at layer `layers`
     vertices: Ints  # of the limit polytope
     trajectory: Trajectory | None
-    temperature: Temperature | None  # None: not asked for, not certified, or gaps as small as their rounding
+    temperature: Temperature | None  # None: not requested, not certified, or gaps as small as their rounding
     argmax: list[Ragged] | None  # of every layer that was searched, the set of every point
     softmax: SoftmaxRun | None
 
@@ -104,7 +104,11 @@ class Dynamics:
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime, limits: Limits | None = None) -> Dynamics:
-        """The dynamics of a bundle, or a `BundleError` where its graph has other outputs than we read."""
+        """Return the dynamics of a bundle.
+
+        Raises:
+            BundleError: The graph has other outputs than those of `hardmax-export dynamics`.
+        """
         missing = GRAPH_OUTPUTS - {spec.name for spec in runtime.open(bundle.model).outputs}
         if missing:
             raise BundleError(f"{bundle.name}: model.onnx has no output {min(missing)}", param="model.onnx")
@@ -165,7 +169,7 @@ class Dynamics:
 
 
 class _Run:
-    """One cloud on its way."""
+    """The run of one cloud."""
 
     def __init__(
         self, session: Session, points: Floats, parameters: Parameters, max_bytes: int, on_progress: Report
@@ -230,7 +234,7 @@ class _Run:
         leaders = read_leaders(cloud, layers.since, points, assignment, clusters)
         trajectory = self._recorder.trajectory(last, layers.points, self._report) if self._recorder else None
         return Result(
-            n=len(cloud.place),
+            n=len(cloud.inverse),
             d=points.shape[1],
             alpha=self._parameters.alpha,
             status="certified" if layers.certified else "converged" if self._converged() else "max_layers",
@@ -241,7 +245,7 @@ class _Run:
             clusters=clusters,
             assignment=assignment,
             limits=clusters.limit[assignment],
-            points=cloud.restore(points)[cloud.place],
+            points=cloud.restore(points)[cloud.inverse],
             vertices=polytope_vertices(leaders),
             trajectory=trajectory if "trajectory" in include else None,
             temperature=self._temperature(),

@@ -25,10 +25,12 @@ class PastLayer:
     ties: Ties
 
     def equals(self, other: "PastLayer") -> bool:
+        """Return whether another layer has the same argmax sets."""
         mine, others = ((p.row, p.first, p.ties.row, p.ties.size, p.ties.member) for p in (self, other))
         return all(map(np.array_equal, mine, others))
 
     def members(self, token: int) -> Ints:
+        """Return the argmax set of a token."""
         first = self.first[[int(np.searchsorted(self.row, token))]]
         return first if first[0] >= 0 else self.ties.sets[int(np.searchsorted(self.ties.row, token))]
 
@@ -61,6 +63,6 @@ class History:
         self._weights.append(np.unique(weights).tolist())
 
     def _members(self, token: int, layer: int) -> Ints:
-        """The argmax set of a token at a layer that is over."""
+        """Return the argmax set of a token at a layer that is over."""
         settled = self._settled(token, layer)
         return self._layers[layer].members(token) if settled is None else settled

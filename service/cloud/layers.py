@@ -27,6 +27,7 @@ class Located(NamedTuple):
     error_bound: Floats  # [n]
 
     def take(self, rows: Ints | Bools) -> "Located":
+        """Return some of the positions."""
         return Located(self.x[rows], self.error_bound[rows])
 
 
@@ -93,19 +94,19 @@ class Layers:
         self._now = self._at(self.layer)
 
     def points(self, layer: int) -> Floats:
-        """All tokens at this layer, or at any later one once certified."""
+        """Return all tokens at this layer, or at any later one once certified."""
         if layer == 0:
             return self.cloud.points
         now = self._now if layer == self.layer else self._at(layer)
         return self._original(now.x, np.arange(len(now.x)))
 
     def targets(self, rows: Ints) -> Floats:
-        """The mean over the argmax set of each of these tokens."""
+        """Return the mean over the argmax set of each of these tokens."""
         single = ~np.isin(rows, self.ties.row)
         return self._original(self._targets(rows).x, np.where(single, self.first[rows], -1))
 
     def sets(self) -> Ragged:
-        """The argmax set of every token."""
+        """Return the argmax set of every token."""
         size = np.ones(len(self.first), np.int64)
         size[self.ties.row] = self.ties.size
         tied = np.repeat(np.isin(np.arange(len(size)), self.ties.row), size)
@@ -136,13 +137,13 @@ class Layers:
         return Located(x, error_bound)
 
     def _targets(self, rows: Ints) -> Located:
-        """The mean over each one's argmax set."""
+        """Return the mean over each one's argmax set."""
         target, error_bound = self._now.take(self.first[rows])
         if len(self.ties.row):
-            place = np.minimum(np.searchsorted(self.ties.row, rows), len(self.ties.row) - 1)
-            tied = self.ties.row[place] == rows
-            target[tied] = self.ties.mean[place[tied]]
-            error_bound[tied] = self.ties.error_bound[place[tied]]
+            index = np.minimum(np.searchsorted(self.ties.row, rows), len(self.ties.row) - 1)
+            tied = self.ties.row[index] == rows
+            target[tied] = self.ties.mean[index[tied]]
+            error_bound[tied] = self.ties.error_bound[index[tied]]
         return Located(target, error_bound)
 
     def _mean_of_ties(self, rows: Ints, sets: Sets) -> Ties:
@@ -223,14 +224,14 @@ class Layers:
         return behind
 
     def _settled_set(self, token: int, layer: int) -> Ints | None:
-        """The argmax set of a token that was settled by this layer."""
+        """Return the argmax set of a token that was settled by this layer."""
         settled = 0 <= self.settled[token] <= layer
         return members_of(token, self.first, self.ties) if settled else None
 
     # --- which sets are final
 
     def _final(self, sets: Sets, ties: Ties, keys: Vectors) -> Bools:
-        """Which of these sets never change again: their members are fixed, and tie for their mean."""
+        """Return which of these sets never change again: their members are fixed, and tie for their mean."""
         if len(ties.row) and not self._tie_tolerance:
             self._fix_resting(ties)
         final: Bools = (sets.size == 1) & self.fixed[sets.first] & sets.sure
@@ -253,7 +254,7 @@ class Layers:
         self.fixed |= rests
 
     def _maybe_resting(self, ties: Ties) -> Ints:
-        """The sets that hold their own token, with a mean as near to it as rounding can tell."""
+        """Return the sets that hold their own token, with a mean as near to it as rounding can tell."""
         own = np.logical_or.reduceat(ties.member == np.repeat(ties.row, ties.size), range_starts(ties.size))
         apart = self.frame.lengths(ties.mean - self._now.x[ties.row])
         return np.flatnonzero(own & (apart <= 2 * (ties.error_bound + self._now.error_bound[ties.row])))
@@ -278,15 +279,15 @@ class Layers:
         return stable
 
     def _tie_for_means(self, sets: Ragged, of_means: Sets) -> Bools:
-        """Whether all members of a set tie for its mean; with a tie tolerance, they and no others."""
+        """Return whether all members of a set tie for its mean; with a tie tolerance, they and no others."""
         found = Ragged(of_means.member, of_means.size[of_means.size > 1])
-        place = np.cumsum(of_means.size > 1) - 1  # of a set in `found`
+        index = np.cumsum(of_means.size > 1) - 1  # of a set in `found`
         tie: Bools = of_means.sure & (of_means.size >= sets.lengths)
         for i in np.flatnonzero(tie).tolist():
             larger = of_means.size[i] > sets.lengths[i]
-            tie[i] = np.isin(sets[i], found[place[i]]).all() and not (larger and self._tie_tolerance)
+            tie[i] = np.isin(sets[i], found[index[i]]).all() and not (larger and self._tie_tolerance)
             if tie[i] and larger:
-                self._mean_sets[sets[i].tobytes()] = found[place[i]]
+                self._mean_sets[sets[i].tobytes()] = found[index[i]]
         return tie
 
     def _stays_tied(self, ties: Ties, gaps: tuple[Floats, Floats]) -> Bools:
@@ -315,7 +316,7 @@ class Layers:
     # --- how far apart scores are
 
     def margin(self) -> float | None:
-        """A lower bound on the smallest gap between a best score and the best outside its set.
+        """Return a lower bound on the smallest gap between a best score and the best outside its set.
 
         Relative to |z_i| max |z|, over all tokens and all means of several; None: nothing is outside.
         """
@@ -339,7 +340,7 @@ class Layers:
         return None if math.isinf(smallest) else max(smallest, 0.0)
 
     def gap(self) -> LayerGap:
-        """A lower bound on the smallest gap of a token, relative to max |z|^2; and whether sets tie."""
+        """Return a lower bound on the smallest gap, relative to max |z|^2, and whether sets tie."""
         queries = self.frame.queries(*self._now)
         lengths = self.frame.scales(self._now.x) * self.longest**2
         gaps = Gaps(self._session, queries, self._keys(), lengths, self.first, self.ties.row, self.ties.sets)
@@ -350,7 +351,7 @@ class Layers:
 
 
 def _distance_to_way(start: Floats, end: Floats) -> Floats:
-    """The distance of the origin from each way between two points."""
+    """Return the distance of the origin from each way between two points."""
     way = end - start
     square = np.maximum(np.einsum("ij,ij->i", way, way), np.finfo(np.float64).tiny)
     at = np.clip(-np.einsum("ij,ij->i", start, way) / square, 0, 1)

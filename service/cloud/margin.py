@@ -40,12 +40,12 @@ class Gaps:
     members: Ragged  # these sets
 
     def smallest(self) -> float:
-        """The smallest of all; inf: nothing is outside."""
+        """Return the smallest of all; inf: nothing is outside."""
         bound = self._smallest_of_some()
         return min(bound, self._smallest_below(max(0.0, bound)))
 
     def _smallest_of_some(self) -> float:
-        """The smallest gap among a few queries: no smaller than the smallest of all."""
+        """Return the smallest gap among a few queries: no smaller than the smallest of all."""
         count = len(self.first)
         few = min(count, max(MIN_SAMPLE, min(MAX_SAMPLE, SAMPLE_SCORES // len(self.keys.x))))
         rows = np.random.default_rng(0).choice(count, few, replace=False) if few < count else np.arange(count)
@@ -60,12 +60,12 @@ class Gaps:
         return smallest
 
     def _members(self, i: int) -> Ints:
-        place = int(np.searchsorted(self.row, i))
-        tied = place < len(self.row) and self.row[place] == i
-        return self.members[place] if tied else self.first[[i]]
+        index = int(np.searchsorted(self.row, i))
+        tied = index < len(self.row) and self.row[index] == i
+        return self.members[index] if tied else self.first[[i]]
 
     def _smallest_below(self, bound: float) -> float:
-        """The smallest gap, if it is less than `bound`."""
+        """Return the smallest gap, if it is less than `bound`."""
         smallest = math.inf
         slack = slack_of(self.queries, self.keys)
         wide = 2 * slack + (bound * self.lengths if bound < math.inf else 0)
@@ -85,7 +85,7 @@ class Gaps:
         return smallest
 
     def _inside(self, query: Ints, key: Ints) -> Bools:
-        """Whether each key belongs to each query's set."""
+        """Return whether each key belongs to each query's set."""
         inside: Bools = key == self.first[query]
         if len(self.row):
             n = max(len(self.first), len(self.keys.x))
@@ -115,11 +115,11 @@ class Temperature:
 def find_temperature(
     gaps: Sequence[LayerGap], alpha: float, cloud: Cloud, longest: float
 ) -> Temperature | None:
-    """What the gaps of these layers say of softmax, in the units that points and A were given in.
+    """Return the temperature below which softmax stays near, by the gaps of these layers, in given units.
 
     None: nothing, or no double holds it.
     """
-    n, d = len(cloud.place), cloud.points.shape[1]
+    n, d = len(cloud.inverse), cloud.points.shape[1]
     relative = largest_temperature(gaps, alpha, n)
     unit = longest * 2.0 ** (cloud.form_exponent / 2)
     with np.errstate(over="ignore", under="ignore"):
@@ -137,7 +137,7 @@ def find_temperature(
 
 
 def largest_temperature(gaps: Sequence[LayerGap], alpha: float, n: int) -> float | None:
-    """The largest temperature for which the bound keeps n points near, relative to the longest squared.
+    """Return the largest temperature at which the bound holds for n points, over the longest squared.
 
     inf: any; None: the gaps are too small to say.
     """
@@ -158,7 +158,7 @@ def largest_temperature(gaps: Sequence[LayerGap], alpha: float, n: int) -> float
 
 
 def apart(T: float, gaps: Sequence[LayerGap], alpha: float, n: int, rounding: float = 0.0) -> float:
-    """How far the runs may be apart after these layers, relative to the longest token.
+    """Return how far the runs may be apart after these layers, relative to the longest token.
 
     `rounding` is added at every layer: how far arithmetic moves a token, and scores as much as if it did.
     """

@@ -1,6 +1,6 @@
-"""A cloud of points made ready for the dynamics: checked, twins merged, scaled by a power of two.
+"""Prepare a cloud of points for the dynamics: check it, merge equal points, scale it by a power of two.
 
-`Cloud.restore` and indexing by `Cloud.place` undo it all.
+`Cloud.restore` and indexing by `Cloud.inverse` undo both.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-UNIT = 2.0**-53  # rounding errs by so much of a number
+UNIT = 2.0**-53  # unit roundoff of double precision
 MAX_UNSCALED_EXPONENT = 400  # clouds are scaled where their largest entry is not within 2^-400 .. 2^400
 
 
@@ -24,18 +24,22 @@ class Cloud:
 
     points: Floats  # [m,d] distinct
     counts: Ints  # [m] how many given points each one stands for
-    place: Ints  # [n] where each given point went
+    inverse: Ints  # [n] the index in `points` of each given point
     exponent: int  # points were multiplied by 2^-exponent, exactly
     form: Floats | None  # [d,d] A, multiplied by a power of two; None: the identity
     form_exponent: int = 0  # A was multiplied by 2^-form_exponent
 
     def restore(self, points: Floats) -> Floats:
-        """Points of this cloud in the units they were given in."""
+        """Return points of this cloud in the units of the caller."""
         return np.ldexp(points, self.exponent) if self.exponent else points
 
 
 def prepare(points: Floats, form: Floats | None) -> Cloud:
-    """The cloud of `points` under the form A, or an `InvalidInput` that names what is wrong and where."""
+    """Return the cloud of `points` under the form A.
+
+    Raises:
+        InvalidInput: The points or A are unusable; `param` names the row or field.
+    """
     points = check_points(points)
     A = None if form is None else check_form(form, points.shape[1])
     exponent = int(np.frexp(np.abs(points).max())[1])
@@ -43,30 +47,30 @@ def prepare(points: Floats, form: Floats | None) -> Cloud:
         exponent = 0
     else:
         points = _scaled(points, exponent)
-    first, place = merge(points)
+    first, inverse = merge(points)
     distinct = points if len(first) == len(points) else points[first]
     form_exponent = 0 if form is None else int(np.frexp(np.abs(form).max())[1])
-    return Cloud(distinct, np.bincount(place), place, exponent, A, form_exponent)
+    return Cloud(distinct, np.bincount(inverse), inverse, exponent, A, form_exponent)
 
 
 def _scaled(points: Floats, exponent: int) -> Floats:
-    """Points times 2^-exponent, where that is exact."""
+    """Return the points times 2^-exponent; refuse them where that is not exact."""
     scaled = np.ldexp(points, -exponent)
     lost = (np.ldexp(scaled, exponent) != points).any(axis=1)
     if lost.any():
-        place = f"points[{int(lost.argmax())}]"
+        field = f"points[{int(lost.argmax())}]"
         problem = "has entries too small beside those of others: double precision cannot hold both"
-        raise InvalidInput(f"{place} {problem}", param=place)
+        raise InvalidInput(f"{field} {problem}", param=field)
     return scaled
 
 
 def to_one(x: Floats) -> Floats:
-    """Times the power of two that brings the largest to about 1."""
+    """Return x times the power of two that makes its largest entry about 1."""
     return np.ldexp(x, -int(np.frexp(np.abs(x).max())[1]))
 
 
 def check_points(points: Floats) -> Floats:
-    """Finite, nonzero rows of equal length; -0.0 becomes 0.0, for the two are one number with two codes."""
+    """Return points whose rows are finite and nonzero; -0.0 becomes 0.0, which has other bits."""
     if points.ndim != 2:
         problem = f"points has {points.ndim} axes, expected 2 (points and coordinates)"
         raise InvalidInput(problem, param="points")
@@ -76,14 +80,14 @@ def check_points(points: Floats) -> Floats:
     check_finite(points, "points")
     zero = ~points.any(axis=1)
     if zero.any():
-        place = f"points[{int(zero.argmax())}]"
-        problem = f"{place} is zero: it scores all points alike, so it has no limit; leave it out"
-        raise InvalidInput(problem, param=place)
+        field = f"points[{int(zero.argmax())}]"
+        problem = f"{field} is zero: it scores all points alike, so it has no limit; leave it out"
+        raise InvalidInput(problem, param=field)
     return points
 
 
 def check_form(form: Floats, d: int) -> Floats:
-    """A [d,d], finite, symmetric, positive definite and well enough conditioned; scaled to about 1."""
+    """Return A [d,d] if it is finite, symmetric and positive definite, scaled to about 1."""
     A = np.asarray(form, np.float64)
     if A.shape != (d, d):
         shape = " x ".join(map(str, A.shape)) or "a number"
@@ -109,11 +113,11 @@ def check_form(form: Floats, d: int) -> Floats:
 
 
 def merge(points: Floats) -> tuple[Ints, Ints]:
-    """Identical points by their bits: the first of each, in order, and for each point which of those it is.
+    """Return the index of the first of each distinct point, in order, and the distinct point of each point.
 
     Rows are sorted by a 64-bit hash, which is far faster than by their entries; rows that share one are
     compared in full, and a collision (one in 10^7 clouds of a million points) falls back to the slow sort.
-    subtle: the hash is another one each time, and multiplies twice: nobody can send points that collide.
+    subtle: the hash multiplies twice by random factors, so that a caller cannot send points that collide.
     """
     bits = np.ascontiguousarray(points).view(np.uint64)
     odd, last = np.random.default_rng().integers(0, 2**64, (2, bits.shape[1]), np.uint64) | np.uint64(1)
@@ -124,22 +128,22 @@ def merge(points: Floats) -> tuple[Ints, Ints]:
     in_order = np.sort(codes)
     if (in_order[1:] != in_order[:-1]).all():
         return np.arange(len(points)), np.arange(len(points))
-    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-    if not np.array_equal(bits[first][place], bits):
-        _, first, place = np.unique(bits, axis=0, return_index=True, return_inverse=True)
-        place = place.reshape(-1)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    if not np.array_equal(bits[first][inverse], bits):
+        _, first, inverse = np.unique(bits, axis=0, return_index=True, return_inverse=True)
+        inverse = inverse.reshape(-1)
     rank = np.argsort(first)
     back = np.empty_like(rank)
     back[rank] = np.arange(len(rank))
-    return first[rank], back[place]
+    return first[rank], back[inverse]
 
 
 def check_finite(array: Floats, param: str) -> None:
-    """Name the first number that is not finite."""
+    """Refuse numbers that are not finite; name the first."""
     row, column = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
     if not np.isfinite(array[row, column]):
-        place = f"{param}[{row}][{column}]"
-        raise InvalidInput(f"{place} is not a finite number", param=place)
+        field = f"{param}[{row}][{column}]"
+        raise InvalidInput(f"{field} is not a finite number", param=field)
 
 
 def check_size(n: int, d: int, max_points: int, max_dimension: int, param: str = "points") -> None:

@@ -1,4 +1,4 @@
-"""The cloud in exact arithmetic, for the few scores that floating point cannot tell apart.
+"""The cloud in exact arithmetic, for the few scores that floating point cannot separate.
 
 A layer moves a token by a rational step towards a rational mean, so a position is an integer vector over one
 denominator per layer. Only tokens in doubt, and those that they have followed, are computed.
@@ -39,20 +39,20 @@ class Rational:
         self._common: list[int] = []  # for every layer a multiple of all weights of its sets
 
     def best(self, query: int, keys: Ints) -> Ints:
-        """Those of the keys with the largest score for a token, at the present layer."""
+        """Return the keys with the largest score for a token, at the present layer."""
         return self._best(self._at_present([query])[0], keys)
 
     def best_of_mean(self, members: Ints, keys: Ints) -> Ints:
-        """Those of the keys with the largest score for the mean of some tokens."""
+        """Return the keys with the largest score for the mean of some tokens."""
         return self._best(self._sum(members), keys)
 
     def rests(self, token: int, members: Ints) -> bool:
-        """Whether a token is at the mean of some tokens."""
+        """Return whether a token is at the mean of some tokens."""
         weight = int(self._cloud.counts[members].sum())
         return [weight * x for x in self._at_present([token])[0]] == self._sum(members)
 
     def _sum(self, members: Ints) -> Vector:
-        """The weighted sum of tokens."""
+        """Return the weighted sum of tokens."""
         return _combine(self._cloud.counts[members].tolist(), self._at_present(members.tolist()))
 
     def _best(self, query: Vector, keys: Ints) -> Ints:
@@ -62,7 +62,7 @@ class Rational:
         return keys[[score == largest for score in scores]]
 
     def _at_present(self, tokens: list[int]) -> list[Vector]:
-        """Where tokens are at the present layer, over that layer's denominator."""
+        """Return where tokens are at the present layer, over that layer's denominator."""
         for weights in self._weights[len(self._common) :]:
             self._common.append(math.lcm(*weights))
             self.positions.append({})
@@ -90,8 +90,8 @@ class Rational:
     def _forget(self, before: int) -> None:
         for positions in self.positions[: max(0, before)]:
             positions.clear()
-        kept = (number for layer in self.positions for vector in layer.values() for number in vector)
-        self._bits = sum(NUMBER_BITS + number.bit_length() for number in kept)
+        numbers = (number for layer in self.positions for vector in layer.values() for number in vector)
+        self._bits = sum(NUMBER_BITS + number.bit_length() for number in numbers)
 
     def _position(self, i: int, layer: int) -> Vector:
         """z + gamma (c - z) of the layer before, times the growth of the denominator."""
@@ -110,16 +110,17 @@ def _combine(weights: list[int], vectors: list[Vector]) -> Vector:
 
 
 def dot(x: Iterable[int], y: Iterable[int]) -> int:
+    """Return the inner product of two vectors of whole numbers."""
     return sum(a * b for a, b in zip(x, y, strict=True))
 
 
 def longest(numbers: Iterable[int]) -> int:
-    """The bits of the longest."""
+    """Return the number of bits of the longest number."""
     return max((number.bit_length() for number in numbers), default=0)
 
 
 def finest(numbers: Floats) -> int:
-    """An exponent e such that every number is a whole multiple of 2^-e."""
+    """Return an exponent e such that every number is a whole multiple of 2^-e."""
     return 53 - int(np.frexp(numbers[numbers != 0])[1].min(initial=2000))
 
 

@@ -1,4 +1,4 @@
-"""What a run keeps of its layers: the points, the argmax sets, and softmax attention on the same cloud."""
+"""Records of a run: points and argmax sets of its layers, and softmax attention on the same cloud."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK_SCORES = 2**22  # softmax scores in memory at once
 
 
 class Trajectory(NamedTuple):
-    """The points at the layers that were kept."""
+    """The points at the recorded layers."""
 
     layers: Ints  # [t]
     points: Floats  # [t,n,d]
@@ -33,7 +33,7 @@ class SoftmaxRun(NamedTuple):
 
 
 class ArgmaxRecorder:
-    """Keeps the argmax sets of every layer that is searched."""
+    """Records the argmax sets of every layer."""
 
     def __init__(self, cloud: Cloud, max_bytes: int) -> None:
         self._cloud = cloud
@@ -42,8 +42,8 @@ class ArgmaxRecorder:
         self.layers: list[Ragged] = []  # the members of every given point's set
 
     def keep(self, sets: Ragged) -> None:
-        """Keep the sets of the distinct points of the next layer."""
-        members = original_members(self._cloud, sets).take(self._cloud.place)
+        """Record the next layer from the sets of its distinct points."""
+        members = original_members(self._cloud, sets).take(self._cloud.inverse)
         self._bytes += members.flat.nbytes + members.lengths.nbytes
         if 2 * self._bytes > self._max_bytes:
             problem = (
@@ -54,38 +54,38 @@ class ArgmaxRecorder:
 
 
 class Recorder:
-    """Keeps the distinct points of layers during a run; at its end, writes out the given points."""
+    """Records the distinct points of layers; at the end of a run, returns the given points."""
 
     def __init__(self, cloud: Cloud, every: int, max_bytes: int) -> None:
         self._cloud = cloud
         self._every = every
         self._max_bytes = max_bytes
-        self._kept: list[tuple[int, Floats]] = []
+        self._recorded: list[tuple[int, Floats]] = []
 
     def keep(self, layer: int, points: Floats) -> None:
-        """Keep this layer, if it is one of those wanted and not kept yet."""
-        if layer % self._every == 0 and (not self._kept or self._kept[-1][0] < layer):
-            self._kept.append((layer, points))
-            self._check(len(self._kept))
+        """Record a layer if it is due and not recorded yet."""
+        if layer % self._every == 0 and (not self._recorded or self._recorded[-1][0] < layer):
+            self._recorded.append((layer, points))
+            self._check(len(self._recorded))
 
     def trajectory(
         self, last: int, at: Callable[[int], Floats], on_layer: Callable[[int], None]
     ) -> Trajectory:
-        """The points of all layers wanted up to `last`; those that were not kept are computed by `at`."""
-        layers = [layer for layer, _ in self._kept]
+        """Return the points of all due layers up to `last`; `at` computes those that are not recorded."""
+        layers = [layer for layer, _ in self._recorded]
         if layers[-1] < last:
             layers += [*range(layers[-1] + self._every, last, self._every), last]
         self._check(len(layers))
-        place = self._cloud.place
-        points = np.empty((len(layers), len(place), self._cloud.points.shape[1]))
+        inverse = self._cloud.inverse
+        points = np.empty((len(layers), len(inverse), self._cloud.points.shape[1]))
         for row, layer in enumerate(layers):
-            distinct = self._kept[row][1] if row < len(self._kept) else at(layer)
-            points[row] = self._cloud.restore(distinct)[place]
+            distinct = self._recorded[row][1] if row < len(self._recorded) else at(layer)
+            points[row] = self._cloud.restore(distinct)[inverse]
             on_layer(layer)
         return Trajectory(np.array(layers), points)
 
     def _check(self, layers: int) -> None:
-        check_trajectory(layers, len(self._cloud.place), self._cloud.points.shape[1], self._max_bytes)
+        check_trajectory(layers, len(self._cloud.inverse), self._cloud.points.shape[1], self._max_bytes)
 
 
 def check_trajectory(layers: int, n: int, d: int, max_bytes: int) -> None:
@@ -102,7 +102,7 @@ def run_softmax(
 
     x_i <- x_i + gamma (m_i - x_i), with m_i the mean of all x_j weighted by exp(<A x_i, x_j> / temperature).
     """
-    first = np.unique(cloud.place, return_index=True)[1]  # of the given points, one for each distinct one
+    first = np.unique(cloud.inverse, return_index=True)[1]  # of the given points, one for each distinct one
     x = hardmax.points[0][first]
     scores = int(hardmax.layers[-1]) * len(x) ** 2
     if scores > MAX_SOFTMAX_SCORES:
@@ -110,11 +110,11 @@ def run_softmax(
         raise TooLarge(f"{problem}, the limit is {MAX_SOFTMAX_SCORES:,}", param="include")
     gamma, root = alpha / (1 + alpha), None if A is None else np.linalg.cholesky(A)
     points, distance, layer = np.empty_like(hardmax.points), np.empty(len(hardmax.layers)), 0
-    for row, wanted in enumerate(hardmax.layers.tolist()):
-        for _ in range(wanted - layer):
+    for row, target in enumerate(hardmax.layers.tolist()):
+        for _ in range(target - layer):
             x = x + gamma * (_softmax_means(x, A, temperature, cloud.counts) - x)
-        layer = wanted
-        points[row] = x[cloud.place]
+        layer = target
+        points[row] = x[cloud.inverse]
         apart = x - hardmax.points[row][first]
         distance[row] = np.linalg.norm(apart if root is None else apart @ root, axis=1).max()
     return SoftmaxRun(temperature, hardmax.layers, points, distance)

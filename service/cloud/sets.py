@@ -1,4 +1,4 @@
-"""Argmax sets as arrays: of a layer, with several members, and coming in pieces."""
+"""Argmax sets as arrays: of a layer, with several members, and collected in batches."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Ragged(Sequence[Ints]):
 
     @classmethod
     def of(cls, rows: Sequence[Ints]) -> Ragged:
+        """Return rows in one flat array."""
         return cls(np.concatenate([EMPTY, *rows]), np.array([len(row) for row in rows], np.int64))
 
     def __len__(self) -> int:
@@ -81,6 +82,7 @@ class Ties:
 
     @classmethod
     def empty(cls, d: int) -> Ties:
+        """Return no ties, in dimension d."""
         return cls(EMPTY, EMPTY, EMPTY, np.empty((0, d)), np.empty(0))
 
     @cached_property
@@ -88,12 +90,14 @@ class Ties:
         return Ragged(self.member, self.size)
 
     def take(self, which: Bools) -> Ties:
+        """Return some of the ties."""
         member = np.repeat(which, self.size)
         return Ties(
             self.row[which], self.size[which], self.member[member], self.mean[which], self.error_bound[which]
         )
 
     def join(self, other: Ties) -> Ties:
+        """Return both sets of ties, by token."""
         names = ("row", "size", "member", "mean", "error_bound")
         both = Ties(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
         order = np.argsort(both.row)
@@ -103,13 +107,13 @@ class Ties:
 
 def members_of(token: int, first: Ints, ties: Ties) -> Ints:
     """Return the argmax set of a token: the one in `ties`, or else the single token `first[token]`."""
-    place = int(np.searchsorted(ties.row, token))
-    tied = place < len(ties.row) and ties.row[place] == token
-    return ties.sets[place] if tied else first[[token]]
+    index = int(np.searchsorted(ties.row, token))
+    tied = index < len(ties.row) and ties.row[index] == token
+    return ties.sets[index] if tied else first[[token]]
 
 
 class ArgmaxSetBuilder:
-    """Collects argmax sets that are found piece by piece."""
+    """Collects argmax sets that are found in batches."""
 
     def __init__(self, count: int) -> None:
         self._first: Ints = np.zeros(count, np.int64)

@@ -109,11 +109,11 @@ def _smallest_exact(
 ) -> float:
     """The smallest margin of the first MAX_EXACT_MARGINS pairs. The longest is one of `longest_tokens`."""
     columns = [longest_tokens, pairs.token, pairs.leader, pairs.rival]
-    used, place = np.unique(np.concatenate(columns), return_inverse=True)
+    used, inverse = np.unique(np.concatenate(columns), return_inverse=True)
     exact, form = integers(points[used]), integers(A)
-    triples = place[len(longest_tokens) :].reshape(3, -1).T.tolist()
+    triples = inverse[len(longest_tokens) :].reshape(3, -1).T.tolist()
     largest, least = 0, math.inf
-    for i in place[: len(longest_tokens)].tolist():
+    for i in inverse[: len(longest_tokens)].tolist():
         largest = max(largest, _exact_gap([exact[i]] * 3, form)[1])
     for bound, triple in zip(bounds.tolist(), triples[:MAX_EXACT_MARGINS], strict=False):
         if bound >= least:
@@ -124,7 +124,7 @@ def _smallest_exact(
 
 
 def _root_below(numerator: int, denominator: int) -> float:
-    """The square root of a positive fraction, rounded down to a double."""
+    """Return the square root of a positive fraction, rounded down to a double."""
     shift = 64 + (denominator.bit_length() - numerator.bit_length()) // 2
     root = isqrt((numerator << 2 * max(shift, 0)) // (denominator << 2 * max(-shift, 0)))
     excess = root.bit_length() - 53
@@ -139,8 +139,8 @@ def verify_infeasible(
     They do if the symmetric part of sum w_k z_token (z_leader - z_rival)' is negative semidefinite. None if
     none were found.
     """
-    used, place = np.unique([gaps.token, gaps.leader, gaps.rival], return_inverse=True)
-    points, gaps = points[used], GapConstraints(*place.reshape(3, -1))
+    used, inverse = np.unique([gaps.token, gaps.leader, gaps.rival], return_inverse=True)
+    points, gaps = points[used], GapConstraints(*inverse.reshape(3, -1))
     size = _sizes(points, gaps, weights)
     attempts = [(balance_weights, floor) for floor in WEIGHT_FLOORS] + [(simplify_weights, WEIGHT_FLOORS[-1])]
     for attempt, floor in attempts:
@@ -158,7 +158,7 @@ def verify_infeasible(
 
 
 def _sizes(points: Floats, gaps: GapConstraints, weights: Floats) -> Floats:
-    """How large w_k z_token (z_leader - z_rival)' is, relative to each other."""
+    """Return how large w_k z_token (z_leader - z_rival)' is, relative to each other."""
     z = to_one(points)
     _, q, q_exponent = normalize(z[gaps.token])
     _, v, v_exponent = normalize(z[gaps.leader] - z[gaps.rival])

@@ -30,24 +30,27 @@ class GapConstraints:
         return GapConstraints(self.token[rows], self.leader[rows], self.rival[rows])
 
     def triple(self, k: int) -> tuple[int, int, int]:
+        """Return token, leader and rival of constraint k."""
         return int(self.token[k]), int(self.leader[k]), int(self.rival[k])
 
     @classmethod
     def empty(cls) -> GapConstraints:
+        """Return no constraints."""
         return cls(*(np.empty(0, np.int64),) * 3)
 
     @classmethod
     def concatenate(cls, parts: Sequence[GapConstraints]) -> GapConstraints:
+        """Return all constraints of several parts."""
         columns = zip(*((part.token, part.leader, part.rival) for part in parts), strict=True)
         return cls(*map(np.concatenate, columns))
 
 
 @dataclass(frozen=True)
 class LeaderConstraints:
-    """<A z_i, z_l(i) - z_j> > 0 for each of some tokens i and every j that is no twin of its leader l(i)."""
+    """<A z_i, z_l(i) - z_j> > 0 for each of some tokens i and every j that does not equal its leader l(i)."""
 
     points: Floats
-    point_id: Ints  # equal for twins: identical points
+    point_id: Ints  # the same for identical points
     token: Ints
     leader: Ints  # of each of these tokens
 
@@ -57,8 +60,9 @@ class LeaderConstraints:
         return replace(self, token=self.token[rows], leader=self.leader[rows])
 
     def is_twin(self, leader: int) -> Bools:
-        twins: Bools = self.point_id == self.point_id[leader]
-        return twins
+        """Return which points equal the leader."""
+        equal: Bools = self.point_id == self.point_id[leader]
+        return equal
 
     def groups(self) -> Iterator[tuple[int, Ints]]:
         """Yield (leader, its tokens), so few tokens at once that their gaps to all rivals fit."""

@@ -29,6 +29,7 @@ class Whitening:
 
 
 def whiten(points: Floats) -> Whitening:
+    """Return the coordinates in which the points have the identity as second moment."""
     exponent = np.frexp(np.abs(points).max(axis=0))[1]
     z = np.ldexp(points, -exponent)  # every coordinate to about 1
     R: Floats = np.empty((0, z.shape[1]))

@@ -19,6 +19,7 @@ class Deadline:
         return time.monotonic() > self._end
 
     def check(self) -> None:
+        """Raise if the deadline has passed."""
         if self.passed:
             raise DeadlineExceeded(DEADLINE_NOTE)
 

@@ -23,6 +23,7 @@ def integers(x: Floats) -> list[Row]:
 
 
 def subtract(x: Row, y: Row) -> Row:
+    """Return x - y."""
     return [a - b for a, b in zip(x, y, strict=True)]
 
 

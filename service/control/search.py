@@ -111,7 +111,7 @@ def _feasible(
     bound: float,
     run: Callable[[Floats, Floats], Result],
 ) -> ControlResult:
-    """The answer with a form that is proved, and the run that confirms it."""
+    """Return the answer with a form that is proved, and the run that confirms it."""
     margin = compute_margin(constraints, A)
     result = ControlResult(True, A, margin, bound if math.isfinite(bound) else None)
     try:
@@ -245,7 +245,7 @@ def _solve(problem: Problem, gaps: GapConstraints, A: Floats) -> tuple[Iterate, 
 
 
 def _improve(at: Iterate, u: Floats, v: Floats) -> Iterate | None:
-    """The next iterate, or None where rounding keeps the gap from shrinking."""
+    """Return the next iterate, or None where rounding keeps the gap from shrinking."""
     try:
         after = semidefinite.step(at, u, v)
     except np.linalg.LinAlgError:

@@ -34,7 +34,7 @@ class Iterate:
 
 
 def start(A: Floats, u: Floats, v: Floats) -> Iterate:
-    """A pair of points about as far from their boundaries as the numbers are large."""
+    """Return a pair of points about as far from their boundaries as the numbers are large."""
     gaps = _products(u, A, v)
     slack = gaps - gaps.min() + 1
     weights = 1 / slack / (1 / slack).sum()
@@ -70,7 +70,7 @@ class _Direction:
 
 
 class _Newton:
-    """The linear system at one place, in the coordinates where A and Z are both the diagonal matrix D.
+    """The linear system at one iterate, in the coordinates where A and Z are both the diagonal matrix D.
 
     A moves by X = tau / D - y+ C + sum w+_k M_k, with the new weights w+ and y+; C is the image of I, and
     <C, X> = 0 keeps the trace. The weights solve (G + S/w) w+ = tau (1/w - <M, 1/D>) + y+ c + dmu.
@@ -115,7 +115,7 @@ class _Newton:
         return _Direction(X, mu, slack, weights - at.weights, y - at.y, Z - np.diag(self.D))
 
     def lengths(self, to: _Direction) -> tuple[float, float]:
-        """How far A and the slacks, and how far Z and the weights, can go and stay positive."""
+        """Return how far A and the slacks, and how far Z and the weights, can go and stay positive."""
         scale = np.sqrt(np.outer(self.D, self.D))
         primal = min(float(np.linalg.eigvalsh(to.X / scale)[0]), float((to.slack / self.at.slack).min()))
         dual = min(float(np.linalg.eigvalsh(to.Z / scale)[0]), float((to.weights / self.at.weights).min()))

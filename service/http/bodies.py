@@ -5,7 +5,7 @@
 
 The application's own dependencies check the key and come first: without a key no body is read. Accepted media
 types are those that the route documents. A JSON body is parsed at once: a short one on the event loop, a long
-one in the reader's thread, one at a time. docs/verification.md says how long that holds the interpreter.
+one in a thread of its own, one at a time. docs/verification.md says how long that holds the interpreter.
 
 A short response is written on the event loop, a long one in a thread.
 
@@ -25,7 +25,7 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from service.answers.writing import PIECE_BYTES, write, write_document
+from service.answers.writing import JSON_BLOCK_BYTES, write, write_document
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
 from service.schemas.reading import MAX_JSON_BYTES, parse
 
@@ -37,7 +37,7 @@ BINARY = "application/octet-stream"
 
 LARGE_BYTES = 1_000_000  # a body or a response over this takes one of MAX_LARGE_REQUESTS slots
 MAX_RESPONSE_BYTES = 256_000_000
-BRIEF = 65_536  # bytes that are read on the event loop: half a millisecond
+MAX_INLINE_BYTES = 65_536  # of a body that is parsed on the event loop: half a millisecond
 
 NO_STORE = {"cache-control": "no-store"}
 
@@ -78,12 +78,14 @@ class RequestSize:
 
 
 class Body(NamedTuple):
+    """The bytes of a body and its media type."""
+
     content: bytearray
     media_type: str
 
 
-def body_reader() -> ThreadPoolExecutor:
-    """The thread that reads long bodies, one at a time: what they become takes many times their memory."""
+def make_body_executor() -> ThreadPoolExecutor:
+    """Return the executor that parses long bodies one at a time: each takes many times its size."""
     return ThreadPoolExecutor(1, thread_name_prefix="bodies")
 
 
@@ -94,20 +96,20 @@ async def read_bytes(
     *arguments: P.args,
     **options: P.kwargs,
 ) -> T:
-    """read(content, ..), where it disturbs nobody."""
-    if len(content) <= BRIEF:
+    """Call `read(content, ...)`, on the event loop if the body is short, otherwise in the executor."""
+    if len(content) <= MAX_INLINE_BYTES:
         return read(content, *arguments, **options)
     work = partial(read, content, *arguments, **options)
-    return await asyncio.get_running_loop().run_in_executor(request.app.state.reader, work)
+    return await asyncio.get_running_loop().run_in_executor(request.app.state.body_executor, work)
 
 
 async def body_of(request: Request) -> Body:
-    """A body of a type that the route takes."""
+    """Return a body of a type that the route takes."""
     return await receive_body(request)
 
 
 async def untyped_body_of(request: Request) -> Body:
-    """The same; a body without a media type is JSON."""
+    """Return a body of a type that the route takes; a body without a media type is JSON."""
     return await receive_body(request, untyped=JSON)
 
 
@@ -116,7 +118,7 @@ UntypedBodyOf = Annotated[Body, Depends(untyped_body_of)]
 
 
 def json_body(model: type[Model]) -> Any:
-    """The dependency that gives an endpoint its JSON body as a `model`."""
+    """Return the dependency that gives an endpoint its JSON body as a `model`."""
 
     async def read(request: Request) -> Model:
         body = await receive_body(request)
@@ -126,7 +128,11 @@ def json_body(model: type[Model]) -> Any:
 
 
 def body_type(request: Request, accepted: Collection[str], untyped: str | None = None) -> str:
-    """Which of the accepted types the body says it is. `untyped`: what it is taken for if it says nothing."""
+    """Return the media type of the body; `untyped` is the default for a body without Content-Type.
+
+    Raises:
+        UnsupportedMediaType: The type is not among the accepted ones, or the body is encoded.
+    """
     given = request.headers.get("content-type", "")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMediaType("send the body without Content-Encoding, or in gzip or deflate")
@@ -142,14 +148,14 @@ def body_type(request: Request, accepted: Collection[str], untyped: str | None =
     return kind
 
 
-def wanted(request: Request, *offered: str) -> str:
-    """The first offered type that the Accept header names; the first of all if it names none of them."""
+def preferred_type(request: Request, *offered: str) -> str:
+    """Return the first offered type that the Accept header names; the first of all if it names none."""
     named = [part.split(";")[0].strip() for part in request.headers.get("accept", "").lower().split(",")]
     return next((kind for kind in named if kind in offered), offered[0])
 
 
 async def receive_body(request: Request, untyped: str | None = None) -> Body:
-    """Return the whole body. The middleware refuses one that is over PAYLOAD_LIMIT_MB before it is kept."""
+    """Return the whole body. The middleware refuses bodies over PAYLOAD_LIMIT_MB before that."""
     accepted = request.scope["route"].openapi_extra["requestBody"]["content"]
     media_type = body_type(request, accepted, untyped)
     content = bytearray()  # subtle: to join 64 MB at once would hold up the event loop
@@ -167,34 +173,39 @@ async def receive_body(request: Request, untyped: str | None = None) -> Body:
 
 
 def reply(body: bytes, media_type: str = JSON, headers: Mapping[str, str] = NO_STORE) -> Response:
+    """Return a response with status 200."""
     return Response(body, 200, headers, media_type)
 
 
 def reply_json(value: Any) -> Response:
-    """A short answer."""
+    """Return a short answer."""
     return reply(write(value))
 
 
 async def reply_document(document: Any, size: RequestSize) -> Response:
     """Respond with a document. A long one is written in a thread."""
-    if size.response_bytes <= PIECE_BYTES:
+    if size.response_bytes <= JSON_BLOCK_BYTES:
         return reply(write(document))
-    pieces = write_document(document)
-    first = next(pieces)
-    if len(first) <= PIECE_BYTES:
+    blocks = write_document(document)
+    first = next(blocks)
+    if len(first) <= JSON_BLOCK_BYTES:
         return reply(first)
-    return reply(await join_pieces(chain([first], pieces)))
+    return reply(await join_blocks(chain([first], blocks)))
 
 
-async def join_pieces(pieces: Iterator[bytes]) -> bytes:
-    """Write a long response in a thread."""
+async def join_blocks(blocks: Iterator[bytes]) -> bytes:
+    """Join the blocks of a long response in a thread.
+
+    Raises:
+        TooLarge: The response is over MAX_RESPONSE_BYTES.
+    """
 
     def write() -> bytes:
         written: list[bytes] = []
         size = 0
-        for piece in pieces:
-            written.append(piece)
-            size += len(piece)
+        for block in blocks:
+            written.append(block)
+            size += len(block)
             if size > MAX_RESPONSE_BYTES:
                 raise TooLarge(f"the response is over {MAX_RESPONSE_BYTES / 1e6:g} MB: ask for less at once")
         return b"".join(written)

@@ -1,8 +1,8 @@
-"""What endpoints ask for: `async def models(service: ServiceOf)`; and the key, which every route needs."""
+"""The dependencies of endpoints, as in `async def models(service: ServiceOf)`; and the API key."""
 
 from typing import Annotated, Literal
 
-from fastapi import Depends, Query, Request, Security
+from fastapi import Depends, Path, Query, Request, Security
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 
 from service.errors import InvalidInput
@@ -22,16 +22,19 @@ Header = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)
 
 
 async def service_of(request: Request) -> AppState:
+    """Return the state of the application."""
     service: AppState = request.app.state.service
     return service
 
 
 async def id_of(request: Request) -> str:
+    """Return the id of the request."""
     name: str = request.state.request_id
     return name
 
 
 async def size_of(request: Request) -> RequestSize:
+    """Return the size of the request, which waits for a slot if it is large."""
     size: RequestSize = request.state.size
     return size
 
@@ -39,6 +42,8 @@ async def size_of(request: Request) -> RequestSize:
 ServiceOf = Annotated[AppState, Depends(service_of)]
 RequestId = Annotated[str, Depends(id_of)]
 SizeOf = Annotated[RequestSize, Depends(size_of)]
+ModelInPath = Annotated[str, Path(description="The name of a model.")]
+VersionInPath = Annotated[str, Path(description="The digest of the model, or its first 12 digits.")]
 
 
 async def neutral_of(

@@ -1,4 +1,4 @@
-"""Failures as answers: the only place where an exception becomes a status.
+"""Errors as responses. An exception becomes a status here and nowhere else.
 
 {"error": {"type": "invalid_input", "message": "...", "param": "points[3]", "request_id": "..."}}
 {"error": "..."}                                         under /v2, as the Open Inference Protocol has it
@@ -34,7 +34,7 @@ STATUS: dict[type[HardmaxError], tuple[int, str]] = {
     errors.UnsupportedMediaType: (415, "unsupported_media_type"),
     errors.InvalidInput: (422, "invalid_input"),
     errors.Overloaded: (429, "overloaded"),
-    errors.Cancelled: (499, "cancelled"),  # nobody reads it: for logs and metrics
+    errors.Cancelled: (499, "cancelled"),  # not sent: for logs and metrics
     errors.NotReady: (503, "not_ready"),
     errors.DeadlineExceeded: (504, "deadline_exceeded"),
 }
@@ -46,7 +46,7 @@ MIN_PATH_SIMILARITY = 0.75  # from 0 to 1: how alike a path must be to be sugges
 
 
 def path_of(scope: Scope) -> str:
-    """The path of a request, without what a proxy's prefix adds to it."""
+    """Return the path of a request, without what a proxy's prefix adds to it."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
 
@@ -60,11 +60,12 @@ class BodyRefused(HTTPException):
 
 
 async def handle_error(request: Request, failure: Exception) -> Response:
+    """Respond to an exception of a route."""
     return problem_response(failure, request.scope)
 
 
 def status_of(failure: BaseException) -> tuple[int, str]:
-    """The status and the type that a failure is answered with."""
+    """Return the status and the type that a failure is answered with."""
     for kind in type(failure).__mro__:
         if kind in STATUS:
             return STATUS[kind]
@@ -72,7 +73,7 @@ def status_of(failure: BaseException) -> tuple[int, str]:
 
 
 def describe_failure(failure: Exception) -> tuple[int, str, str, str | None]:
-    """Status, type, message and param: of a failure that we did not foresee a fixed sentence."""
+    """Return status, type, message and param; of an unexpected failure the message is a fixed sentence."""
     status, kind = status_of(failure)
     if status == INTERNAL[0] or not isinstance(failure, HardmaxError):
         return status, kind, INTERNAL_MESSAGE, None
@@ -80,7 +81,7 @@ def describe_failure(failure: Exception) -> tuple[int, str, str, str | None]:
 
 
 def problem_response(failure: Exception, scope: Scope) -> Response:
-    """The answer to a request that failed, counted; what we did not foresee is logged and not told."""
+    """Return the response to a failed request, and count it. Unexpected errors are logged, not described."""
     if isinstance(failure, BodyRefused):
         failure = failure.failure
     elif isinstance(failure, RequestValidationError):
@@ -101,7 +102,7 @@ def problem_response(failure: Exception, scope: Scope) -> Response:
 
 
 def log_failure(failure: Exception, kind: str, scope: Scope) -> None:
-    """Count a failure, and log what we did not foresee."""
+    """Count a failure; log it if it is unexpected."""
     if kind == INTERNAL[1]:
         log.error("request %s failed", scope["state"]["request_id"], exc_info=failure)
     scope["state"]["error"] = kind
@@ -117,7 +118,7 @@ def _headers(failure: Exception) -> dict[str, str]:
 
 
 def _from_http(failure: HTTPException, scope: Scope) -> tuple[int, str, str, str | None]:
-    """What the router says, or an endpoint that raises FastAPI's own exception."""
+    """Return status, type, message and param of an HTTPException."""
     phrase = next(
         (each.phrase for each in HTTPStatus if each == failure.status_code), "error"
     )  # 499 has none
@@ -132,7 +133,7 @@ def _from_http(failure: HTTPException, scope: Scope) -> tuple[int, str, str, str
 
 
 def _suggestion(scope: Scope) -> str:
-    """The route that was probably meant."""
+    """Return a hint: the route that was probably meant, or where routes are listed."""
     path = path_of(scope)[:NAME_CHARS]
     routes = iter_route_contexts(scope["app"].routes)
     paths = [route.path or "" for route in routes if getattr(route, "include_in_schema", False)]
@@ -146,4 +147,5 @@ def _suggestion(scope: Scope) -> str:
 
 
 def error_document(kind: str, message: str, param: str | None, request_id: str) -> dict[str, Any]:
+    """Return the body of an error response."""
     return {"error": {"type": kind, "message": message, "param": param, "request_id": request_id}}

@@ -181,13 +181,17 @@ FAILURES: dict[int, tuple[str, str, str | None]] = {
 }
 
 
-def route(asked: type, question: object, answered: object, answer: object) -> dict[str, Any]:
-    """What a route declares that is asked by JSON and answers by it: the types of both, with examples."""
-    return {"response_model": answered, "responses": answers(answer), "openapi_extra": body(question, asked)}
+def route(request_type: type, request: object, response_type: object, response: object) -> dict[str, Any]:
+    """Return the declaration of a route whose request and response are JSON: both types, with examples."""
+    return {
+        "response_model": response_type,
+        "responses": answers(response),
+        "openapi_extra": body(request, request_type),
+    }
 
 
 def body(example: object, model: type, *others: str) -> dict[str, Any]:
-    """What a route documents of its request; `others` are media types that it takes too."""
+    """Return the documentation of a request body; `others` are further media types of the route."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     content = {JSON: {"schema": schema, "example": example}, **dict.fromkeys(others, _BINARY)}
     return {"requestBody": {"content": content, "required": True}}
@@ -196,7 +200,7 @@ def body(example: object, model: type, *others: str) -> dict[str, Any]:
 def answers(
     example: object = None, *others: str, failing: Sequence[int] = ALL, errors: type = ErrorResponse
 ) -> dict[int | str, dict[str, Any]]:
-    """A route's answers, good and bad, for the document."""
+    """Return the documentation of a route's responses, errors included."""
     found: dict[int | str, dict[str, Any]] = {}
     if example is not None:
         found[200] = {"content": {JSON: {"example": example}, **dict.fromkeys(others, _BINARY)}}

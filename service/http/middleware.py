@@ -168,6 +168,7 @@ class Exchange:
                 self._watcher.cancel()
 
     async def receive(self) -> Message:
+        """Receive a part of the request; refuse a body that is too large."""
         if not self._body_bytes and self._announced_bytes > self._small_bytes:
             await self._expect_large_body(self._announced_bytes)
         message = await self._receive()
@@ -182,6 +183,7 @@ class Exchange:
         return message
 
     async def send(self, message: Message) -> None:
+        """Send a part of the response."""
         self.response_started = True
         if message["type"] == "http.response.body" and not message.get("more_body") and self._watcher:
             self._watcher.cancel()  # it would take the end of the response for a caller that left

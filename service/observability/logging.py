@@ -18,7 +18,7 @@ from hardmax.formatting import printable
 STDERR = 2
 MAX_RECORDS = 4_000  # that wait to be written
 MAX_MESSAGE_CHARS = 16_000  # of a message or a traceback
-LAST_LINES_S = 1.0  # how long the reader of the log has at the end to take the last lines
+LAST_LINES_S = 1.0  # the time at exit to write the last lines
 
 Style = Literal["text", "json"]
 access = logging.getLogger("service.requests")
@@ -88,6 +88,7 @@ class DroppingQueueHandler(QueueHandler):
         self._dropped = 0
 
     def enqueue(self, record: logging.LogRecord) -> None:
+        """Put a record into the queue, or count it as lost."""
         try:
             if self._dropped:
                 self.queue.put_nowait(lost_lines(self._dropped, "they were not read in time"))
@@ -120,9 +121,11 @@ class DescriptorHandler(logging.Handler):
         self._lost = 0
 
     def createLock(self) -> None:
+        """Create no lock."""
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or count it as lost."""
         try:
             if self._lost:
                 self._write(lost_lines(self._lost, "they could not be written"))
@@ -142,18 +145,24 @@ def lost_lines(count: int, why: str) -> logging.LogRecord:
 
 
 class TextFormatter(logging.Formatter):
+    """Formats records as lines of text."""
+
     converter = time.gmtime  # type: ignore[assignment]
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
         message = printable(_short(record.getMessage())).replace("\n", "\\n")  # a name cannot forge a line
         line = f"{self.formatTime(record)} {record.levelname.lower():7} {message}"
         return f"{line}\n{_short(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonFormatter(TextFormatter):
+    """Formats records as lines of JSON."""
+
     def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
         said = {"logger": record.name, "message": _short(record.getMessage())}
         fields: dict[str, Any] = getattr(record, "fields", said)
         line = {"time": self.formatTime(record), "level": record.levelname.lower(), **fields}

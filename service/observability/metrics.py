@@ -39,6 +39,8 @@ SHARES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
 
 
 class Metrics:
+    """The metrics of the service, for Prometheus."""
+
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
@@ -75,13 +77,16 @@ class Metrics:
             registry.register(GC_COLLECTOR)
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a response and its duration."""
         self._requests.labels(route, method, status).inc()
         self._durations.labels(route).observe(seconds)
 
     def failed(self, reason: str) -> None:
+        """Count a failure."""
         self._failures.labels(reason).inc()
 
     def batch_ran(self, items: int, tokens: int, waited_s: float, ran_s: float) -> None:
+        """Record a batch: its size, its waiting time and its duration."""
         self._batch_items.observe(items)
         self._batch_tokens.observe(tokens)
         self._queue_wait.observe(waited_s)
@@ -94,13 +99,14 @@ class Metrics:
         self._known.labels(model).observe(1 - answer["unknown"] / max(1, answer["n_words"]))
 
     def sample(self, *, in_flight: int, texts_waiting: int, clouds_waiting: int, ready: bool) -> None:
-        """The state of the moment, taken a few times a second."""
+        """Return the current state, computed a few times a second."""
         self._in_flight.set(in_flight)
         self._queue.labels("texts").set(texts_waiting)
         self._queue.labels("clouds").set(clouds_waiting)
         self._ready.set(ready)
 
     def model_served(self, name: str, kind: str, version: str, served: bool) -> None:
+        """Set whether a model is served."""
         labels = (name, kind, version[:12])
         if served:
             self._models.labels(*labels).set(1)
@@ -110,6 +116,7 @@ class Metrics:
             self._models.labels(*labels).set(0)
 
     def render(self) -> bytes:
+        """Return the metrics in the text format of Prometheus."""
         if MULTIPROCESS_DIR not in os.environ:
             return generate_latest(self._registry)
         _forget_ended_processes()

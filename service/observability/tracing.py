@@ -6,7 +6,7 @@ from service.errors import ConfigurationError, needs
 
 
 def spans_to(endpoint: str) -> Any:
-    """What sends the spans that FastAPI makes of requests to a collector that speaks OTLP over HTTP.
+    """Return a tracer provider that sends FastAPI's spans to a collector by OTLP over HTTP.
 
     A request's span has spans below it for what its dependencies do (keys, reading the body) and for its
     endpoint (queue, inference, writing the answer). A caller's `traceparent` makes it part of the caller's

@@ -1,7 +1,7 @@
-"""Turns many small calls into few large runs. It contains no HTTP, no models and no ONNX.
+"""Combine many small calls into few large runs. It contains no HTTP, no models and no ONNX.
 
-A call brings items that know their size. Whenever the runner - one thread - is free it is handed what waits
-at that moment: there is no timer, so a call at rest is run at once and under load batches grow by themselves.
+A call has items that know their size. Whenever the runner, one thread, is free, it gets the items that wait
+at that moment. There is no timer: on an idle service a call runs at once, and under load batches grow.
 
 * Items whose calls have the same `key` run together, up to about `RUN_S` of work by the pace that was
   measured, and up to `budget`.
@@ -14,7 +14,7 @@ at that moment: there is no timer, so a call at rest is run at once and under lo
 * A run need not finish an item. What is left of it waits again, so long work has many runs, with others
   between them; a call that was cancelled is dropped before its next one.
 * An item that fails is found by running the items of its batch one by one; its neighbours get their results.
-* When the runner dies, all who wait and all who come later are told so.
+* When the runner dies, all calls that wait and all later ones fail.
 """
 
 import asyncio
@@ -42,6 +42,8 @@ MEASURED_RUNS = 4  # the measured pace is a mean over about so many runs
 
 
 class Sized(Protocol):
+    """An item of a call."""
+
     @property
     def size(self) -> int:
         """How much the item's next run is, or is thought to be."""
@@ -71,7 +73,7 @@ class Batch(Generic[Item, Result]):
     """Items of several calls that run together."""
 
     key: Hashable
-    places: list[tuple[Call[Item, Result], int]] = field(default_factory=list)  # an item's call and index
+    sources: list[tuple[Call[Item, Result], int]] = field(default_factory=list)  # an item's call and index
     items: list[Item] = field(default_factory=list)
     size: int = 0
 
@@ -112,11 +114,12 @@ class Batcher(Generic[Item, Result]):
         self._dead = False
 
     def stop(self) -> None:
+        """Fail all calls that wait, and stop the runner."""
         self._runner.shutdown(wait=False)
         self._fail_all("the service is stopping")
 
     def healthy(self, stuck_after_s: float = float("inf")) -> bool:
-        """The runner lives, and its present run has not taken suspiciously long."""
+        """Return whether the runner lives and its present run is not stuck."""
         since = self._busy_since
         return not self._dead and (since is None or time.perf_counter() - since < stuck_after_s)
 
@@ -158,7 +161,7 @@ class Batcher(Generic[Item, Result]):
             run.add_done_callback(partial(self._finish, batch))
 
     def _take_batch(self) -> Batch[Item, Result] | None:
-        """What runs next: items of one key. Other keys come before it is its turn again."""
+        """Return the items that run next, all of one key; the next batch is of another key."""
         max_size = min(self.budget, max(MIN_BATCH_SIZE, int(self._pace * RUN_S)))
         while self._queues:
             key = next(iter(self._queues))
@@ -181,7 +184,7 @@ class Batcher(Generic[Item, Result]):
                 call.waiting.popleft()
                 call.remaining -= size
                 call.served += step
-                batch.places.append((call, index))
+                batch.sources.append((call, index))
                 batch.items.append(item)
                 batch.size += step
                 if call.waiting:
@@ -193,7 +196,7 @@ class Batcher(Generic[Item, Result]):
         return None
 
     def _run_batch(self, batch: Batch[Item, Result]) -> tuple[list[Any], float]:
-        """A result, an exception or None for each item, and how long that took. In the runner's thread."""
+        """Return a result, an exception or None for each item, and the seconds it took. In the runner."""
         started = time.perf_counter()
         try:
             results = list(self._run(batch.key, batch.items))
@@ -220,7 +223,7 @@ class Batcher(Generic[Item, Result]):
         # A small run takes its fixed cost above all, which tells little of larger ones.
         if has_run and (batch.size >= MIN_MEASURED_SIZE or pace > self._pace):
             self._pace += (pace - self._pace) / MEASURED_RUNS
-        oldest = min([call.queued_at for call, _ in batch.places])
+        oldest = min([call.queued_at for call, _ in batch.sources])
         waited_s = max(0.0, time.perf_counter() - ran_s - oldest)
         answered = self._store(batch, results)
         if not self._dead:
@@ -234,7 +237,7 @@ class Batcher(Generic[Item, Result]):
         their calls: what was begun takes memory.
         """
         answered = []
-        for (call, index), item, result in zip(batch.places, batch.items, results, strict=True):
+        for (call, index), item, result in zip(batch.sources, batch.items, results, strict=True):
             if call.future.done():
                 continue
             if result is not None:
@@ -255,7 +258,7 @@ class Batcher(Generic[Item, Result]):
     def _fail_all(self, message: str) -> None:
         self._dead = True
         waiting = [call for calls in self._queues.values() for call in calls]
-        for call in [*waiting, *(call for call, _ in (self._running.places if self._running else []))]:
+        for call in [*waiting, *(call for call, _ in (self._running.sources if self._running else []))]:
             if not call.future.done():
                 call.future.set_exception(NotReady(message))
         self._queues.clear()
@@ -263,17 +266,17 @@ class Batcher(Generic[Item, Result]):
         self.depth = 0
 
 
-def group_by_length(lengths: Sequence[int], most: int, power: int = 1) -> Iterator[list[int]]:
-    """Which items run together, by their places: those of similar length, as each is padded to the longest.
+def group_by_length(lengths: Sequence[int], max_sum: int, power: int = 1) -> Iterator[list[int]]:
+    """Yield the indices of items that run together: items of similar length, each padded to the longest.
 
     An item is padded to twice its length at most, unless it is short. The sum of the padded lengths, raised
-    to `power`, is at most `most`.
+    to `power`, is at most `max_sum`.
     """
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):
         length = lengths[i]
         is_alike = not batch or length <= max(SHORT_LENGTH, 2 * lengths[batch[0]])
-        if batch and not (is_alike and (len(batch) + 1) * length**power <= most):
+        if batch and not (is_alike and (len(batch) + 1) * length**power <= max_sum):
             yield batch
             batch = []
         batch.append(i)

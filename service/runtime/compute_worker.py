@@ -29,6 +29,7 @@ NICE = 5  # text inference goes first where processors are few
 
 
 def main(arguments: Sequence[str]) -> None:
+    """Run the worker process: read jobs from standard input, write answers to standard output."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a job prints must not get between answers
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which lets its requests end
@@ -53,7 +54,7 @@ def _read_jobs(source: BinaryIO, jobs: queue.SimpleQueue[Any]) -> None:
             jobs.put(pickle.load(source))
         except EOFError:
             os._exit(0)
-        except BaseException as failure:  # noqa: BLE001 - told to the server in place of an answer
+        except BaseException as failure:  # noqa: BLE001 - sent to the server as the answer
             jobs.put((_raise, (failure,), False))
 
 
@@ -62,7 +63,7 @@ def _raise(failure: BaseException) -> None:
 
 
 def _run(answers: BinaryIO, function: Any, args: Sequence[Any], wants_progress: bool) -> tuple[str, Any]:
-    """What a job returns, or why it failed."""
+    """Return the result of a job, or its error."""
     options = {"on_progress": Reporter(answers)} if wants_progress else {}
     try:
         return "result", function(*args, **options)
@@ -71,7 +72,7 @@ def _run(answers: BinaryIO, function: Any, args: Sequence[Any], wants_progress: 
 
 
 def _portable(failure: Exception) -> Exception:
-    """The same error in a form that can be sent, with its traceback as a note."""
+    """Return the same error in a form that can be sent, with its traceback as a note."""
     if isinstance(failure, MemoryError) or "bad_alloc" in str(failure) or "allocate memory" in str(failure):
         return MemoryError()
     text = "".join(traceback.format_exception(failure))

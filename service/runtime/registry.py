@@ -50,13 +50,15 @@ class Entry:
     digest: str  # of the bundle
     encoder_digest: str | None  # of a head: the digest of its encoder's bundle
     card: Mapping[str, Any]
-    model: Any  # None: an older version, which is loaded when it is asked for
+    model: Any  # None: an older version, which is loaded on first use
     folder: Path
     loaded_at: datetime
     files: Fingerprint
 
 
 class Registry:
+    """The models that are served, by name."""
+
     def __init__(self, folders: Sequence[Path], loaders: Mapping[str, Loader]) -> None:
         self.folders = folders
         self.loaders = loaders

@@ -28,7 +28,7 @@ ProviderList = list[str | tuple[str, dict[str, Any]]]
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 SLOW_PRODUCTS = "session.x64quantprecision"  # of whole numbers: half as fast, and exact on every processor
-# The arena of a card grows by what is asked for, not by doubling.
+# The memory arena of a GPU grows by what is requested, not by doubling.
 # No TF32: products of float32 keep 24 bits, which the bounds of service/cloud/candidates.py rest on.
 CUDA_OPTIONS = {
     "arena_extend_strategy": "kSameAsRequested",
@@ -62,7 +62,10 @@ class Session:
         self.provider = "cuda" if CUDA in session.get_providers() else "cpu"
 
     def run(self, feeds: Arrays, outputs: Sequence[str]) -> list[np.ndarray[Any, Any]]:
-        """The named outputs. subtle: ONNX Runtime computes the others too unless the graph skips them."""
+        """Return the named outputs.
+
+        subtle: ONNX Runtime computes the others too unless the graph skips them.
+        """
         try:
             return self._session.run(list(outputs), dict(feeds), self._options)  # type: ignore[no-any-return]
         except ort_errors() as failure:
@@ -80,7 +83,7 @@ class Runtime:
         self._options: ort.RunOptions | None = None
 
     def graph(self, model: bytes) -> Graph:
-        """A graph that is loaded when, and where, it is first run."""
+        """Return a graph that is loaded when, and where, it is first run."""
         return Graph(model, self.provider, self.intra_op_threads)
 
     @contextmanager
@@ -185,7 +188,7 @@ def _cuda_failure() -> str | None:
 
 @cache
 def products_overflow() -> bool:
-    """Whether the usual product of uint8 and int8 adds in 16 bits, as it does on processors without VNNI.
+    """Return whether products of uint8 and int8 add in 16 bits, as on processors without VNNI.
 
     Tried for real. subtle: ONNX Runtime's own answer is yes wherever its kernels for int8 and uint8 differ.
     """
@@ -195,7 +198,7 @@ def products_overflow() -> bool:
 
 
 def ort_errors() -> tuple[type[Exception], ...]:
-    """Every exception ONNX Runtime raises; they share no base class but RuntimeError and ValueError."""
+    """Return the exceptions of ONNX Runtime, which share no base class but RuntimeError and ValueError."""
     state = ort.capi.onnxruntime_pybind11_state
     named = [
         error for error in vars(state).values() if isinstance(error, type) and issubclass(error, Exception)

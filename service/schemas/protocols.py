@@ -15,19 +15,23 @@ MAX_RANK = 32  # of a tensor
 
 
 class Wire(BaseModel):
-    """An answer. Clients may meet fields of a later version: they are kept, not refused."""
+    """Base of the answers; fields of later versions are accepted."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
 class Problem(Wire):
+    """An error."""
+
     type: str = Field(description="The kind of the failure, for programs.")
     message: str = Field(description="A sentence that says what is wrong.")
-    param: str | None = Field(None, description="The field or place at fault.")
+    param: str | None = Field(None, description="The field at fault.")
     request_id: str | None = Field(None, description="The id of the request, as in the log.")
 
 
 class ErrorResponse(Wire):
+    """The body of an error response."""
+
     error: Problem = Field(description="The error.")
 
 
@@ -38,18 +42,24 @@ class ProtocolError(Wire):
 
 
 class TensorMetadata(Wire):
+    """The name, datatype and shape of a tensor."""
+
     name: str = Field(description="The name of the tensor.")
     datatype: str = Field(description="The datatype is BYTES or FP32.")
     shape: list[int] = Field(description="The size of each dimension; -1 for as many as are sent.")
 
 
 class ServerMetadata(Wire):
+    """The metadata of the server."""
+
     name: str = Field(description="The name of the server.")
     version: str = Field(description="The version of the server.")
     extensions: list[str] = Field(description="The extensions of the protocol that the server has.")
 
 
 class ModelMetadata(Wire):
+    """The metadata of a model."""
+
     name: str = Field(description="The name of the model.")
     versions: list[str] = Field(description="The version that is served.")
     platform: str = Field(description="The program that runs the model.")
@@ -58,6 +68,8 @@ class ModelMetadata(Wire):
 
 
 class ConfigTensor(Wire):
+    """A tensor in the configuration of a model."""
+
     name: str = Field(description="The name of the tensor.")
     data_type: str = Field(description="TYPE_STRING or TYPE_FP32.")
     dims: list[int] = Field(description="The size of each dimension; -1 for as many as are sent.")
@@ -70,6 +82,8 @@ class ConfigTensor(Wire):
 
 
 class ModelConfig(Wire):
+    """The configuration of a model."""
+
     name: str = Field(description="The name of the model.")
     platform: str = Field(description="The program that runs the model.")
     max_batch_size: int = Field(
@@ -86,6 +100,8 @@ class Foreign(BaseModel):
 
 
 class InferTensor(Foreign, strict=False):
+    """A tensor of a request or of a response."""
+
     name: Short = Field(description="The name of the tensor.")
     datatype: Short = Field(description="The datatype is BYTES or FP32.")
     shape: Given[Annotated[int, Field(ge=0, le=2**31)]] = Field(
@@ -104,6 +120,8 @@ class InferTensor(Foreign, strict=False):
 
 
 class InferOutput(Foreign, strict=False):
+    """A requested output."""
+
     name: Short = Field(description="The name of an output: label, score, logit, abstain_reason or leaders.")
     parameters: Parameters = Field(
         default_factory=dict,
@@ -112,6 +130,8 @@ class InferOutput(Foreign, strict=False):
 
 
 class InferRequest(Foreign, strict=False):
+    """The request of the Open Inference Protocol."""
+
     id: Short | None = Field(None, description="An id that the answer repeats.")
     parameters: Parameters = Field(
         default_factory=dict,
@@ -126,6 +146,8 @@ class InferRequest(Foreign, strict=False):
 
 
 class InferResponse(Wire):
+    """The response of the Open Inference Protocol."""
+
     id: str | None = Field(None, description="The id of the request.")
     model_name: str = Field(description="The model that answered.")
     model_version: str = Field(description="The version of the model.")
@@ -133,11 +155,15 @@ class InferResponse(Wire):
 
 
 class Version(Wire):
+    """A version of a model."""
+
     name: str = Field(description="The name of the model.")
     version: str = Field(description="The version that is served.")
 
 
 class IndexEntry(Version):
+    """An entry of the model repository."""
+
     state: str = Field(
         default="READY",
         description="The state is READY, or UNAVAILABLE for a bundle that could not be loaded.",
@@ -146,6 +172,8 @@ class IndexEntry(Version):
 
 
 class Statistics(Wire):
+    """The statistics of models."""
+
     model_stats: list[Version] = Field(
         description="The models that are served; their counts are in GET /metrics."
     )

@@ -1,4 +1,4 @@
-"""How documents are read: as JSON, as a model; and what is wrong with them, in our words."""
+"""Parse documents: as JSON, as a pydantic model; and describe what is wrong with them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -9,9 +9,9 @@ from pydantic_core import from_json
 
 from service.errors import InvalidInput, MalformedInput, TooLarge
 
-MOST_PARTS = 1_200_000  # arrays, objects and strings in one document: a million points are as many arrays
-MANY_FAULTS = 100  # of one body: listing a million of them would take seconds
-MOST_VALUES = 4_000_000  # of any kind; 16 MB of doubles are fewer
+MAX_JSON_PARTS = 1_200_000  # arrays, objects and strings in one document: a million points are as many arrays
+MAX_LISTED_FAULTS = 100  # in one body: listing a million takes seconds
+MAX_JSON_VALUES = 4_000_000  # of any kind; 16 MB of doubles are fewer
 RENAMED_FIELDS = {"spans": "offset_unit"}  # old names of fields of requests
 NAME_CHARS = 200  # of a name that the caller made up
 MAX_JSON_BYTES = 4_000_000  # of a body, or of the JSON part of one
@@ -25,16 +25,16 @@ Problem = Mapping[str, Any]  # an error as pydantic lists it
 
 
 def check_parts(content: Raw) -> None:
-    """Refuse what would take very long to parse, and very much memory, for its size."""
+    """Refuse documents with so many values that parsing takes too long or too much memory."""
     parts = content.count(b"[") + content.count(b"{") + content.count(b'"') // 2
-    if parts > MOST_PARTS:
-        raise TooLarge(f"the body has more than {MOST_PARTS} arrays, objects and strings")
-    if content.count(b",") >= MOST_VALUES:
-        raise TooLarge(f"the body has more than {MOST_VALUES} values")
+    if parts > MAX_JSON_PARTS:
+        raise TooLarge(f"the body has more than {MAX_JSON_PARTS} arrays, objects and strings")
+    if content.count(b",") >= MAX_JSON_VALUES:
+        raise TooLarge(f"the body has more than {MAX_JSON_VALUES} values")
 
 
 def parse_json(text: Raw, param: str | None = None) -> Any:
-    """As Python's own values; NaN and infinities are told from no JSON. `param`: what is not the body."""
+    """Parse JSON, which may hold NaN and infinities. `param` names the text in messages, if not the body."""
     try:
         return from_json(text, allow_inf_nan=True)
     except ValueError as invalid:
@@ -53,6 +53,7 @@ def _half_a_character(param: str | None = None) -> InvalidInput:
 
 
 def parse_object(content: Raw) -> dict[str, Any]:
+    """Parse a body that has to be a JSON object."""
     check_parts(content)
     document = parse_json(content)
     if not isinstance(document, dict):
@@ -61,7 +62,13 @@ def parse_object(content: Raw) -> dict[str, Any]:
 
 
 def parse(body: Raw, model: type[Model]) -> Model:
-    """JSON text as a `model`; what is wrong with it is said in our words and never quotes it."""
+    """Parse JSON text as a `model`.
+
+    Raises:
+        InvalidInput: A field is wrong; the message names it and never quotes the body.
+        MalformedInput: The text is not JSON.
+        TooLarge: The text has too many values.
+    """
     check_parts(body)
     try:
         return model.model_validate_json(body)
@@ -70,7 +77,7 @@ def parse(body: Raw, model: type[Model]) -> Model:
 
 
 def validate(document: object, model: type[Model], *, strict: bool | None = None) -> Model:
-    """The same for a document that is parsed already. `strict`: whether as the model says, or not."""
+    """Validate a parsed document. `strict` overrides the strictness of the model."""
     try:
         return model.model_validate(document, strict=strict)
     except ValidationError as invalid:
@@ -80,12 +87,12 @@ def validate(document: object, model: type[Model], *, strict: bool | None = None
 def input_error(
     problems: ValidationError | Sequence[Problem], known: Iterable[str] = ()
 ) -> MalformedInput | InvalidInput:
-    """What pydantic complains of, in our words. The body is never quoted, only names of fields are.
+    """Return the error for problems that pydantic found. It names fields and never quotes the body.
 
-    `known` are the fields that could have been meant.
+    `known` are the names of fields that are suggested for an unknown one.
     """
     if isinstance(problems, ValidationError):
-        if problems.error_count() > MANY_FAULTS:
+        if problems.error_count() > MAX_LISTED_FAULTS:
             return InvalidInput(f"the body is wrong in {problems.error_count()} places")
         problems = problems.errors(include_url=False, include_input=False, include_context=False)
     if missing := next((each for each in problems if each["type"] == "missing"), None):

@@ -1,4 +1,4 @@
-"""What our own routes are asked; what they answer is in hardmax.models.
+"""The requests of the service's own routes; their answers are in hardmax.models.
 
 Requests are checked here only for their shape; what they mean is the domain's business. Limits that an
 operator can set are checked where the settings are known.
@@ -16,7 +16,7 @@ MAX_LEADERS = 10_000  # of a request to /control
 MAX_ASSIGNED = 100_000
 
 T = TypeVar("T")
-Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is told, not a million
+Given = Annotated[list[T], Field(fail_fast=True)]  # one wrong entry is reported, not a million
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Offset = Annotated[int, Field(ge=0)]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -41,6 +41,8 @@ class Request(BaseModel):
 
 
 class ClassifyRequest(Request):
+    """The request of POST /classify."""
+
     input: str | Given[str] = Field(
         description="One text, or a list of texts.", examples=["A superb film."], json_schema_extra=TEXTS
     )
@@ -48,7 +50,7 @@ class ClassifyRequest(Request):
         Field(
             None,
             description="A model that labels texts, NAME@VERSION for one of its versions; the default one if "
-            "absent. Of a list each model answers, in `answers`; all of them stand on one reader, and "
+            "absent. Of a list each model answers, in `answers`; all of them use the same encoder, and "
             "texts are read once.",
         )
     )
@@ -70,7 +72,7 @@ class ClassifyRequest(Request):
         [],
         max_length=MAX_ABLATED_SPANS,
         description="Of one text: spans whose words are left out in place. All other words keep their "
-        "positions, and a word that has not read them keeps its place in the plane (`position`), to the bit.",
+        "positions, and a word that has not read them keeps its initial `position`, to the bit.",
     )
     sufficient: bool = Field(
         False,
@@ -130,7 +132,7 @@ class DynamicsRequest(DynamicsParameters):
     points: Points
 
 
-class ControlWish(Request):
+class ControlParameters(Request):
     """Everything but the points, which become an array."""
 
     assignment: Annotated[dict[str, int], Field(max_length=MAX_ASSIGNED)] | None = Field(
@@ -141,7 +143,7 @@ class ControlWish(Request):
     )
 
 
-class ControlRequest(ControlWish):
+class ControlRequest(ControlParameters):
     """A cloud and what shall become of it."""
 
     points: Points

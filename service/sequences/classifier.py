@@ -39,6 +39,7 @@ class SequenceClassifier:
 
     @classmethod
     def load(cls, bundle: Bundle, runtime: Runtime) -> Self:
+        """Load the classifier of a bundle."""
         session = runtime.open(bundle.model)
         _check_graph(bundle, session)
         labels, outputs = bundle.card.get("labels"), bundle.card.get("outputs")
@@ -70,7 +71,7 @@ class SequenceClassifier:
         return answers
 
     def count_output_numbers(self, sequences: Sequence[Points]) -> int:
-        """How many numbers the outputs in an answer have."""
+        """Return how many numbers the outputs in an answer have."""
         if self.labels:
             return 0
         return self._width * (len(sequences) if self._collapses else sum(map(len, sequences)))
@@ -84,8 +85,8 @@ class SequenceClassifier:
         with np.errstate(over="ignore"):
             tokens = points.astype(self._dtype)
         if not np.isfinite(tokens).all():
-            place = f"{param}[{int(np.flatnonzero(~np.isfinite(tokens).all(axis=1))[0])}]"
-            raise InvalidInput(f"{place} holds a number that is not finite", param=place)
+            field = f"{param}[{int(np.flatnonzero(~np.isfinite(tokens).all(axis=1))[0])}]"
+            raise InvalidInput(f"{field} holds a number that is not finite", param=field)
         return tokens
 
     def _run(self, tokens: list[Points]) -> list[NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 The cluster of a word is the leader that it reaches by following `target` at the last layer: a word attends to
 a position, that one perhaps to another, until one attends to itself. Norms grow along the chain, so it ends.
-Twins, words at the very same position, are one here. A word that attends to several positions at once (a tie)
+Words at the very same position are one here. A word that attends to several positions at once (a tie)
 is in a cluster of kind "tie", named by the leaders that it reaches. Every word is in exactly one cluster. All
 numbers are whole, in units of 1e-7.
 """
@@ -20,7 +20,7 @@ from service.text.head import HeadOutputs, label_values
 from service.text.tokenizer import Ints, word_sizes
 
 MAX_CLUSTER_WORDS = 5  # named of a cluster
-MAX_READ_WORDS = 8  # listed of a leader's receptive field, unless the whole explanation is asked for
+MAX_READ_WORDS = 8  # listed of a leader's receptive field, unless `explain` is full
 _MAX_DOUBLINGS = 16  # of the length of a chain
 _MAX_WEIGHT = 1 << 40  # in units
 

@@ -154,14 +154,14 @@ class ClassificationTask:
 def make_tasks(
     inputs: str | Sequence[str], options: ClassifyOptions, param: str = "input", max_chars: float = math.inf
 ) -> list[ClassificationTask]:
-    """Make a task of each text, named by its place in the request. A text that is too long is refused."""
+    """Make a task of each text, named by its index in the request. A text that is too long is refused."""
     tasks = []
     for i, text in enumerate([inputs] if isinstance(inputs, str) else inputs):
-        place = param if isinstance(inputs, str) else f"{param}[{i}]"
+        name = param if isinstance(inputs, str) else f"{param}[{i}]"
         if len(text) > max_chars:
             problem = f"the text has {len(text)} characters, more than {max_chars} (MAX_TEXT_CHARS)"
-            raise TooLarge(problem, param=place)
-        tasks.append(ClassificationTask(text, options, param=place))
+            raise TooLarge(problem, param=name)
+        tasks.append(ClassificationTask(text, options, param=name))
     words = sum([max_words(task.text) for task in tasks])
     if words * options.n_logits > MAX_REQUEST_SCORES:
         problem = f"the request has about {words} words and the models {options.n_logits} labels"

@@ -131,7 +131,7 @@ class TokenizedText:
         )
 
     def chunks(self) -> list[Chunk]:
-        """The token ids and position ids of each chunk that has any, in order."""
+        """Return the token ids and position ids of each chunk that has any, in order."""
         if not len(self.token_ids):
             return []
         if self.chunk_ids[0] == self.chunk_ids[-1]:

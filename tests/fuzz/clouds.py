@@ -31,7 +31,7 @@ PROGRESS = 1000
 CONTRADICTED = "contradicted"
 ENDS = ("certified", "converged", "max_layers", "refused", CONTRADICTED)
 
-AS_IT_IS = candidates.SMALL, candidates.FEW, cones.QUERIES_PER_CONE
+AS_IT_IS = candidates.MAX_PAIRS_ALL_SCORED, candidates.MAX_PAIRS_BY_LENGTH, cones.QUERIES_PER_CONE
 AS_IF_LARGE = 0, 0, 2.0**-14
 
 
@@ -157,7 +157,7 @@ def _form(rng: np.random.Generator, d: int) -> Floats | None:
 
 def look(how: tuple[int, int, float]) -> None:
     """From now on candidates are looked for like this."""
-    candidates.SMALL, candidates.FEW, cones.QUERIES_PER_CONE = how
+    candidates.MAX_PAIRS_ALL_SCORED, candidates.MAX_PAIRS_BY_LENGTH, cones.QUERIES_PER_CONE = how
 
 
 def check(dynamics: Dynamics, case: Case) -> str:
@@ -198,7 +198,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="other cases than those of the kept record")
     arguments = parser.parse_args()
     cases = arguments.cases
-    record = Record("fuzz-clouds", "Hard clouds against fractions", ["numpy", "onnxruntime"])
+    record = Record("fuzz-clouds", "Clouds compared with exact fractions", ["numpy", "onnxruntime"])
     counts = Counter[tuple[str, str]]()
     for number in range(cases):
         case = draw(np.random.default_rng([arguments.seed, number]))
@@ -212,7 +212,7 @@ def main() -> int:
         counts[case.kind, end] += 1
         if (number + 1) % PROGRESS == 0:
             print(f"{number + 1} of {cases} cases, {counts_of(counts)}", file=sys.stderr, flush=True)
-    table = record.table("clouds", "Clouds by kind and end", unit="clouds", better="neither")
+    table = record.table("clouds", "Clouds by kind and outcome", unit="clouds", better="neither")
     for kind, end in product(KINDS, ENDS):
         table.add(end, {"kind": kind}, [counts[kind, end]])
     found = counts_of(counts)

@@ -31,7 +31,7 @@ from service.runtime.bundle import HEAD, read_bundle
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.schemas.reading import parse
-from service.schemas.requests import ClassifyRequest, ControlWish, DynamicsParameters
+from service.schemas.requests import ClassifyRequest, ControlParameters, DynamicsParameters
 from service.settings import PRETRAINED_FOLDER, Settings
 from service.state import domain_loaders
 from service.text.head import Head
@@ -236,7 +236,7 @@ TARGETS = (
     Target("answer to json", ANSWERS, check_written, mutants=0),
     Target("classify request", CLASSIFY, partial(check_request, ClassifyRequest)),
     Target("dynamics parameters", PARAMETERS, partial(check_request, DynamicsParameters)),
-    Target("control wish", WISHES, partial(check_request, ControlWish)),
+    Target("control wish", WISHES, partial(check_request, ControlParameters)),
     Target("media type", st.sampled_from(HEADERS), check_media_type),
     Target("bundle card", CARDS, check_bundle),
     Target("text to explanation", texts(), check_text, mutants=0),

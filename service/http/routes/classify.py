@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from hardmax.models import ClassifyResponse
 from service.answers.texts import (
-    Read,
+    RunTasks,
     add_searches,
     classification,
+    make_limited_tasks,
     raise_first,
     searches_of,
-    texts_asked,
-    texts_within,
+    tasks_of_request,
 )
 from service.http import examples
 from service.http.bodies import RequestSize, json_body, reply_document
@@ -49,12 +49,12 @@ async def classify(
     text as sent, in code points or in UTF-16 units (`offset_unit`). Clusters and their leaders are sorted by
     the size of their contribution.
     """
-    texts = texts_asked(body, service.registry.find, service.settings)
+    texts = tasks_of_request(body, service.registry.find, service.settings)
     await size.expect_response(texts[0].options.estimated_response_bytes([text.text for text in texts]))
     results = await run(service, texts)
     if body.flip or body.sufficient:
-        read = partial(service.texts.submit, texts[0].options.encoder)  # in turn with the texts of others
-        await search(texts, results, searches_of(body), read)
+        submit = partial(service.texts.submit, texts[0].options.encoder)  # in turn with other requests
+        await search(texts, results, searches_of(body), submit)
     document = classification(body.model or service.settings.default_model, results)
     return await reply_document({"id": request.state.request_id, **document}, size)
 
@@ -63,11 +63,11 @@ async def search(
     texts: Sequence[ClassificationTask],
     results: Sequence[list[Answer]],
     searches: Mapping[str, Callable[[ClassificationTask], Search]],
-    read: Read,
+    run: RunTasks,
 ) -> None:
     """Add the results of searches to all answers. Where one search is refused, the others end too."""
     pairs = zip(texts, results, strict=True)
-    running = [asyncio.create_task(add_searches(*each, searches, read)) for each in pairs]
+    running = [asyncio.create_task(add_searches(*each, searches, run)) for each in pairs]
     try:
         await asyncio.gather(*running)
     finally:
@@ -93,7 +93,7 @@ async def label(
     size: RequestSize,
 ) -> list[Answer]:
     """One head's answers, for protocols that know labels alone. With `neutral`, abstaining is one of them."""
-    texts = texts_within(inputs, how, service.settings, param)
+    texts = make_limited_tasks(inputs, how, service.settings, param)
     await size.expect_response(how.estimated_response_bytes([text.text for text in texts]))
     answers = [each for (each,) in await run(service, texts)]
     return [abstain_as_neutral(answer) if neutral else answer for answer in answers]

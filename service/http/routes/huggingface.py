@@ -3,7 +3,7 @@
     huggingface_hub.InferenceClient(base_url="http://127.0.0.1:8000").text_classification("A superb film.")
 
 They are given label and score and no reason: that is what /classify is for. An answer on which the model
-abstains looks like any other here, unless `?abstain=neutral` asks for `neutral`. The header
+abstains looks like any other here, unless `?abstain=neutral` replaces it by `neutral`. The header
 `x-abstained` lists the texts on which it abstains, by their index.
 """
 
@@ -19,7 +19,7 @@ from service.answers.texts import heads_of
 from service.errors import InvalidInput
 from service.http import examples
 from service.http.bodies import RequestSize, json_body, reply_document
-from service.http.dependencies import NeutralOf, ServiceOf, SizeOf
+from service.http.dependencies import ModelInPath, NeutralOf, ServiceOf, SizeOf
 from service.http.routes.classify import label
 from service.schemas.protocols import Foreign, Wire
 from service.schemas.requests import TEXTS, Given
@@ -39,6 +39,8 @@ Label = Annotated[str, StringConstraints(max_length=MAX_LABEL_CHARS)]
 
 
 class EndpointParameters(Foreign):
+    """The parameters of an inference endpoint."""
+
     top_k: TopK = None
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = Field(
         default=None,
@@ -73,6 +75,8 @@ class PredictRequest(Foreign):
 
 
 class LabelScore(Wire):
+    """A label and its score."""
+
     label: str = Field(description="A label of the model.")
     score: float = Field(description="The probability of the label, or its score before softmax.")
 
@@ -96,7 +100,7 @@ async def endpoint(body: EndpointBody, service: ServiceOf, neutral: NeutralOf, s
 
 @router.post("/models/{name}", **ENDPOINT, summary="Classify texts with a model, as an inference endpoint")
 async def endpoint_of_model(
-    body: EndpointBody, service: ServiceOf, name: str, neutral: NeutralOf, size: SizeOf
+    body: EndpointBody, service: ServiceOf, name: ModelInPath, neutral: NeutralOf, size: SizeOf
 ) -> Response:
     """Answer by the model in the path: the base URL of the client ends in `/models/NAME`."""
     return await _endpoint(body, service, name, neutral, size)

@@ -1,7 +1,7 @@
 """The Open Inference Protocol (/v2), as Triton, KServe and their clients speak it.
 
 Models that label texts take a BYTES tensor `text` and give `label` and `abstain_reason` (BYTES), `score` and
-`logit` (FP32), and if asked for `leaders` (BYTES): of each text its leaders as /classify has them, as JSON.
+`logit` (FP32), and on request `leaders` (BYTES): of each text its leaders as /classify has them, as JSON.
 Tensors travel as JSON or, with the binary tensor extension, behind the JSON of which `Inference-Header-
 Content-Length` tells the length. A version in the path must be the one that is served. Triton's clients also
 ask its repository and statistics which models there are.
@@ -16,11 +16,11 @@ from starlette.responses import Response
 
 from service import __version__
 from service.answers.tensors import INPUT, OUTPUTS, read_request, requested_outputs, write_response
-from service.answers.writing import PIECE_BYTES
+from service.answers.writing import JSON_BLOCK_BYTES
 from service.errors import InvalidInput, NotFound
 from service.http import examples
 from service.http.bodies import BINARY, NO_STORE, UntypedBodyOf, read_bytes, reply
-from service.http.dependencies import NeutralOf, ServiceOf, SizeOf
+from service.http.dependencies import ModelInPath, NeutralOf, ServiceOf, SizeOf, VersionInPath
 from service.http.routes.classify import label
 from service.runtime.bundle import HEAD
 from service.runtime.registry import Entry
@@ -48,6 +48,7 @@ extensions = APIRouter(prefix="/v2", tags=["other clients"])
 
 
 def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of error responses in the protocol's shape."""
     return examples.answers(failing=statuses, errors=ProtocolError)
 
 
@@ -69,22 +70,26 @@ INFER_ROUTE: dict[str, Any] = {
 
 @protocol.get("", responses=failing(401), summary="Get name, version and extensions of the server")
 async def server_metadata() -> ServerMetadata:
+    """Return name, version and extensions of the server."""
     return ServerMetadata(name="hardmax", version=__version__, extensions=["binary_tensor_data"])
 
 
 @protocol.get("/health/live", **PROTOCOL_PROBE, summary="Check that the server is alive")
 async def server_live(service: ServiceOf) -> Response:
+    """Answer 200 while the inference thread works, otherwise 503."""
     service.check_health()
     return reply(b"")
 
 
 @protocol.get("/health/ready", **PROTOCOL_PROBE, summary="Check that the server can take requests")
 async def server_ready(service: ServiceOf) -> Response:
+    """Answer 200 while requests can be taken, otherwise 503."""
     service.check_ready()
     return reply(b"")
 
 
-async def model_of(service: ServiceOf, name: str) -> Entry:
+async def model_of(service: ServiceOf, name: ModelInPath) -> Entry:
+    """Return the model of the path."""
     entry = service.registry.get(name)
     if entry is None:
         raise NotFound("no model has this name and version")
@@ -94,7 +99,8 @@ async def model_of(service: ServiceOf, name: str) -> Entry:
 ModelOf = Annotated[Entry, Depends(model_of)]
 
 
-async def version_of(service: ServiceOf, name: str, version: str) -> Entry:
+async def version_of(service: ServiceOf, name: ModelInPath, version: VersionInPath) -> Entry:
+    """Return the model of the path, if it has the version of the path."""
     entry = await model_of(service, name)
     if version not in (entry.digest, entry.digest[:12]):
         raise NotFound("no model has this name and version")
@@ -106,6 +112,7 @@ VersionOf = Annotated[Entry, Depends(version_of)]
 
 @protocol.get("/models/{name}", responses=failing(401, 404, 422), summary="Get the tensors of a model")
 async def model_metadata(entry: ModelOf) -> ModelMetadata:
+    """Return the tensors of a model."""
     reads_text = entry.kind == HEAD
     inputs = [TensorMetadata(name=INPUT, datatype="BYTES", shape=[-1])]
     outputs = [TensorMetadata(name=name, datatype=kind, shape=[-1]) for name, kind in OUTPUTS.items()]
@@ -134,6 +141,7 @@ async def model_config(entry: ModelOf) -> ModelConfig:
 
 @protocol.get("/models/{name}/ready", **READY, summary="Check that a model is ready")
 async def model_ready(entry: ModelOf, service: ServiceOf) -> Response:
+    """Answer 200 if the model is served and requests can be taken."""
     return await server_ready(service)
 
 
@@ -164,7 +172,7 @@ async def infer(
     answers = await label(service, texts, how, INPUT, neutral, size)
     head = {"model_name": entry.name, "model_version": entry.digest[:12]}
     work = partial(write_response, head, infer_request, outputs, answers)
-    written = work() if size.response_bytes <= PIECE_BYTES else await asyncio.to_thread(work)
+    written = work() if size.response_bytes <= JSON_BLOCK_BYTES else await asyncio.to_thread(work)
     content, json_length = written
     if json_length is None:
         return reply(content)
@@ -173,11 +181,13 @@ async def infer(
 
 @protocol.get(VERSION_PATH, responses=failing(401, 404, 422), summary="Get the tensors of a version")
 async def version_metadata(entry: VersionOf) -> ModelMetadata:
+    """Return the tensors of a version."""
     return await model_metadata(entry)
 
 
 @protocol.get(f"{VERSION_PATH}/ready", **READY, summary="Check that a version is ready")
 async def version_ready(entry: VersionOf, service: ServiceOf) -> Response:
+    """Answer 200 if the version is served and requests can be taken."""
     return await server_ready(service)
 
 
@@ -190,6 +200,7 @@ async def version_infer(
     neutral: NeutralOf,
     size: SizeOf,
 ) -> Response:
+    """Classify texts with a version of a model."""
     return await infer(body, entry, request, service, neutral, size)
 
 
@@ -199,6 +210,7 @@ async def version_infer(
     summary="List models and versions, as Triton's statistics",
 )
 async def statistics(service: ServiceOf) -> Statistics:
+    """Return the names and versions of the models."""
     entries = service.registry.entries.values()
     return Statistics(model_stats=[Version(name=each.name, version=each.digest[:12]) for each in entries])
 
@@ -209,6 +221,7 @@ async def statistics(service: ServiceOf) -> Statistics:
     summary="List models and refused bundles, as Triton",
 )
 async def repository_index(service: ServiceOf) -> list[IndexEntry]:
+    """Return the models that are served and the bundles that could not be loaded."""
     entries, refused = service.registry.entries.values(), service.registry.refused.items()
     return [
         *(IndexEntry(name=each.name, version=each.digest[:12]) for each in entries),

@@ -11,7 +11,7 @@ from service import __version__
 from service.errors import NotFound
 from service.http import examples
 from service.http.bodies import reply, reply_json
-from service.http.dependencies import ServiceOf
+from service.http.dependencies import ModelInPath, ServiceOf
 from service.observability.metrics import CONTENT_TYPE
 from service.runtime.bundle import HEAD, version_of
 from service.runtime.registry import Entry
@@ -25,12 +25,16 @@ PROBE: dict[str, Any] = {"responses": examples.answers(failing=(503,)), "openapi
 
 
 class Health(Wire):
+    """The answer of GET /health."""
+
     status: Literal["ok"] = Field(
         description="The status is always ok: a process that is not healthy answers 503."
     )
 
 
 class Ready(Wire):
+    """The answer of GET /ready."""
+
     status: Literal["ready"] = Field(
         description="The status is always ready: a process that is not ready answers 503."
     )
@@ -85,7 +89,7 @@ async def models(service: ServiceOf) -> Response:
     responses=examples.answers(failing=(401, 404, 422)),
     summary="Get the card of a model",
 )
-async def model(service: ServiceOf, name: str) -> Response:
+async def model(service: ServiceOf, name: ModelInPath) -> Response:
     """Return the card of one model: kind, labels, version, digest, license and figures."""
     entry = service.registry.get(name)
     if entry is None:

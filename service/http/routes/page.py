@@ -29,15 +29,18 @@ router = APIRouter(include_in_schema=False)
 
 @cache
 def files() -> dict[str, bytes]:
+    """Return the files of the page by path."""
     return {path.relative_to(WEB).as_posix(): path.read_bytes() for path in WEB.rglob("*") if path.is_file()}
 
 
 @cache
 def tag(path: str) -> str:
+    """Return the ETag of a file."""
     return sha256(files()[path]).hexdigest()[:16]
 
 
 def answer(path: str, request: Request) -> Response:
+    """Return a file, or 304 if the caller has it."""
     if path not in files():
         raise HTTPException(404)
     headers = HEADERS | {"etag": f'"{tag(path)}"'}
@@ -48,21 +51,25 @@ def answer(path: str, request: Request) -> Response:
 
 @router.api_route("/", methods=["GET", "HEAD"])
 async def index(request: Request) -> Response:
+    """Return the page."""
     return answer("index.html", request)
 
 
 @router.api_route("/docs", methods=["GET", "HEAD"])
 async def docs(request: Request) -> Response:
+    """Return the page of the API documentation."""
     return answer("docs/docs.html", request)
 
 
 @router.api_route(PAGE_FILES, methods=["GET", "HEAD"])
 async def file(path: str, request: Request) -> Response:
+    """Return a file of the page."""
     return answer(path, request)
 
 
 @router.get("/openapi.json")
 def openapi(request: Request) -> Response:  # in a thread: the document may have to be made
+    """Return the OpenAPI document."""
     root_path, document = request.scope.get("root_path", ""), request.app.openapi()
     if root_path:
         document = {**document, "servers": [{"url": root_path}]}

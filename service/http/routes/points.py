@@ -37,9 +37,9 @@ from service.http.bodies import (
     NPY,
     NPZ,
     BodyOf,
+    preferred_type,
     read_bytes,
     reply,
-    wanted,
 )
 from service.http.dependencies import RequestId, ServiceOf, SizeOf
 from service.http.errors import DEADLINE_MESSAGE, describe_failure, error_document, log_failure
@@ -88,7 +88,7 @@ async def dynamics(
     JSON, arrays with `accept: application/x-npz`, or with `application/x-ndjson` a line of progress per chunk
     of layers and the result last. The computation stops when the client disconnects.
     """
-    answer_as = wanted(request, JSON, NPZ, NDJSON)
+    answer_as = preferred_type(request, JSON, NPZ, NDJSON)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     query = request.scope["query_string"]
     points, parameters = await read_bytes(
@@ -136,8 +136,10 @@ class LineStream(StreamingResponse):
 
 
 async def _stream(lines: AsyncGenerator[bytes], request: Request) -> Response:
-    """The first line is computed before the status is sent: a bad request is refused, not streamed. What goes
-    wrong later is said in the last line.
+    """Return a response that streams lines.
+
+    The first line is computed before the status is sent, so that a bad request is refused and not streamed.
+    A later failure is described in the last line.
     """
     first = await anext(lines)
 
@@ -228,8 +230,8 @@ async def classify_sequences(
     model: SequenceClassifier = service.registry.find(name, "sequences")
     await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
     large = sum(each.size for each in sequences) > LARGE_NUMBERS
-    pieces = await service.compute.run(answer_sequences, model, name, sequences, request_id, large=large)
-    return reply(b"".join(pieces))
+    blocks = await service.compute.run(answer_sequences, model, name, sequences, request_id, large=large)
+    return reply(b"".join(blocks))
 
 
 @router.post(

@@ -28,6 +28,8 @@ class VllmRequest(Foreign):
 
 
 class VllmLabel(Wire):
+    """The label of one text."""
+
     index: int = Field(description="The index of the text in the request.")
     label: str = Field(description="The most probable label.")
     probs: list[float] = Field(description="The probability of each label, in the order of the model's card.")
@@ -39,12 +41,16 @@ class VllmLabel(Wire):
 
 
 class VllmUsage(Wire):
+    """The number of tokens."""
+
     prompt_tokens: int = Field(description="The number of subword tokens that were read.")
     total_tokens: int = Field(description="The same number.")
     completion_tokens: int = Field(description="The number of generated tokens, which is 0.")
 
 
 class VllmResponse(Wire):
+    """The response of POST /v1/classify."""
+
     id: str = Field(description="The id of the answer.")
     object: Literal["list"] = Field(description="The type of the answer.")
     created: int = Field(description="The time of the answer, in seconds since 1970.")
@@ -54,6 +60,8 @@ class VllmResponse(Wire):
 
 
 class OpenAIModel(Wire):
+    """A model in the words of the OpenAI API."""
+
     id: str = Field(description="The name of the model in requests.")
     object: str = Field(default="model", description="The type of the entry, which is model.")
     created: int = Field(
@@ -63,6 +71,8 @@ class OpenAIModel(Wire):
 
 
 class OpenAIModels(Wire):
+    """The models in the words of the OpenAI API."""
+
     object: str = Field(default="list", description="The type of the answer, which is list.")
     data: list[OpenAIModel] = Field(description="All models that are served.")
 

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from steps import timed
 
-from service.answers.writing import NUMBERS_PER_CALL, OBJECTS, PIECE_BYTES, Records, write_document
+from service.answers.writing import (
+    JSON_BLOCK_BYTES,
+    NUMBERS_PER_CALL,
+    RECORDS_PER_BLOCK,
+    Records,
+    write_document,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,13 +29,13 @@ def test_long_lists_are_written_in_pieces_and_let_go_of() -> None:
     expected = json.dumps({"id": "me", "data": data})
     pieces = list(write_document({"id": "me", "data": data}))
     assert json.loads(b"".join(pieces)) == json.loads(expected)
-    assert max(map(len, pieces)) < 2 * PIECE_BYTES
+    assert max(map(len, pieces)) < 2 * JSON_BLOCK_BYTES
     assert data == [None] * 1000
 
 
 def test_documents_with_arrays_in_them_are_written_whole() -> None:
     long = np.arange(3 * NUMBERS_PER_CALL)
-    count = OBJECTS + 5
+    count = RECORDS_PER_BLOCK + 5
     records = Records(
         id=np.arange(count),
         kind=np.where(np.arange(count) % 2, "a", "b"),

@@ -17,7 +17,9 @@ def test_dynamics_equals_rational_arithmetic_on_hard_clouds(
 ) -> None:
     """The first of the clouds that `python -m tests.fuzz.clouds` draws by the hundred thousand."""
     for place, value in zip(
-        ("candidates.SMALL", "candidates.FEW", "cones.QUERIES_PER_CONE"), how, strict=True
+        ("candidates.MAX_PAIRS_ALL_SCORED", "candidates.MAX_PAIRS_BY_LENGTH", "cones.QUERIES_PER_CONE"),
+        how,
+        strict=True,
     ):
         monkeypatch.setattr(f"service.cloud.{place}", value)
     cases = [draw(np.random.default_rng([0, number])) for number in range(500)]

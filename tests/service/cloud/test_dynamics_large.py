@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from service.cloud import cones
 from service.cloud.candidates import at_once, by_length
-from service.cloud.cones import ConeSearch, Piece
+from service.cloud.cones import CandidateBatch, ConeSearch
 from service.cloud.coordinates import Frame, slack_of
 from service.cloud.layers import Layers
 from service.cloud.points import Cloud
@@ -61,7 +61,7 @@ CLOUDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 }
 
 
-def found_by(way: Iterator[Piece], n: int) -> NDArray[np.bool_]:
+def found_by(way: Iterator[CandidateBatch], n: int) -> NDArray[np.bool_]:
     """Which candidates of which queries a way finds: a mark for each query and key."""
     found = np.zeros((n, n), bool)
     for rows, pairs in way:
@@ -86,7 +86,7 @@ def test_candidates_of_every_way_include_all_keys_near_the_best(d: int, name: st
         "by_length": by_length(bundled().session, rows, queries.x, keys.x, slack),
     }
     if d <= 3:
-        ways["by direction"] = ConeSearch(queries.x, keys.x, slack).pieces()
+        ways["by direction"] = ConeSearch(queries.x, keys.x, slack).batches()
     for way, pieces in ways.items():
         assert found_by(pieces, len(Z))[needed].all(), way
 
@@ -101,7 +101,7 @@ def test_candidates_of_the_narrowest_cones_include_every_tie(monkeypatch: pytest
     score = Z @ Z.T  # of whole numbers and powers of two: without rounding
     needed = score == score.max(axis=1, keepdims=True)
     assert needed[len(right) * 2 :].sum(axis=1).mean() > 1.9
-    found = found_by(ConeSearch(Z, Z, np.full(len(Z), 1e-9)).pieces(), len(Z))
+    found = found_by(ConeSearch(Z, Z, np.full(len(Z), 1e-9)).batches(), len(Z))
     assert found[needed].all()
 
 
@@ -141,7 +141,7 @@ def test_crowded_cones_are_cut_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
     slack = np.full(len(x), 1e-13)
 
     def count() -> int:
-        return sum(len(pairs.key) for _, pairs in ConeSearch(x, x, slack).pieces())
+        return sum(len(pairs.key) for _, pairs in ConeSearch(x, x, slack).batches())
 
     found = count()
     monkeypatch.setattr(cones, "MAX_BATCH_KEYS", 2**12)

@@ -58,7 +58,7 @@ def test_wall_that_ties_is_refused_in_little_memory() -> None:
 
 
 def test_candidates_come_in_pieces_however_many_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "PAIRS_PER_PIECE", 5_000)
+    monkeypatch.setattr(candidates, "PAIRS_PER_BATCH", 5_000)
     rows, y = np.arange(600), np.random.default_rng(0).normal(size=(600, 5))
     slack = np.full(600, 100.0)  # everybody is near
     found = list(candidates.by_length(bundled().session, rows, y, y, slack))

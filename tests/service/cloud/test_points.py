@@ -137,4 +137,4 @@ def test_cloud_scales_by_a_power_of_two_and_restores_to_the_bit() -> None:
     points = np.random.default_rng(1).standard_normal((50, 3)) * 1e-310
     cloud = prepare(points, None)
     assert 0.5 <= np.abs(cloud.points).max() < 1
-    np.testing.assert_array_equal(cloud.restore(cloud.points)[cloud.place], points)
+    np.testing.assert_array_equal(cloud.restore(cloud.points)[cloud.inverse], points)

@@ -14,7 +14,7 @@ from server import Server, serving
 from stalls import HELD_S, PROMISED_S, stall_of
 from wire import NPY, announce, chunked, connect, read_answer, read_status, status_of, with_tensor
 
-from service.schemas.reading import MAX_JSON_BYTES, MOST_PARTS, MOST_VALUES
+from service.schemas.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_JSON_VALUES
 
 MB = 1_000_000
 INFER = "/v2/models/tiny/infer"
@@ -98,9 +98,11 @@ def test_large_body_holds_the_interpreter_no_longer_than_is_said(watched: Server
 
 
 def test_more_parts_than_are_parsed_are_refused_unparsed(client: httpx.Client) -> None:
-    answer = client.post("/classify", content=b'{"input":' + b"[" * (MOST_PARTS + 1))  # and no JSON either
+    answer = client.post(
+        "/classify", content=b'{"input":' + b"[" * (MAX_JSON_PARTS + 1)
+    )  # and no JSON either
     assert refusal(answer) == (413, "too_large", None)
-    answer = client.post("/classify", content=b'{"input":' + b"," * MOST_VALUES)
+    answer = client.post("/classify", content=b'{"input":' + b"," * MAX_JSON_VALUES)
     assert refusal(answer) == (413, "too_large", None)
 
 
