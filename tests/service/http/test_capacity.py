@@ -90,7 +90,7 @@ HOSTILE = {  # of two megabytes each, which is all that the server takes
     "more after the end": (whole(b'{"input": "a"}' + LONG), 400),
     "deep arrays": (whole(b'{"input": ' + DEEP + b"}"), 400),
     "deep objects": (whole(b'{"a":' * 300_000 + b"1" + b"}" * 300_000), 400),
-    "lone surrogate": (whole(b'{"input": "' + LONG + b'\\ud800"}'), 400),
+    "lone surrogate": (whole(b'{"input": "' + LONG + b'\\ud800"}'), 422),
     "no UTF-8": (whole(b'{"input": "' + LONG + b'\xff"}'), 400),
     "UTF-16": (whole(('{"input": "' + "a" * 900_000 + '"}').encode("utf-16")), 400),
     "an endless number": (whole(b'{"input": ' + b"9" * 1_900_000 + b"}"), 400),
