@@ -11,6 +11,7 @@ const NAMES = 40;
 const MOST_LIFT = 5; // a plane in which words stand nearly in a line is drawn so many times higher than it is
 const LINES_UP_TO = 80;
 const CORNER = 96;
+const TIERS = 5; // of words by what they add; within one, those that end with one leader differ by little
 const TELLING = 0.02; // words that add less than this share of the heaviest have a dot and no name
 const [SMALL, LARGE] = [2.2, 7]; // radii of what says nothing and of what says most
 
@@ -148,15 +149,16 @@ export class Words {
     }
   }
 
-  /** Names of the words that weigh most, leaders first and of equal ones the longest, where there is room. */
+  /** Names of the words that weigh most, leaders first and of about equal ones the longest, where there is room. */
   drawNames(painter) {
     const { view, answer, t } = this;
-    const weight = (word) => Math.abs(word.contribution) + (word.leader ? this.most : 0);
+    const share = (word) => Math.abs(word.contribution) / this.most;
+    const rank = (word) => Math.round(TIERS * share(word)) + (word.leader ? TIERS : 0);
     const order = answer.words
       .map((word, i) => ({ word, i }))
-      .sort((a, b) => weight(b.word) - weight(a.word) || b.word.text.length - a.word.text.length);
+      .sort((a, b) => rank(b.word) - rank(a.word) || b.word.text.length - a.word.text.length);
     const named = ({ word, i }) =>
-      this.isShown(word, i) && (this.reached.has(i) || weight(word) >= TELLING * this.most);
+      this.isShown(word, i) && (word.leader || this.reached.has(i) || share(word) >= TELLING);
     const shown = order.filter(named).slice(0, NAMES);
     const positions = shown.map(({ i }) => this.at(i, t));
     const stars = positions.filter((_, k) => shown[k].word.leader);
