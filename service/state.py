@@ -138,10 +138,7 @@ class AppState:
 
     async def _refresh(self) -> None:
         async with self._refreshing:
-            before = self.registry.entries
             await asyncio.to_thread(self._read_models)
-        if self.owns_process and before != self.registry.entries:
-            freeze_gc()
 
     def _read_models(self) -> None:
         """Bring the models in step with the folders; log and count what has changed."""
@@ -219,8 +216,10 @@ class AppState:
 
 
 def freeze_gc() -> None:
-    """Let the garbage collector skip what is loaded: vocabularies are very many objects that stay."""
-    gc.unfreeze()  # models that were replaced may go
+    """Let the garbage collector skip what is loaded: vocabularies are very many objects that stay.
+
+    Once, at the start: a collection of the whole heap while requests run holds up all of them.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

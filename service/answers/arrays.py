@@ -1,7 +1,6 @@
 """Arrays of numbers: rows of a JSON document in, npy in, npz out."""
 
 import io
-import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from tokenize import TokenError
@@ -17,7 +16,6 @@ READ_BYTES = 128 * 1024
 HEADER = 65_536  # bytes that the header of an npy file has at most; numpy believes 10,000
 MAX_EXACT_INTEGER = 2.0**53  # up to here double precision represents every integer
 ROWS_PER_STEP = 8192  # that become part of an array at once
-PAUSE_S = 1e-4  # NumPy releases the interpreter too briefly; a sleep of 0.1 ms lets the event loop run
 
 
 def read_rows(body: Raw, field: str, *, max_rows: int, max_columns: int) -> tuple[Floats, dict[str, Any]]:
@@ -67,8 +65,6 @@ def as_array(rows: Any, param: str, *, max_rows: int, max_columns: int) -> Float
         except OverflowError:
             problem = f"{param} holds an integer too large to be a number here"
             raise InvalidInput(problem, param=param) from None
-        if len(rows) > ROWS_PER_STEP:
-            time.sleep(PAUSE_S)
     check_finite(array, param)
     return array
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from service.answers.arrays import as_array, write_npz
+from service.answers.arrays import as_array, read_rows, write_npz
 from service.answers.writing import Records, write, write_document
 from service.cloud.dynamics import Dynamics, Parameters, Progress, Result
 from service.cloud.points import Floats
 from service.control.search import ControlResult, find_form
 from service.errors import InvalidInput
-from service.schemas.reading import validate
+from service.schemas.reading import Raw, validate
 from service.schemas.requests import ControlParameters, DynamicsParameters
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
@@ -39,6 +39,13 @@ def parameters_of(document: dict[str, Any], settings: Settings, *, strict: bool 
     if "max_layers" not in wire.model_fields_set:
         fields["max_layers"] = min(wire.max_layers, settings.max_layers)
     return Parameters(**fields)
+
+
+def read_dynamics(content: Raw, settings: Settings) -> tuple[Floats, Parameters]:
+    """Read a cloud and the parameters of its run from a JSON body."""
+    limits = {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
+    points, document = read_rows(content, "points", **limits)
+    return points, parameters_of(document, settings)
 
 
 def dynamics_answer(result: Result, include: Collection[str] = ("assignment",)) -> dict[str, Any]:

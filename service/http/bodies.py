@@ -4,10 +4,10 @@
     async def dynamics(body: BodyOf) -> Response: ...
 
 The application's own dependencies check the key and come first: without a key no body is read. Accepted media
-types are those that the route documents. A JSON body is parsed at once: a short one on the event loop, a long
-one in a thread of its own, one at a time. docs/verification.md says how long that holds the interpreter.
+types are those that the route documents. A short JSON body is parsed on the event loop, a long one in a
+thread of its own, one at a time, or, if it holds points, in a compute process (`routes/points.py`).
 
-A short response is written on the event loop, a long one in a thread.
+A short response is written on the event loop, a long one in a thread, and sent in pieces.
 
 Large requests take one of MAX_LARGE_REQUESTS slots. Together with PAYLOAD_LIMIT_MB and
 MAX_CONCURRENT_REQUESTS that bounds the memory of a process.
@@ -24,9 +24,11 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from service.answers.writing import JSON_BLOCK_BYTES, write, write_document
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
+from service.memory import release_free_memory
 from service.schemas.reading import MAX_JSON_BYTES, parse
 
 JSON = "application/json"
@@ -37,6 +39,7 @@ BINARY = "application/octet-stream"
 
 LARGE_BYTES = 1_000_000  # a body or a response over this takes one of MAX_LARGE_REQUESTS slots
 MAX_RESPONSE_BYTES = 256_000_000
+MAX_SENT_BYTES = 262_144  # of a response that are sent at once
 MAX_INLINE_BYTES = 65_536  # of a body that is parsed on the event loop: half a millisecond
 
 NO_STORE = {"cache-control": "no-store"}
@@ -71,10 +74,15 @@ class RequestSize:
             self._has_slot = True
 
     def release(self) -> None:
-        """Give the slot back. Called once the request is answered."""
+        """Give the slot back. Called once the request is answered.
+
+        What a large request took lies in holes between objects that stay. glibc keeps it by itself: 140 MB
+        after one list of 500,000 spans.
+        """
         if self._has_slot:
             self._has_slot = False
             self._slots.release()
+            asyncio.get_running_loop().run_in_executor(None, release_free_memory)
 
 
 class Body(NamedTuple):
@@ -172,9 +180,23 @@ async def receive_body(request: Request, untyped: str | None = None) -> Body:
     return Body(content, media_type)
 
 
+class LongResponse(Response):
+    """A response that is sent in pieces, between which the event loop does other work."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body = memoryview(self.body)
+        for end in range(MAX_SENT_BYTES, len(body) + MAX_SENT_BYTES, MAX_SENT_BYTES):
+            piece = body[end - MAX_SENT_BYTES : end]
+            await send({"type": "http.response.body", "body": piece, "more_body": end < len(body)})
+            await asyncio.sleep(0)
+
+
 def reply(body: bytes, media_type: str = JSON, headers: Mapping[str, str] = NO_STORE) -> Response:
     """Return a response with status 200."""
-    return Response(body, 200, headers, media_type)
+    kind = LongResponse if len(body) > MAX_SENT_BYTES else Response
+    return kind(body, 200, headers, media_type)
 
 
 def reply_json(value: Any) -> Response:

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
-from service.errors import InferenceError, NotReady, Overloaded, TooLarge
+from service.errors import HardmaxError, InferenceError, NotReady, Overloaded, TooLarge
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +193,8 @@ class Worker:
             self._spent = True
             raise self._explain_death() from broken
         kind, value, grown_bytes = message
-        self._spent = kind != "result" or grown_bytes >= MAX_GROWTH_BYTES
+        failed = kind != "result" and not isinstance(value, HardmaxError)  # a refusal breaks nothing
+        self._spent = failed or grown_bytes >= MAX_GROWTH_BYTES
         if kind == "result":
             return value
         if isinstance(value, MemoryError):

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from service.errors import InferenceError
+from service.memory import release_free_memory
 
 PROGRESS_S = 0.1  # between two reports of one job
 NICE = 5  # text inference goes first where processors are few
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     threading.Thread(target=_read_jobs, args=(sys.stdin.buffer, jobs), daemon=True).start()
     while True:
         kind, value = _run(answers, *jobs.get())
+        release_free_memory()
         _send(answers, (kind, value, _resident_bytes() - resident))
 
 

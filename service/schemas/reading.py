@@ -1,5 +1,6 @@
 """Parse documents: as JSON, as a pydantic model; and describe what is wrong with them."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from service.errors import InvalidInput, MalformedInput, TooLarge
 
 MAX_JSON_PARTS = 1_200_000  # arrays, objects and strings in one document: a million points are as many arrays
 MAX_LISTED_FAULTS = 100  # in one body: listing a million takes seconds
+MAX_TEXT_ARRAYS = 20_000  # arrays and objects in a request of texts: all its lists at their bounds have fewer
 MAX_JSON_VALUES = 4_000_000  # of any kind; 16 MB of doubles are fewer
 RENAMED_FIELDS = {"spans": "offset_unit"}  # old names of fields of requests
 NAME_CHARS = 200  # of a name that the caller made up
@@ -24,9 +26,24 @@ Model = TypeVar("Model", bound=BaseModel)
 Problem = Mapping[str, Any]  # an error as pydantic lists it
 
 
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+
+
+def check_text_parts(content: Raw) -> None:
+    """Refuse more arrays and objects than any request of texts has. Brackets in a text do not count."""
+    check_parts(content)
+    many = _count_brackets(content) > MAX_TEXT_ARRAYS
+    if many and _count_brackets(_STRING.sub(b"", content)) > MAX_TEXT_ARRAYS:
+        raise TooLarge(f"the body has more than {MAX_TEXT_ARRAYS} arrays and objects")
+
+
+def _count_brackets(content: Raw) -> int:
+    return content.count(b"[") + content.count(b"{")
+
+
 def check_parts(content: Raw) -> None:
     """Refuse documents with so many values that parsing takes too long or too much memory."""
-    parts = content.count(b"[") + content.count(b"{") + content.count(b'"') // 2
+    parts = _count_brackets(content) + content.count(b'"') // 2
     if parts > MAX_JSON_PARTS:
         raise TooLarge(f"the body has more than {MAX_JSON_PARTS} arrays, objects and strings")
     if content.count(b",") >= MAX_JSON_VALUES:
@@ -62,14 +79,14 @@ def parse_object(content: Raw) -> dict[str, Any]:
 
 
 def parse(body: Raw, model: type[Model]) -> Model:
-    """Parse JSON text as a `model`.
+    """Parse a request of texts as a `model`.
 
     Raises:
         InvalidInput: A field is wrong; the message names it and never quotes the body.
         MalformedInput: The text is not JSON.
         TooLarge: The text has too many values.
     """
-    check_parts(body)
+    check_text_parts(body)
     try:
         return model.model_validate_json(body)
     except ValidationError as invalid:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
@@ -24,6 +24,7 @@ from service.answers.clouds import (
     answer_dynamics,
     answer_sequences,
     parameters_of,
+    read_dynamics,
 )
 from service.answers.writing import write
 from service.cloud.dynamics import Dynamics, Parameters, Progress
@@ -32,6 +33,7 @@ from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.bodies import (
     JSON,
+    MAX_INLINE_BYTES,
     NDJSON,
     NO_STORE,
     NPY,
@@ -43,7 +45,7 @@ from service.http.bodies import (
 )
 from service.http.dependencies import RequestId, ServiceOf, SizeOf
 from service.http.errors import DEADLINE_MESSAGE, describe_failure, error_document, log_failure
-from service.schemas.reading import parse_json, validate
+from service.schemas.reading import Raw, parse_json, validate
 from service.schemas.requests import (
     ControlRequest,
     DynamicsParameters,
@@ -53,11 +55,15 @@ from service.schemas.requests import (
 )
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
+from service.state import AppState
 
 LARGE_NUMBERS = 65_536  # numbers: work on more is done one request at a time
 NUMBER_BYTES = 8  # that a number in an answer takes at least
 OUTPUT_BYTES = 32  # that an output of a sequence takes on its way into an answer
 CONTROL_TIME_SHARE = 0.8  # after this share of its time a control answers with the best that was found
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 router = APIRouter(tags=["inference"])
 QUERY = [
@@ -90,10 +96,13 @@ async def dynamics(
     """
     answer_as = preferred_type(request, JSON, NPZ, NDJSON)
     model: Dynamics = service.registry.find(MODEL, "dynamics")
-    query = request.scope["query_string"]
-    points, parameters = await read_bytes(
-        request, _read, body.content, body.media_type, query, model, service.settings
-    )
+    if body.media_type == NPY:
+        query = request.scope["query_string"]
+        points, parameters = await read_bytes(
+            request, _read_npy, body.content, query, model, service.settings
+        )
+    else:
+        points, parameters = await _parse(service, read_dynamics, body.content, service.settings)
     trajectory = 0  # numbers in it
     if parameters.stop == "never" and "trajectory" in parameters.include:
         trajectory = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
@@ -112,20 +121,29 @@ async def dynamics(
     return reply(b"".join(await work()), answer_as)
 
 
+async def _parse(
+    service: AppState,
+    read: Callable[Concatenate[Raw, P], T],
+    content: bytearray,
+    *args: P.args,
+    **limits: P.kwargs,
+) -> T:
+    """Parse a JSON body: a long one in a compute process, which shares no interpreter with texts."""
+    if len(content) <= MAX_INLINE_BYTES:
+        return read(content, *args, **limits)
+    return await service.compute.run(partial(read, content, *args, **limits))
+
+
 def _limits(settings: Settings) -> dict[str, int]:
     return {"max_rows": settings.max_points, "max_columns": settings.max_dimension}
 
 
-def _read(
-    content: bytearray, media_type: str, query: bytes, model: Dynamics, settings: Settings
+def _read_npy(
+    content: bytearray, query: bytes, model: Dynamics, settings: Settings
 ) -> tuple[Floats, Parameters]:
-    limits = _limits(settings)
-    if media_type == NPY:
-        parameters = parameters_of(_from_query(query), settings, strict=False)
-        check = partial(model.check_size, parameters=parameters)
-        return read_npy(content, "points", **limits, check=check), parameters
-    points, document = read_rows(content, "points", **limits)
-    return points, parameters_of(document, settings)
+    parameters = parameters_of(_from_query(query), settings, strict=False)
+    check = partial(model.check_size, parameters=parameters)
+    return read_npy(content, "points", **_limits(settings), check=check), parameters
 
 
 class LineStream(StreamingResponse):
@@ -218,14 +236,12 @@ def _from_query(query: bytes) -> dict[str, Any]:
     summary="Classify sequences of points",
 )
 async def classify_sequences(
-    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
+    body: BodyOf, service: ServiceOf, request_id: RequestId, size: SizeOf
 ) -> Response:
     """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
     most = service.settings.max_client_batch_size
     limits = _limits(service.settings)
-    sequences, document = await read_bytes(
-        request, read_arrays, body.content, "sequences", most=most, **limits
-    )
+    sequences, document = await _parse(service, read_arrays, body.content, "sequences", most=most, **limits)
     name = validate(document, SequencesEnvelope).model
     model: SequenceClassifier = service.registry.find(name, "sequences")
     await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
@@ -239,9 +255,7 @@ async def classify_sequences(
     **examples.route(ControlRequest, examples.CONTROL, ControlResponse, examples.CONTROLLED),
     summary="Find a matrix A under which chosen points lead",
 )
-async def control(
-    body: BodyOf, request: Request, service: ServiceOf, request_id: RequestId, size: SizeOf
-) -> Response:
+async def control(body: BodyOf, service: ServiceOf, request_id: RequestId, size: SizeOf) -> Response:
     """Find a matrix A under which chosen points are leaders.
 
     `assignment` names the leader of each token, `leaders` only the tokens that should lead. The answer is a
@@ -249,7 +263,7 @@ async def control(
     rarely, neither (`feasible` is null).
     """
     settings = service.settings
-    points, constraints = await read_bytes(request, read_rows, body.content, "points", **_limits(settings))
+    points, constraints = await _parse(service, read_rows, body.content, "points", **_limits(settings))
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     within_s = CONTROL_TIME_SHARE * settings.request_timeout_s
     arguments = points, constraints, model, settings, within_s, request_id

@@ -14,7 +14,8 @@ from server import Server, serving
 from stalls import HELD_S, PROMISED_S, stall_of
 from wire import NPY, announce, chunked, connect, read_answer, read_status, status_of, with_tensor
 
-from service.schemas.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_JSON_VALUES
+from service.schemas.reading import MAX_JSON_BYTES, MAX_JSON_PARTS, MAX_JSON_VALUES, MAX_TEXT_ARRAYS, parse
+from service.schemas.requests import ClassifyRequest
 
 MB = 1_000_000
 INFER = "/v2/models/tiny/infer"
@@ -95,6 +96,18 @@ def test_large_body_holds_the_interpreter_no_longer_than_is_said(watched: Server
         stall = stall_of(watched, client, path, make(), status)
     assert stall["turn_s"] < PROMISED_S, stall
     assert stall["step_s"] < HELD_S, stall
+
+
+def test_more_arrays_than_a_request_of_texts_has_are_refused_unparsed(client: httpx.Client) -> None:
+    """Half a million spans held the interpreter for .3 s, and 140 MB for good."""
+    spans = b"[0,1]," * MAX_TEXT_ARRAYS
+    answer = client.post("/classify", content=b'{"input": "superb", "without": [' + spans + b"[0,1]]}")
+    assert refusal(answer) == (413, "too_large", None)
+
+
+@pytest.mark.parametrize("text", ["[{" * MAX_TEXT_ARRAYS, '"[' * MAX_TEXT_ARRAYS, "\\[" * MAX_TEXT_ARRAYS])
+def test_brackets_in_a_text_are_no_arrays(text: str) -> None:
+    assert parse(json.dumps({"input": text}).encode(), ClassifyRequest).input == text
 
 
 def test_more_parts_than_are_parsed_are_refused_unparsed(client: httpx.Client) -> None:
