@@ -105,6 +105,8 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 def _classify_rows(arguments: argparse.Namespace) -> int:
     """Rows of a file: each has its answer or its own error."""
     if arguments.out:
+        if arguments.flip or arguments.sufficient:
+            raise InvalidInput("--out has no column for --flip and --sufficient: print them, or use --json")
         check_writable(arguments.out)
     table, column = _read(arguments)
     counts = {"abstained (see abstain_reason)": 0, "without an answer (see hardmax_error)": 0}

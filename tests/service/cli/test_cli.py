@@ -370,6 +370,10 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
         ("classify good --file a.csv", "hardmax: give texts or --file, not both"),
         ("classify good ''", "hardmax: input[1]: the text is empty"),
         ("classify good --out a.xls", "hardmax: a.xls: --out writes .csv, .tsv, "),
+        (
+            "classify good --out a.csv --flip",
+            "hardmax: --out has no column for --flip and --sufficient: print",
+        ),
         ("classify good --out none/a.csv", "hardmax: none/a.csv cannot be written: "),
         ("classify ''", "hardmax: the text is empty"),
         (
