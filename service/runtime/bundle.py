@@ -183,6 +183,12 @@ def _encoder_digest(folder: Path) -> str | None:
     return card["model_sha256"] if card.get("kind") == ENCODER else None
 
 
+def is_encoder_of(encoder: Path, head: Path) -> bool:
+    """Return whether the card of a head names the graph of this encoder."""
+    named = _card_of(head).get("encoder")
+    return isinstance(named, dict) and named.get("sha256") == _encoder_digest(encoder)
+
+
 def _card_of(folder: Path) -> dict[str, Any]:
     """Return the card of a bundle; empty if it cannot be read."""
     try:

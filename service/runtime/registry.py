@@ -22,6 +22,7 @@ from service.runtime.bundle import (
     Bundle,
     default_model,
     find_served,
+    is_encoder_of,
     is_superseded,
     kind_of,
     newest_version,
@@ -131,7 +132,7 @@ class Registry:
         )
 
     def load(self, name: str) -> None:
-        """Load this model alone, and for a head the encoders. A broken encoder is skipped with a warning."""
+        """Load this model alone, and for a head its encoder. A broken encoder is skipped with a warning."""
         bundles = self._bundles()
         name = newest_version(name, bundles)
         if name not in bundles:
@@ -139,6 +140,7 @@ class Registry:
             raise NotFound(f"no model {name!r} here; there are {', '.join(have) or 'none'}", param="model")
         entries = dict(self.entries)
         encoders = [each for each in bundles if kind_of(bundles[each]) == ENCODER]
+        encoders = [each for each in encoders if is_encoder_of(bundles[each], bundles[name])] or encoders
         for each in encoders if kind_of(bundles[name]) == HEAD else ():
             try:
                 entries[each] = self._keep_or_load(each, bundles[each], entries)
