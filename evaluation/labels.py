@@ -24,6 +24,7 @@ YES, NO = ("1", "true", "yes", "x"), ("0", "false", "no", "")
 BETWEEN = "|"  # labels of one text
 NAN = "nan"
 MAX_LABELS_OF_FILE = 100
+MAX_LISTED_LABELS = 12  # in the notes
 MIN_ROWS_PER_LABEL = 2  # rows of each label that is learnt
 
 Pairs = Sequence[tuple[str, tuple[str, ...]]]  # a text, and its labels
@@ -109,6 +110,9 @@ def _named_labels(
 
 def find_label(table: Table, text_column: str, wanted: str | None) -> str:
     """Return the column of labels: the one given, one with a usual name, or the only one with few values."""
+    if wanted is not None and wanted == text_column:
+        problem = f"column {wanted!r} holds the texts and cannot hold the labels"
+        raise InvalidInput(f"{table.source}: {problem}: say --column or another --label", param="--label")
     if wanted is not None:
         return find_column(table, wanted)
     others = [column for column in table.columns if column != text_column]
@@ -165,7 +169,9 @@ def _rows(table: Table, pairs: Pairs, notes: list[str], least: int, *, several: 
             "Add rows, take these out, or say --label if another column holds the labels"
         )
     labels = tuple(sorted(count, key=lambda label: (label.lower() not in ORDER, label)))
-    notes = [*notes, "labels: " + ", ".join(f"{label} ({count[label]:,})" for label in labels)]
+    listed = [f"{label} ({count[label]:,})" for label in labels[:MAX_LISTED_LABELS]]
+    more = f" and {len(labels) - len(listed)} more" if len(labels) > len(listed) else ""
+    notes = [*notes, f"labels: {', '.join(listed)}{more}"]
     return Rows([text for text, _ in pairs], [have for _, have in pairs], labels, several, notes)
 
 

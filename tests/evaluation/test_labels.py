@@ -24,6 +24,13 @@ def test_labels_have_a_column_each(read):
     assert rows.targets.tolist() == [[1, 0], [1, 1], [0, 0], [0, 1]]
 
 
+def test_note_lists_the_first_of_many_labels(read):
+    rows = "".join(f"row {i},{i % 20:02}\n" for i in range(40))
+    (note,) = (line for line in read(f"text,label\n{rows}").notes if line.startswith("labels: "))
+    assert note.startswith("labels: 00 (2), 01 (2), ")
+    assert note.endswith(", 11 (2) and 8 more")
+
+
 def test_labels_that_a_model_gave_are_called_so(read):
     answers = "text,label,score,hardmax_error\nx y,a,0.9,\nx z,a,0.9,\nz w,b,0.9,\nz v,b,0.9,\n"
     assert sum("what a model answered" in line for line in read(answers).notes) == 1
@@ -40,6 +47,7 @@ def test_labels_that_a_model_gave_are_called_so(read):
          "row 2: late is 'maybe'; one column a label holds 1 or 0"),
         ("text,label\na b,x\nc d,x\ne f,y\ng h,z\ni j,nan\n", (),
          r"the label .y., .z.; each needs 2 or more\. Add rows, take"),
+        ("text,label\na b,x\nc d,y\n", ("text",), "column 'text' holds the texts and cannot hold the labels"),
     ],
 )  # fmt: skip
 def test_labels_that_cannot_be_learnt_are_named_with_what_to_do(read, content, label, message):
