@@ -26,7 +26,7 @@ from benchmarks.peers.sentiment import Classifier
 from benchmarks.record import PRETRAINED, Case, Record, Table, arguments
 from benchmarks.soft_transformers import Pooled, SoftTransformer, logistic
 from benchmarks.texts import drawn
-from model_export.data.corpora import read_reviews, read_table
+from model_export.data.corpora import Rows, read_reviews, read_table
 from model_export.encoder.attention import PAD
 from model_export.encoder.model import Encoder
 from service.text.counterfactual import find_counterfactual
@@ -233,32 +233,20 @@ def main() -> None:
         "sst": read_table(asked.data / "sst2/dev.tsv", "sst"),
         "yelp": read_table(asked.data / "yelp/sentences.tsv.gz", "yelp"),
     }
-    rows = [
-        row
-        for name in sets
-        for row in drawn(
-            [row for row in sets[name] if name == "sst" or row.split == "test"], 4 * asked.sentences
-        )
-    ]
-    texts = [row.text for row in rows if WORDS[0] <= len(row.text.split()) <= WORDS[1]]
-    random.Random(0).shuffle(texts)
     model = Classifier()
     ours = Ours(model)
     fitting = drawn([row for row in sets["yelp"] if row.split == "train"], 100 if asked.quick else 3000)
     soft = Soft(model, load_minilm(asked.encoder), fitting)
-    every = [ours.sentence(text) for text in texts]
-    sentences = [each for each in every if each.leaders and len(each.tokenized.chunks()) == 1][
-        : asked.sentences
-    ]
+    sentences = sentences_of(ours, sets, asked.sentences)
     sides: Any = {"ours": ("leaders",), "floors": ("random words",)}
     title = "Labels changed by removing the named words"
     changed = record.table("changed", title, unit="%", better="higher", **sides)
     took = record.table("time", "One explanation", unit="ms", better="lower", **sides)
+    if refused:
+        record.note(f"LIME was left out: {refused}")
     for each in (ours, soft):
         measure(each, sentences, changed, took, lime=False)
-        if refused:
-            record.note(f"LIME was left out: {refused}")
-        else:
+        if not refused:
             measure(each, sentences[: asked.lime], changed, took, lime=True)
     reviews = [row for row in read_reviews(asked.data / "aclImdb_train.tar.gz") if row.split == "test"]
     whole = [row.text for row in drawn(reviews, 2 if asked.quick else 30)]
@@ -271,6 +259,16 @@ def main() -> None:
         "the figures of the two models are not of the same labels."
     )
     record.keep(quick=asked.quick)
+
+
+def sentences_of(ours: Ours, sets: dict[str, Rows], most: int) -> list[Sentence]:
+    """Return sentences that no model was trained on, of one chunk and with leaders."""
+    held = [[row for row in sets[name] if name == "sst" or row.split == "test"] for name in sets]
+    texts = [row.text for rows in held for row in drawn(rows, 4 * most)]
+    texts = [text for text in texts if WORDS[0] <= len(text.split()) <= WORDS[1]]
+    random.Random(0).shuffle(texts)
+    every = map(ours.sentence, texts)
+    return [each for each in every if each.leaders and len(each.tokenized.chunks()) == 1][:most]
 
 
 if __name__ == "__main__":

@@ -95,19 +95,16 @@ def measure_sentences(table: Table, runtime: Runtime, texts: Sequence[str], repe
 def measure_chunks(table: Table, runtime: Runtime, cases: Any = CHUNKS, repeats: int = REPEATS) -> None:
     bundle = read_bundle(PRETRAINED_FOLDER / PRETRAINED[0])
     encoder, weights = Encoder.load(bundle, runtime), encoder_weights(bundle.model)
-    half = {
-        "dtype": torch.float16 if runtime.provider == "cuda" else torch.float32,
-        "device": runtime.provider,
-    }
+    half = torch.float16 if runtime.provider == "cuda" else torch.float32
     shapes = [weights[name].shape for name in weights if name.rpartition(".")[2] in PRODUCTS]
     products = [torch.randn(shape, device=runtime.provider) for shape in shapes]
     layers, heads = sum(name.endswith(".up") for name in weights), int(weights["heads"])
     width, hidden = weights["0.down"].shape[::-1]
     soft = torch.nn.TransformerEncoder(
         torch.nn.TransformerEncoderLayer(width, heads, hidden, batch_first=True), layers
-    ).to(**half).eval()  # fmt: skip
+    ).to(runtime.provider, half).eval()  # fmt: skip
     for n in cases:
-        chunks, states = random_chunks(n), torch.randn(n, CHUNK_TOKENS, width).to(**half)
+        chunks, states = random_chunks(n), torch.randn(n, CHUNK_TOKENS, width).to(runtime.provider, half)
         inputs = [torch.randn(n * CHUNK_TOKENS, rows, device=runtime.provider) for rows, _ in shapes]
 
         def ours(chunks: Any = chunks) -> None:

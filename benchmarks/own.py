@@ -40,10 +40,11 @@ from evaluation.folds import stratified_folds
 from evaluation.labels import Rows
 from model_export.bundle import write_bundle
 from model_export.data.corpora import read_table
+from model_export.data.training_set import Ints
 from model_export.head import graph, ood, quantized
 from model_export.head.cross_validation import cross_validate
 from model_export.head.encoded import EncodedTexts, encode_texts
-from model_export.head.fitting import Ints, fixed_scales, predict_logits
+from model_export.head.fitting import fixed_scales, predict_logits
 from model_export.head.train import open_encoder
 from service.runtime.bundle import HEAD, PRETRAINED_ENCODER, Bundle
 from service.runtime.session import Runtime

@@ -63,7 +63,7 @@ async def count_calls() -> Counter[tuple[str, str]]:
                 counter.is_counting = False
                 counted.append(counter.calls)
             sys.setprofile(None)
-    threading.setprofile(None)  # type: ignore[arg-type]
+    threading.setprofile(None)
     return min(counted, key=Counter.total)
 
 

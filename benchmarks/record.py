@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,7 +36,7 @@ RESULTS = ROOT / "results"
 QUICK = Path(tempfile.gettempdir()) / "hardmax-quick"  # results of runs that only try the programs
 MODELS = ROOT / "service/pretrained"
 PRETRAINED = (PRETRAINED_ENCODER, PRETRAINED_DEFAULT)  # what texts are measured with
-FORMAT = 2
+FORMAT = 3
 
 Case = dict[str, Any]  # of words, numbers and truths
 
@@ -85,25 +85,14 @@ class Table:
         if not samples and not note:
             raise ValueError(f"{subject} {case}: a row without samples needs a note that says why")
         found = (statistics.median(samples), min(samples), max(samples)) if samples else (None, None, None)
-        row = Row(subject, case, *(map(_short, found)), len(samples), note)
+        median, least, most = map(_short, found)
+        row = Row(subject, case, median, least, most, len(samples), note)
         self.rows.append(row)
         where = ", ".join(f"{name} {value}" for name, value in case.items())
         print(
             f"{self.title}: {subject} ({where}): {row.median} {self.unit} {note}", file=sys.stderr, flush=True
         )
         return row
-
-    def lines(self) -> list[str]:
-        """As it is kept: a line a row."""
-        about = {
-            "name": self.name, "title": self.title, "unit": self.unit, "better": self.better,
-            "ours": list(self.ours), "floors": list(self.floors),
-        }  # fmt: skip
-        rows = [
-            _json([row.subject, row.case, [row.median, row.min, row.max, row.repeats], row.note])
-            for row in self.rows
-        ]
-        return [f'{_json(about)[:-1]}, "rows": [', ",\n".join(rows), "]}"]
 
 
 class Record:
@@ -152,9 +141,8 @@ class Record:
             "machine": machine(), "versions": dict(sorted(self.versions.items())), "models": self.models,
             "notes": self.notes,
         }  # fmt: skip
-        head = ",\n".join(f"{_json(name)}: {_json(value)}" for name, value in about.items())
-        tables = ",\n".join("\n".join(table.lines()) for table in self.tables)
-        path.write_text(f'{{{head},\n"tables": [\n{tables}\n]}}\n')
+        document = {**about, "tables": [asdict(table) for table in self.tables]}
+        path.write_text(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
         return path
 
 
@@ -181,9 +169,7 @@ def read_results(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
         if content.get("format") != FORMAT:
             raise ValueError(f"{path.name}: format {content.get('format')!r}, this report reads {FORMAT}")
         for table in content["tables"]:
-            table["rows"] = [
-                Row(subject, case, *figures, note) for subject, case, figures, note in table["rows"]
-            ]
+            table["rows"] = [Row(**row) for row in table["rows"]]
         content["tables"] = [Table(**table) for table in content["tables"]]
         records[content["name"]] = content
     return records
@@ -194,10 +180,6 @@ def _short(value: float | None) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.4g}") if abs(value) < 1000 else float(round(value))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def digest(card: Path) -> str:

@@ -103,7 +103,7 @@ def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
     program = "import sys, json, importlib.metadata as m; "
     program += "print(json.dumps({name: m.version(name) for name in sys.argv[1:]}))"
     printed = subprocess.run([python, "-c", program, *packages], check=True, capture_output=True).stdout
-    return json.loads(printed)  # type: ignore[no-any-return]
+    return json.loads(printed)
 
 
 @contextmanager

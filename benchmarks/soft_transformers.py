@@ -73,7 +73,8 @@ class SoftTransformer:
         texts = np.array([i for i, _ in chunks])
         sums = np.zeros((len(tokenized), pooled.shape[1]), np.float32)
         np.add.at(sums, texts, pooled * sizes[:, None])
-        return sums / np.bincount(texts, sizes, len(tokenized)).clip(1)[:, None].astype(np.float32)
+        counts = np.bincount(texts, sizes, len(tokenized)).clip(1).astype(np.float32)
+        return (sums / counts[:, None]).astype(np.float32)
 
     def __call__(self, texts: Sequence[str]) -> Floats:
         return self.states([self._tokenize(text) for text in texts])

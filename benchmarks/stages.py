@@ -69,9 +69,7 @@ def main() -> None:
     texts = held_out(WordPieceTokenizer(vocabulary), sets, "test")
     for stage in STAGES:
         (file,) = arguments.runs.glob(f"{stage}-*.pt")
-        result = torch.load(file)
-        for part, module in learners.modules().items():
-            module.load_state_dict(result[part])
+        learners.load_state_dict(torch.load(file))
         found = {}
         for name, part in texts.items():
             sided = part.take(np.flatnonzero(part.targets != 0.5))
