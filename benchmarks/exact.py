@@ -105,7 +105,7 @@ def main() -> None:
             model = SequenceClassifier.load(read_bundle(Path(folder) / "model"), Runtime("cpu", 1))
         case = {"family": family.__name__.replace("_", " "), "d": d, "N": N}
         figures: dict[str, list[float]] = {
-            "splits": [built.model.splits],
+            "splits": [built.model.n_splits],
             "blocks": [len(built.model.blocks)],
             "wrong under noise": [wrong_under_noise(model, sequences, rng)],
             "radius": [found.radius or float("inf")],

@@ -1,6 +1,6 @@
 """Folds for cross-validation that keep near-duplicates together. It needs scikit-learn.
 
-A model that was trained on one of two near-duplicates has as good as seen the other. The similarity of two
+A model that was trained on one of two near-duplicates knows the other too. The similarity of two
 texts is the share of their words and word pairs that both have (Jaccard), digits aside; candidates come from
 MinHash (Broder 1997).
 """
@@ -34,8 +34,8 @@ class NearDuplicates:
     similarity: float  # from which on two texts are near-duplicates
 
     @property
-    def n_rows(self) -> int:
-        """The number of texts that have a near-duplicate before them."""
+    def n_duplicates(self) -> int:
+        """The number of texts that are near-duplicates of an earlier one."""
         return len(self.groups) - len(np.unique(self.groups))
 
 
@@ -47,7 +47,9 @@ def find_near_duplicates(texts: Sequence[str]) -> NearDuplicates:
     shingles = [_shingles(text) for text in texts]
     pairs = _similar_pairs(shingles)
     for similarity in SIMILARITIES:
-        groups = _connected(len(texts), [(i, j) for (i, j), value in pairs.items() if value >= similarity])
+        groups = _group_connected(
+            len(texts), [(i, j) for (i, j), value in pairs.items() if value >= similarity]
+        )
         if np.bincount(groups).max() <= max(1, MAX_GROUP_SHARE * len(texts)):
             break
     return NearDuplicates(groups, similarity)
@@ -98,7 +100,8 @@ def _minhash(shingles: Sequence[frozenset[int]]) -> Ints:
     return np.array([((np.array([*each])[:, None] * a + b) % PRIME).min(0) for each in shingles], np.int64)
 
 
-def _connected(n: int, pairs: Sequence[tuple[int, int]]) -> Ints:
+def _group_connected(n: int, pairs: Sequence[tuple[int, int]]) -> Ints:
+    """Return the number of the connected component of each of n texts."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -1,9 +1,9 @@
-"""The exact classifier as a transformer: from the tree of splits to the parameters of L blocks.
+"""Build the transformer of an exact classifier: from the tree of splits to the parameters of L blocks.
 
 A block is a feed-forward layer of width 3, FF(x) = eta x + W relu(U x + b), and rank-one hardmax attention,
 SA(X)_i = rho x_i + v <w, mean of x_j over C_i>, C_i = argmax_j <q, x_i><k, x_j>. Tokens of R^d become
 (g, f, 0, ..): g says which class its sequence is in and which token it is, f is a flag. docs/exact.md has the
-built and its proof; the step numbers below are those of that page.
+construction and its proof; the step numbers below are those of that page.
 
 subtle: the numbers are chosen so that floating point hardly rounds. All codes g lie on one grid of
 numbers (layout.py), widths are powers of two: differences, flags and changes of class are exact in
@@ -25,7 +25,7 @@ NO_ZONE = (-np.inf, -np.inf, 1.0)
 
 @dataclass(frozen=True)
 class Block:
-    """One block's parameters: 10 D + 5 numbers. `zone` is no parameter but what the answer's margin looks at.
+    """The 10 D + 5 parameters of a block, and the zone from which the margin of an answer is computed.
 
     In blocks before the read-out no token may have lo < f < hi on entering, in the read-out none may have had
     lo < g < hi when it began; `unit` turns distances from the zone into distances between tokens.
@@ -47,7 +47,7 @@ class Block:
         return bool(self.v.any())
 
     def __call__(self, X: Floats) -> Floats:
-        """The block by its definition, with all n x n scores: what graphs are tested against. X [n, D]."""
+        """Return the tokens X [n, D] after the block, by its definition with all n x n scores."""
         Y = self.eta * X + np.maximum(X @ self.U.T + self.b, 0) @ self.W.T
         scores = np.outer(Y @ self.q, Y @ self.k)
         members = scores == scores.max(axis=1, keepdims=True)
@@ -62,12 +62,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Transformer:
-    """The blocks; those from `read_out` on only read. `collapse`: one leader takes every token along."""
+    """The blocks; those from index `read_out` on map cells to outputs. `collapse`: all tokens end at one."""
 
     blocks: tuple[Block, ...]
     read_out: int
     collapse: bool
-    splits: int
+    n_splits: int
     limit: float  # coordinates beyond it are as good as at it
 
     @property
@@ -75,14 +75,14 @@ class Transformer:
         return len(self.blocks[0].v)
 
     def states(self, tokens: Floats) -> list[Floats]:
-        """One sequence on its way through the blocks: [n, D] at first and after each."""
+        """Return the tokens [n, D] of a sequence before the blocks and after each."""
         X = [np.pad(tokens, [(0, 0), (0, self.dimension - tokens.shape[1])])]
         for block in self.blocks:
             X.append(block(X[-1]))
         return X
 
     @property
-    def parameters(self) -> int:
+    def n_parameters(self) -> int:
         return len(self.blocks) * (10 * self.dimension + 5)
 
 
@@ -111,9 +111,10 @@ def build_transformer(examples: Examples, measures: Measures, *, seed: int = 0) 
 
 
 class BlockBuilder:
-    """Block by block, in the dimension D. A token that moves by r moves its code by r / `scale` and `stray`.
+    """Makes blocks of dimension D, one method for each step of docs/exact.md.
 
-    The latter is what rounding may do to the codes before and after: zones are wider by as much.
+    A token that moves by r moves its code by r / `scale`, up to `stray`: the bound on the rounding of codes,
+    by which zones are wider.
     """
 
     def __init__(self, D: int, scale: float, stray: float) -> None:
@@ -121,16 +122,19 @@ class BlockBuilder:
         self.e1, self.e2 = np.eye(D)[0], np.eye(D)[1]
 
     def code(self, code: Code, base: float) -> Block:
-        """Step 0: x -> (base + t, 0, ..). Held in [-STRAY, 1 + STRAY], t keeps any token near its cell."""
+        """Return the block of step 0: x -> (base + t, 0, ..).
+
+        t is clipped to [-STRAY, 1 + STRAY], so that every token stays near its cell.
+        """
         u = np.zeros(self.D)
         u[: len(code.u)] = code.u
         U, b = np.stack([0 * u, u, u]), np.array([base - STRAY, STRAY - code.p, -1 - STRAY - code.p])
         return self.block(U, b, np.outer(self.e1, [1, 1, -1]), eta=0.0)
 
     def flag(self, G: float, width: float, shift: float, *, uniform: bool) -> list[Block]:
-        """Steps 2 and 3: f becomes 1 on the token of code G and 0 on all others, and the sequence moves.
+        """Return the blocks of a split (steps 2 and 3): f becomes 1 on the token of code G, 0 on all others.
 
-        By `shift` if it has such a token or, with uniform attention, by `shift` times the token's share.
+        A sequence with such a token moves by `shift` or, with uniform attention, by `shift` times its share.
         """
         e1, e2 = self.e1, self.e2
         distance = self.block(
@@ -142,27 +146,27 @@ class BlockBuilder:
         return [distance, self.block(U, b, W, v=shift * e1, w=e2, q=q, k=e2, zone=zone)]
 
     def collapse(self) -> Block:
-        """Step 4: the token of largest g leads, and all go to (g, 0, ..)."""
+        """Return the block of step 4: the token of largest g leads, and all go to (g, 0, ..)."""
         e1 = self.e1
         zero = np.zeros((3, self.D))
         return self.block(zero, np.zeros(3), zero.T, rho=0.0, v=e1, w=e1, q=e1, k=e1)
 
-    def read_out(self, runs: list[Cell], outputs: list[Floats]) -> list[Block]:
-        """Step 5, from the highest cell down: what lies in a cell goes to one point, all above it follows."""
+    def read_out(self, cells: list[Cell], outputs: list[Floats]) -> list[Block]:
+        """Return the blocks of step 5: from the highest cell down, the codes in a cell go to its output."""
         y = np.stack(
-            [np.pad(row, (0, self.D - len(row))) for row in (outputs[c.example][c.row] for c in runs)]
+            [np.pad(row, (0, self.D - len(row))) for row in (outputs[c.example][c.row] for c in cells)]
         )
-        ramps = [_ramp(below.hi, above.lo) for below, above in pairwise(runs)]
+        ramps = [_ramp(below.hi, above.lo) for below, above in pairwise(cells)]
         # The first coordinate is moved where codes live: it must not leave the room between two cells.
         room, reach = min((width for _, width in ramps), default=1.0), float(np.ptp(y[:, 0]))
         shrink = 2.0 ** min(0.0, np.floor(np.log2(room / reach))) if reach > 0 else 1.0
         y *= shrink
-        floor = [runs[0].lo - STRAY, *(start + 2 * width for start, width in ramps)]  # each cell's own point
+        floor = [cells[0].lo - STRAY, *(start + 2 * width for start, width in ramps)]  # each cell's own point
         down = floor[0] - y[0, 0]  # the top block moves the origin there, adds y_0 and clears f
         W = np.column_stack([-self.e1, y[0] - floor[0] * self.e1, -self.e2])
         U = np.stack([self.e1, 0 * self.e1, self.e2])
         blocks = [self.block(U, np.array([-floor[-1], 1, 0]), W)]
-        for n in range(len(runs) - 2, -1, -1):
+        for n in range(len(cells) - 2, -1, -1):
             (start, width), step = ramps[n], (y[n + 1] - y[n]) / ramps[n][1]
             b = down - np.array([floor[n], start, start + width])
             W = np.column_stack([-self.e1, step - self.e1, 2 * self.e1 - step])
@@ -184,12 +188,12 @@ class BlockBuilder:
         k: Floats | None = None,
         zone: tuple[float, float, float] = NO_ZONE,
     ) -> Block:
-        """Attention is off unless v is given: rho = 1 and v = 0 leave every token where it is."""
+        """Return a block; without v, attention is off: rho = 1 and v = 0 leave every token where it is."""
         v, w, q, k = (np.zeros(self.D) if part is None else part for part in (v, w, q, k))
         return Block(np.asarray(U), np.asarray(b), np.asarray(W), eta, rho, v, w, q, k, zone)
 
 
 def _ramp(hi: float, lo: float) -> tuple[float, float]:
-    """Between two cells: a ramp of one width and, above it, as much room for what comes down."""
+    """Return the start and the width of the ramp between two cells; above it remains as much room again."""
     width = float(2.0 ** np.floor(np.log2((lo - hi) / 4)))
     return hi + ((lo - hi) - 2 * width) / 2, width

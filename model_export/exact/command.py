@@ -96,8 +96,8 @@ def describe(built: BuiltClassifier) -> str:
     return "\n".join(
         [
             f"sequences    N = {N}, {tokens}, {wanted}",
-            f"blocks       L = {L}, bound {kind} = {built.bound}; {built.model.splits} splits",
-            f"parameters   {built.model.parameters:,} = (10 * {D} + 5) * {L}",
+            f"blocks       L = {L}, bound {kind} = {built.bound}; {built.model.n_splits} splits",
+            f"parameters   {built.model.n_parameters:,} = (10 * {D} + 5) * {L}",
             f"constructed  in {built.seconds:.2f} s",
         ]
     )
@@ -182,8 +182,8 @@ def card_fields(built: BuiltClassifier) -> dict[str, Any]:
         "data": {"sequences": len(examples.points), "tokens": sum(map(len, examples.points))},
         "figures": {
             "blocks_bound": built.bound,
-            "parameters": model.parameters,
-            "splits": model.splits,
+            "parameters": model.n_parameters,
+            "splits": model.n_splits,
             "state_dimension": model.dimension,
         },
     }

@@ -260,11 +260,11 @@ def _label_errors(rows: Rows, predictions: Sequence[Prediction]) -> list[dict[st
 
 
 def _duplicate_warnings(rows: Rows, duplicates: NearDuplicates) -> list[str]:
-    share = duplicates.n_rows / len(rows.texts)
+    share = duplicates.n_duplicates / len(rows.texts)
     if share < 0.1:
         return []
     return [
-        f"{duplicates.n_rows:,} of {len(rows.texts):,} rows are near-duplicates of others (they share "
+        f"{duplicates.n_duplicates:,} of {len(rows.texts):,} rows are near-duplicates of others (they share "
         f"{duplicates.similarity:.0%} of their words or more). They are held out together; texts in other "
         "words may still be harder than these figures say: measure some with hardmax evaluate"
     ]

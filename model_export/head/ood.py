@@ -1,4 +1,4 @@
-"""Out-of-distribution score: whether a text is unlike the training data, by its mean word features.
+"""Out-of-distribution score of a text: how far its mean word features are from the training data.
 
     u = max over contrast sets of <w, x> - threshold,  w = (S + ridge)^-1 (mean of the set - mean of the rows)
 
@@ -26,27 +26,27 @@ Floats = NDArray[np.float64]
 Features = NDArray[np.float32]
 
 RIDGE = 0.3  # share of the mean variance of a feature
-RATES = (0.05, 0.02, 0.01, 0.0)  # of held-out rows that may be flagged
-MAX_ROWS = 4_000  # rows that a direction is estimated from
+FLAG_RATES = (0.05, 0.02, 0.01, 0.0)  # of held-out rows that may be flagged
+MAX_FITTED_ROWS = 4_000  # rows that a direction is estimated from
 
 
 def english_sentences() -> list[str]:
     """Return ordinary English sentences of many subjects."""
-    return _lines("ood_english.txt")
+    return _read_lines("ood_english.txt")
 
 
 def foreign_sentences() -> list[str]:
     """Return sentences that are not English."""
-    return _lines("ood_languages.txt")
+    return _read_lines("ood_languages.txt")
 
 
-def _lines(name: str) -> list[str]:
+def _read_lines(name: str) -> list[str]:
     return files("model_export.head").joinpath(name).read_text(encoding="utf-8").split("\n")[:-1]
 
 
 @dataclass(frozen=True)
-class Calibrated:
-    """The score of all rows, and how it was calibrated."""
+class CalibratedScore:
+    """The weights of the score, the scores of held-out rows and the rates that were reached."""
 
     weights: dict[str, Array]
     held_out: Floats  # [n] the score of each row by directions estimated without it
@@ -59,8 +59,8 @@ def calibrate(
     contrasts: Sequence[EncodedTexts],
     folds: Sequence[Ints],
     correct: Floats,
-    rates: Sequence[float] = RATES,
-) -> Calibrated:
+    rates: Sequence[float] = FLAG_RATES,
+) -> CalibratedScore:
     """Fit the score to all rows.
 
     Args:
@@ -70,6 +70,9 @@ def calibrate(
         correct: 1 for a row whose held-out prediction is correct, 0 for an error, NaN where there is none.
         rates: shares of the rows that may be flagged. The first is taken at which the flagged rows are less
             often correct than all, or none is flagged.
+
+    Returns:
+        The weights of the graph, with the scores of the rows by directions fitted without them.
     """
     features, others = rows.mean_features(), [each.mean_features() for each in contrasts]
     held_out = np.zeros((len(rows), len(others)))
@@ -86,12 +89,12 @@ def calibrate(
     weight, bias = directions(features, others)
     weights = _quantize(weight, bias - thresholds)
     detected = float(np.concatenate([scores(weights, each) > 0 for each in contrasts]).mean())
-    return Calibrated(weights, (held_out - thresholds).max(1), rate, detected)
+    return CalibratedScore(weights, (held_out - thresholds).max(1), rate, detected)
 
 
 def directions(rows: Features, contrasts: Sequence[Features]) -> tuple[Floats, Floats]:
     """Return weights [2W, k] and biases [k]: 0 at the mean of the rows, 1 at the mean of the contrast set."""
-    rows = rows[:: -(-len(rows) // MAX_ROWS)]
+    rows = rows[:: -(-len(rows) // MAX_FITTED_ROWS)]
     center = rows.mean(0)
     found = []
     for contrast in contrasts:

@@ -1,4 +1,4 @@
-"""Answers as lines of text for people: labels with their sums, clouds, models, and tables."""
+"""Describe answers in lines of text: labels with their sums, clouds, models, and tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from service.runtime.bundle import newest_version
 SHOWN_CLUSTERS_OF_TEXT = 8
 SHOWN_WORDS = 3
 MIN_SHOWN = 0.0005  # what three decimals can show
-SHOWN_CLUSTERS = 20
+SHOWN_CLUSTERS_OF_CLOUD = 20
 SHOWN_LAYERS = 8
 
 Document = Mapping[str, Any]
@@ -35,7 +35,7 @@ def _describe_sum(answer: Answer) -> Iterator[str]:
     amounts.sort(key=lambda pair: -abs(pair[0]))
     shown = [pair for pair in amounts if abs(pair[0]) >= MIN_SHOWN][:SHOWN_CLUSTERS_OF_TEXT]
     for amount, cluster in shown:
-        name, detail = _name(cluster, leaders.get(cluster.id))
+        name, detail = _describe_cluster(cluster, leaders.get(cluster.id))
         yield f"  {amount:+8.3f}  {name:<32}  {detail}"
     if rest := amounts[len(shown) :]:
         amount = round(sum(amount for amount, _ in rest), 3) + 0.0  # no -0.000
@@ -55,8 +55,8 @@ def _describe_searches(answer: Answer) -> Iterator[str]:
         yield f"  without {words}: {answer.flip.label} {answer.flip.score:.1%}"
 
 
-def _name(cluster: Cluster, leader: Leader | None) -> tuple[str, str]:
-    """Return the words of largest contribution of a cluster, and its leader or the words that tie."""
+def _describe_cluster(cluster: Cluster, leader: Leader | None) -> tuple[str, str]:
+    """Return the words of largest contribution of a cluster, and a phrase about its leader or its tie."""
     words = naming_words(cluster.words)
     more = " …" if max(len(words), cluster.size) > SHOWN_WORDS else ""
     name = ", ".join(words[:SHOWN_WORDS]) + more
@@ -78,14 +78,14 @@ def describe_dynamics(result: Document) -> Iterator[str]:
     yield f"{result['n']} points in dimension {result['d']}, alpha {result['alpha']:g}: {end}"
     yield f"{pluralize(len(result['leaders']), 'leader')}, {pluralize(len(result['clusters']), 'cluster')}"
     rows = [("cluster", "kind", "size", "leaders", "limit")]
-    for cluster in sorted(result["clusters"], key=lambda c: -int(c["size"]))[:SHOWN_CLUSTERS]:
+    for cluster in sorted(result["clusters"], key=lambda c: -int(c["size"]))[:SHOWN_CLUSTERS_OF_CLOUD]:
         leaders = ", ".join(map(str, cluster["leaders"][:6])) + (" …" if len(cluster["leaders"]) > 6 else "")
         more = " …" if len(cluster["limit"]) > 6 else ""
         limit = ", ".join(f"{x:.4g}" for x in cluster["limit"][:6]) + more
         rows.append((str(cluster["id"]), cluster["kind"], str(cluster["size"]), leaders, f"({limit})"))
-    yield from columns(rows)
-    if len(result["clusters"]) > SHOWN_CLUSTERS:
-        yield f"… and {len(result['clusters']) - SHOWN_CLUSTERS} smaller ones (--json lists all)"
+    yield from align_columns(rows)
+    if len(result["clusters"]) > SHOWN_CLUSTERS_OF_CLOUD:
+        yield f"… and {len(result['clusters']) - SHOWN_CLUSTERS_OF_CLOUD} smaller ones (--json lists all)"
     if softmax := result.get("softmax"):
         yield from _describe_softmax(softmax)
 
@@ -96,7 +96,9 @@ def _describe_softmax(softmax: Document) -> Iterator[str]:
     step = max(1, (len(layers) - 1) // SHOWN_LAYERS)
     shown = dict.fromkeys([*range(0, len(layers) - 1, step), len(layers) - 1])
     yield f"softmax at temperature {softmax['temperature']:g}, farthest point from its hardmax run:"
-    yield from columns([("layer", "distance"), *((str(layers[k]), f"{distances[k]:.3g}") for k in shown)])
+    yield from align_columns(
+        [("layer", "distance"), *((str(layers[k]), f"{distances[k]:.3g}") for k in shown)]
+    )
 
 
 def describe_control(result: Document) -> Iterator[str]:
@@ -130,7 +132,7 @@ def describe_sequences(data: Sequence[Document], expected: Sequence[Any]) -> Ite
         leader = "several" if answer.get("leader") is None else str(answer["leader"])
         row = (str(answer["index"]), str(answer["label"]), margin, leader)
         rows.append((*row, "" if label in (None, answer["label"]) else str(label)) if has_labels else row)
-    yield from columns(rows)
+    yield from align_columns(rows)
     if has_labels:
         yield f"{right} of {len(expected)} labels are those in the file"
 
@@ -163,10 +165,10 @@ def describe_models(cards: Sequence[Document]) -> Iterator[str]:
                 again + str(card.get("description", "")),
             )
         )
-    yield from columns(rows)
+    yield from align_columns(rows)
 
 
-def columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def align_columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Yield rows with aligned columns. The first row is the heading."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.cloud.cones import PAIRS_PER_BATCH, CandidateBatch, ConeSearch, pair_up
-from service.cloud.coordinates import Vectors, largest, lengths_of
+from service.cloud.coordinates import Vectors, largest_entries, lengths_of
 from service.cloud.decision import Pairs
 from service.cloud.points import Floats, Ints
 from service.runtime.session import Session
@@ -56,7 +56,7 @@ def candidates(
         near, rows = near_longest(queries, keys, slack, own)
         yield from near
     if keys.x.shape[1] <= 3 and len(rows) * len(keys.x) > MAX_PAIRS_BY_LENGTH:
-        wide = slack[rows] / largest(queries.x[rows])
+        wide = slack[rows] / largest_entries(queries.x[rows])
         exact = wide <= max(MAX_SLACK_RATIO * float(wide.min()), 1e-9 * float(keys.size.max()))
         narrow, rows = rows[exact], rows[~exact]  # a query that is not would spoil its whole cone
         for query, pairs in ConeSearch(queries.x[narrow], keys.x, slack[narrow]).batches():

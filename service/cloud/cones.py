@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from service.cloud.coordinates import largest, lengths_of
+from service.cloud.coordinates import largest_entries, lengths_of
 from service.cloud.decision import Pairs
 from service.cloud.points import Bools, Floats, Ints
 from service.cloud.sets import concatenated_ranges, range_starts, split_by_size
@@ -60,7 +60,7 @@ class ConeSearch:
     """The search for the candidates of queries x among keys y, within `slack` [q] of the best."""
 
     def __init__(self, x: Floats, y: Floats, slack: Floats) -> None:
-        d, size = x.shape[1], largest(x)
+        d, size = x.shape[1], largest_entries(x)
         self._y = y
         self._axes = d - 1
         self._children = 2 ** (d - 1)

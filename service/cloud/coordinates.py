@@ -47,7 +47,7 @@ class Frame:
         self.rounding = 2.05 * (d + 2) * UNIT  # of a product, with the coordinates' own rounding and L's
 
     def centred(self, points: Floats) -> tuple[Floats, Floats]:
-        """Points relative to the middle, with a bound on the rounding of each (as `sizes` measures)."""
+        """Return points relative to the middle, and a bound on the rounding of each (as `sizes` measures)."""
         if not self.middle.any():
             return points.copy(), np.zeros(len(points))
         centred = points - self.middle
@@ -60,12 +60,12 @@ class Frame:
         return sizes
 
     def keys(self, centred: Floats, error_bound: Floats) -> Vectors:
-        """Keys at these centred positions, each known to within `error_bound` (as `sizes` measures)."""
+        """Return the keys at centred positions, each known to within `error_bound` (as `sizes` measures)."""
         size = self.sizes(centred) + error_bound
         return Vectors(self.image(centred), size, error_bound + self.rounding * size)
 
     def queries(self, centred: Floats, error_bound: Floats) -> Vectors:
-        """Queries from these centred positions, each scaled by a power of two, as a rule to about 1."""
+        """Return the queries at centred positions, each scaled by a power of two, usually to about 1."""
         points = centred + self.middle if self.middle.any() else centred
         scale = self.scales(centred)
         points = points * scale[:, None]
@@ -74,8 +74,8 @@ class Frame:
         return Vectors(self.image(points), size, error_bound + self.rounding * size)
 
     def scales(self, centred: Floats) -> Floats:
-        """Return the powers of two that queries from these centred positions are scaled by."""
-        size = largest(centred + self.middle if self.middle.any() else centred)
+        """Return the powers of two by which queries at centred positions are scaled."""
+        size = largest_entries(centred + self.middle if self.middle.any() else centred)
         exponent = -np.frexp(np.where(size > 0, size, 1.0))[1]
         scales: Floats = np.ldexp(1.0, np.minimum(exponent, MAX_SCALE_EXPONENT))
         return scales
@@ -85,7 +85,7 @@ class Frame:
         return lengths_of(self.image(vectors))
 
     def image(self, vectors: Floats) -> Floats:
-        """Return where vectors are in these coordinates."""
+        """Return vectors in these coordinates."""
         return vectors if self.root is None else vectors @ self.root
 
 
@@ -101,8 +101,8 @@ def lengths_of(vectors: Floats) -> Floats:
     return lengths
 
 
-def largest(vectors: Floats) -> Floats:
-    """Return the largest absolute value in each row; by columns where rows are short."""
+def largest_entries(vectors: Floats) -> Floats:
+    """Return the largest absolute value of each row."""
     if vectors.shape[1] > MAX_SHORT_DIMENSION:
         rows: Floats = np.abs(vectors).max(axis=1)
         return rows

@@ -15,7 +15,7 @@ from service.cloud.points import UNIT, Floats, Ints, to_one
 from service.cloud.rational import dot
 from service.control.constraints import GapConstraints, LeaderConstraints, normalize
 from service.control.deadline import NO_DEADLINE, Deadline
-from service.control.elimination import Row, integers, is_definite, is_semidefinite, subtract
+from service.control.elimination import Row, is_definite, is_semidefinite, subtract, to_integers
 from service.control.weights import balance_weights, simplify_weights
 
 MAX_DOUBTFUL_GAPS = 10_000  # gaps that are decided one by one
@@ -30,7 +30,7 @@ def verify_feasible(constraints: LeaderConstraints, A: Floats) -> bool:
     """
     if not np.isfinite(A).all() or not is_definite(A):
         return False
-    points, form, left = constraints.points, integers(A), MAX_DOUBTFUL_GAPS
+    points, form, left = constraints.points, to_integers(A), MAX_DOUBTFUL_GAPS
     for leader, tokens in constraints.groups():
         gap, error = _gaps(points, tokens, leader, A)
         row, rival = np.nonzero((gap <= error) & ~constraints.is_twin(leader))
@@ -38,7 +38,7 @@ def verify_feasible(constraints: LeaderConstraints, A: Floats) -> bool:
         if left < 0 or (gap[row, rival] < -error[row, rival]).any():
             return False
         for token, other in zip(tokens[row].tolist(), rival.tolist(), strict=True):
-            exact_gap, _ = _exact_gap(integers(points[[token, leader, other]]), form)
+            exact_gap, _ = _exact_gap(to_integers(points[[token, leader, other]]), form)
             if exact_gap <= 0:
                 return False
     return True
@@ -110,7 +110,7 @@ def _smallest_exact(
     """The smallest margin of the first MAX_EXACT_MARGINS pairs. The longest is one of `longest_tokens`."""
     columns = [longest_tokens, pairs.token, pairs.leader, pairs.rival]
     used, inverse = np.unique(np.concatenate(columns), return_inverse=True)
-    exact, form = integers(points[used]), integers(A)
+    exact, form = to_integers(points[used]), to_integers(A)
     triples = inverse[len(longest_tokens) :].reshape(3, -1).T.tolist()
     largest, least = 0, math.inf
     for i in inverse[: len(longest_tokens)].tolist():
@@ -169,7 +169,7 @@ def _sizes(points: Floats, gaps: GapConstraints, weights: Floats) -> Floats:
 
 def _combine(points: Floats, gaps: GapConstraints, weights: Row) -> list[Row]:
     """sum of weights_k (q_k v_k' + v_k q_k') with q = z_token and v = z_leader - z_rival, in integers."""
-    exact, d = integers(points), points.shape[1]
+    exact, d = to_integers(points), points.shape[1]
     total = [[0] * d for _ in range(d)]
     columns = (gaps.token.tolist(), gaps.leader.tolist(), gaps.rival.tolist())
     for token, leader, rival, weight in zip(*columns, weights, strict=True):

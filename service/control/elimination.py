@@ -1,4 +1,4 @@
-"""Exact linear algebra: doubles are integers times a power of two, and elimination stays in integers."""
+"""Exact linear algebra on integers; doubles are integers times a power of two."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = list[int]
 RANK_TOLERANCE = 1e-9  # of the longest row: what is left of a row in the span of others
 
 
-def integers(x: Floats) -> list[Row]:
+def to_integers(x: Floats) -> list[Row]:
     """Return the rows as integers, all times one power of two."""
     flat, d = rational.integers(x.ravel(), rational.finest(x)), x.shape[1]
     return [flat[start : start + d] for start in range(0, len(flat), d)]
@@ -41,7 +41,7 @@ def is_definite(A: Floats) -> bool:
                 return True
         except np.linalg.LinAlgError:
             pass
-    return is_semidefinite(integers(A), definite=True)
+    return is_semidefinite(to_integers(A), definite=True)
 
 
 def is_semidefinite(M: list[Row], deadline: Deadline = NO_DEADLINE, *, definite: bool = False) -> bool:
@@ -117,7 +117,7 @@ def independent_rows(rows: Floats) -> Ints:
 
 
 def _to_floats(x: list[Row]) -> Floats:
-    """Return the integers divided by the largest power of two among them, as floats."""
+    """Return the integers as floats, divided by a power of two so that all are below one."""
     bits = longest(chain(*x))
     shift = max(0, bits - 900)
     return np.array([[float(value >> shift) for value in row] for row in x]) / 2.0 ** (bits - shift)

@@ -14,7 +14,7 @@ from service.cloud.points import Floats
 from service.cloud.rational import dot, longest
 from service.control.constraints import GapConstraints, normalize
 from service.control.deadline import Deadline
-from service.control.elimination import Row, independent_rows, integers, solve, solve_near, subtract
+from service.control.elimination import Row, independent_rows, solve, solve_near, subtract, to_integers
 
 MAX_EQUATIONS = 256  # that weights of dependent tokens may have to satisfy together
 MAX_DENOMINATOR = 64
@@ -35,7 +35,7 @@ def balance_weights(points: Floats, gaps: GapConstraints, weights: Floats, deadl
     coordinate c has one x = e_c - sum_p X_pc e_p, and sum_k w_k <x, z_leader - z_rival> z_token must be 0.
     Independent tokens have their equations apart.
     """
-    exact, start = integers(points), [row[0] for row in integers(weights[:, None])]
+    exact, start = to_integers(points), [row[0] for row in to_integers(weights[:, None])]
     tokens = np.unique(gaps.token)
     vectors = normalize(points[tokens])[0]
     basis = independent_rows(vectors)

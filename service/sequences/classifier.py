@@ -1,4 +1,4 @@
-"""Sequences of points to their labels, by a transformer constructed for them. A bundle of kind "sequences".
+"""Classify sequences of points with an exact classifier: a bundle of kind "sequences".
 
 Batches sequences of different lengths, and reads the graph's answer: label, margin, leader. The graph's names
 are those of model_export/exact/graph.py, which says what they mean.
@@ -20,8 +20,8 @@ Points = NDArray[np.floating[Any]]
 Label = str | int | float | bool
 
 SEQUENCE_OUTPUTS = ("output", "margin", "leader")
-FLOATS = {"double": np.float64, "float": np.float32}
-PADDED_TOKENS = 1 << 15  # of one run: keeps a block's arrays inside the caches
+FLOAT_TYPES = {"double": np.float64, "float": np.float32}
+MAX_PADDED_TOKENS = 1 << 15  # of one run: keeps a block's arrays inside the caches
 
 
 class SequenceClassifier:
@@ -31,7 +31,7 @@ class SequenceClassifier:
         self, graph: Graph, tokens: TensorSpec, labels: Sequence[Label], *, collapses: bool, width: int
     ) -> None:
         self._graph = graph
-        self._dtype = FLOATS[tokens.dtype]
+        self._dtype = FLOAT_TYPES[tokens.dtype]
         self._collapses = collapses  # all tokens end at one output, led there by one of them
         self._width = width
         self.labels = tuple(labels)
@@ -58,20 +58,20 @@ class SequenceClassifier:
         )
 
     def classify(self, sequences: Sequence[Points]) -> list[dict[str, Any]]:
-        """For each sequence: label, margin, leader, and the output where that is no label.
+        """Return label, margin and leader of each sequence, or its output where there are no labels.
 
         The answer is the same while every token moves by less than `margin` (None: it cannot change).
         """
         tokens = [self._check(points, f"sequences[{i}]") for i, points in enumerate(sequences)]
         answers: list[dict[str, Any]] = [{} for _ in tokens]
-        for batch in group_by_length(list(map(len, tokens)), PADDED_TOKENS):
+        for batch in group_by_length(list(map(len, tokens)), MAX_PADDED_TOKENS):
             output, margin, leader = self._run([tokens[i] for i in batch])
             for row, i in enumerate(batch):
                 answers[i] = self._answer(output[row, : len(tokens[i])], margin[row], leader[row])
         return answers
 
     def count_output_numbers(self, sequences: Sequence[Points]) -> int:
-        """Return how many numbers the outputs in an answer have."""
+        """Return the number of numbers in the outputs of an answer."""
         if self.labels:
             return 0
         return self._width * (len(sequences) if self._collapses else sum(map(len, sequences)))
@@ -119,7 +119,7 @@ def _check_graph(bundle: Bundle, session: Session) -> None:
         problem = f"{bundle.name}: model.onnx maps {names[0]} to {names[1]}, {wanted}"
         raise BundleError(problem, param="model.onnx")
     tokens = session.inputs[0]
-    if tokens.dtype not in FLOATS or len(tokens.shape) != 3 or not tokens.shape[2]:
+    if tokens.dtype not in FLOAT_TYPES or len(tokens.shape) != 3 or not tokens.shape[2]:
         found = f"{tokens.dtype} {tokens.shape}"
         problem = f"{bundle.name}: tokens must be float or double [B, n, d], not {found}"
         raise BundleError(problem, param="model.onnx")

@@ -15,7 +15,7 @@ from service.text.pipeline import Answer, ClassificationTask, Span, from_codepoi
 
 MAX_REMOVED_WORDS = 5  # of a counterfactual
 CANDIDATES_PER_ROUND = 12
-READ_WORDS_PER_LEADER = 3  # tried next to the leader
+MAX_READ_CANDIDATES_PER_LEADER = 3  # tried next to the leader
 MAX_SUFFICIENT_WORDS = 16
 MAX_SEARCHED_TEXTS = 16  # of a request
 
@@ -28,14 +28,14 @@ def find_counterfactual(task: ClassificationTask) -> Search:
 
     Grows a set: in each round the candidates are removed, each together with those that were chosen before.
     """
-    (answer,) = yield [_explained(task)]
+    (answer,) = yield [_explained_task(task)]
     label, limit = answer["label"], min(MAX_REMOVED_WORDS, answer["n_words"] - 1)  # a word at least stays
     candidates = _rank_words(answer)[:CANDIDATES_PER_ROUND]
     del answer  # of a long text it takes megabytes
     chosen: list[Word] = []
     while candidates and len(chosen) < limit:
         sets = [[*chosen, word] for word in candidates]
-        answers = yield [_without(task, words) for words in sets]
+        answers = yield [_task_without(task, words) for words in sets]
         changed = [i for i, answer in enumerate(answers) if answer["label"] != label]
         best = min(changed or range(len(sets)), key=lambda i: float(answers[i]["probs"][label]))
         chosen = sets[best]
@@ -52,14 +52,14 @@ def find_sufficient(task: ClassificationTask) -> Search:
     Takes the shortest prefix of the candidates that has the label, and removes one word after the other from
     it as long as it keeps the label.
     """
-    (answer,) = yield [_explained(task)]
+    (answer,) = yield [_explained_task(task)]
     label, words, candidates = answer["label"], _by_span(answer), _rank_words(answer)
     del answer
     sizes = range(1, min(len(candidates), MAX_SUFFICIENT_WORDS) + 1)
     sets = [candidates[:size] for size in sizes]
     chosen, score = None, 0.0
     while sets:
-        answers = yield [_without(task, _others(words, each)) for each in sets]
+        answers = yield [_task_without(task, _all_but(words, each)) for each in sets]
         same = [i for i, answer in enumerate(answers) if answer["label"] == label]
         if not same:
             break
@@ -69,7 +69,7 @@ def find_sufficient(task: ClassificationTask) -> Search:
     return None if chosen is None else {"words": _words_of_answer(task, chosen), "score": score}
 
 
-def _explained(task: ClassificationTask) -> ClassificationTask:
+def _explained_task(task: ClassificationTask) -> ClassificationTask:
     """Return the task of the same text with a full explanation, by its first model."""
     options = replace(
         task.options,
@@ -81,7 +81,7 @@ def _explained(task: ClassificationTask) -> ClassificationTask:
     return ClassificationTask(task.text, options, task.without)
 
 
-def _without(task: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
+def _task_without(task: ClassificationTask, words: Iterable[Word]) -> ClassificationTask:
     """Return the task of the text without these words, which answers the label alone."""
     options = replace(task.options, heads=task.options.heads[:1], explain="none", trajectory=False)
     return ClassificationTask(task.text, options, [*task.without, *map(_span, words)])
@@ -95,7 +95,7 @@ def _rank_words(answer: Answer) -> list[Word]:
     spans = [
         span
         for leader in leaders
-        for span in (_span(leader), *map(_span, leader["read"][:READ_WORDS_PER_LEADER]))
+        for span in (_span(leader), *map(_span, leader["read"][:MAX_READ_CANDIDATES_PER_LEADER]))
     ]
     spans += sorted(words, key=lambda span: -_support(answer, words[span]))
     return [words[span] for span in dict.fromkeys(spans)]
@@ -105,7 +105,7 @@ def _by_span(answer: Answer) -> dict[Span, Word]:
     return {_span(word): word for word in answer["words"]}
 
 
-def _others(words: dict[Span, Word], chosen: Sequence[Word]) -> list[Word]:
+def _all_but(words: dict[Span, Word], chosen: Sequence[Word]) -> list[Word]:
     """Return all words but the chosen ones."""
     spans = set(map(_span, chosen))
     return [word for span, word in words.items() if span not in spans]

@@ -31,7 +31,7 @@ def test_texts_of_different_words_are_not_near_duplicates():
     draw = random.Random(0)
     words = [f"word{letter}{other}" for letter in "abcdefghij" for other in "klmnopqrst"]
     texts = [" ".join(draw.choices(words, k=8)) for _ in range(300)]
-    assert find_near_duplicates(texts).n_rows == 0
+    assert find_near_duplicates(texts).n_duplicates == 0
 
 
 def test_a_stricter_similarity_leaves_groups_where_one_template_would_connect_all():
@@ -52,7 +52,7 @@ def test_near_duplicates_are_in_one_fold_and_give_no_label_away():
     truth = [frozenset([draw.choice(LABELS)]) for _ in texts]
     twice, both = [*texts, *(f" {text.upper()}!" for text in texts)], truth * 2
     duplicates = find_near_duplicates(twice)
-    assert duplicates.n_rows >= 60
+    assert duplicates.n_duplicates >= 60
     assert (duplicates.groups[:60] == duplicates.groups[60:]).all()
     folds = stratified_folds(both, duplicates.groups)
     accuracy = cross_validated_accuracy(twice, both, LABELS, [fold.tolist() for fold in folds])

@@ -67,8 +67,8 @@ def test_exact_classifies_every_sequence(family, sizes, d, dtype, build):
         assert (found.sequences, found.wrong, found.error) == (N, 0, 0.0)
         assert len(built.model.blocks) <= 3 * N
         numbers = [getattr(block, name) for block in built.model.blocks for name in PARAMETERS]
-        assert sum(map(np.size, numbers)) == built.model.parameters
-        assert built.model.parameters == (10 * max(2, d) + 5) * len(built.model.blocks)
+        assert sum(map(np.size, numbers)) == built.model.n_parameters
+        assert built.model.n_parameters == (10 * max(2, d) + 5) * len(built.model.blocks)
 
         shuffled = [rng.permutation(row["sequence"]) for row in rows]
         assert labels_of(model.classify(shuffled)) == [row["label"] for row in rows]

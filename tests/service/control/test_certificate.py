@@ -6,7 +6,7 @@ import pytest
 from service.control.certificate import verify_feasible, verify_infeasible
 from service.control.constraints import GapConstraints, LeaderConstraints
 from service.control.deadline import Deadline
-from service.control.elimination import integers, is_semidefinite, solve
+from service.control.elimination import is_semidefinite, solve, to_integers
 from service.errors import DeadlineExceeded
 
 
@@ -20,7 +20,7 @@ def pairs(*triples):
 
 def test_integers_are_the_numbers_exactly():
     x = np.array([[0.1, -3.0], [0.0, 2.0**-1074]])
-    (tenth, three), (zero, least) = integers(x)
+    (tenth, three), (zero, least) = to_integers(x)
     assert zero == 0
     scale = three // -3
     assert tenth * 2**55 == 3602879701896397 * scale  # 0.1 as a double
@@ -87,7 +87,7 @@ def test_verify_infeasible_believes_no_weights_that_prove_nothing():
 
 
 def wide(d):
-    """A positive definite matrix of integers of four thousand bits, which doubles cannot tell apart."""
+    """A positive definite matrix of integers of four thousand bits, which doubles cannot distinguish."""
     rng = np.random.default_rng(d)
     small, powers = (rng.integers(*span).tolist() for span in ((1, 99, (d, d)), (0, 2000, (d, 1))))
     B = np.array(small, object) * 2 ** np.array(powers, object)
