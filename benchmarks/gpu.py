@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.record import PRETRAINED, Record, Table
 from benchmarks.reviews import reviews
-from hardmax.models import Explain
+from hardmax.models.texts import Explain
 from model_export.measure.verify import encoder_weights
 from service.cloud.dynamics import Dynamics, Parameters
 from service.runtime.bundle import read_bundle

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.record import MODELS, PRETRAINED, Record, Table, arguments
 from benchmarks.reviews import reviews
-from hardmax.models import Explain
+from hardmax.models.texts import Explain
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Arrays, Runtime, Session
 from service.state import freeze_gc

@@ -14,15 +14,9 @@ from hardmax import notebook
 from hardmax.dataframe import MIN_CONTRIBUTION, RESULT_COLUMNS, as_frame
 from hardmax.errors import HardmaxError, UnexpectedAnswer
 from hardmax.formatting import format_signed, pluralize, printable, shorten
-from hardmax.models import (
-    Classification,
-    DynamicsResult,
-    OffsetUnit,
-    Usage,
-    number_of,
-    read,
-    with_plain_signature,
-)
+from hardmax.models.clouds import DynamicsResult
+from hardmax.models.document import read, with_plain_signature
+from hardmax.models.texts import Classification, OffsetUnit, Usage, number_of
 from hardmax.shap_export import explain_as_shap
 
 EMPTY_ANSWER: dict[str, Any] = {

@@ -14,17 +14,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypedDict, 
 
 from hardmax import operations
 from hardmax.answers import Answer, Answers, CloudRun
-from hardmax.models import (
-    ControlResponse,
-    Explain,
-    Info,
-    ModelCard,
-    ModelList,
-    OffsetUnit,
-    SequenceLabel,
-    SequencesResponse,
-    read,
-)
+from hardmax.models.clouds import ControlResponse
+from hardmax.models.document import read
+from hardmax.models.sequences import SequenceLabel, SequencesResponse
+from hardmax.models.service import Info, ModelCard, ModelList
+from hardmax.models.texts import Explain, OffsetUnit
 from hardmax.operations import TEXTS_PER_REQUEST, ApiRequest, ErrorHandling, run_sync
 
 P = ParamSpec("P")

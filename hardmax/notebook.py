@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.formatting import CLUSTER_COLORS, format_signed, naming_words, pluralize, printable, shorten
-from hardmax.models import Classification, DynamicsResult, Leader, OffsetUnit, Word, number_of
+from hardmax.models.clouds import DynamicsResult
+from hardmax.models.texts import Classification, Leader, OffsetUnit, Word, number_of
 
 Floats = NDArray[np.float64]
 

@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from hardmax.answers import Answer, Answers
 from hardmax.errors import InputError, InvalidInput, TooLarge
-from hardmax.models import (
-    Include,
-    Stop,
-)
+from hardmax.models.clouds import Include, Stop
 from hardmax.progress import Progress
 
 TEXTS_PER_REQUEST = 256  # texts in one request

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import InvalidInput
-from hardmax.models import Classification, number_of
+from hardmax.models.texts import Classification, number_of
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hardmax.models import Explain
+from hardmax.models.texts import Explain
 from service.runtime.bundle import PRETRAINED_DEFAULT, PRETRAINED_ENCODER, read_bundle
 from service.runtime.session import Runtime
 from service.text.encoder import Encoder

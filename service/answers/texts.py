@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from hardmax.models import OffsetUnit
+from hardmax.models.texts import OffsetUnit
 from service.errors import InvalidInput, TooLarge
 from service.runtime.bundle import HEAD
 from service.schemas.requests import ClassifyRequest

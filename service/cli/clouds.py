@@ -7,7 +7,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.models import Include
+from hardmax.models.clouds import Include
 from hardmax.progress import Progress
 from service.cli.options import Commands, add_where, open_where, show
 from service.cli.output import describe_control, describe_dynamics, describe_sequences

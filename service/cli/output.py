@@ -5,7 +5,7 @@ from typing import Any
 
 from hardmax.answers import Answer
 from hardmax.formatting import naming_words, pluralize
-from hardmax.models import Cluster, Leader, number_of
+from hardmax.models.texts import Cluster, Leader, number_of
 from service.runtime.bundle import newest_version
 
 SHOWN_CLUSTERS_OF_TEXT = 8

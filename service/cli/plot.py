@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evaluation.tables.writing import check_folder
 from hardmax.formatting import CLUSTER_COLORS, pluralize
-from hardmax.models import DynamicsResult, Softmax
+from hardmax.models.clouds import DynamicsResult, Softmax
 from service.errors import InvalidInput, NotFound, needs
 
 if TYPE_CHECKING:

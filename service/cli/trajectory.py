@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.tables.writing import check_folder
-from hardmax.models import DynamicsResult
+from hardmax.models.clouds import DynamicsResult
 from service.errors import InvalidInput
 
 TRAJECTORY_SUFFIXES = (".npy", ".csv")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hardmax.models import Stop
+from hardmax.models.clouds import Stop
 from service.cloud.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
 from service.cloud.layers import Layers
 from service.cloud.margin import LayerGap, Temperature, find_temperature

@@ -8,7 +8,9 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from hardmax.models import Explain, Include, OffsetUnit, Stop, Vector
+from hardmax.models.clouds import Include, Stop
+from hardmax.models.document import Vector
+from hardmax.models.texts import Explain, OffsetUnit
 
 MOST_MODELS = 32  # of a request
 MAX_ABLATED_SPANS = 256  # of a request

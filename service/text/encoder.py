@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from hardmax.models import Explain
+from hardmax.models.texts import Explain
 from service.errors import BundleError
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle

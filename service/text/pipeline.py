@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.models import Explain, OffsetUnit
+from hardmax.models.texts import Explain, OffsetUnit
 from service.errors import InvalidInput, TooLarge
 from service.text.encoder import EncodedText, Encoder, EncoderOutput
 from service.text.explanation import MAX_READ_WORDS, Explainer, utf16_offsets

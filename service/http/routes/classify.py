@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from hardmax.models import ClassifyResponse
+from hardmax.models.texts import ClassifyResponse
 from service.answers.texts import (
     RunTasks,
     add_searches,

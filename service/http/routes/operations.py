@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from hardmax.models import Info, Limits, LoadError, ModelCard, ModelList
+from hardmax.models.service import Info, Limits, LoadError, ModelCard, ModelList
 from service import __version__
 from service.errors import NotFound
 from service.http import examples

@@ -16,7 +16,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from hardmax.models import ControlResponse, DynamicsResult, SequencesResponse
+from hardmax.models.clouds import ControlResponse, DynamicsResult
+from hardmax.models.sequences import SequencesResponse
 from service.answers.arrays import read_arrays, read_npy, read_rows
 from service.answers.clouds import (
     MODEL,

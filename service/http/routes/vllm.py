@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from pydantic import Field
 from starlette.responses import Response
 
-from hardmax.models import AbstainReason, Leader
+from hardmax.models.texts import AbstainReason, Leader
 from service.answers.texts import heads_of
 from service.http import examples
 from service.http.bodies import json_body, reply_document
