@@ -67,12 +67,11 @@ class Explainer:
         self, answers: Sequence[dict[str, Any]], max_read_words: int | None = MAX_READ_WORDS
     ) -> None:
         """Add `leaders` and `clusters` to every answer."""
-        clusters, leaders = self._describe_clusters(), self._describe_leaders(max_read_words)
+        clusters = self._describe_clusters(max_read_words)
         for answer, (begin, end) in zip(answers, pairwise(self._first.tolist()), strict=True):
             answer["leaders"], answer["clusters"] = [], []
-            for number in range(end - begin):
-                cluster, leader = {"id": number, **next(clusters)}, next(leaders)
-                answer["clusters"].append(cluster)
+            for number, (cluster, leader) in enumerate(islice(clusters, end - begin)):
+                answer["clusters"].append({"id": number, **cluster})
                 if cluster["kind"] == "leader":
                     (word,) = cluster["leaders"]
                     contribution = cluster["contribution"]
@@ -80,28 +79,47 @@ class Explainer:
                         {"word": word, "cluster": number, "contribution": contribution, **leader}
                     )
 
-    def _describe_clusters(self) -> Iterator[dict[str, Any]]:
+    def _describe_clusters(
+        self, max_read_words: int | None
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Yield each cluster, and what only its leader has; its twins are the leader too."""
         outputs, texts = self._outputs, self._outputs.text[self._root]
-        lengths = outputs.bounds[texts + 1] - outputs.bounds[texts]
-        heaviest = self._heaviest_words()
+        assert outputs.leader_since is not None
+        twins = np.flatnonzero(self._is_leader)
+        twins = twins[self._cluster[twins].argsort(kind="stable")]
+        n_twins = np.bincount(self._cluster[twins], minlength=len(self._root))
+        spans, heaviest = self._spans(twins), self._heaviest_words()
         columns = zip(
             self._root.tolist(),
             self._size.tolist(),
-            (self._size / lengths).tolist(),
+            (self._size / np.diff(outputs.bounds)[texts]).tolist(),
             label_values(self._total, [outputs.labels[b] for b in texts.tolist()]),
+            outputs.leader_since[self._root].tolist(),
+            n_twins.tolist(),
+            *self._read_words(self._root, max_read_words),
             strict=True,
         )
-        for root, size, share, total in columns:
+        for root, size, share, contribution, since_layer, count, read, read_total in columns:
             words = list(dict.fromkeys(islice(heaviest, min(size, MAX_CLUSTER_WORDS))))
             tied = self._ties.get(root)
-            yield {
-                "kind": "leader" if tied is None else "tie",
-                "leaders": words[:1] if tied is None else self._words(np.array(tied)),
-                "words": words,
-                "size": size,
-                "share": round(share, 7),
-                "contribution": total,
-            }
+            yield (
+                {
+                    "kind": "leader" if tied is None else "tie",
+                    "leaders": words[:1] if tied is None else self._words(np.array(tied)),
+                    "words": words,
+                    "size": size,
+                    "share": round(share, 7),
+                    "contribution": contribution,
+                },
+                {
+                    "since_layer": since_layer,
+                    "followers": size - count,
+                    "spans": list(islice(spans, count)),
+                    "read": read,
+                    "read_total": read_total,
+                    **self._read_as.get(root, {}),
+                },
+            )
 
     def _heaviest_words(self) -> Iterator[str]:
         """Yield up to MAX_CLUSTER_WORDS words of each cluster: its root, then by weight."""
@@ -116,34 +134,10 @@ class Explainer:
         rank = np.arange(len(members)) - begin[cluster[members]]
         return iter(self._words(members[rank < MAX_CLUSTER_WORDS]))
 
-    def _describe_leaders(self, max_read_words: int | None) -> Iterator[dict[str, Any]]:
-        """Yield for each cluster what only its leader has; its twins are the leader too."""
-        since = self._outputs.leader_since
-        assert since is not None
-        twins = np.flatnonzero(self._is_leader)
-        twins = twins[self._cluster[twins].argsort(kind="stable")]
-        n_twins = np.bincount(self._cluster[twins], minlength=len(self._root))
-        spans = self._spans(twins)
-        columns = zip(
-            self._root.tolist(),
-            since[self._root].tolist(),
-            (self._size - n_twins).tolist(),
-            n_twins.tolist(),
-            self._read_words(self._root, max_read_words),
-            strict=True,
-        )
-        for root, since_layer, followers, count, (read, read_total) in columns:
-            yield {
-                "since_layer": since_layer,
-                "followers": followers,
-                "spans": list(islice(spans, count)),
-                "read": read,
-                "read_total": read_total,
-                **self._read_as.get(root, {}),
-            }
-
-    def _read_words(self, leaders: Ints, max_words: int | None) -> Iterator[tuple[list[dict[str, Any]], int]]:
-        """Yield for each leader the other words that its state was computed from, and their number.
+    def _read_words(
+        self, leaders: Ints, max_words: int | None
+    ) -> tuple[list[list[dict[str, Any]]], list[int]]:
+        """Return for each leader the other words that its state was computed from, and their number.
 
         They stand in the order of entry.
         """
@@ -155,11 +149,9 @@ class Explainer:
         shown = np.flatnonzero(rank < (len(rank) if max_words is None else max_words))
         other = (other + shift[index])[shown]
         columns = zip(self._words(other), self._spans(other), layer[shown].tolist(), strict=True)
-        words = ({"word": word, "spans": [span], "layer": layer} for word, span, layer in columns)
-        for total, count in zip(
-            totals.tolist(), np.bincount(index[shown], minlength=len(leaders)), strict=True
-        ):
-            yield list(islice(words, int(count))), total
+        words = [{"word": word, "spans": [span], "layer": layer} for word, span, layer in columns]
+        ends = np.bincount(index[shown], minlength=len(leaders)).cumsum().tolist()
+        return [words[begin:end] for begin, end in pairwise([0, *ends])], totals.tolist()
 
     def add_words(self, answers: Sequence[dict[str, Any]]) -> None:
         """Add `words`, all of them in the order of reading, to every answer."""
