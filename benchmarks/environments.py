@@ -71,6 +71,6 @@ def _make_folder(folder: Path, pins: Path) -> None:
 def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        told = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        errors = [line.removeprefix("ERROR: ") for line in told if line.startswith("ERROR: ")]
-        raise CannotInstall([f"it ended with {done.returncode}", *told, *errors][-1])
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+        raise CannotInstall([f"it ended with {done.returncode}", *lines, *errors][-1])

@@ -55,8 +55,8 @@ def differing(model: Classifier, texts: Sequence[str], alone: Sequence[bytes], s
 
 
 def main() -> None:
-    asked = arguments(__doc__, texts=(20_000, "that are compared")).parse_args()
-    texts = texts_of(200 if asked.quick else asked.texts)
+    options = arguments(__doc__, texts=(20_000, "that are compared")).parse_args()
+    texts = texts_of(200 if options.quick else options.texts)
     record = Record("equality", "Same answer in any batch", ["onnxruntime", "numpy"], PRETRAINED)
     table = record.table("differing", "Answers that depend on the batch", unit="answers", better="neither")
     first = Classifier()
@@ -72,7 +72,7 @@ def main() -> None:
         f"{len(set(alone)):,} different answers, whole as JSON. "
         f"Texts of 1 to {LONG} words, batches of 2 to {MOST}."
     )
-    record.keep(quick=asked.quick)
+    record.keep(quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -134,8 +134,10 @@ def by_lime(positive: Positive, words: int, rng: np.random.Generator) -> Scores:
     return scores
 
 
-def compare(changed: Table, took: Table, name: str, told: Sequence[tuple[bool, float]], case: Case) -> None:
-    flips, seconds = zip(*told, strict=True)
+def compare(
+    changed: Table, took: Table, name: str, outcomes: Sequence[tuple[bool, float]], case: Case
+) -> None:
+    flips, seconds = zip(*outcomes, strict=True)
     changed.add(name, case, [100 * float(np.mean(flips))])
     took.add(name, case, [1000 * each for each in seconds])
 
@@ -147,7 +149,7 @@ def measure(
     methods = [*(["leaders"] if isinstance(model, Ours) else ["integrated gradients"]), "random words"]
     for method in [*methods, *([f"LIME, {SAMPLES} samples"] if lime else [])]:
         rng = np.random.default_rng(0)
-        told = []
+        outcomes = []
         for each in sentences:
             n, most = len(each.tokenized), max(1, len(each.leaders))
             before = float(model.positive(each.tokenized, [np.zeros(n, np.bool_)])[0])
@@ -168,8 +170,8 @@ def measure(
             gone = np.zeros(n, np.bool_)
             gone[named] = True
             after = float(model.positive(each.tokenized, [gone])[0])
-            told.append(((before > 0.5) != (after > 0.5), seconds))
-        compare(changed, took, method, told, {"model": model.name, "sentences": len(sentences)})
+            outcomes.append(((before > 0.5) != (after > 0.5), seconds))
+        compare(changed, took, method, outcomes, {"model": model.name, "sentences": len(sentences)})
 
 
 def flip(model: Classifier, text: str) -> tuple[int | None, int]:
@@ -219,25 +221,25 @@ def measure_answers(record: Record, model: Classifier, kinds: dict[str, Sequence
 
 
 def main() -> None:
-    asked = arguments(
+    options = arguments(
         __doc__,
         learns=True,
         sentences=(200, "that are explained"),
         lime=(30, "of them that LIME explains too"),
     ).parse_args()
-    if asked.quick:
-        asked.sentences, asked.lime = 3, 1
+    if options.quick:
+        options.sentences, options.lime = 3, 1
     refused = fetched("texts")  # first, so that the record finds their versions
     record = Record("faithfulness", "Faithfulness of explanations", ["lime", "numpy", "torch"], PRETRAINED)
     sets = {
-        "sst": read_table(asked.data / "sst2/dev.tsv", "sst"),
-        "yelp": read_table(asked.data / "yelp/sentences.tsv.gz", "yelp"),
+        "sst": read_table(options.data / "sst2/dev.tsv", "sst"),
+        "yelp": read_table(options.data / "yelp/sentences.tsv.gz", "yelp"),
     }
     model = Classifier()
     ours = Ours(model)
-    fitting = drawn([row for row in sets["yelp"] if row.split == "train"], 100 if asked.quick else 3000)
-    soft = Soft(model, load_minilm(asked.encoder), fitting)
-    sentences = sentences_of(ours, sets, asked.sentences)
+    fitting = drawn([row for row in sets["yelp"] if row.split == "train"], 100 if options.quick else 3000)
+    soft = Soft(model, load_minilm(options.encoder), fitting)
+    sentences = sentences_of(ours, sets, options.sentences)
     sides: Any = {"ours": ("leaders",), "floors": ("random words",)}
     title = "Labels changed by removing the named words"
     changed = record.table("changed", title, unit="%", better="higher", **sides)
@@ -247,18 +249,18 @@ def main() -> None:
     for each in (ours, soft):
         measure(each, sentences, changed, took, lime=False)
         if not refused:
-            measure(each, sentences[: asked.lime], changed, took, lime=True)
-    reviews = [row for row in read_reviews(asked.data / "aclImdb_train.tar.gz") if row.split == "test"]
-    whole = [row.text for row in drawn(reviews, 2 if asked.quick else 30)]
+            measure(each, sentences[: options.lime], changed, took, lime=True)
+    reviews = [row for row in read_reviews(options.data / "aclImdb_train.tar.gz") if row.split == "test"]
+    whole = [row.text for row in drawn(reviews, 2 if options.quick else 30)]
     measure_answers(
         record, model, {"sentences": [each.tokenized.text for each in sentences], "reviews": whole}
     )
     record.note(
         f"{np.mean([len(each.leaders) for each in sentences]):.1f} words are named on average, of sentences "
-        "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model asked, so "
+        "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model itself, so "
         "the figures of the two models are not of the same labels."
     )
-    record.keep(quick=asked.quick)
+    record.keep(quick=options.quick)
 
 
 def sentences_of(ours: Ours, sets: dict[str, Rows], most: int) -> list[Sentence]:

@@ -163,26 +163,28 @@ def tell_latencies(record: Record, found: Measured) -> None:
 
 
 def main() -> None:
-    asked = arguments(
+    options = arguments(
         __doc__, rounds=(5, "of every subject"), seconds=(4.0, "of each measurement")
     ).parse_args()
-    if asked.quick:
-        asked.rounds, asked.seconds = 1, 1.0
+    if options.quick:
+        options.rounds, options.seconds = 1, 1.0
     packages = ("fastapi", "uvicorn", *MODEL_LIBRARIES)
     record = Record("http", "The service over HTTP", packages, PRETRAINED)
     found = measure(
-        [subject for subject in (OURS, *PEERS) if is_present(subject, record)], asked.rounds, asked.seconds
+        [subject for subject in (OURS, *PEERS) if is_present(subject, record)],
+        options.rounds,
+        options.seconds,
     )
     tell_rates(record, found)
     tell_latencies(record, found)
     record.note(
         f"Sentences have 22 words, reviews 230: one a request, with leaders; keep-alive, a closed loop of "
-        f"{TOGETHER} connections ({CALLERS} for the last tables); {asked.seconds:g} s a sample, and "
-        f"{LASTS[REVIEWS] * asked.seconds:g} s of reviews. The load has the other core. All serve the "
+        f"{TOGETHER} connections ({CALLERS} for the last tables); {options.seconds:g} s a sample, and "
+        f"{LASTS[REVIEWS] * options.seconds:g} s of reviews. The load has the other core. All serve the "
         "bundled graphs through the same code, so only the way of serving differs. TEI's way is its queue, "
         "written in Python."
     )
-    record.keep(quick=asked.quick)
+    record.keep(quick=options.quick)
 
 
 if __name__ == "__main__":

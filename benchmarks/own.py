@@ -111,50 +111,50 @@ def question(parts: Parts, encoder: Encoder, soft: Soft | None) -> Question:
 
 
 def accuracy(
-    asked: Question, table: Table, case: str, sizes: Sequence[int], seeds: int, encoder: Path | None = None
+    task: Question, table: Table, case: str, sizes: Sequence[int], seeds: int, encoder: Path | None = None
 ) -> None:
     """Shares of texts that are right; F1 over all labels where a text may have several."""
-    measured = np.flatnonzero(asked.measured)
-    true = asked.rows.targets[measured] > 0
+    measured = np.flatnonzero(task.measured)
+    true = task.rows.targets[measured] > 0
     for size in sizes:
         right: dict[str, list[float]] = {}
         for seed in range(seeds):
-            some = asked.few(size, seed)
-            found = answers(asked, some, measured, seed)
+            some = task.few(size, seed)
+            found = answers(task, some, measured, seed)
             if encoder:
-                found[SET_FIT] = by_set_fit(asked, some, measured, seed, encoder)
-            for subject, told in found.items():
-                hits = 2 * (told & true).sum() / (told.sum() + true.sum())
+                found[SET_FIT] = by_set_fit(task, some, measured, seed, encoder)
+            for subject, predicted in found.items():
+                hits = 2 * (predicted & true).sum() / (predicted.sum() + true.sum())
                 right.setdefault(subject, []).append(100 * float(hits))
         for subject, samples in right.items():
             table.add(subject, {"data": case, "rows a label": size}, samples)
 
 
-def answers(asked: Question, some: Ints, measured: Ints, seed: int) -> dict[str, NDArray[np.bool_]]:
+def answers(task: Question, some: Ints, measured: Ints, seed: int) -> dict[str, NDArray[np.bool_]]:
     """[n, C] which labels each says of the texts that are measured."""
-    rows, several = asked.taken(some), asked.rows.several
+    rows, several = task.taken(some), task.rows.several
     parts = stratified_folds([frozenset(have) for have in rows.truth], np.arange(len(rows.truth)))
-    plane, _ = cross_validate(rows, asked.states.take(some), parts, seed=seed)
-    score = predict_logits(plane, asked.states.take(measured))
+    plane, _ = cross_validate(rows, task.states.take(some), parts, seed=seed)
+    score = predict_logits(plane, task.states.take(measured))
     truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
-    told = [asked.rows.texts[i] for i in measured]
-    peer = new_baseline(several).fit(rows.texts, truth).predict(told)
+    texts = [task.rows.texts[i] for i in measured]
+    peer = new_baseline(several).fit(rows.texts, truth).predict(texts)
     ours = score > 0
     if not several:
         ours = ours[:, 0].astype(int) if score.shape[1] == 1 else score.argmax(1)
     found = {"ours": ours, TF_IDF: peer}
-    if asked.soft is not None:
-        judge = LogisticRegression(C=10, max_iter=500)
-        judge = OneVsRestClassifier(judge) if several else judge
-        found[SOFT] = judge.fit(asked.soft[some], truth).predict(asked.soft[measured])
+    if task.soft is not None:
+        classifier = LogisticRegression(C=10, max_iter=500)
+        classifier = OneVsRestClassifier(classifier) if several else classifier
+        found[SOFT] = classifier.fit(task.soft[some], truth).predict(task.soft[measured])
     every = np.arange(len(rows.labels))
     return {name: each > 0 if several else each[:, None] == every for name, each in found.items()}
 
 
-def by_set_fit(asked: Question, some: Ints, measured: Ints, seed: int, encoder: Path) -> NDArray[np.bool_]:
-    rows, several = asked.taken(some), asked.rows.several
+def by_set_fit(task: Question, some: Ints, measured: Ints, seed: int, encoder: Path) -> NDArray[np.bool_]:
+    rows, several = task.taken(some), task.rows.several
     truth = rows.targets.astype(int) if several else rows.targets.argmax(1)
-    found = said(set_fit(encoder, rows.texts, truth, seed), [asked.rows.texts[i] for i in measured])
+    found = said(set_fit(encoder, rows.texts, truth, seed), [task.rows.texts[i] for i in measured])
     return found > 0 if several else found[:, None] == np.arange(len(rows.labels))
 
 
@@ -163,21 +163,21 @@ def apart(
 ) -> None:
     """What heads call unlike their rows: other rows, packages, languages that nobody taught."""
     others = [encode_texts(encoder, each)[0] for each in (ood.english_sentences(), ood.foreign_sentences())]
-    strange, _ = encode_texts(encoder, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
-    for case, asked in questions.items():
+    foreign, _ = encode_texts(encoder, LANGUAGES.read_text(encoding="utf-8").split("\n")[:-1])
+    for case, task in questions.items():
         for size in sizes:
             shares: dict[str, list[float]] = {}
             for seed in range(seeds):
-                some = asked.few(size, seed)
-                rows = asked.taken(some)
+                some = task.few(size, seed)
+                rows = task.taken(some)
                 parts = stratified_folds([frozenset(have) for have in rows.truth], np.arange(len(rows.truth)))
                 correct = np.full(len(some), np.nan)
-                found = ood.calibrate(asked.states.take(some), others, parts, correct).weights
-                subjects = {"rows of its own": asked.states.take(np.flatnonzero(asked.measured))}
+                found = ood.calibrate(task.states.take(some), others, parts, correct).weights
+                subjects = {"rows of its own": task.states.take(np.flatnonzero(task.measured))}
                 if case != PACKAGES and PACKAGES in questions:
                     packed = questions[PACKAGES]
                     subjects["packages"] = packed.states.take(np.flatnonzero(packed.measured))
-                for name, states in {**subjects, "other languages": strange}.items():
+                for name, states in {**subjects, "other languages": foreign}.items():
                     share = float((ood.scores(found, states) > 0).mean())
                     shares.setdefault(name, []).append(100 * share)
             for name, samples in shares.items():
@@ -209,15 +209,15 @@ def training(data: Path, table: Table, sizes: Sequence[int]) -> None:
             table.add("ours", {"rows": size}, [trained_s(Path(file.name))])
 
 
-def heads(asked: Question, encoder: Bundle, pace: Table, rounds: int) -> None:
+def heads(task: Question, encoder: Bundle, pace: Table, rounds: int) -> None:
     """Ten heads beside one on the same encoder."""
-    some = asked.few(SIZES[0], 0)
+    some = task.few(SIZES[0], 0)
     parts = [np.arange(len(some))[i::5] for i in range(5)]
-    plane, _ = cross_validate(asked.taken(some), asked.states.take(some), parts)
-    model = graph.to_onnx(quantized.quantize(plane, fixed_scales(asked.states.width)))
+    plane, _ = cross_validate(task.taken(some), task.states.take(some), parts)
+    model = graph.to_onnx(quantized.quantize(plane, fixed_scales(task.states.width)))
     runtime = Runtime("cpu", 1)
     served = Encoder.load(encoder, runtime)
-    texts = [asked.rows.texts[i] for i in np.flatnonzero(asked.measured)]
+    texts = [task.rows.texts[i] for i in np.flatnonzero(task.measured)]
     loaded: list[Head] = []
     samples: dict[int, list[float]] = {1: [], HEADS: []}
 
@@ -229,7 +229,7 @@ def heads(asked: Question, encoder: Bundle, pace: Table, rounds: int) -> None:
 
     for count in samples:
         while len(loaded) < count:
-            loaded.append(Head.load(bundle_of(model, asked.rows, encoder), runtime, served))
+            loaded.append(Head.load(bundle_of(model, task.rows, encoder), runtime, served))
         round_ms(count)
     for _ in range(rounds):  # in turn: what slows one down slows down the other
         for count, found in samples.items():
@@ -252,60 +252,60 @@ def main() -> None:
     parser = arguments(__doc__, learns=True, seeds=(5, "draws of rows"))
     parser.add_argument("--split", choices=["validation", "test"], default="test", help="what is measured on")
     parser.add_argument("--only", choices=["right", "costs", "setfit"], help="one of the three files")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     bundle, encoder = open_encoder(PRETRAINED_FOLDER / PRETRAINED_ENCODER)
     missing = fetched("setfit")
-    soft = None if missing or asked.only == "costs" else as_published(asked.encoder)
-    most = SIZES[0] if asked.quick else max(SIZES)
-    parts = tasks(asked.data, asked.split, most)
-    if asked.quick:
+    soft = None if missing or options.only == "costs" else as_published(options.encoder)
+    most = SIZES[0] if options.quick else max(SIZES)
+    parts = tasks(options.data, options.split, most)
+    if options.quick:
         parts = {name: parts[name] for name in (SUBJECTS, SEVERAL)}
-    if asked.only == "costs":
+    if options.only == "costs":
         parts = {SUBJECTS: parts[SUBJECTS]}
     questions = {name: question(each, encoder, soft) for name, each in parts.items()}
-    if asked.only in (None, "right"):
-        what_is_right(questions, encoder, missing, asked)
-    if asked.only in (None, "costs"):
-        what_it_costs(questions[SUBJECTS], bundle, asked)
-    if asked.only in (None, "setfit"):
-        beside_set_fit(questions, missing, asked)
+    if options.only in (None, "right"):
+        what_is_right(questions, encoder, missing, options)
+    if options.only in (None, "costs"):
+        what_it_costs(questions[SUBJECTS], bundle, options)
+    if options.only in (None, "setfit"):
+        beside_set_fit(questions, missing, options)
 
 
 def what_is_right(
-    questions: dict[str, Question], encoder: Encoder, missing: str, asked: argparse.Namespace
+    questions: dict[str, Question], encoder: Encoder, missing: str, options: argparse.Namespace
 ) -> None:
-    sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, asked.seeds)
+    sizes, seeds = (SIZES[:1], 1) if options.quick else (SIZES, options.seeds)
     programs = PROGRAMS if missing else (*PROGRAMS, "sentence-transformers")
     record = Record("own", "Custom models", programs, [PRETRAINED_ENCODER])
     record.note(
-        f"Texts have {LETTERS.start} to {LETTERS.stop - 1} letters; {TESTED} a label, of the split "
-        f"{asked.split}, are measured on. Each sample is another draw of rows. Where a text may have several "
-        "labels, the figure is F1 over all of them (said from a half on), and the rows are as many in all. "
-        "The soft encoder is all-MiniLM-L6-v2 as published, its own pieces included, with a logistic "
-        "regression on the mean of its last states."
+        f"Texts have {LETTERS.start} to {LETTERS.stop - 1} characters; figures are of {TESTED} texts per "
+        f"label of the {options.split} split. Each sample is another draw of rows. Where a text may have several "
+        "labels, the figure is micro F1 with a threshold of one half, and the number of rows is the same. "
+        "The softmax encoder is all-MiniLM-L6-v2 as published, with its own tokenizer and a logistic "
+        "regression on its mean hidden state."
     )
     if missing:
-        record.note(f"The soft encoder and SetFit were left out: {missing}")
-    if asked.split == "test":
+        record.note(f"The softmax encoder and SetFit were left out: {missing}")
+    if options.split == "test":
         record.note(
-            "The bundled encoder has learnt neither from the texts that are measured on nor from the rows. "
-            "Verdicts are no new task for it all the same: it was taught labels of other texts of the same "
-            "corpora. Which corpus a text is from nobody taught it. Packages are new to all."
+            "The pretrained encoder was trained on none of these texts. Sentiment is no new task for it: it "
+            "was trained on labels of other texts of the same corpora. The corpus of a text is a new task, "
+            "and so are packages."
         )
     if PACKAGES not in questions:
         record.note("Packages were left out: this system has no list of Debian's packages.")
     right = record.table("accuracy", "Accuracy", unit="%", better="higher")
     for name, each in questions.items():
         accuracy(each, right, name, sizes, seeds)
-    strange = record.table("unlike", "Texts flagged as out of distribution", unit="%", better="neither")
-    apart(questions, encoder, strange, sizes[:2], seeds)
-    record.keep(quick=asked.quick)
+    foreign = record.table("unlike", "Texts flagged as out of distribution", unit="%", better="neither")
+    apart(questions, encoder, foreign, sizes[:2], seeds)
+    record.keep(quick=options.quick)
 
 
-def beside_set_fit(questions: dict[str, Question], missing: str, asked: argparse.Namespace) -> None:
+def beside_set_fit(questions: dict[str, Question], missing: str, options: argparse.Namespace) -> None:
     if missing:
         return
-    sizes, seeds = (SIZES[:1], 1) if asked.quick else (SIZES, TUNED_SEEDS)
+    sizes, seeds = (SIZES[:1], 1) if options.quick else (SIZES, TUNED_SEEDS)
     record = Record(
         "own-setfit", "Custom models compared with SetFit", (*PROGRAMS, "setfit"), [PRETRAINED_ENCODER]
     )
@@ -316,17 +316,17 @@ def beside_set_fit(questions: dict[str, Question], missing: str, asked: argparse
     )
     table = record.table("accuracy", "Accuracy", unit="%", better="higher")
     for name, each in questions.items():
-        accuracy(each, table, name, sizes if name in TUNED else sizes[:1], seeds, asked.encoder)
-    record.keep(quick=asked.quick)
+        accuracy(each, table, name, sizes if name in TUNED else sizes[:1], seeds, options.encoder)
+    record.keep(quick=options.quick)
 
 
-def what_it_costs(some: Question, encoder: Bundle, asked: argparse.Namespace) -> None:
+def what_it_costs(some: Question, encoder: Bundle, options: argparse.Namespace) -> None:
     record = Record("own-costs", "Cost of custom models", PROGRAMS, [PRETRAINED_ENCODER])
     pace = record.table("heads", "One text on one core", unit="ms", better="lower")
-    heads(some, encoder, pace, 1 if asked.quick else 5)
+    heads(some, encoder, pace, 1 if options.quick else 5)
     table = record.table("training", "Training and export", unit="s", better="lower")
-    training(asked.data, table, () if asked.quick else TIMED)
-    record.keep(quick=asked.quick)
+    training(options.data, table, () if options.quick else TIMED)
+    record.keep(quick=options.quick)
 
 
 if __name__ == "__main__":

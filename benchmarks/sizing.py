@@ -68,13 +68,13 @@ class Server:
 
 
 def main() -> None:
-    asked = arguments(
+    options = arguments(
         __doc__,
         seconds=(6.0, "of load for each kind of request"),
         largest=(1_000_000, "of the clouds, points"),
     ).parse_args()
-    if asked.quick:
-        asked.seconds, asked.largest = 1.5, 10_000
+    if options.quick:
+        options.seconds, options.largest = 1.5, 10_000
     record = Record(
         "sizing", "CPU and memory of the service", ["numpy", "onnxruntime", "uvicorn"], PRETRAINED
     )
@@ -89,12 +89,12 @@ def main() -> None:
         memory.add("ours", {"when": "at the start"}, [server.megabytes()])
         for words, texts, explain in REQUESTS:
             case = {"words": words, "texts": texts, "explain": explain}
-            cpu.add("ours", case, measure_texts(server, words, texts, explain, asked.seconds))
+            cpu.add("ours", case, measure_texts(server, words, texts, explain, options.seconds))
         memory.add("ours", {"when": "after the texts"}, [server.megabytes()])
     for n, d in CLOUDS:
-        if n <= asked.largest:
+        if n <= options.largest:
             measure_cloud(cpu, memory, n, d)
-    record.keep(quick=asked.quick)
+    record.keep(quick=options.quick)
 
 
 def measure_texts(server: Server, words: int, texts: int, explain: str, seconds: float) -> Sequence[float]:

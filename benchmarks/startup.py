@@ -76,13 +76,13 @@ def imported(program: str) -> tuple[float, float]:
     subprocess.run([sys.executable, "-c", program], check=True)
     seconds = time.perf_counter() - began
     tell = "print(open('/proc/self/status').read())"
-    told = subprocess.check_output([sys.executable, "-c", f"{program}\n{tell}"], text=True)
-    return seconds, int(told.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+    output = subprocess.check_output([sys.executable, "-c", f"{program}\n{tell}"], text=True)
+    return seconds, int(output.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
 
 def main() -> None:
-    asked = arguments(__doc__, repeats=(5, "starts")).parse_args()
-    repeats = 1 if asked.quick else asked.repeats
+    options = arguments(__doc__, repeats=(5, "starts")).parse_args()
+    repeats = 1 if options.quick else options.repeats
     record = Record("startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn"], PRETRAINED)
     times = record.table("ready", "From process start to ready", unit="s", better="lower")
     memory = record.table(
@@ -99,7 +99,7 @@ def main() -> None:
         seconds, megabytes = zip(*(imported(program) for _ in range(repeats)), strict=True)
         parts.add(name, {}, seconds)
         sizes.add(name, {}, megabytes)
-    record.keep(quick=asked.quick)
+    record.keep(quick=options.quick)
 
 
 if __name__ == "__main__":
