@@ -279,9 +279,9 @@ def what_is_right(
     record = Record("own", "Custom models", programs, [PRETRAINED_ENCODER])
     record.note(
         f"Texts have {LETTERS.start} to {LETTERS.stop - 1} characters; figures are of {TESTED} texts per "
-        f"label of the {options.split} split. Each sample is another draw of rows. Where a text may have several "
-        "labels, the figure is micro F1 with a threshold of one half, and the number of rows is the same. "
-        "The softmax encoder is all-MiniLM-L6-v2 as published, with its own tokenizer and a logistic "
+        f"label of the {options.split} split. Each sample is another draw of rows. Where a text may have "
+        "several labels, the figure is micro F1 with a threshold of one half, and the number of rows is the "
+        "same. The softmax encoder is all-MiniLM-L6-v2 as published, with its own tokenizer and a logistic "
         "regression on its mean hidden state."
     )
     if missing:

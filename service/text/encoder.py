@@ -27,6 +27,7 @@ from service.text.tokenizer import Chunk, Ints, TokenizedText, Vocabulary, WordP
 
 TokenSets = NDArray[np.uint64]
 
+# The names of the released graphs: pieces are token ids, places position ids, follows attention counts.
 ENCODER_INPUTS = {"pieces": "int64", "places": "int64", "rows": "int64"}
 ENCODER_OUTPUTS = {"states": "uint8", "words": "uint8", "follows": "uint8"}
 # Tokens in one inference. On a CPU, for each thread: more do not stay in a core's cache, and 4,096 together

@@ -82,20 +82,20 @@ class Explainer:
     def _describe_clusters(
         self, max_read_words: int | None
     ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Yield each cluster, and what only its leader has; its twins are the leader too."""
+        """Yield each cluster, and the fields of its leader; words equal to the leader count as the leader."""
         outputs, texts = self._outputs, self._outputs.text[self._root]
         assert outputs.leader_since is not None
-        twins = np.flatnonzero(self._is_leader)
-        twins = twins[self._cluster[twins].argsort(kind="stable")]
-        n_twins = np.bincount(self._cluster[twins], minlength=len(self._root))
-        spans, heaviest = self._spans(twins), self._heaviest_words()
+        leading = np.flatnonzero(self._is_leader)
+        leading = leading[self._cluster[leading].argsort(kind="stable")]
+        n_leading = np.bincount(self._cluster[leading], minlength=len(self._root))
+        spans, heaviest = self._spans(leading), self._heaviest_words()
         columns = zip(
             self._root.tolist(),
             self._size.tolist(),
             (self._size / np.diff(outputs.bounds)[texts]).tolist(),
             label_values(self._total, [outputs.labels[b] for b in texts.tolist()]),
             outputs.leader_since[self._root].tolist(),
-            n_twins.tolist(),
+            n_leading.tolist(),
             *self._read_words(self._root, max_read_words),
             strict=True,
         )
