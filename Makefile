@@ -49,10 +49,10 @@ install: $(VENV)/.cpu  ## the service into .venv, so that .venv/bin/hardmax exis
 
 export: $(VENV)/.export  ## what `hardmax-export` needs into .venv: 1.7 GB with torch and CUDA, less with TORCH=cpu
 
-serve: install  ## start on http://127.0.0.1:8000 with the bundled models
+serve: install  ## start on http://127.0.0.1:8000 with the pretrained models
 	$(BIN)/hardmax serve
 
-# Many tests wait, so three processes share two cores. What measures time or memory runs with nothing beside it.
+# Many tests wait, so three processes share two cores. What measures time or memory runs alone.
 ORDINARY := not soak and not fresh and not ray
 test: $(VENV)/.test  ## install what the tests need and run all that need no crowd and no other program (four minutes)
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "$(ORDINARY) and not system and not alone"
@@ -118,7 +118,7 @@ ENCODER_SHA256 := 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 LEARNT := --data $(DATA) --encoder $(ENCODER)
 # Each program installs its peers on first use, outside this tree, and says in the report which it could not have.
 # One that fails does not keep the others from being measured. QUICK=--quick tries them all and keeps nothing.
-bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything beside its peers (an hour), write docs/benchmarks.md
+bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything, with its peers (an hour), write docs/benchmarks.md
 	failed=0; \
 	for program in http "texts $(LEARNT)" "faithfulness $(LEARNT)" "own $(LEARNT)" equality clouds exact processing startup sizing; do \
 	    $(BIN)/python -m benchmarks.$$program $(QUICK) || failed=1; done; \
@@ -162,7 +162,7 @@ adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into se
 docs: $(VENV)/.docs  ## build the documentation site into build/docs; warnings are errors
 	$(BIN)/python -m sphinx -q -W --keep-going -E docs build/docs
 
-format: $(VENV)/.dev  ## put the code in the house's format
+format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -181,8 +181,8 @@ def main() -> None:
         f"Sentences have 22 words, reviews 230: one a request, with leaders; keep-alive, a closed loop of "
         f"{TOGETHER} connections ({CALLERS} for the last tables); {options.seconds:g} s a sample, and "
         f"{LASTS[REVIEWS] * options.seconds:g} s of reviews. The load has the other core. All serve the "
-        "bundled graphs through the same code, so only the way of serving differs. TEI's way is its queue, "
-        "written in Python."
+        "pretrained graphs through the same code, so only the way of serving differs. TEI's way is its "
+        "queue, written in Python."
     )
     record.keep(quick=options.quick)
 

@@ -1,6 +1,6 @@
 """Takes the picture of the page that the README shows, from a server that it starts and stops.
 
-Run from the root, when the page or the bundled models change: python docs/screenshot.py
+Run from the root, when the page or the pretrained models change: python docs/screenshot.py
 """
 
 from __future__ import annotations

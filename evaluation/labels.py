@@ -25,7 +25,7 @@ BETWEEN = "|"  # labels of one text
 NAN = "nan"
 MAX_LABELS_OF_FILE = 100
 MAX_LISTED_LABELS = 12  # in the notes
-MIN_ROWS_PER_LABEL = 2  # rows of each label that is learnt
+MIN_ROWS_PER_LABEL = 2  # rows of a label, or it cannot be trained
 
 Pairs = Sequence[tuple[str, tuple[str, ...]]]  # a text, and its labels
 

@@ -2,8 +2,8 @@
 
 Figure 1 shows how a token chooses whom it attends to, and figure 2 how the leaders of two small clouds gather
 the others. The paper gives the clouds of figure 2; that of figure 1 is ours. `review` is its picture of a
-text on its way through the layers, by the bundled model. Its other figures count over many film reviews, by
-models trained on them: docs/paper has ours.
+text on its way through the layers, by the pretrained model. Its other figures count over many film reviews,
+by models trained on them: docs/paper has ours.
 
     python examples/paper.py [FOLDER [TEXT]]
 """

@@ -25,7 +25,7 @@ from model_export.teacher.zero_shot import Embeddings
 from service.text.tokenizer import WordPieceTokenizer
 
 UNLIMITED = 10**9
-ZERO_SHOT_WEIGHT = 20.0  # of the zero-shot score beside the logit, chosen on the validation split
+ZERO_SHOT_WEIGHT = 20.0  # of the zero-shot score, next to the logit, chosen on the validation split
 MIN_TARGET = 0.03  # no text is surer than this
 
 
@@ -38,7 +38,7 @@ class SourceConfig:
     words: tuple[int, int] = (1, UNLIMITED)  # of a text
     split_sentences: bool = False  # whose labels are not known
     balance: bool = False  # as many of one side as of the other
-    label_weight: float = 0.5  # of a label beside the teacher
+    label_weight: float = 0.5  # of a label, next to the teacher
     teacher: bool = True  # its logits are used, not the zero-shot score alone
     repeats: int = 1  # in an epoch
 

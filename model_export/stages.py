@@ -244,9 +244,9 @@ def published_of(texts: TrainingSet, rows: Ints) -> Tensor:
 
 
 def attention_cost(attention: Attention, x: Tensor, config: StageConfig, done: float) -> Tensor:
-    """Attending late costs more: it takes over all that was read before.
+    """Return the cost of attending. Late layers cost more: they take over all that was read before.
 
-    An encoder that has learnt to attend loses little by a price; under a price from the start it learns less.
+    A price costs little once the encoder has learned to attend; from the start it learns less.
     """
     rise = min(1.0, max(0.0, 10 * (done - config.price_from))) if config.price_from else 1.0
     layers = torch.arange(1, len(attention.attending) + 1) / len(attention.attending)

@@ -1,4 +1,4 @@
-"""The definition of the dynamics, beside the paper: what engines, graphs, tests and figures must agree with.
+"""The definition of the dynamics, in the symbols of the paper. Graphs, tests and figures must agree with it.
 
 Arrays may hold floats, or fractions (`exactly`): then every line below is exact. Rows of Z are distinct
 tokens, w says how often each is repeated, A is the form (None: the identity), tau the tie tolerance. Nothing

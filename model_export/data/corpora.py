@@ -1,6 +1,6 @@
 """The data sets of the pretrained models: parsers, three splits, and the removal of near-duplicates.
 
-    train        the weights are learnt from it
+    train        the weights are trained on it
     validation   choices are made on it: epochs, averaging, calibration, the neutral threshold
     test         figures are measured on it, once
 

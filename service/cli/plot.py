@@ -67,7 +67,7 @@ def _draw_distance(axes: Any, softmax: Softmax) -> None:
 
 
 def plot_control(before: DynamicsResult, after: DynamicsResult, leaders: Sequence[int], path: str) -> None:
-    """Draw the dynamics with A = I beside those with the matrix that was found; wanted leaders are ringed."""
+    """Draw the dynamics with A = I next to those with the matrix found; the chosen leaders are ringed."""
     figure = _figure(2, before.d)
     axes: Any
     for axes, result, name in zip(figure.axes, (before, after), ("A = I", "A found"), strict=True):

@@ -59,7 +59,7 @@ def _scaled(points: Floats, exponent: int) -> Floats:
     lost = (np.ldexp(scaled, exponent) != points).any(axis=1)
     if lost.any():
         field = f"points[{int(lost.argmax())}]"
-        problem = "has entries too small beside those of others: double precision cannot hold both"
+        problem = "has entries too small relative to those of others: double precision cannot hold both"
         raise InvalidInput(f"{field} {problem}", param=field)
     return scaled
 
@@ -98,7 +98,7 @@ def check_form(form: Floats, d: int) -> Floats:
         raise InvalidInput("A is not positive definite: it is zero", param="A")
     given, A = A, to_one(A)
     if (np.ldexp(A, int(np.frexp(np.abs(given).max())[1])) != given).any():
-        problem = "A has entries too small beside others: double precision cannot hold both"
+        problem = "A has entries too small relative to others: double precision cannot hold both"
         raise InvalidInput(problem, param="A")
     skew = np.abs(A - A.T)
     if skew.max() > 1e-12:

@@ -13,7 +13,7 @@ import numpy as np
 from service.cloud.points import Cloud, Floats, Ints
 
 MAX_CACHED_BITS = 2**28  # of positions: past this, those of earlier layers are forgotten
-NUMBER_BITS = 500  # that keeping a number takes beside its own
+NUMBER_BITS = 500  # of overhead that storing a number takes
 
 Vector = list[int]
 Members = Callable[[int, int], Ints]  # (token, layer) -> its argmax set

@@ -1,6 +1,6 @@
 """Log lines, for people (text) or for machines (json, an object a line). No text of a user is among them.
 
-Nothing that logs ever waits for whoever reads the log. Records go to a queue of bounded length, whose
+Logging never waits for the program that reads the log. Records go to a queue of bounded length, whose
 listener writes them to standard error; what the queue has no room for is dropped and counted.
 """
 

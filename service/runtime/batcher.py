@@ -220,7 +220,7 @@ class Batcher(Generic[Item, Result]):
         results, ran_s = run.result()
         pace = batch.size / max(ran_s, 1e-9)
         has_run = not all(isinstance(result, Exception) for result in results)
-        # A small run takes its fixed cost above all, which tells little of larger ones.
+        # A small run takes its fixed cost above all, which says little about larger ones.
         if has_run and (batch.size >= MIN_MEASURED_SIZE or pace > self._pace):
             self._pace += (pace - self._pace) / MEASURED_RUNS
         oldest = min([call.queued_at for call, _ in batch.sources])

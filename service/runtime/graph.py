@@ -45,7 +45,7 @@ ELEMENT_TYPES = {
 def split_weights(model: bytes) -> tuple[str, dict[str, Array]]:
     """Return the digest of a graph without its weights, and the weights.
 
-    Weights are the initializers that are inputs too: whoever runs the graph may feed others.
+    Weights are the initializers that are inputs too: a caller of the graph may feed others.
 
     Raises:
         BundleError: The bytes are not a graph, or a weight is not stored as raw data.

@@ -65,7 +65,7 @@ class Registry:
         self.loaders = loaders
         self.entries: Mapping[str, Entry] = {}
         self.refused: Mapping[str, str] = {}  # names of bundles that could not be loaded, and why
-        self._lock = Lock()  # entries are replaced by a thread and by whoever asks for an older version
+        self._lock = Lock()  # entries are replaced by a thread and by a request for an older version
 
     def get(self, name: str) -> Entry | None:
         """Return what is served under that name, the newest version of a name without one; or None."""

@@ -1,6 +1,4 @@
-"""The Open Inference Protocol (/v2); what other protocols, described beside their routes, have in common; the
-shape of a failure.
-"""
+"""The types of the Open Inference Protocol (/v2), of what other protocols share, and of errors."""
 
 from typing import Annotated, Any, Self
 

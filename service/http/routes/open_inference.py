@@ -3,7 +3,7 @@
 Models that label texts take a BYTES tensor `text` and give `label` and `abstain_reason` (BYTES), `score` and
 `logit` (FP32), and on request `leaders` (BYTES): of each text its leaders as /classify has them, as JSON.
 Tensors travel as JSON or, with the binary tensor extension, behind the JSON of which `Inference-Header-
-Content-Length` tells the length. A version in the path must be the one that is served. Triton's clients also
+Content-Length` gives the length. A version in the path must be the one that is served. Triton's clients also
 ask its repository and statistics which models there are.
 """
 

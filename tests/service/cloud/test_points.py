@@ -30,7 +30,7 @@ def at(row: int, column: int, value: float) -> Floats:
         (at(2, 1, np.nan), None, "points[2][1]", "points[2][1] is not a finite number"),
         (at(3, 0, -np.inf), None, "points[3][0]", "points[3][0] is not a finite number"),
         (at(1, 1, 0.0), None, "points[1]", "points[1] is zero"),
-        (SHORT, None, "points[0]", "points[0] has entries too small beside those of others"),
+        (SHORT, None, "points[0]", "points[0] has entries too small relative to those of others"),
         (SQUARE, np.eye(3), "A", "A is 3 x 3, expected 2 x 2"),
         (SQUARE, np.ones((2, 3)), "A", "A is 2 x 3, expected 2 x 2"),
         (SQUARE, np.ones(4), "A", "A is 4, expected 2 x 2"),
@@ -42,7 +42,7 @@ def at(row: int, column: int, value: float) -> Floats:
         (SQUARE, [[0.0, 0.0], [0.0, 0.0]], "A", "A is not positive definite: it is zero"),
         (SQUARE, [[-1.0, 0.0], [0.0, -1.0]], "A", "A is not positive definite"),
         # The small entries were lost, and an exact tie was seen where there is none.
-        (SQUARE, [[1e300, 1e-30], [1e-30, 1e300]], "A", "A has entries too small beside others"),
+        (SQUARE, [[1e300, 1e-30], [1e-30, 1e300]], "A", "A has entries too small relative to others"),
     ],
 )
 def test_cloud_refuses_points_and_forms_by_place(points: Floats, form: Any, place: str, words: str) -> None:
