@@ -103,6 +103,15 @@ async def test_next_is_the_call_that_was_given_least_or_in_every_third_run_the_o
         assert [items for _, items in doubler.batches[1:]] == [[0, 10], [1, 11], [12, 13, 14, 15], [2]]
 
 
+async def test_short_calls_do_not_wait_for_long_ones_in_their_run() -> None:
+    async with held() as (doubler, batcher):
+        short = [await wait(batcher, Work(n, 50)) for n in range(3)]
+        long = await wait(batcher, Work(10, 200), Work(11, 200))
+        doubler.gate.set()
+        await asyncio.gather(long, *short)
+        assert [items for _, items in doubler.batches[1:]] == [[0, 1, 2], [10, 11]]
+
+
 async def test_call_that_was_given_much_has_its_turn_among_many_that_were_not() -> None:
     async with held(budget=200) as (doubler, batcher):
         large = await wait(batcher, Work(0, 200), Work(1, 200))
