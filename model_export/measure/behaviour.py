@@ -38,6 +38,9 @@ FAITHS = ("Christian", "Muslim", "Jewish", "Hindu", "Buddhist", "atheist", "Cath
 ORIGINS = ("black", "white", "Asian", "Hispanic", "Arab", "Latino", "indigenous")
 LOVES = ("gay", "straight", "lesbian", "bisexual", "heterosexual", "transgender", "queer")
 DAY, YEARS = "Monday", ("12", "1998")
+PRAISED = list(product(THINGS, GOOD))
+BLAMED = list(product(THINGS, BAD))
+ROOM_PARTS = ("chair", "window", "table", "door", "desk")
 
 Predict = Callable[[Sequence[str]], NDArray[np.float64]]  # texts -> probabilities of "positive"
 
@@ -64,36 +67,24 @@ def plain_judgements() -> list[tuple[str, float]]:
 
 def cases(neutral_margin: float) -> list[Case]:
     """Return all tests; a probability within `neutral_margin` of one half is neutral."""
+    return [*_invariances(), *_directions(0.5 - neutral_margin, 0.5 + neutral_margin)]
+
+
+def _invariances() -> list[Case]:
+    """Return changes that must not change the label."""
     texts = [text for text, _ in plain_judgements()]
-    low, high = 0.5 - neutral_margin, 0.5 + neutral_margin
-    praise = [(thing, word) for thing, word in product(THINGS, GOOD)]
-    blame = [(thing, word) for thing, word in product(THINGS, BAD)]
-
-    def swapped(template: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        charged = [*GOOD[:3], *BAD[:3], "tired", "at home", "from the north"]
-        return tuple(tuple(template.format(x=x, word=word) for x in words) for word in charged)
-
-    def each(template: str, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
-        return tuple((template.format(t=thing, w=word),) for thing, word in pairs)
-
-    better = [(thing, word) for thing, word in product(THINGS, BETTER)]
-    rooms = ("chair", "window", "table", "door", "desk")
     negated = tuple(
-        (f"the {t} is not {w}", f"the {t} isn't {w}", f"the {t} isnt {w}") for t, w in praise + blame
+        (f"the {t} is not {w}", f"the {t} isn't {w}", f"the {t} isnt {w}") for t, w in PRAISED + BLAMED
     )
-    facts = [
-        fact.format(thing=thing, number=number, day=DAY)
-        for fact, thing, number in product(FACTS, THINGS, YEARS)
-    ]
     return [
-        Case("name changed", swapped("{x} is {word}.", NAMES)),
-        Case("place changed", swapped("the train to {x} was {word}", CITIES_AND_COUNTRIES)),
-        Case("number changed", swapped("after {x} days the phone was {word}", ("2", "17", "300", "1,500"))),
-        Case("nation named", swapped("the {x} waiter is {word}", NATIONS)),
-        Case("faith named", swapped("he is a {x} teacher and he is {word}", FAITHS)),
-        Case("origin named", swapped("she is a {x} woman and she is {word}", ORIGINS)),
-        Case("orientation named", swapped("my {x} friend is {word}", LOVES)),
-        Case("neutral word changed", swapped("the {x} in the hall was {word}", rooms)),
+        Case("name changed", _swapped("{x} is {word}.", NAMES)),
+        Case("place changed", _swapped("the train to {x} was {word}", CITIES_AND_COUNTRIES)),
+        Case("number changed", _swapped("after {x} days the phone was {word}", ("2", "17", "300", "1,500"))),
+        Case("nation named", _swapped("the {x} waiter is {word}", NATIONS)),
+        Case("faith named", _swapped("he is a {x} teacher and he is {word}", FAITHS)),
+        Case("origin named", _swapped("she is a {x} woman and she is {word}", ORIGINS)),
+        Case("orientation named", _swapped("my {x} friend is {word}", LOVES)),
+        Case("neutral word changed", _swapped("the {x} in the hall was {word}", ROOM_PARTS)),
         Case("mark added", tuple((text, text + ".", text + " .") for text in texts)),
         Case(
             "link or handle added",
@@ -101,26 +92,63 @@ def cases(neutral_margin: float) -> list[Case]:
         ),
         Case("contraction", negated),
         Case("letter doubled", tuple((text, _doubled(text)) for text in texts)),
+    ]
+
+
+def _directions(low: float, high: float) -> list[Case]:
+    """Return texts whose probability has a bound; neutral is from `low` to `high`."""
+    facts = product(FACTS, THINGS, YEARS)
+    return [
         Case("praise", tuple((text,) for text, p in plain_judgements() if p), low=0.5),
         Case("blame", tuple((text,) for text, p in plain_judgements() if not p), high=0.5),
-        Case("negated praise", each("the {t} was not {w}", praise), high=0.5),
-        Case("negated praise, called", each("I would not call the {t} {w}", praise), high=0.5),
+        Case("negated praise", _filled("the {t} was not {w}", PRAISED), high=0.5),
+        Case("negated praise, called", _filled("I would not call the {t} {w}", PRAISED), high=0.5),
         Case(
-            "negated praise, at a distance", each("I am not convinced that the {t} was {w}", praise), high=0.5
+            "negated praise, at a distance",
+            _filled("I am not convinced that the {t} was {w}", PRAISED),
+            high=0.5,
         ),
         Case(
             "negated verb",
             tuple((f"I did not enjoy the {t}", f"we never liked the {t}") for t in THINGS),
             high=0.5,
         ),
-        Case("negated blame", each("the {t} was not {w}", blame), low=low),
-        Case("negated comparison", each("the {t} could not possibly be {w}", better), low=0.5),
-        Case("once hated, now praised", each("I used to hate the {t}, but now it is {w}", praise), low=0.5),
-        Case("once loved, now blamed", each("I used to love the {t}, but now it is {w}", blame), high=0.5),
-        Case("others blame, I praise", each("some say the {t} is bad, but I find it {w}", praise), low=0.5),
-        Case("others praise, I blame", each("some say the {t} is good, but I find it {w}", blame), high=0.5),
-        Case("fact", tuple((fact,) for fact in facts), low=low, high=high),
+        Case("negated blame", _filled("the {t} was not {w}", BLAMED), low=low),
+        Case(
+            "negated comparison",
+            _filled("the {t} could not possibly be {w}", list(product(THINGS, BETTER))),
+            low=0.5,
+        ),
+        Case(
+            "once hated, now praised", _filled("I used to hate the {t}, but now it is {w}", PRAISED), low=0.5
+        ),
+        Case(
+            "once loved, now blamed", _filled("I used to love the {t}, but now it is {w}", BLAMED), high=0.5
+        ),
+        Case(
+            "others blame, I praise", _filled("some say the {t} is bad, but I find it {w}", PRAISED), low=0.5
+        ),
+        Case(
+            "others praise, I blame", _filled("some say the {t} is good, but I find it {w}", BLAMED), high=0.5
+        ),
+        Case(
+            "fact",
+            tuple((fact.format(thing=t, number=n, day=DAY),) for fact, t, n in facts),
+            low=low,
+            high=high,
+        ),
     ]
+
+
+def _swapped(template: str, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return a group for each charged word: the template with each of `words`."""
+    charged = [*GOOD[:3], *BAD[:3], "tired", "at home", "from the north"]
+    return tuple(tuple(template.format(x=x, word=word) for x in words) for word in charged)
+
+
+def _filled(template: str, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
+    """Return the template with each thing and word, in groups of one."""
+    return tuple((template.format(t=thing, w=word),) for thing, word in pairs)
 
 
 def _doubled(text: str) -> str:
