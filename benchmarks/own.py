@@ -46,7 +46,8 @@ from model_export.head.cross_validation import cross_validate
 from model_export.head.encoded import EncodedTexts, encode_texts
 from model_export.head.fitting import fixed_scales, predict_logits
 from model_export.head.train import open_encoder
-from service.runtime.bundle import HEAD, PRETRAINED_ENCODER, Bundle
+from service.runtime.bundle import PRETRAINED_ENCODER, Bundle
+from service.runtime.card import HEAD
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder

@@ -22,11 +22,12 @@ from torch import Tensor
 from model_export.data import corpora
 from model_export.data.training_set import TrainingSet
 from model_export.encoder.attention import PAD
+from model_export.learners import Learners, PooledHead
 from model_export.measure.scores import balanced_accuracy
 from model_export.pretrained import new_learners, read_vocabulary
 from model_export.publish import held_out
 from model_export.recipe import Recipe
-from model_export.stages import Learners, PooledHead, predict
+from model_export.stages import predict
 from service.text.tokenizer import WordPieceTokenizer
 
 STAGES = ("finetune", "harden", "fit_head", "tune_jointly")

@@ -32,8 +32,8 @@ from benchmarks.soft_transformers import DISTILBERT, SoftTransformer, logistic
 from model_export.data.corpora import Row, Rows, read_all
 from model_export.encoder.model import Encoder
 from model_export.encoder.published import MPNET
+from model_export.learners import PooledHead
 from model_export.measure.scores import balanced_accuracy
-from model_export.stages import PooledHead
 
 Predictor = Callable[[Sequence[str]], NDArray[np.bool_]]  # which texts are positive
 OURS = ("ours, leaders", "ours, label only")

@@ -10,7 +10,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.tables.reading import Table, find_column, find_named_column, normalize_name, read_table
+from evaluation.tables.columns import find_column, find_named_column, normalize_name
+from evaluation.tables.reading import Table, read_table
 from hardmax.errors import InvalidInput
 
 LABEL_NAMES = (

@@ -22,7 +22,8 @@ import onnx
 
 from model_export.shared_weights import share_weights
 from service.errors import InvalidInput
-from service.runtime.bundle import FORMAT, KINDS, Bundle, read_bundle
+from service.runtime.bundle import Bundle, read_bundle
+from service.runtime.card import FORMAT, KINDS
 
 DEFAULT_LICENSE = "Apache-2.0"
 RECORDED_PACKAGES = ("hardmax", "onnx", "onnxscript", "torch", "numpy")

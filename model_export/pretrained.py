@@ -24,19 +24,11 @@ from model_export.data.training_set import TrainingSet
 from model_export.encoder.model import Encoder
 from model_export.encoder.published import FIRST_WORDPIECE, from_mpnet
 from model_export.head.leader_head import LeaderHead
+from model_export.learners import Learners
 from model_export.publish import calibrate_head, test_figures, write_bundles
 from model_export.recipe import Recipe, select_texts, short_texts, whole_reviews
 from model_export.stage_cache import StageCache, digest, save
-from model_export.stages import (
-    Learners,
-    StageConfig,
-    StageContext,
-    State,
-    finetune,
-    fit_head,
-    harden,
-    tune_jointly,
-)
+from model_export.stages import StageConfig, StageContext, State, finetune, fit_head, harden, tune_jointly
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fit_teacher
 from model_export.teacher.logits import COMMITTED, TeacherLogits

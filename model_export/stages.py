@@ -21,19 +21,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, logsigmoid, softplus
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from model_export.data.training_set import Batch, Ints, TrainingSet
 from model_export.encoder.attention import PAD, Attention
 from model_export.encoder.fake_quantization import MaxRanges
 from model_export.encoder.model import Encoder
 from model_export.head.leader_head import LeaderHead
+from model_export.learners import Learners
 from model_export.training import ParameterGroup, Report, train_loop
 
 Loss = Callable[[Ints, float], Tensor]
 State = dict[str, Any]  # of all that learns
 CALIBRATION_TEXTS = 700
-LABEL_SMOOTHING = 0.04  # of three labels
 
 
 @dataclass(frozen=True)
@@ -52,72 +52,6 @@ class StageConfig:
     field_price: float = 0.0  # of a receptive field of the whole text
     price_from: float = 0.0  # the share of the steps before both prices, which rise over the next tenth
     reach_price: float = 0.3  # of a mean reach of one
-
-
-class PooledHead(nn.Module):
-    """One logit of the mean hidden state, for the first two stages."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, 1)
-        nn.init.zeros_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
-
-    def forward(self, mean: Tensor) -> Tensor:
-        """Return one logit for each mean hidden state."""
-        logit: Tensor = self.linear(mean)[:, 0]
-        return logit
-
-
-class EmbeddingDistillation(nn.Module):
-    """How far the published embedding is from what a linear map reads off the mean hidden state."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.map = nn.Linear(width, width, bias=False)
-        nn.init.eye_(self.map.weight)
-
-    def forward(self, mean: Tensor, published: Tensor) -> Tensor:
-        """Rows of `published` that are NaN do not count."""
-        known = ~published.isnan().any(1)
-        if not known.any():
-            return mean.new_zeros(())
-        return 1 - cosine_similarity(self.map(mean[known]), published[known]).mean()
-
-
-class NeutralThreshold(nn.Module):
-    """t >= 0 of proportional odds: P(positive) = s(logit - t), P(negative) = s(-logit - t)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.raw = nn.Parameter(torch.tensor(0.6))
-
-    @property
-    def value(self) -> Tensor:
-        return softplus(self.raw)
-
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the cross-entropy of labels 0, .5 and 1; NaN where a text has none of these."""
-        known = ~labels.isnan()
-        if not known.any():
-            return logits.new_zeros(())
-        x, t = logits[known], self.value
-        between = (torch.sigmoid(x + t) - torch.sigmoid(x - t)).clamp(min=1e-6).log()
-        log_p = torch.stack([logsigmoid(-x - t), between, logsigmoid(x - t)], 1)
-        own = log_p.gather(1, (2 * labels[known]).long()[:, None])[:, 0]
-        smoothed = (1 - 3 * LABEL_SMOOTHING) * own + LABEL_SMOOTHING * log_p.sum(1)
-        return -smoothed.sum() / len(logits)
-
-
-class Learners(nn.Module):
-    """All that learns."""
-
-    def __init__(self, encoder: Encoder, head: LeaderHead) -> None:
-        super().__init__()
-        width = encoder.config.width
-        self.encoder, self.head = encoder, head
-        self.pooled, self.distillation = PooledHead(width), EmbeddingDistillation(width)
-        self.threshold = NeutralThreshold()
 
 
 @dataclass(frozen=True)

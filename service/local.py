@@ -25,7 +25,8 @@ from service.answers.texts import (
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics, Progress
 from service.errors import BundleError, NotFound
-from service.runtime.bundle import HEAD, find_bundles, newest_version, read_bundle, version_of
+from service.runtime.bundle import find_bundles, newest_version, read_bundle, version_of
+from service.runtime.card import HEAD
 from service.runtime.registry import Registry, with_default_model
 from service.runtime.session import Runtime
 from service.schemas.reading import validate

@@ -25,7 +25,8 @@ from service.errors import ConfigurationError, NotReady
 from service.observability.metrics import Metrics
 from service.observability.tracing import spans_to
 from service.runtime.batcher import Batcher
-from service.runtime.bundle import ENCODER, HEAD, Bundle
+from service.runtime.bundle import Bundle
+from service.runtime.card import ENCODER, HEAD
 from service.runtime.compute import Compute
 from service.runtime.registry import Entry, Loader, Registry, bundle_fingerprints
 from service.runtime.session import Runtime

@@ -32,7 +32,8 @@ from model_export.head.float_graph import to_float
 from model_export.head.ood import english_sentences, foreign_sentences
 from model_export.head.verification import count_mismatches
 from service.errors import BundleError, InvalidInput
-from service.runtime.bundle import ENCODER, HEAD, PRETRAINED_ENCODER, Bundle, read_bundle, versions_of
+from service.runtime.bundle import PRETRAINED_ENCODER, Bundle, read_bundle, versions_of
+from service.runtime.card import ENCODER, HEAD
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder

@@ -23,7 +23,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from evaluation.tables.reading import find_column, read_table
+from evaluation.tables.columns import find_column
+from evaluation.tables.reading import read_table
 from model_export.data import corpora
 from model_export.encoder import quantized as encoder_quantized
 from model_export.encoder.quantized import ZERO, Array, Stored
@@ -31,7 +32,8 @@ from model_export.head.graph import weights_of
 from model_export.head.verification import expected_outputs, mismatched_outputs
 from service.errors import InvalidInput, NotFound
 from service.runtime.batcher import group_by_length
-from service.runtime.bundle import ENCODER, HEAD, Bundle, find_served, kind_of, read_bundle
+from service.runtime.bundle import Bundle, find_served, kind_of, read_bundle
+from service.runtime.card import ENCODER, HEAD
 from service.runtime.graph import split_weights
 from service.runtime.session import Runtime, Session
 from service.settings import PRETRAINED_FOLDER

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from hardmax.models.texts import OffsetUnit
 from service.errors import InvalidInput, TooLarge
-from service.runtime.bundle import HEAD
+from service.runtime.card import HEAD
 from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
 from service.text.counterfactual import MAX_SEARCHED_TEXTS, Search, find_counterfactual, find_sufficient

@@ -8,54 +8,30 @@
 A head (kind "text-classification") uses an encoder, which its card names by the digest of its graph. A card
 of 0.3 is read with the names of 0.4. Of a name with versions - mine@1, mine@2 - the bare name is the newest.
 
-A bundle that breaks this contract is a `BundleError` that names the field. Only regular files up to
-`MAX_FILE_BYTES` are read, so a pipe, a device or a huge file in their place cannot block the service.
+A bundle that breaks this contract is a `BundleError` that names the field.
 """
 
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
-import stat
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import orjson
-
 from hardmax.formatting import describe_os_error
 from service.errors import BundleError, NotFound
+from service.runtime.card import ENCODER, HEAD, card_of, decode, has_card, read_card, read_file
 
 log = logging.getLogger(__name__)
 
-ENCODER, HEAD = "encoder", "text-classification"
-FORMAT = 3
-FORMATS = {ENCODER: (3,), HEAD: (3,), "dynamics": (2, 3), "sequences": (2, 3)}  # of each kind, that are read
-KINDS = tuple(FORMATS)
 PRETRAINED_DEFAULT = "sentiment"
 PRETRAINED_ENCODER = "encoder"  # the encoder of that model, and of custom models
-# The largest graph that protobuf can hold is 2 GiB.
-MAX_FILE_BYTES = {"card.json": 2**18, "model.onnx": 2**31}
-MAX_OTHER_FILE_BYTES = 2**27
 VERSION = re.compile("[1-9][0-9]{0,8}")
-OLD_KINDS = {"reader": ENCODER, "sentiment": HEAD}  # of cards of 0.3
-OLD_FIELDS = {
-    "licence": "license",
-    "licences": "licenses",
-    "reader": "encoder",
-    "unlike": "out_of_distribution",
-    "even": "abstain_margin",
-    "least_known": "min_known_share",
-    "multi": "multi_label",
-}
-REQUIRED = {"format": int, "name": str, "kind": str, "description": str, "license": str, "model_sha256": str}
 
 
 @dataclass(frozen=True)
@@ -85,12 +61,12 @@ def read_bundle(folder: Path) -> Bundle:
     Raises:
         BundleError: A file or a field is missing, wrong or too large; `param` names it.
     """
-    card = _read_card(folder / "card.json")
-    model = _read(folder / "model.onnx")
+    card = read_card(folder / "card.json")
+    model = read_file(folder / "model.onnx")
     if hashlib.sha256(model).hexdigest() != card["model_sha256"]:
         problem = f"{folder.name}: model.onnx is not the file its card describes"
         raise BundleError(problem, param="model_sha256")
-    vocabulary = _read(folder / "pieces.json") if card["kind"] == ENCODER else None
+    vocabulary = read_file(folder / "pieces.json") if card["kind"] == ENCODER else None
     float_model = _read_float_model(folder, card)
     files = (model, vocabulary or b"", json.dumps(card, sort_keys=True).encode())
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in files)).hexdigest()
@@ -99,7 +75,7 @@ def read_bundle(folder: Path) -> Bundle:
         kind=card["kind"],
         card=MappingProxyType(card),
         model=model,
-        vocabulary=None if vocabulary is None else _decode(vocabulary, folder / "pieces.json"),
+        vocabulary=None if vocabulary is None else decode(vocabulary, folder / "pieces.json"),
         digest=digest,
         float_model=float_model,
     )
@@ -110,7 +86,7 @@ def _read_float_model(folder: Path, card: Mapping[str, Any]) -> bytes | None:
     sha256 = card.get("float_model_sha256")
     if sha256 is None:
         return None
-    model = _read(folder / "model.float.onnx")
+    model = read_file(folder / "model.float.onnx")
     if hashlib.sha256(model).hexdigest() != sha256:
         problem = f"{folder.name}: model.float.onnx is not the file its card describes"
         raise BundleError(problem, param="float_model_sha256")
@@ -126,7 +102,7 @@ def find_bundles(folders: Iterable[Path]) -> dict[str, Path]:
         bundle.name: bundle
         for folder in folders
         for bundle in folder.iterdir()
-        if not bundle.name.startswith(".") and _has_card(bundle)
+        if not bundle.name.startswith(".") and has_card(bundle)
     }
     return dict(sorted(found.items()))
 
@@ -175,112 +151,24 @@ def default_model(folders: Iterable[Path]) -> str:
 
 def kind_of(folder: Path) -> str | None:
     """Return the kind of a bundle; None if its card cannot be read."""
-    return _card_of(folder).get("kind")
+    return card_of(folder).get("kind")
 
 
 def _encoder_digest(folder: Path) -> str | None:
-    card = _card_of(folder)
+    card = card_of(folder)
     return card["model_sha256"] if card.get("kind") == ENCODER else None
 
 
 def is_encoder_of(encoder: Path, head: Path) -> bool:
     """Return whether the card of a head names the graph of this encoder."""
-    named = _card_of(head).get("encoder")
+    named = card_of(head).get("encoder")
     return isinstance(named, dict) and named.get("sha256") == _encoder_digest(encoder)
-
-
-def _card_of(folder: Path) -> dict[str, Any]:
-    """Return the card of a bundle; empty if it cannot be read."""
-    try:
-        status = (folder / "card.json").stat()
-    except OSError:
-        return {}
-    return _unchanged_card(folder / "card.json", (status.st_ino, status.st_size, status.st_mtime_ns))
-
-
-@lru_cache(4_096)
-def _unchanged_card(path: Path, status: tuple[int, int, int]) -> dict[str, Any]:
-    """Return the card; it is parsed again when its status changes. Folders are checked twice a second."""
-    with suppress(BundleError):
-        return _read_card(path)
-    return {}
-
-
-def _has_card(folder: Path) -> bool:
-    """True also for a card that cannot be read: `read_bundle` then says why the bundle is refused."""
-    try:
-        (folder / "card.json").lstat()
-    except OSError as failure:
-        return not isinstance(failure, FileNotFoundError | NotADirectoryError)
-    return True
-
-
-def _read_card(path: Path) -> dict[str, Any]:
-    folder = path.parent.name
-    try:
-        card = json.loads(_decode(_read(path), path))
-        orjson.dumps({"models": [card]})  # what GET /models cannot show is refused here
-    except (ValueError, RecursionError, orjson.JSONEncodeError) as invalid:
-        raise BundleError(f"{folder}/card.json is not JSON: {invalid}", param="card.json") from None
-    if not isinstance(card, dict):
-        raise BundleError(f"{folder}/card.json is not an object", param="card.json")
-    card = upgrade_card(card)
-    for field, kind in REQUIRED.items():
-        if type(card.get(field)) is not kind:
-            raise BundleError(f"{folder}: card.json needs {field} ({kind.__name__})", param=field)
-    for field, problem in _card_problems(card, folder):
-        raise BundleError(f"{folder}: {problem}", param=field)
-    return card
-
-
-def _card_problems(card: Mapping[str, Any], folder: str) -> Iterator[tuple[str, str]]:
-    """Yield each field that holds no permitted value, and why it does not."""
-    kind, encoder = card["kind"], card.get("encoder")
-    if kind not in KINDS:
-        yield "kind", f"kind {kind!r} is none of {', '.join(KINDS)}"
-    if card["format"] not in FORMATS.get(kind, ()):
-        yield "format", f"bundle format {card['format']}, this service reads {FORMAT}"
-    named = isinstance(encoder, dict) and all(type(encoder.get(part)) is str for part in ("name", "sha256"))
-    if kind == HEAD and not named:
-        yield "encoder", "card.json needs encoder (name and sha256)"
-    if card["name"] != folder:
-        yield "name", f"its card calls it {card['name']!r}; a bundle's folder bears its name"
-
-
-def upgrade_card(card: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a card with the names of 0.4 in place of those of 0.3."""
-    card = {OLD_FIELDS.get(name, name): value for name, value in card.items()}
-    kind = card.get("kind")
-    return card | ({"kind": OLD_KINDS[kind]} if isinstance(kind, str) and kind in OLD_KINDS else {})
 
 
 def version_of(name: str) -> int:
     """Return the version that a bundle's name ends with; 1 if it has none."""
     base, _, number = name.rpartition("@")
     return int(number) if base and VERSION.fullmatch(number) else 1
-
-
-def _read(path: Path) -> bytes:
-    """Return the bytes of a regular file of a permitted size; a pipe without a writer does not block it."""
-    name, max_bytes = f"{path.parent.name}/{path.name}", MAX_FILE_BYTES.get(path.name, MAX_OTHER_FILE_BYTES)
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise BundleError(f"{name} is not a regular file", param=path.name)
-            if status.st_size > max_bytes:
-                sizes = f"{status.st_size / 1e6:,.1f} MB; at most {max_bytes / 1e6:,.1f} MB are read"
-                raise BundleError(f"{name} has {sizes}", param=path.name)
-            return file.read(status.st_size)
-    except OSError as failure:
-        raise BundleError(f"{name} cannot be read: {failure.strerror}", param=path.name) from None
-
-
-def _decode(raw: bytes, path: Path) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise BundleError(f"{path.parent.name}/{path.name} is not UTF-8", param=path.name) from None
 
 
 def roll_back(models_dir: Path, name: str) -> tuple[str, str]:

@@ -17,8 +17,6 @@ from typing import Any
 
 from service.errors import BundleError, NotFound
 from service.runtime.bundle import (
-    ENCODER,
-    HEAD,
     Bundle,
     default_model,
     find_served,
@@ -28,6 +26,7 @@ from service.runtime.bundle import (
     newest_version,
     read_bundle,
 )
+from service.runtime.card import ENCODER, HEAD
 from service.settings import Settings
 
 log = logging.getLogger(__name__)

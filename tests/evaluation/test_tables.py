@@ -10,7 +10,8 @@ import pytest
 from openpyxl import Workbook, load_workbook
 from pyarrow import parquet
 
-from evaluation.tables.reading import find_column, read_table
+from evaluation.tables.columns import find_column
+from evaluation.tables.reading import read_table
 from evaluation.tables.writing import write_rows
 from hardmax.dataframe import RESULT_COLUMNS
 from service.errors import HardmaxError, TooLarge

@@ -27,7 +27,8 @@ from service.answers.writing import write_document
 from service.cloud.points import Floats
 from service.errors import BundleError, InputError, InvalidInput
 from service.http.bodies import JSON, NPY, body_type
-from service.runtime.bundle import HEAD, read_bundle
+from service.runtime.bundle import read_bundle
+from service.runtime.card import HEAD
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.schemas.reading import parse

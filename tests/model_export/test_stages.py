@@ -12,11 +12,9 @@ from model_export import training
 from model_export.data.corpora import Row
 from model_export.data.training_set import TrainingSet
 from model_export.encoder.attention import Attention
+from model_export.learners import EmbeddingDistillation, Learners, NeutralThreshold
 from model_export.recipe import Recipe, SourceConfig, select_texts, short_texts, sum_targets
 from model_export.stages import (
-    EmbeddingDistillation,
-    Learners,
-    NeutralThreshold,
     StageConfig,
     StageContext,
     attention_cost,

@@ -15,7 +15,7 @@ from graphs import change_graph, never_end
 from onnx import TensorProto, helper
 
 from service import state
-from service.runtime.bundle import HEAD
+from service.runtime.card import HEAD
 from service.settings import PRETRAINED_FOLDER, Settings
 from service.state import AppState
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks

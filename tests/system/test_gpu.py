@@ -16,7 +16,7 @@ from benchmarks.gpu import (
 )
 from benchmarks.record import Table
 from service.errors import ConfigurationError
-from service.runtime.bundle import HEAD
+from service.runtime.card import HEAD
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER, Settings

@@ -22,7 +22,7 @@ from service.http import examples
 from service.http.bodies import BINARY, NO_STORE, UntypedBodyOf, read_bytes, reply
 from service.http.dependencies import ModelInPath, NeutralOf, ServiceOf, SizeOf, VersionInPath
 from service.http.routes.classify import label
-from service.runtime.bundle import HEAD
+from service.runtime.card import HEAD
 from service.runtime.registry import Entry
 from service.schemas.protocols import (
     ConfigTensor,

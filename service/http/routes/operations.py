@@ -13,7 +13,8 @@ from service.http import examples
 from service.http.bodies import reply, reply_json
 from service.http.dependencies import ModelInPath, ServiceOf
 from service.observability.metrics import CONTENT_TYPE
-from service.runtime.bundle import HEAD, version_of
+from service.runtime.bundle import version_of
+from service.runtime.card import HEAD
 from service.runtime.registry import Entry
 from service.schemas.protocols import Wire
 from service.state import AppState

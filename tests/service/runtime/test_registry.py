@@ -12,7 +12,7 @@ import pytest
 from bundles import write_folder
 
 from service.errors import BundleError, NotFound
-from service.runtime import bundle
+from service.runtime import card
 from service.runtime.bundle import Bundle
 from service.runtime.registry import Registry, bundle_fingerprints
 
@@ -241,8 +241,8 @@ def test_cards_are_parsed_again_only_when_they_change(
     for name in ("a", "b"):
         write_folder(tmp_path / name, name=name)
     parsed: list[str] = []
-    read_card = bundle._read_card
-    monkeypatch.setattr(bundle, "_read_card", lambda path: parsed.append(path.parent.name) or read_card(path))
+    read_card = card.read_card
+    monkeypatch.setattr(card, "read_card", lambda path: parsed.append(path.parent.name) or read_card(path))
     for _ in range(5):
         bundle_fingerprints([tmp_path])
     assert sorted(parsed) == ["a", "b"]

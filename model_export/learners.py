@@ -1,0 +1,78 @@
+"""What the stages train: the encoder, its leader head, and what is thrown away after the training."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, logsigmoid, softplus
+
+from model_export.encoder.model import Encoder
+from model_export.head.leader_head import LeaderHead
+
+LABEL_SMOOTHING = 0.04  # of three labels
+
+
+class PooledHead(nn.Module):
+    """One logit of the mean hidden state, for the first two stages."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, 1)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, mean: Tensor) -> Tensor:
+        """Return one logit for each mean hidden state."""
+        logit: Tensor = self.linear(mean)[:, 0]
+        return logit
+
+
+class EmbeddingDistillation(nn.Module):
+    """How far the published embedding is from what a linear map reads off the mean hidden state."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(width, width, bias=False)
+        nn.init.eye_(self.map.weight)
+
+    def forward(self, mean: Tensor, published: Tensor) -> Tensor:
+        """Rows of `published` that are NaN do not count."""
+        known = ~published.isnan().any(1)
+        if not known.any():
+            return mean.new_zeros(())
+        return 1 - cosine_similarity(self.map(mean[known]), published[known]).mean()
+
+
+class NeutralThreshold(nn.Module):
+    """t >= 0 of proportional odds: P(positive) = s(logit - t), P(negative) = s(-logit - t)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw = nn.Parameter(torch.tensor(0.6))
+
+    @property
+    def value(self) -> Tensor:
+        return softplus(self.raw)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy of labels 0, .5 and 1; NaN where a text has none of these."""
+        known = ~labels.isnan()
+        if not known.any():
+            return logits.new_zeros(())
+        x, t = logits[known], self.value
+        between = (torch.sigmoid(x + t) - torch.sigmoid(x - t)).clamp(min=1e-6).log()
+        log_p = torch.stack([logsigmoid(-x - t), between, logsigmoid(x - t)], 1)
+        own = log_p.gather(1, (2 * labels[known]).long()[:, None])[:, 0]
+        smoothed = (1 - 3 * LABEL_SMOOTHING) * own + LABEL_SMOOTHING * log_p.sum(1)
+        return -smoothed.sum() / len(logits)
+
+
+class Learners(nn.Module):
+    """All that learns."""
+
+    def __init__(self, encoder: Encoder, head: LeaderHead) -> None:
+        super().__init__()
+        width = encoder.config.width
+        self.encoder, self.head = encoder, head
+        self.pooled, self.distillation = PooledHead(width), EmbeddingDistillation(width)
+        self.threshold = NeutralThreshold()
