@@ -25,6 +25,7 @@ from service.errors import HardmaxError, InvalidInput, Unauthorized, needs
 from service.runtime.bundle import roll_back
 from service.settings import PREFIX, Settings, load_settings
 
+COMMANDS = ("serve", "models", "openapi", "classify", "evaluate", "dynamics", "control", "sequences")
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -33,7 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 1 the answer is no, 2 an error of one line, 130 stopped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr does with letters that it cannot show
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if "run" not in arguments:
+        parser.error(f"say which command: {', '.join(COMMANDS)}; hardmax --help describes them")
     try:
         return int(arguments.run(arguments))
     except Unauthorized:
@@ -64,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     purpose = "Classify texts and run clouds of points by hardmax transformers, with the reason."
     parser = argparse.ArgumentParser(prog="hardmax", description=purpose)
     parser.add_argument("--version", action="version", version=f"hardmax {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(metavar="COMMAND")
     _add_serving(commands)
     for group in (classify, evaluate, clouds):
         group.add_commands(commands)

@@ -341,6 +341,14 @@ def test_cli_ray_asks_where_it_is_told(heads: Path, server: Server, monkeypatch:
     assert (open_client.keywords, gpus) == ({"api_key": "first"}, 0)  # type: ignore[attr-defined]
 
 
+def test_cli_without_a_command_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    (commands,) = (each.choices for each in build_parser()._actions if isinstance(each.choices, dict))
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert f"say which command: {', '.join(commands)}; hardmax --help" in capsys.readouterr().err
+
+
 def test_cli_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--version"], ["classify", "--help"], ["serve", "--help"]):
         with pytest.raises(SystemExit) as ended:
