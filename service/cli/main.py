@@ -25,7 +25,7 @@ from service.errors import HardmaxError, InvalidInput, Unauthorized, needs
 from service.runtime.bundle import roll_back
 from service.settings import PREFIX, Settings, load_settings
 
-COMMANDS = ("serve", "models", "openapi", "classify", "evaluate", "dynamics", "control", "sequences")
+COMMAND_NAMES = ("serve", "models", "openapi", "classify", "evaluate", "dynamics", "control", "sequences")
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if "run" not in arguments:
-        parser.error(f"say which command: {', '.join(COMMANDS)}; hardmax --help describes them")
+        parser.error(f"say which command: {', '.join(COMMAND_NAMES)}; hardmax --help describes them")
     try:
         return int(arguments.run(arguments))
     except Unauthorized:
