@@ -84,7 +84,7 @@ def test_leader_shows_what_it_has_read_and_a_word_whom_it_follows(review: Visit,
     assert kinds == ["pos", "reading", "reading", "reading"]
     expect(page.locator("#ink .read")).to_have_text(["all", "the", "charming"])
     point(page, "are")
-    expect(tip).to_contain_text("its heads followed nobody")
+    expect(tip).to_contain_text("its heads followed no word")
     expect(lines).to_have_count(1)
     page.mouse.move(5, 5)
     expect(tip).to_be_hidden()
