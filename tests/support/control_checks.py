@@ -5,11 +5,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from clouds import Floats, bundled
 
 from model_export.attention.reference import Array, exactly
 from service.cloud.dynamics import Parameters, Result
 from service.control.search import ControlResult, find_form
+from tests.support.clouds import Floats, bundled
 
 
 def find(
