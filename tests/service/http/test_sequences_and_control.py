@@ -12,7 +12,6 @@ from refusals import refusal
 from server import Server, eventually, serving
 
 INVALID = (422, "invalid_input")
-SCENES = {"model": "scenes"}
 SQUARE = {"points": [[1, 0], [0, 1]]}
 
 
@@ -23,19 +22,6 @@ def test_sequences_are_labelled_exactly(client: httpx.Client) -> None:
     told = [(each["index"], each["label"]) for each in answer["data"]]
     assert told == [(0, "storm"), (1, "calm"), (2, "calm")]
     assert all(each["margin"] > 0 for each in answer["data"])
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (SCENES | {"sequences": [[[0, 0]], []]}, (*INVALID, "sequences[1]")),
-        (SCENES | {"sequences": [[[0, 0], [1]]]}, (*INVALID, "sequences[0][1]")),
-    ],
-)
-def test_sequences_refuse_by_name(client: httpx.Client, body: object, expected: tuple[Any, ...]) -> None:
-    status, kind, param = refusal(client.post("/sequences/classify", json=body))
-    assert (status, kind) == expected[:2]
-    assert (param or "").startswith(str(expected[2]))
 
 
 def ask(client: httpx.Client, **wish: object) -> Any:
