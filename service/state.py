@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
@@ -22,6 +23,7 @@ from service.auth import Keys
 from service.cloud.candidates import by_length
 from service.cloud.dynamics import Dynamics, Limits
 from service.errors import ConfigurationError, NotReady
+from service.memory import LargeRequests, collect_garbage
 from service.observability.metrics import Metrics
 from service.observability.tracing import spans_to
 from service.runtime.batcher import Batcher
@@ -46,6 +48,7 @@ LOAD_S = 60.0  # how long a bundle may take to load and run once
 GC_THRESHOLD = (
     10_000  # new objects before the garbage collector runs: the responses of a batch are gone by then
 )
+RELEASE_EVERY_S, RELEASE_FOR_S = 5.0, 30.0  # memory of large requests
 STUCK_AFTER_S = 120.0
 DEAD = "the inference thread does not answer"
 
@@ -58,7 +61,7 @@ class AppState:
         self.metrics = Metrics()
         self.keys = Keys(settings.api_keys, settings.api_keys_file)
         self.running_requests = 0
-        self.large_requests = asyncio.Semaphore(settings.max_large_requests)
+        self.large_requests = LargeRequests(settings.max_large_requests)
         self.registry = Registry(settings.model_folders, {})
         self.provider = settings.provider
         self.draining = False  # it stops: what still comes is answered, and its connection closed
@@ -89,6 +92,7 @@ class AppState:
         await asyncio.to_thread(self._load)
         self.run_in_background(self._observe())
         self.run_in_background(self._watch_models())
+        self.run_in_background(self._release_memory())
         if self.owns_process:
             freeze_gc()
         self.started = True
@@ -186,6 +190,13 @@ class AppState:
                 ready=self.unready() is None,
             )
             await asyncio.sleep(SAMPLE_S)
+
+    async def _release_memory(self) -> None:
+        """Give memory back while large requests are answered, and for a while after the last."""
+        while True:
+            await asyncio.sleep(RELEASE_EVERY_S)
+            if time.monotonic() < self.large_requests.released_at + RELEASE_FOR_S:
+                await asyncio.to_thread(collect_garbage)
 
     def drain(self) -> None:
         """From now on /ready says that no more requests should come; those that come are still answered."""

@@ -28,7 +28,6 @@ from starlette.types import Receive, Scope, Send
 
 from service.answers.writing import JSON_BLOCK_BYTES, write, write_document
 from service.errors import Cancelled, TooLarge, UnsupportedMediaType
-from service.memory import release_free_memory
 from service.schemas.reading import MAX_JSON_BYTES, parse
 
 JSON = "application/json"
@@ -74,15 +73,10 @@ class RequestSize:
             self._has_slot = True
 
     def release(self) -> None:
-        """Give the slot back. Called once the request is answered.
-
-        What a large request took lies in holes between objects that stay. glibc keeps it by itself: 140 MB
-        after one list of 500,000 spans.
-        """
+        """Give the slot back. Called once the request is answered."""
         if self._has_slot:
             self._has_slot = False
             self._slots.release()
-            asyncio.get_running_loop().run_in_executor(None, release_free_memory)
 
 
 class Body(NamedTuple):

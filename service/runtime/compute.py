@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Report = Callable[[Any], None]
-MAX_RUNNING = 2  # jobs at once, of which one may be large: a small job does not wait for a large one
+MAX_RUNNING = 3  # jobs at once, of which one may be large and two other than small:
+# a small job waits only for small ones, and no job but a large one for a large one.
 MAX_IDLE = 2
 MAX_GROWTH_BYTES = 20 << 20  # a worker that has grown by more is replaced, so that its memory is given back
 
@@ -38,29 +39,38 @@ class Compute:
         self.memory_bytes = memory_bytes
         self.depth = depth
         self.jobs = 0  # that run or wait
+        self._n_running = 0
         self._command = [sys.executable, "-m", "service.runtime.compute_worker", str(memory_bytes), *preload]
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._open: set[Worker] = set()  # whose pipes are not closed yet
         self._stopped = False
         self._running = asyncio.Semaphore(MAX_RUNNING)
-        self._large = asyncio.Lock()
+        self._large = asyncio.Semaphore(MAX_RUNNING - 2)
+        self._not_small = asyncio.Semaphore(MAX_RUNNING - 1)
         self._threads = ThreadPoolExecutor(MAX_RUNNING + 1, thread_name_prefix="compute")
 
     @property
     def waiting(self) -> int:
-        return max(0, self.jobs - MAX_RUNNING)
+        """How many jobs wait."""
+        return self.jobs - self._n_running
 
     def start(self) -> None:
         """Have a worker ready before the first job comes."""
         self._threads.submit(self._add_idle)
 
     async def run(
-        self, function: Callable[..., T], *args: Any, large: bool = False, on_progress: Report | None = None
+        self,
+        function: Callable[..., T],
+        *args: Any,
+        small: bool = False,
+        large: bool = False,
+        on_progress: Report | None = None,
     ) -> T:
         """Run `function(*args)` in a worker process. Cancelling the wait kills the process.
 
         Args:
+            small: whether it takes milliseconds, and so waits for other small jobs alone.
             large: whether to wait until no other large job runs.
             on_progress: called in the event loop with what the function reports; it is then given a keyword
                 argument `on_progress` to report with.
@@ -78,11 +88,18 @@ class Compute:
             async with AsyncExitStack() as stack:
                 if large:
                     await stack.enter_async_context(self._large)
+                if not small:
+                    await stack.enter_async_context(self._not_small)
                 await stack.enter_async_context(self._running)
+                self._n_running += 1
+                stack.callback(self._end_one)
                 result: T = await self._run(function, args, on_progress)
                 return result
         finally:
             self.jobs -= 1
+
+    def _end_one(self) -> None:
+        self._n_running -= 1
 
     async def _run(
         self, function: Callable[..., Any], args: Sequence[Any], on_progress: Report | None

@@ -35,10 +35,10 @@ def main(arguments: Sequence[str]) -> None:
     os.dup2(2, 1)  # what a job prints must not get between answers
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which lets its requests end
         signal.signal(number, signal.SIG_IGN)
-    os.nice(NICE)
     for module in arguments[1:]:
         importlib.import_module(module)
     np.linalg.inv(np.eye(300) @ np.eye(300))  # the linear algebra library takes its buffers before the bound
+    os.nice(NICE)  # now: a spare should be ready soon
     _limit_memory(int(arguments[0]))
     resident = _resident_bytes()
     jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -17,8 +17,9 @@ def is_compute(process: psutil.Process) -> bool:
 
 @dataclass(frozen=True)
 class Sample:
-    memory_mb: float
-    files: int  # without those of compute processes, of which one or two wait for the next job
+    memory_mb: float  # a page that several processes share counts once
+    server_mb: float  # of it, without compute processes, of which one or two wait for the next job
+    files: int  # without those of compute processes
     threads: int
 
 
@@ -41,8 +42,10 @@ class Watch:
 
     def now(self) -> Sample:
         family = [self._process, *self._process.children(recursive=True)]
+        memory_mb = [each.memory_full_info().pss / 1e6 for each in family]
         return Sample(
-            sum(each.memory_info().rss for each in family) / 1e6,
+            sum(memory_mb),
+            sum(mb for each, mb in zip(family, memory_mb, strict=True) if not is_compute(each)),
             sum(-PIPES if is_compute(each) else each.num_fds() for each in family),
             sum(each.num_threads() for each in family),
         )

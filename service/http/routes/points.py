@@ -58,6 +58,7 @@ from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 from service.state import AppState
 
+SMALL_NUMBERS = 4_096  # numbers times layers: work on fewer waits for such work alone
 LARGE_NUMBERS = 65_536  # numbers: work on more is done one request at a time
 NUMBER_BYTES = 8  # that a number in an answer takes at least
 OUTPUT_BYTES = 32  # that an output of a sequence takes on its way into an answer
@@ -115,6 +116,7 @@ async def dynamics(
         points,
         parameters,
         request_id,
+        small=points.size * (parameters.max_layers if parameters.stop == "never" else 1) <= SMALL_NUMBERS,
         large=max(trajectory, points.size) > LARGE_NUMBERS,
     )
     if answer_as == NDJSON:
@@ -246,8 +248,10 @@ async def classify_sequences(
     name = validate(document, SequencesEnvelope).model
     model: SequenceClassifier = service.registry.find(name, "sequences")
     await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
-    large = sum(each.size for each in sequences) > LARGE_NUMBERS
-    blocks = await service.compute.run(answer_sequences, model, name, sequences, request_id, large=large)
+    numbers = sum(each.size for each in sequences)
+    small, large = numbers <= SMALL_NUMBERS, numbers > LARGE_NUMBERS
+    arguments = model, name, sequences, request_id
+    blocks = await service.compute.run(answer_sequences, *arguments, small=small, large=large)
     return reply(b"".join(blocks))
 
 

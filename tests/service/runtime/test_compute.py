@@ -52,10 +52,24 @@ async def test_small_job_does_not_wait_for_a_large_one_and_large_ones_wait(compu
     assert min(ends) >= 1.5
 
 
+async def test_small_job_waits_for_small_ones_alone(compute: Compute) -> None:
+    await compute.run(jobs.PID)
+    others = [asyncio.create_task(compute.run(jobs.sleep, 3)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    began = time.monotonic()
+    await compute.run(jobs.sleep, 0, small=True)
+    assert time.monotonic() - began < 2.5
+    assert compute.waiting == 1
+    for each in others:
+        each.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    assert compute.waiting == 0
+
+
 async def test_more_jobs_than_may_wait_are_refused(compute: Compute) -> None:
     waiting = [asyncio.create_task(compute.run(jobs.sleep, 0.2)) for _ in range(compute.depth + 1)]
     await asyncio.sleep(0)
-    assert compute.waiting == compute.depth + 1 - MAX_RUNNING
+    assert compute.waiting == compute.depth + 1 - (MAX_RUNNING - 1)
     with pytest.raises(Overloaded, match="too many clouds are waiting"):
         await compute.run(jobs.sleep, 0)
     await asyncio.gather(*waiting)
