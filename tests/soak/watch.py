@@ -1,6 +1,7 @@
 """Looks at a process and its children once a second: memory, open files, threads."""
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,7 +13,10 @@ PIPES = 2  # that the service has to each compute process
 
 def is_compute(process: psutil.Process) -> bool:
     """Whether it runs the jobs of `service/runtime/compute.py`."""
-    return any("compute_worker" in part for part in process.cmdline())
+    try:
+        return any("compute_worker" in part for part in process.cmdline())
+    except psutil.NoSuchProcess:  # it ended meanwhile, as these do
+        return True
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,18 @@ class Watch:
         self._thread.join()
 
     def now(self) -> Sample:
-        family = [self._process, *self._process.children(recursive=True)]
-        memory_mb = [each.memory_full_info().pss / 1e6 for each in family]
-        return Sample(
-            sum(memory_mb),
-            sum(mb for each, mb in zip(family, memory_mb, strict=True) if not is_compute(each)),
-            sum(-PIPES if is_compute(each) else each.num_fds() for each in family),
-            sum(each.num_threads() for each in family),
-        )
+        """Add up what the living processes have."""
+        total = Sample(0.0, 0.0, 0, 0)
+        for each in (self._process, *self._process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+                memory_mb, of_server = each.memory_full_info().pss / 1e6, not is_compute(each)
+                total = Sample(
+                    total.memory_mb + memory_mb,
+                    total.server_mb + of_server * memory_mb,
+                    total.files + (each.num_fds() if of_server else -PIPES),
+                    total.threads + each.num_threads(),
+                )
+        return total
 
     def _look(self) -> None:
         while not self._over.wait(EVERY_S):
