@@ -32,10 +32,16 @@ FIRST_WORD = 106  # what comes before in BERT's vocabulary are special and unuse
 
 
 def is_english_token(token_id: int, token: str) -> bool:
-    """Return whether a token of BERT's vocabulary may occur in English: Latin letters, digits and marks."""
+    """Return whether a token of BERT's vocabulary may occur in English: Latin letters, digits and marks.
+
+    Tokens of two digits or more do not: the tokenizer replaces every number by one special token. Single
+    digits stay, for emoticons such as "<3".
+    """
     text = token.removeprefix("##")
     if token_id < FIRST_WORD or token.startswith("[unused") or not text:
         return token_id < FIRST_WORD
+    if text.isdigit() and len(text) > 1:
+        return False
     return all(ord(c) < LATIN or unicodedata.category(c)[0] in "PS" for c in text)
 
 
