@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -18,7 +19,6 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from service import __version__
 from service.errors import HardmaxError
-from service.http.bodies import make_body_executor
 from service.http.dependencies import KEY_NEEDED
 from service.http.errors import handle_error
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
@@ -77,25 +77,12 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
         settings: the settings of the service.
         loaders: functions that load a bundle, by its kind; for tests.
     """
-    settings = with_default_model(settings)
-    service = AppState(settings, loaders)
-    body_executor = make_body_executor()
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await service.start()
-        await asyncio.to_thread(list, iter_route_contexts(app.routes))  # else the first request does
-        try:
-            yield
-        finally:
-            await service.stop()
-            body_executor.shutdown(wait=False, cancel_futures=True)
-
+    service = AppState(with_default_model(settings), loaders)
     app = Application(
         title="hardmax",
         version=__version__,
         description=DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=partial(_run, service),
         openapi_tags=TAGS,
         dependencies=KEY_NEEDED,
         generate_unique_id_function=lambda route: route.name,  # what generated clients call it
@@ -109,34 +96,38 @@ def create_app(settings: Settings, *, loaders: Loaders | None = None) -> FastAPI
             "metrics": False,
             "logs": False,
         },
-        exception_handlers={
-            HardmaxError: handle_error,
-            HTTPException: handle_error,
-            RequestValidationError: handle_error,
-        },
-        middleware=[
-            Middleware(RequestContextMiddleware, service),
-            *_cors(settings),
-            Middleware(GZipMiddleware, minimum_size=COMPRESSED_BYTES, compresslevel=COMPRESSION_LEVEL),
-            Middleware(RequestLimitMiddleware, service),
-        ],
+        exception_handlers=dict.fromkeys((HardmaxError, HTTPException, RequestValidationError), handle_error),
+        middleware=_middleware(service),
     )
     app.state.service = service
-    app.state.body_executor = body_executor
     for each in ROUTERS:
         app.include_router(each.router)
     return app
 
 
-def _cors(settings: Settings) -> list[Middleware]:
-    if not settings.cors_allow_origin:
-        return []
+@asynccontextmanager
+async def _run(service: AppState, app: FastAPI) -> AsyncIterator[None]:
+    """Start the service with the application, and stop it at the end."""
+    await service.start()
+    await asyncio.to_thread(list, iter_route_contexts(app.routes))  # else the first request does
+    try:
+        yield
+    finally:
+        await service.stop()
+
+
+def _middleware(service: AppState) -> list[Middleware]:
+    """Return the middleware, from the outside in."""
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=service.settings.cors_origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
+        expose_headers=["x-request-id", "retry-after", huggingface.ABSTAINED],
+    )
     return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
-            expose_headers=["x-request-id", "retry-after", huggingface.ABSTAINED],
-        )
+        Middleware(RequestContextMiddleware, service),
+        *([cors] if service.settings.cors_allow_origin else []),
+        Middleware(GZipMiddleware, minimum_size=COMPRESSED_BYTES, compresslevel=COMPRESSION_LEVEL),
+        Middleware(RequestLimitMiddleware, service),
     ]

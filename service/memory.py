@@ -4,10 +4,8 @@ It lies in holes between objects that stay, of which glibc by itself returns onl
 of 500,000 spans left 140 MB. What is part of a cycle waits for the garbage collector.
 """
 
-import asyncio
 import ctypes
 import gc
-import time
 
 MAX_HEAPS = 2
 M_ARENA_MAX = -8  # of malloc.h
@@ -23,17 +21,6 @@ def limit_heaps() -> None:
     """
     if _malloc_trim is not None:
         _libc.mallopt(M_ARENA_MAX, MAX_HEAPS)
-
-
-class LargeRequests(asyncio.Semaphore):
-    """The slots of large requests, and when the last one was given back."""
-
-    released_at = -float("inf")
-
-    def release(self) -> None:
-        """Give a slot back."""
-        self.released_at = time.monotonic()
-        super().release()
 
 
 def collect_garbage() -> None:

@@ -11,9 +11,10 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,7 +24,7 @@ from service.auth import Keys
 from service.cloud.candidates import by_length
 from service.cloud.dynamics import Dynamics, Limits
 from service.errors import ConfigurationError, NotReady
-from service.memory import LargeRequests, collect_garbage
+from service.memory import collect_garbage
 from service.observability.metrics import Metrics
 from service.observability.tracing import spans_to
 from service.runtime.batcher import Batcher
@@ -39,6 +40,7 @@ from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, run_batch
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]
 
 CLOUDS_WAITING = 16
@@ -51,6 +53,17 @@ GC_THRESHOLD = (
 RELEASE_EVERY_S, RELEASE_FOR_S = 5.0, 30.0  # memory of large requests
 STUCK_AFTER_S = 120.0
 DEAD = "the inference thread does not answer"
+
+
+class LargeRequests(asyncio.Semaphore):
+    """The slots of large requests, and when the last one was given back."""
+
+    released_at = -float("inf")
+
+    def release(self) -> None:
+        """Give a slot back."""
+        self.released_at = time.monotonic()
+        super().release()
 
 
 class AppState:
@@ -79,6 +92,7 @@ class AppState:
             depth=CLOUDS_WAITING,
             preload=[clouds.__name__],
         )
+        self._parser = ThreadPoolExecutor(1, thread_name_prefix="parser")  # a body takes many times its size
         self.spans = spans_to(settings.otlp_endpoint) if settings.otlp_endpoint else None
         self._loaders = loaders or domain_loaders
         self._refreshing = asyncio.Lock()
@@ -103,6 +117,10 @@ class AppState:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def run_in_parser(self, work: Callable[[], T]) -> T:
+        """Run this in the thread that parses long bodies, one at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._parser, work)
+
     def _load(self) -> None:
         runtime = Runtime(self.settings.provider, self.settings.intra_op_threads)
         self.provider = runtime.provider
@@ -125,6 +143,7 @@ class AppState:
         for task in tasks:
             with suppress(asyncio.CancelledError):
                 await task
+        self._parser.shutdown(wait=False, cancel_futures=True)
         self.texts.stop()
         await asyncio.to_thread(self.compute.stop)
         if self.spans is not None:

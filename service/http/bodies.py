@@ -5,7 +5,7 @@
 
 The application's own dependencies check the key and come first: without a key no body is read. Accepted media
 types are those that the route documents. A short JSON body is parsed on the event loop, a long one in a
-thread of its own, one at a time, or, if it holds points, in a compute process (`routes/points.py`).
+thread of its own, one at a time, or, if it holds points, in a compute process (`parse_body`).
 
 A short response is written on the event loop, a long one in a thread, and sent in pieces.
 
@@ -14,8 +14,7 @@ MAX_CONCURRENT_REQUESTS that bounds the memory of a process.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -45,7 +44,6 @@ NO_STORE = {"cache-control": "no-store"}
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Bytes = TypeVar("Bytes", bytearray, memoryview)
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -86,23 +84,25 @@ class Body(NamedTuple):
     media_type: str
 
 
-def make_body_executor() -> ThreadPoolExecutor:
-    """Return the executor that parses long bodies one at a time: each takes many times its size."""
-    return ThreadPoolExecutor(1, thread_name_prefix="bodies")
-
-
-async def read_bytes(
-    request: Request,
-    read: Callable[Concatenate[Bytes, P], T],
-    content: Bytes,
-    *arguments: P.args,
+async def parse_body(
+    elsewhere: Callable[[Callable[[], T]], Awaitable[T]],
+    read: Callable[Concatenate[bytearray, P], T],
+    content: bytearray,
+    *args: P.args,
     **options: P.kwargs,
 ) -> T:
-    """Call `read(content, ...)`, on the event loop if the body is short, otherwise in the executor."""
+    """Return `read(content, ...)`: computed here if the body is short, otherwise by `elsewhere`.
+
+    Args:
+        elsewhere: `AppState.run_in_parser`, or for points `Compute.run`: it shares no interpreter with texts.
+        read: Parses a body.
+        content: The body.
+        *args: Further arguments of `read`.
+        **options: Its keyword arguments.
+    """
     if len(content) <= MAX_INLINE_BYTES:
-        return read(content, *arguments, **options)
-    work = partial(read, content, *arguments, **options)
-    return await asyncio.get_running_loop().run_in_executor(request.app.state.body_executor, work)
+        return read(content, *args, **options)
+    return await elsewhere(partial(read, content, *args, **options))
 
 
 async def body_of(request: Request) -> Body:
@@ -124,7 +124,7 @@ def json_body(model: type[Model]) -> Any:
 
     async def read(request: Request) -> Model:
         body = await receive_body(request)
-        return await read_bytes(request, parse, body.content, model)
+        return await parse_body(request.app.state.service.run_in_parser, parse, body.content, model)
 
     return Depends(read)
 

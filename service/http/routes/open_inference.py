@@ -19,7 +19,7 @@ from service.answers.tensors import INPUT, OUTPUTS, read_request, requested_outp
 from service.answers.writing import JSON_BLOCK_BYTES
 from service.errors import InvalidInput, NotFound
 from service.http import examples
-from service.http.bodies import BINARY, NO_STORE, UntypedBodyOf, read_bytes, reply
+from service.http.bodies import BINARY, NO_STORE, UntypedBodyOf, parse_body, reply
 from service.http.dependencies import ModelInPath, NeutralOf, ServiceOf, SizeOf, VersionInPath
 from service.http.routes.classify import label
 from service.runtime.card import HEAD
@@ -157,8 +157,8 @@ async def infer(
     """Classify the texts of the tensor `text`, with or without the binary tensor extension."""
     if entry.kind != HEAD:
         raise InvalidInput(f"models of kind {entry.kind} do not infer by this protocol: see /docs")
-    infer_request, texts = await read_bytes(
-        request,
+    infer_request, texts = await parse_body(
+        service.run_in_parser,
         read_request,
         body.content,
         request.headers.get(HEADER_LENGTH),

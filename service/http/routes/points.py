@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request
@@ -34,19 +34,18 @@ from service.errors import DeadlineExceeded, HardmaxError, MalformedInput
 from service.http import examples
 from service.http.bodies import (
     JSON,
-    MAX_INLINE_BYTES,
     NDJSON,
     NO_STORE,
     NPY,
     NPZ,
     BodyOf,
+    parse_body,
     preferred_type,
-    read_bytes,
     reply,
 )
 from service.http.dependencies import RequestId, ServiceOf, SizeOf
 from service.http.errors import DEADLINE_MESSAGE, describe_failure, error_document, log_failure
-from service.schemas.reading import Raw, parse_json, validate
+from service.schemas.reading import parse_json, validate
 from service.schemas.requests import (
     ControlRequest,
     DynamicsParameters,
@@ -56,16 +55,12 @@ from service.schemas.requests import (
 )
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
-from service.state import AppState
 
 SMALL_NUMBERS = 4_096  # numbers times layers: work on fewer waits for such work alone
 LARGE_NUMBERS = 65_536  # numbers: work on more is done one request at a time
 NUMBER_BYTES = 8  # that a number in an answer takes at least
 OUTPUT_BYTES = 32  # that an output of a sequence takes on its way into an answer
 CONTROL_TIME_SHARE = 0.8  # after this share of its time a control answers with the best that was found
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 router = APIRouter(tags=["inference"])
 QUERY = [
@@ -100,11 +95,13 @@ async def dynamics(
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     if body.media_type == NPY:
         query = request.scope["query_string"]
-        points, parameters = await read_bytes(
-            request, _read_npy, body.content, query, model, service.settings
+        points, parameters = await parse_body(
+            service.run_in_parser, _read_npy, body.content, query, model, service.settings
         )
     else:
-        points, parameters = await _parse(service, read_dynamics, body.content, service.settings)
+        points, parameters = await parse_body(
+            service.compute.run, read_dynamics, body.content, service.settings
+        )
     trajectory = 0  # numbers in it
     if parameters.stop == "never" and "trajectory" in parameters.include:
         trajectory = (parameters.max_layers // parameters.trajectory_every + 1) * points.size
@@ -122,19 +119,6 @@ async def dynamics(
     if answer_as == NDJSON:
         return await _stream(_lines(work), request)
     return reply(b"".join(await work()), answer_as)
-
-
-async def _parse(
-    service: AppState,
-    read: Callable[Concatenate[Raw, P], T],
-    content: bytearray,
-    *args: P.args,
-    **limits: P.kwargs,
-) -> T:
-    """Parse a JSON body: a long one in a compute process, which shares no interpreter with texts."""
-    if len(content) <= MAX_INLINE_BYTES:
-        return read(content, *args, **limits)
-    return await service.compute.run(partial(read, content, *args, **limits))
 
 
 def _limits(settings: Settings) -> dict[str, int]:
@@ -244,7 +228,9 @@ async def classify_sequences(
     """Classify sequences with a model in MODELS_DIR that `hardmax-export exact` built from labels."""
     most = service.settings.max_client_batch_size
     limits = _limits(service.settings)
-    sequences, document = await _parse(service, read_arrays, body.content, "sequences", most=most, **limits)
+    sequences, document = await parse_body(
+        service.compute.run, read_arrays, body.content, "sequences", most=most, **limits
+    )
     name = validate(document, SequencesEnvelope).model
     model: SequenceClassifier = service.registry.find(name, "sequences")
     await size.expect_response(OUTPUT_BYTES * model.count_output_numbers(sequences))
@@ -268,7 +254,9 @@ async def control(body: BodyOf, service: ServiceOf, request_id: RequestId, size:
     rarely, neither (`feasible` is null).
     """
     settings = service.settings
-    points, constraints = await _parse(service, read_rows, body.content, "points", **_limits(settings))
+    points, constraints = await parse_body(
+        service.compute.run, read_rows, body.content, "points", **_limits(settings)
+    )
     model: Dynamics = service.registry.find(MODEL, "dynamics")
     within_s = CONTROL_TIME_SHARE * settings.request_timeout_s
     arguments = points, constraints, model, settings, within_s, request_id
