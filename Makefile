@@ -120,7 +120,7 @@ LEARNT := --data $(DATA) --encoder $(ENCODER)
 # One that fails does not keep the others from being measured. QUICK=--quick tries them all and keeps nothing.
 bench: $(VENV)/.test $(ENCODER)/model.safetensors  ## measure everything, with its peers (an hour), write docs/benchmarks.md
 	failed=0; \
-	for program in http "texts $(LEARNT)" "faithfulness $(LEARNT)" "own $(LEARNT)" equality clouds exact processing startup sizing; do \
+	for program in http "texts $(LEARNT)" "faithfulness $(LEARNT)" "own $(LEARNT)" clouds exact processing startup sizing; do \
 	    $(BIN)/python -m benchmarks.$$program $(QUICK) || failed=1; done; \
 	$(BIN)/python -m benchmarks.report; exit $$failed
 

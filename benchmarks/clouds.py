@@ -212,10 +212,8 @@ def certify(cloud: str, n: int, d: int) -> None:
 
 def measure_limits(record: Record, cases: Iterator[tuple[str, int, int]]) -> None:
     """Whole runs in processes of their own, for their peak memory."""
-    times = record.table("limits", "Time to certified limits", unit="s", better="lower")
-    memory = record.table(
-        "memory", "Peak memory of the process, interpreter included", unit="GiB", better="lower"
-    )
+    times = record.table("Time to certified limits", unit="s", better="lower")
+    memory = record.table("Peak memory of the process, interpreter included", unit="GiB", better="lower")
     for cloud, n, d in cases:
         command = [sys.executable, "-m", "benchmarks.clouds", "--certify", cloud, str(n), str(d)]
         answer = subprocess.run(
@@ -249,7 +247,7 @@ def main() -> None:
         "clouds", "Clouds", ["numpy", "scipy", "onnxruntime", "torch", "pykeops", "faiss-cpu"], ["dynamics"]
     )
     peers = load_peers(record, refused)
-    table = record.table("layer", "One layer of hardmax attention, float64", unit="s", better="lower")
+    table = record.table("One layer of hardmax attention, float64", unit="s", better="lower")
     record.note(
         f"{HULL} compares with the vertices of the convex hull alone, in up to {HULL_MOST} dimensions. The "
         "other peers compare every pair. Ours decides doubtful scores exactly; no peer does."
@@ -266,8 +264,7 @@ def main() -> None:
     dimensions = (2, 3) if arguments.patient else (2,)
     large = 100_000 if arguments.quick else 1_000_000
     measure_limits(record, ((cloud, large, d) for cloud in ("gaussian", "uniform") for d in dimensions))
-    if not arguments.quick:
-        print(record.write())
+    record.write(quick=arguments.quick)
 
 
 if __name__ == "__main__":

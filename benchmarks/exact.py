@@ -94,7 +94,7 @@ def main() -> None:
     record = Record("exact", "The exact construction", ["numpy", "onnxruntime"])
     record.note("Three labels at random; a proof says 3 N blocks at most. Answers take one thread.")
     record.note("Every token of a sequence is moved at random by 99.9 % of the margin that its answer names.")
-    table = record.table("built", "Size and time of the construction", unit="", better="neither")
+    table = record.table("Size and time of the construction")
     for family, N, d in [*((family, 200, 3) for family in FAMILIES), (random, 2_000, 8)]:
         N = N // 10 if quick else N
         rng = np.random.default_rng([d, N])
@@ -115,7 +115,7 @@ def main() -> None:
         }
         for subject, samples in figures.items():
             table.add(subject, case, samples)
-    record.keep(quick=quick)
+    record.write(quick=quick)
 
 
 def wrong_under_noise(model: SequenceClassifier, sequences: list[Points], rng: Rng) -> int:

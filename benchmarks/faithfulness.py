@@ -192,13 +192,11 @@ def flip(model: Classifier, text: str) -> tuple[int | None, int]:
 
 def measure_answers(record: Record, model: Classifier, kinds: dict[str, Sequence[str]]) -> None:
     """`read` and `flip`: sizes and times."""
-    read = record.table(
-        "read", "Receptive field of a leader, as a share of its text", unit="%", better="neither"
-    )
-    whole = record.table("explained", "One answer, a single text", unit="ms", better="neither")
-    size = record.table("flip", "Words of a counterfactual (`flip`)", unit="words", better="neither")
-    found = record.table("found", "Texts with a counterfactual (`flip`)", unit="%", better="neither")
-    took = record.table("searched", "Search time of `flip`", unit="ms", better="neither")
+    read = record.table("Receptive field of a leader, as a share of its text", unit="%")
+    whole = record.table("One answer, a single text", unit="ms")
+    size = record.table("Words of a counterfactual (`flip`)", unit="words")
+    found = record.table("Texts with a counterfactual (`flip`)", unit="%")
+    took = record.table("Search time of `flip`", unit="ms")
     for kind, texts in kinds.items():
         shares, sets, seconds = [], [], []
         times: dict[str, list[float]] = {"none": [], "leaders": [], "full": []}
@@ -242,8 +240,8 @@ def main() -> None:
     sentences = sentences_of(ours, sets, options.sentences)
     sides: Any = {"ours": ("leaders",), "floors": ("random words",)}
     title = "Labels changed by removing the named words"
-    changed = record.table("changed", title, unit="%", better="higher", **sides)
-    took = record.table("time", "One explanation", unit="ms", better="lower", **sides)
+    changed = record.table(title, unit="%", better="higher", **sides)
+    took = record.table("One explanation", unit="ms", better="lower", **sides)
     if refused:
         record.note(f"LIME was left out: {refused}")
     for each in (ours, soft):
@@ -260,7 +258,7 @@ def main() -> None:
         "of SST-2 (dev) and Yelp that no model has learnt from. Each label is that of the model itself, so "
         "the figures of the two models are not of the same labels."
     )
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 def sentences_of(ours: Ours, sets: dict[str, Rows], most: int) -> list[Sentence]:

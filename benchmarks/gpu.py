@@ -55,14 +55,12 @@ def main() -> None:
     runtime = Runtime(arguments.provider, intra_op_threads=torch.get_num_threads())
     wrong = count_different_answers(runtime, reviews(22, SENTENCES))
     record.note(f"answers that differ from those of the CPU: {wrong} of {SENTENCES}")
-    measure_chunks(record.table("chunks", "Encoder alone", unit="chunks/s", better="higher"), runtime)
-    table = record.table("sentences", "Sentences of 22 words", unit="sentences/s", better="higher")
+    measure_chunks(record.table("Encoder alone", unit="chunks/s", better="higher"), runtime)
+    table = record.table("Sentences of 22 words", unit="sentences/s", better="higher")
     measure_sentences(table, runtime, reviews(22, SENTENCES))
     clouds = [case for case in CLOUDS if case[0] <= arguments.largest]
-    measure_clouds(
-        record.table("clouds", "Layers of a cloud", unit="layers/s", better="higher"), runtime, clouds
-    )
-    print(record.write())
+    measure_clouds(record.table("Layers of a cloud", unit="layers/s", better="higher"), runtime, clouds)
+    record.write()
 
 
 def load(runtime: Runtime) -> Head:

@@ -132,10 +132,8 @@ def measure(subjects: Sequence[Server], rounds: int, seconds: float) -> Measured
 
 
 def tell_rates(record: Record, found: Measured) -> None:
-    rate = record.table("throughput", "Texts per second", unit="1/s", better="higher", floors=(IN_PROCESS,))
-    share = record.table(
-        "share", "Throughput over HTTP, as a share of that in process", unit="", better="higher"
-    )
+    rate = record.table("Texts per second", unit="1/s", better="higher", floors=(IN_PROCESS,))
+    share = record.table("Throughput over HTTP, as a share of that in process", better="higher")
     for kind, alone in found.alone.items():
         rate.add(IN_PROCESS, {"texts": kind}, alone)
         for name, loads in found.loads[kind].items():
@@ -148,17 +146,15 @@ def tell_rates(record: Record, found: Measured) -> None:
 
 def tell_latencies(record: Record, found: Measured) -> None:
     for quantile, title in ((0.5, "Median latency"), (0.99, "99th percentile of latency")):
-        table = record.table(f"p{quantile * 100:.0f}", title, unit="ms", better="lower")
+        table = record.table(title, unit="ms", better="lower")
         for kind, by_server in found.loads.items():
             for name, loads in by_server.items():
                 table.add(name, {"texts": kind}, [load.quantile_ms(quantile) for load in loads])
     quiet, busy = ([load.quantile_ms(0.99) for load in loads] for loads in (found.quiet, found.busy))
-    late = record.table(
-        "beside", "99th percentile of short texts, alone and next to long ones", unit="ms", better="neither"
-    )
+    late = record.table("99th percentile of short texts, alone and next to long ones", unit="ms")
     late.add("ours", {"beside": "nobody else"}, quiet)
     late.add("ours", {"beside": "reviews of 2,560 words"}, busy)
-    times = record.table("times", "Slowdown of short texts next to long ones", unit="", better="lower")
+    times = record.table("Slowdown of short texts next to long ones", better="lower")
     times.add("ours", {"target": 3}, [b / q for b, q in zip(busy, quiet, strict=True)])
 
 
@@ -184,7 +180,7 @@ def main() -> None:
         "pretrained graphs through the same code, so only the way of serving differs. TEI's way is its "
         "queue, written in Python."
     )
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 if __name__ == "__main__":

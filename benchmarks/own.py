@@ -295,12 +295,12 @@ def what_is_right(
         )
     if PACKAGES not in questions:
         record.note("Packages were left out: this system has no list of Debian's packages.")
-    right = record.table("accuracy", "Accuracy", unit="%", better="higher")
+    right = record.table("Accuracy", unit="%", better="higher")
     for name, each in questions.items():
         accuracy(each, right, name, sizes, seeds)
-    foreign = record.table("unlike", "Texts flagged as out of distribution", unit="%", better="neither")
+    foreign = record.table("Texts flagged as out of distribution", unit="%")
     apart(questions, encoder, foreign, sizes[:2], seeds)
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 def beside_set_fit(questions: dict[str, Question], missing: str, options: argparse.Namespace) -> None:
@@ -315,19 +315,19 @@ def beside_set_fit(questions: dict[str, Question], missing: str, options: argpar
         f"published encoder (all-MiniLM-L6-v2, soft) on {PAIRS} pairs a row, {TOGETHER} a step, for {STEPS} "
         "steps at most; then it fits a logistic regression."
     )
-    table = record.table("accuracy", "Accuracy", unit="%", better="higher")
+    table = record.table("Accuracy", unit="%", better="higher")
     for name, each in questions.items():
         accuracy(each, table, name, sizes if name in TUNED else sizes[:1], seeds, options.encoder)
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 def what_it_costs(some: Question, encoder: Bundle, options: argparse.Namespace) -> None:
     record = Record("own-costs", "Cost of custom models", PROGRAMS, [PRETRAINED_ENCODER])
-    pace = record.table("heads", "One text on one core", unit="ms", better="lower")
+    pace = record.table("One text on one core", unit="ms", better="lower")
     heads(some, encoder, pace, 1 if options.quick else 5)
-    table = record.table("training", "Training and export", unit="s", better="lower")
+    table = record.table("Training and export", unit="s", better="lower")
     training(options.data, table, () if options.quick else TIMED)
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -89,11 +89,11 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1_024)
     options = parser.parse_args()
     record = Record("processing", "Tokenizing and explaining", packages=["numpy"], models=PRETRAINED)
-    table = record.table("processing", "Sentences on one core", unit="sentences/s", better="higher")
+    table = record.table("Sentences on one core", unit="sentences/s", better="higher")
     measure(table, 64 if options.quick else options.sentences, 1 if options.quick else 5)
     for row in table.rows:
         print(f"{row.case['step']}: {row.median:,.0f} sentences/s")
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 if __name__ == "__main__":

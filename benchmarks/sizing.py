@@ -78,8 +78,8 @@ def main() -> None:
     record = Record(
         "sizing", "CPU and memory of the service", ["numpy", "onnxruntime", "uvicorn"], PRETRAINED
     )
-    cpu = record.table("cpu", "CPU time of the server", unit="s", better="lower")
-    memory = record.table("memory", "Resident memory of the server", unit="MB", better="lower")
+    cpu = record.table("CPU time of the server", unit="s", better="lower")
+    memory = record.table("Resident memory of the server", unit="MB", better="lower")
     record.note(
         "CPU time is that of one text or of one cloud. Memory is measured at the start, after the texts, and "
         "for clouds at its highest during the run; each cloud has a server of its own."
@@ -94,7 +94,7 @@ def main() -> None:
     for n, d in CLOUDS:
         if n <= options.largest:
             measure_cloud(cpu, memory, n, d)
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 def measure_texts(server: Server, words: int, texts: int, explain: str, seconds: float) -> Sequence[float]:

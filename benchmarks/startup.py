@@ -84,22 +84,20 @@ def main() -> None:
     options = arguments(__doc__, repeats=(5, "starts")).parse_args()
     repeats = 1 if options.quick else options.repeats
     record = Record("startup", "Start and memory", ["onnxruntime", "fastapi", "uvicorn"], PRETRAINED)
-    times = record.table("ready", "From process start to ready", unit="s", better="lower")
-    memory = record.table(
-        "memory", "Resident memory, all pretrained models loaded", unit="MB", better="lower"
-    )
+    times = record.table("From process start to ready", unit="s", better="lower")
+    memory = record.table("Resident memory, all pretrained models loaded", unit="MB", better="lower")
     for workers in (1, 2):
         ready, fresh, used = zip(*(start(workers) for _ in range(repeats)), strict=True)
         times.add("ours", {"workers": workers}, ready)
         memory.add("ours", {"workers": workers, "when": "ready"}, fresh)
         memory.add("ours", {"workers": workers, "when": "after two seconds of load"}, used)
-    parts = record.table("parts", "Start time of Python and libraries", unit="s", better="neither")
-    sizes = record.table("sizes", "Memory of Python and libraries", unit="MB", better="neither")
+    parts = record.table("Start time of Python and libraries", unit="s")
+    sizes = record.table("Memory of Python and libraries", unit="MB")
     for name, program in LIBRARIES.items():
         seconds, megabytes = zip(*(imported(program) for _ in range(repeats)), strict=True)
         parts.add(name, {}, seconds)
         sizes.add(name, {}, megabytes)
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 if __name__ == "__main__":

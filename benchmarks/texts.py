@@ -185,7 +185,7 @@ def main() -> None:
     predictors = predictors_of(sets, options.encoder, options.runs, record, refused, options.quick)
     measure_speed(record, predictors, held, options.rounds, options.seconds)
     measure_accuracy(record, predictors, held, quick=options.quick)
-    record.keep(quick=options.quick)
+    record.write(quick=options.quick)
 
 
 def measure_speed(
@@ -210,7 +210,7 @@ def measure_speed(
             for (case, (texts, together)), (name, predictor) in product(cases.items(), timed.items()):
                 found = rate(predictor, texts, together, seconds if turn else seconds / 3)
                 samples.setdefault((case, name), []).extend([found] if turn else [])
-    speed = record.table("speed", "Texts per second on one core", unit="1/s", better="higher", ours=OURS)
+    speed = record.table("Texts per second on one core", unit="1/s", better="higher", ours=OURS)
     for (case, name), rates in samples.items():
         speed.add(name, {"texts": case}, rates)
     record.note(
@@ -222,7 +222,7 @@ def measure_speed(
 def measure_accuracy(
     record: Record, predictors: dict[str, Predictor], held: dict[str, Rows], *, quick: bool
 ) -> None:
-    right = record.table("accuracy", "Balanced accuracy", unit="%", better="higher", ours=OURS[:1])
+    right = record.table("Balanced accuracy", unit="%", better="higher", ours=OURS[:1])
     left_out = (LARGE, LARGE_INT8, OURS[1], INT8)  # random weights, or the answers of another subject
     predictors = {name: each for name, each in predictors.items() if name not in left_out}
     for name, title in NAMES.items():

@@ -212,13 +212,13 @@ def main() -> int:
         counts[case.kind, end] += 1
         if (number + 1) % PROGRESS == 0:
             print(f"{number + 1} of {cases} cases, {counts_of(counts)}", file=sys.stderr, flush=True)
-    table = record.table("clouds", "Clouds by kind and outcome", unit="clouds", better="neither")
+    table = record.table("Clouds by kind and outcome", unit="clouds")
     for kind, end in product(KINDS, ENDS):
         table.add(end, {"kind": kind}, [counts[kind, end]])
     found = counts_of(counts)
     print(f"{cases} cases, seed {arguments.seed}: {found}")
     if cases >= KEPT and arguments.seed == 0:
-        print(record.write())
+        record.write()
     return int(found[CONTRADICTED] > 0)
 
 

@@ -69,7 +69,7 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
         f"{attacks} attacks at once, each again and again, beside {CALLERS} callers who together ask "
         f"{RATE:g} times a second at most, each only after its last answer. All share the cores."
     )
-    figures = record.table("figures", f"Figures of {MINUTES:g} minutes", unit="", better="neither")
+    figures = record.table(f"Figures of {MINUTES:g} minutes")
     for subject, value in {
         "rounds of attacks": siege.count.rounds.total(),
         "requests of ordinary callers": tally.asked,
@@ -85,9 +85,9 @@ def test_ordinary_callers_hardly_notice_every_attack_at_once(tmp_path: Path) -> 
         "stopped under attack after, s": stopped_s,
     }.items():
         figures.add(subject, {}, [round(float(value), 2)])
-    late = record.table("late", "99th percentile of ordinary callers", unit="ms", better="lower")
+    late = record.table("99th percentile of ordinary callers", unit="ms", better="lower")
     late.add("ours", {"target": 1000 * P99_BOUND_S}, [small_s * 1e3])
-    answers = record.table("answers", "Responses to attacks", unit="answers", better="neither")
+    answers = record.table("Responses to attacks", unit="answers")
     for (attack, status), count in sorted(siege.count.statuses.items()):
         answers.add(str(status), {"attack": attack}, [count])
     record.write()

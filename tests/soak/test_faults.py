@@ -49,7 +49,7 @@ class Chronicle:
             "Each amid a steady crowd of callers whose every answer is checked. Lost are requests "
             "whose connection broke."
         )
-        self._table = self._record.table("faults", "Faults and responses", unit="", better="neither")
+        self._table = self._record.table("Faults and responses")
         self._told: set[str] = set()
 
     def tell(self, fault: str, happened: str, tally: Tally, whole_after_s: float | None = None) -> None:

@@ -61,7 +61,7 @@ def judge(tally: Tally, watch: Watch, before: Sample, after: Sample) -> None:
 
 
 def write(record: Record, tally: Tally, rate: float, before: Sample, after: Sample) -> None:
-    figures = record.table("figures", f"Figures of {MINUTES:g} minutes", unit="", better="neither")
+    figures = record.table(f"Figures of {MINUTES:g} minutes")
     for subject, value in {
         "requests offered a second": rate,
         "requests asked": tally.asked,
@@ -82,10 +82,10 @@ def write(record: Record, tally: Tally, rate: float, before: Sample, after: Samp
         "threads after": after.threads,
     }.items():
         figures.add(subject, {}, [float(value)])
-    took = record.table("p99", "99th percentile of accepted requests", unit="ms", better="neither")
+    took = record.table("99th percentile of accepted requests", unit="ms")
     for kind, seconds in sorted(tally.took_s.items()):
         took.add("accepted", {"kind": kind}, [tally.quantile_s(0.99, kind) * 1e3], f"{len(seconds)} requests")
-    answers = record.table("answers", "Answers by kind and status", unit="answers", better="neither")
+    answers = record.table("Answers by kind and status", unit="answers")
     for (kind, status), count in sorted(tally.answers.items()):
         answers.add(str(status), {"kind": kind}, [count])
     record.note(

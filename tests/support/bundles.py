@@ -96,14 +96,16 @@ def write_head(
     return write_bundle(models_dir, "text-classification", whole, model, float_model=to_float(model))
 
 
-def open_head(models_dir: Path, name: str = "tiny", reader: Encoder | None = None, **options: Any) -> Head:
+def open_head(
+    models_dir: Path, name: str = "tiny", reader: Encoder | None = None, threads: int = 1, **options: Any
+) -> Head:
     """The model of `write_head`, loaded as the service loads it."""
-    bundle, runtime = write_head(models_dir, name, **options), Runtime("cpu", 1)
-    return Head.load(bundle, runtime, reader or open_reader(models_dir))
+    bundle, runtime = write_head(models_dir, name, **options), Runtime("cpu", threads)
+    return Head.load(bundle, runtime, reader or open_reader(models_dir, threads))
 
 
-def open_reader(models_dir: Path) -> Encoder:
-    return Encoder.load(write_reader(models_dir), Runtime("cpu", 1))
+def open_reader(models_dir: Path, threads: int = 1) -> Encoder:
+    return Encoder.load(write_reader(models_dir), Runtime("cpu", threads))
 
 
 PLAIN_CARD = {

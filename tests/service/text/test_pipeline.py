@@ -84,7 +84,7 @@ def uncollected() -> Iterator[None]:
     gc.enable()
 
 
-def test_answers_are_equal_to_the_bit_alone_in_any_batch_and_after_a_reload(
+def test_answers_are_equal_to_the_bit_alone_in_any_batch_after_a_reload_and_with_two_threads(
     head: Head, sentences: list[str], tmp_path: Path
 ) -> None:
     chance = random.Random(1)
@@ -97,7 +97,8 @@ def test_answers_are_equal_to_the_bit_alone_in_any_batch_and_after_a_reload(
         for first in range(0, len(texts), size):
             some = order[first : first + size]
             assert answers(head, [texts[i] for i in some]) == [together[i] for i in some]
-    assert answers(open_head(tmp_path), texts) == together
+    for threads in (1, 2):
+        assert answers(open_head(tmp_path, threads=threads), texts) == together
 
 
 def test_less_explanation_changes_no_verdict(head: Head, sentences: list[str]) -> None:
