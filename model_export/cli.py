@@ -13,7 +13,7 @@ from service.errors import HardmaxError
 
 # command: (module, help)
 COMMANDS = {
-    "train": ("head.train", "train, measure and export a custom model from labelled rows"),
+    "train": ("head.command", "train, measure and export a custom model from labelled rows"),
     "exact": ("exact.command", "construct an exact classifier of sequences"),
     "pretrained": ("pretrained", "train the pretrained encoder and its sentiment head from the data sets"),
     "ablations": (

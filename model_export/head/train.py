@@ -1,4 +1,4 @@
-"""`hardmax-export train rows.csv --name mine`: train, measure and export a custom model.
+"""Train, measure and export a custom model; command.py has the flags.
 
 rows -> encoder outputs (cached on disk) -> cross_validation.py -> head bundle mine@N, verified -> report
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -18,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from evaluation.html import render_report, write_page
-from evaluation.labels import Rows, read_rows
+from evaluation.labels import Rows
 from evaluation.report import describe_report
-from evaluation.tables.writing import check_folder
-from hardmax.formatting import printable
 from hardmax.progress import Progress
 from model_export.bundle import write_bundle
 from model_export.data.training_set import Ints
@@ -32,14 +29,11 @@ from model_export.head.float_graph import to_float
 from model_export.head.ood import english_sentences, foreign_sentences
 from model_export.head.verification import count_mismatches
 from service.errors import BundleError, InvalidInput
-from service.runtime.bundle import PRETRAINED_ENCODER, Bundle, read_bundle, versions_of
+from service.runtime.bundle import Bundle, read_bundle, versions_of
 from service.runtime.card import ENCODER, HEAD
 from service.runtime.session import Runtime
-from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
 
-MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-PRETRAINED_NAMES = ("dynamics", "encoder", "encoder-small", "sentiment", "sentiment-small")
 VERIFIED_TEXTS = 200  # for which the exported graph is compared with its definition
 ABSTAIN_MARGIN = 0.02
 
@@ -54,61 +48,8 @@ def open_encoder(folder: Path) -> tuple[Bundle, Encoder]:
     return bundle, Encoder.load(bundle, Runtime("cpu", 1))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags of the command."""
-    parser.add_argument("file", help="texts with labels: csv, tsv, jsonl, json, parquet, xlsx")
-    parser.add_argument("--name", help="name of the model (default: that of the file)")
-    parser.add_argument(
-        "--models-dir", type=Path, default=Path("models"), help="folder of models (default: models)"
-    )
-    parser.add_argument("--column", help="column of texts (default: found by its name or its content)")
-    parser.add_argument(
-        "--label",
-        nargs="+",
-        default=[],
-        help="column of labels (default: found likewise); or several columns of 0 and 1, one for each label",
-    )
-    parser.add_argument(
-        "--keep-labels", action="store_true", help="keep stars, 0/1 and a|b as labels of their own"
-    )
-    parser.add_argument(
-        "--multi-label",
-        action="store_true",
-        help="a text may have several labels, written a|b (default: if some row has several)",
-    )
-    parser.add_argument("--description", help="description of the model, for its card")
-    parser.add_argument(
-        "--license", default="not stated", help="license of the model, for its card (default: not stated)"
-    )
-    parser.add_argument(
-        "--encoder",
-        type=Path,
-        default=PRETRAINED_FOLDER / PRETRAINED_ENCODER,
-        help="folder of the encoder's bundle (default: the pretrained encoder)",
-    )
-    parser.add_argument("--html", type=Path, help="write the report as an HTML page to this file")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Train and export a model; return 0."""
-    base = _model_name(arguments)
-    if arguments.html:
-        check_folder(arguments.html)
-    rows = read_rows(
-        arguments.file,
-        column=arguments.column,
-        label=arguments.label,
-        as_is=arguments.keep_labels,
-        several=arguments.multi_label,
-    )
-
-    def log(line: str) -> None:
-        print(printable(line), file=sys.stderr if arguments.json else None, flush=True)
-
-    for line in rows.notes:
-        log(line)
+def train_model(arguments: argparse.Namespace, base: str, rows: Rows, log: Log) -> None:
+    """Train, measure and write the next version of the model `base`."""
     bundle, encoder = open_encoder(arguments.encoder)
     cache = arguments.models_dir / f".states-{bundle.card['model_sha256'][:12]}"
     rows, texts = _encode(rows, encoder, cache, arguments.file, log)
@@ -123,22 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
     size_kb = sum(file.stat().st_size for file in (arguments.models_dir / name).iterdir()) / 1e3
     log(f"{arguments.models_dir / name}: {size_kb:,.0f} kB, a head on {bundle.name}; graph verified")
     log(f"next: hardmax serve --models-dir {arguments.models_dir}, and request the model {base!r}")
-    return 0
-
-
-def _model_name(arguments: argparse.Namespace) -> str:
-    name = arguments.name or re.sub(r"[^A-Za-z0-9._-]+", "-", Path(arguments.file).stem).strip("-._")
-    if not MODEL_NAME.fullmatch(name) or name in PRETRAINED_NAMES:
-        raise InvalidInput(
-            f"--name: {name!r} cannot name a model: letters, digits, dots and hyphens, and not the name of "
-            "a pretrained model"
-        )
-    if arguments.models_dir.exists() and not arguments.models_dir.is_dir():
-        raise InvalidInput(f"{arguments.models_dir} is not a folder", param="--models-dir")
-    if (arguments.models_dir / name).exists():
-        taken = f"{arguments.models_dir / name} is in the way"
-        raise InvalidInput(f"{taken}: a model's versions are {name}@1, {name}@2, ..; move it")
-    return str(name)
 
 
 def _encode(rows: Rows, encoder: Encoder, cache: Path, file: str, log: Log) -> tuple[Rows, EncodedTexts]:

@@ -2,6 +2,8 @@
 
 import argparse
 import importlib
+import subprocess
+import sys
 
 import pytest
 
@@ -31,9 +33,11 @@ def test_error_of_a_file_has_no_number():
     assert describe_os_error(OSError(28, "No space left on device")) == "No space left on device"
 
 
-def test_file_that_does_not_exist_is_one_sentence(tmp_path, capsys):
-    assert main(["train", str(tmp_path / "none.csv"), "--models-dir", str(tmp_path)]) == 2
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert "No such file" in err
-    assert "Errno" not in err
+def test_file_that_does_not_exist_is_one_sentence_before_torch_is_imported(tmp_path):
+    command = ["train", str(tmp_path / "none.csv"), "--models-dir", str(tmp_path)]
+    program = f"import sys; from model_export.cli import main; print(main({command}), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 False\n"
+    assert done.stderr.count("\n") == 1
+    assert "No such file" in done.stderr
+    assert "Errno" not in done.stderr

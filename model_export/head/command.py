@@ -1,0 +1,94 @@
+"""`hardmax-export train rows.csv --name mine`: the flags, and the rows of the file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from evaluation.labels import read_rows
+from evaluation.tables.writing import check_folder
+from hardmax.formatting import printable
+from service.errors import InvalidInput
+from service.runtime.bundle import PRETRAINED_ENCODER
+from service.settings import PRETRAINED_FOLDER
+
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+PRETRAINED_NAMES = ("dynamics", "encoder", "encoder-small", "sentiment", "sentiment-small")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags of the command."""
+    parser.add_argument("file", help="texts with labels: csv, tsv, jsonl, json, parquet, xlsx")
+    parser.add_argument("--name", help="name of the model (default: that of the file)")
+    parser.add_argument(
+        "--models-dir", type=Path, default=Path("models"), help="folder of models (default: models)"
+    )
+    parser.add_argument("--column", help="column of texts (default: found by its name or its content)")
+    parser.add_argument(
+        "--label",
+        nargs="+",
+        default=[],
+        help="column of labels (default: found likewise); or several columns of 0 and 1, one for each label",
+    )
+    parser.add_argument(
+        "--keep-labels", action="store_true", help="keep stars, 0/1 and a|b as labels of their own"
+    )
+    parser.add_argument(
+        "--multi-label",
+        action="store_true",
+        help="a text may have several labels, written a|b (default: if some row has several)",
+    )
+    parser.add_argument("--description", help="description of the model, for its card")
+    parser.add_argument(
+        "--license", default="not stated", help="license of the model, for its card (default: not stated)"
+    )
+    parser.add_argument(
+        "--encoder",
+        type=Path,
+        default=PRETRAINED_FOLDER / PRETRAINED_ENCODER,
+        help="folder of the encoder's bundle (default: the pretrained encoder)",
+    )
+    parser.add_argument("--html", type=Path, help="write the report as an HTML page to this file")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train and export a model; return 0. Flags and file are checked before torch is imported."""
+    base = _model_name(arguments)
+    if arguments.html:
+        check_folder(arguments.html)
+    rows = read_rows(
+        arguments.file,
+        column=arguments.column,
+        label=arguments.label,
+        as_is=arguments.keep_labels,
+        several=arguments.multi_label,
+    )
+
+    def log(line: str) -> None:
+        print(printable(line), file=sys.stderr if arguments.json else None, flush=True)
+
+    for line in rows.notes:
+        log(line)
+    from model_export.head.train import train_model  # torch takes seconds to import
+
+    train_model(arguments, base, rows, log)
+    return 0
+
+
+def _model_name(arguments: argparse.Namespace) -> str:
+    name = arguments.name or re.sub(r"[^A-Za-z0-9._-]+", "-", Path(arguments.file).stem).strip("-._")
+    if not MODEL_NAME.fullmatch(name) or name in PRETRAINED_NAMES:
+        raise InvalidInput(
+            f"--name: {name!r} cannot name a model: letters, digits, dots and hyphens, and not the name of "
+            "a pretrained model"
+        )
+    if arguments.models_dir.exists() and not arguments.models_dir.is_dir():
+        raise InvalidInput(f"{arguments.models_dir} is not a folder", param="--models-dir")
+    if (arguments.models_dir / name).exists():
+        taken = f"{arguments.models_dir / name} is in the way"
+        raise InvalidInput(f"{taken}: a model's versions are {name}@1, {name}@2, ..; move it")
+    return str(name)
