@@ -113,6 +113,28 @@ def read_npy(
 
     `check` may refuse the shape before the array is made, which can take eight times as many bytes.
     """
+    shape, fortran, dtype, begin = _read_header(body)
+    if dtype.kind not in "fiu":
+        raise UnsupportedMediaType(f"{param} should hold real numbers", param=param)
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise MalformedInput("the shape in the npy header is not one of whole numbers")
+    if len(shape) != 2 or 0 in shape:
+        raise InvalidInput(f"{param} should have two dimensions, neither of them empty", param=param)
+    check_size(*shape, max_rows, max_columns, param)
+    if shape[0] * shape[1] * dtype.itemsize != len(body) - begin:
+        raise MalformedInput("the body is not as long as its npy header says")
+    check(*shape)
+    flat = np.frombuffer(body, dtype, offset=begin)
+    given = flat.reshape(shape, order="F" if fortran else "C")
+    array = np.ascontiguousarray(given, dtype=np.float64)
+    check_finite(array, param)
+    if dtype.itemsize > 4 and dtype != np.float64:
+        check_converted(given, array, param)
+    return array
+
+
+def _read_header(body: Raw) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return what the header of an npy file says: shape, Fortran order and type; and where the data begin."""
     stream = io.BytesIO(body[:HEADER])
     try:
         version = np.lib.format.read_magic(stream)
@@ -122,26 +144,9 @@ def read_npy(
         }.get(version)
         if read_header is None:
             raise MalformedInput("this version of the npy format is not supported: numpy.save writes 1.0")
-        shape, fortran, dtype = read_header(stream)
+        return *read_header(stream), stream.tell()
     except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, TokenError):
         raise MalformedInput("the body is not an npy file") from None
-    if dtype.kind not in "fiu":
-        raise UnsupportedMediaType(f"{param} should hold real numbers", param=param)
-    if not all(type(size) is int and size >= 0 for size in shape):
-        raise MalformedInput("the shape in the npy header is not one of whole numbers")
-    if len(shape) != 2 or 0 in shape:
-        raise InvalidInput(f"{param} should have two dimensions, neither of them empty", param=param)
-    check_size(*shape, max_rows, max_columns, param)
-    if shape[0] * shape[1] * dtype.itemsize != len(body) - stream.tell():
-        raise MalformedInput("the body is not as long as its npy header says")
-    check(*shape)
-    flat = np.frombuffer(body, dtype, offset=stream.tell())
-    given = flat.reshape(shape, order="F" if fortran else "C")
-    array = np.ascontiguousarray(given, dtype=np.float64)
-    check_finite(array, param)
-    if dtype.itemsize > 4 and dtype != np.float64:
-        check_converted(given, array, param)
-    return array
 
 
 def check_converted(given: Any, array: Floats, param: str) -> None:

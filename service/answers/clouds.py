@@ -19,7 +19,6 @@ from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
 
 INDEX = re.compile("0|[1-9][0-9]{0,8}")
-INDEX = re.compile("0|[1-9][0-9]{0,8}")
 MODEL = "dynamics"  # the bundle that runs clouds
 CONTROL_LAYERS = 1000  # of the run that confirms a matrix
 ARRAYS = ("assignment", "limits")
@@ -111,7 +110,7 @@ def answer_dynamics(
     parameters: Parameters,
     request_id: str,
     *,
-    as_npz: bool = False,
+    as_npz: bool,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> list[bytes]:
     """Run a cloud and write the answer, in blocks."""

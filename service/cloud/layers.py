@@ -226,7 +226,7 @@ class Layers:
     def _settled_set(self, token: int, layer: int) -> Ints | None:
         """Return the argmax set of a token that was settled by this layer."""
         settled = 0 <= self.settled[token] <= layer
-        return members_of(token, self.first, self.ties) if settled else None
+        return members_of(token, self.first, self.ties.row, self.ties.sets) if settled else None
 
     # --- which sets are final
 

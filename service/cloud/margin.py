@@ -13,7 +13,7 @@ from service.cloud.candidates import candidates
 from service.cloud.coordinates import Vectors, slack_of
 from service.cloud.decision import scores
 from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
-from service.cloud.sets import Ragged, concatenated_ranges, range_starts
+from service.cloud.sets import Ragged, concatenated_ranges, members_of, range_starts
 from service.runtime.session import Session
 
 MAX_SAMPLE, MIN_SAMPLE = 64, 8  # queries that give a first bound
@@ -53,16 +53,11 @@ class Gaps:
         smallest = math.inf
         for i, error in zip(rows.tolist(), slack.tolist(), strict=True):
             score = self.keys.x @ self.queries.x[i]
-            members = self._members(i)
+            members = members_of(i, self.first, self.row, self.members)
             best = score[members].max()
             score[members] = -np.inf
             smallest = min(smallest, float((best - score.max() - error) / self.lengths[i]))
         return smallest
-
-    def _members(self, i: int) -> Ints:
-        index = int(np.searchsorted(self.row, i))
-        tied = index < len(self.row) and self.row[index] == i
-        return self.members[index] if tied else self.first[[i]]
 
     def _smallest_below(self, bound: float) -> float:
         """Return the smallest gap, if it is less than `bound`."""

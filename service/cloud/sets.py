@@ -105,11 +105,11 @@ class Ties:
         return Ties(both.row[order], sets.lengths, sets.flat, both.mean[order], both.error_bound[order])
 
 
-def members_of(token: int, first: Ints, ties: Ties) -> Ints:
-    """Return the argmax set of a token: the one in `ties`, or else the single token `first[token]`."""
-    index = int(np.searchsorted(ties.row, token))
-    tied = index < len(ties.row) and ties.row[index] == token
-    return ties.sets[index] if tied else first[[token]]
+def members_of(query: int, first: Ints, row: Ints, sets: Ragged) -> Ints:
+    """Return the argmax set of a query: `sets` are those of the queries `row`, `first` has all others."""
+    index = int(np.searchsorted(row, query))
+    tied = index < len(row) and row[index] == query
+    return sets[index] if tied else first[[query]]
 
 
 class ArgmaxSetBuilder:

@@ -124,11 +124,6 @@ class Batcher(Generic[Item, Result]):
         since = self._busy_since
         return not self._dead and (since is None or time.perf_counter() - since < stuck_after_s)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing runs."""
-        return self._running is None
-
     async def submit(self, key: Hashable, items: Sequence[Item]) -> Results[Result]:
         """For each item, in order, its result or the exception that it raised."""
         if self._dead:

@@ -218,18 +218,10 @@ class WordPieceTokenizer:
             token_ids += tokens
             bounds.append(len(token_ids))
             previous = tokens
-        position_ids, chunk_ids = _assign_chunks(bounds, [*sentences, len(bounds) - 1], self.chunk_tokens)
-        spans = np.array(offsets, np.int64)
-        return TokenizedText(
-            text,
-            spans[::2],
-            spans[1::2],
-            np.array(bounds, np.int64),
-            np.array(token_ids, np.int64),
-            position_ids,
-            chunk_ids,
-            truncated,
-        )
+        chunks = _assign_chunks(bounds, [*sentences, len(bounds) - 1], self.chunk_tokens)
+        starts, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+        words = starts, ends, np.array(bounds, np.int64), np.array(token_ids, np.int64)
+        return TokenizedText(text, *words, *chunks, truncated)
 
     def _word_tokens(self, surface: str, kind: str, inside: bool) -> tuple[int, ...]:
         """Return the tokens of one match, from the cache where they are there."""
