@@ -62,12 +62,6 @@ def test_body_that_is_not_compressed_as_it_says_is_malformed(client: TestClient,
     assert refusal(answer) == (400, "malformed_input", None)
 
 
-def test_other_encodings_are_refused_with_those_that_are_read(client: TestClient) -> None:
-    answer = client.post("/classify", content=QUESTION, headers={**JSON, "content-encoding": "br"})
-    assert refusal(answer) == (415, "unsupported_media_type", None)
-    assert "gzip or deflate" in answer.json()["error"]["message"]
-
-
 def test_decompressor_never_expands_more_than_its_bound() -> None:
     decompressor = BodyDecompressor(1000)
     compressed = gzip.compress(b"a" * 1000)

@@ -18,22 +18,9 @@ from service.http.routes import points
 HINT = "there is no such route; did you mean "
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "expected"),
-    [
-        ("POST", "/health", (405, "method_not_allowed", None)),
-        ("PUT", "/", (405, "method_not_allowed", None)),
-        ("GET", "/web/../app.py", (404, "not_found", None)),
-        ("GET", "/web/%2e%2e/app.py", (404, "not_found", None)),
-        ("GET", "/web/%00", (404, "not_found", None)),
-        ("GET", "/web/" + "x" * 5_000, (404, "not_found", None)),
-        ("GET", "/web/x/../fonts/x", (404, "not_found", None)),
-    ],
-)
-def test_routes_that_are_none_are_refused_in_the_one_shape(
-    client: httpx.Client, method: str, path: str, expected: tuple[Any, ...]
-) -> None:
-    assert refusal(client.request(method, path)) == expected
+@pytest.mark.parametrize("path", ["%2e%2e/app.py", "%00", "x" * 5_000, "x/../fonts/x"], ids=len)
+def test_files_outside_the_page_are_not_found(client: httpx.Client, path: str) -> None:
+    assert refusal(client.get(f"/web/{path}")) == (404, "not_found", None)
 
 
 @pytest.mark.parametrize(

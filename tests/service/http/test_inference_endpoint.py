@@ -57,21 +57,6 @@ def test_candidate_labels_are_chosen_before_the_best_and_for_every_text(client: 
     assert [each["label"] for each in several[1]] == ["negative"]
 
 
-def test_undecided_verdict_is_neutral_where_that_is_asked_for(server: Server, client: httpx.Client) -> None:
-    body = {"inputs": ["zzkq", "a superb film"], "options": {"use_cache": False}}
-    plain, told = (client.post(path, json=body).json() for path in ("/", "/?abstain=neutral"))
-    assert told[0] == [
-        {"label": "neutral", "score": 1.0},
-        {"label": "negative", "score": 0.0},
-        {"label": "positive", "score": 0.0},
-    ]
-    assert told[1] == plain[1]
-    assert plain[0][0]["label"] in ("negative", "positive")
-    assert client.post("/predict?abstain=neutral", json={"inputs": "zzkq"}).json() == told[0]
-    refused = client.post("/predict?abstain=maybe", json={"inputs": "zzkq"})
-    assert refusal(refused) == (422, "invalid_input", "abstain")
-
-
 @pytest.mark.parametrize("path", ["/predict", "/", "/models/tiny"])
 def test_header_lists_the_texts_on_which_the_model_abstains(client: httpx.Client, path: str) -> None:
     texts = ["zzkq", "a superb film", "zzkq zzkq"]
@@ -88,14 +73,6 @@ def test_header_of_many_abstentions_is_short_enough_for_proxies(models: Path) ->
     with in_process(models) as client:
         listed = client.post("/predict", json={"inputs": ["zzkq"] * 300}).headers["x-abstained"]
     assert listed.split(",") == [*map(str, range(256)), "..."]
-
-
-def test_setting_makes_undecided_verdicts_neutral_everywhere(models: Path) -> None:
-    with in_process(models, abstain_as_neutral=True) as client:
-        assert client.post("/predict", json={"inputs": "zzkq"}).json()[0]["label"] == "neutral"
-        answer = client.post("/v1/classify", json={"input": "zzkq"}).json()["data"][0]
-        assert (answer["label"], answer["abstain_reason"]) == ("neutral", "no_known_words")
-        assert ours(client, "zzkq")["label"] != "neutral"  # /classify says undecided by itself
 
 
 def test_clients_of_vllm_are_answered_in_its_shape(client: httpx.Client) -> None:
@@ -116,16 +93,6 @@ def test_inference_client_sends_its_token(locked: Server) -> None:
     assert InferenceClient(base_url=locked.url, token="secret").text_classification("superb")
     with pytest.raises(HfHubHTTPError, match="401"):
         InferenceClient(base_url=locked.url, token="wrong").text_classification("superb")
-
-
-def test_predict_answers_as_text_embeddings_inference_does(client: httpx.Client) -> None:
-    found = client.post("/predict", json={"inputs": "a superb film"}).json()
-    assert {each["label"]: each["score"] for each in found} == ours(client, "a superb film")["probs"]
-    for batch in (["superb", "awful"], [["superb"], ["awful"]]):
-        answers = client.post("/predict", json={"inputs": batch, "top_k": 1}).json()
-        assert [[row["label"] for row in rows] for rows in answers] == [["positive"], ["negative"]]
-    raw = client.post("/predict", json={"inputs": "superb", "raw_scores": True}).json()
-    assert raw[0]["score"] - raw[1]["score"] == pytest.approx(ours(client, "superb")["logit"])
 
 
 @pytest.mark.parametrize(
