@@ -25,9 +25,10 @@ import numpy as np
 
 from benchmarks.environments import fetched
 from benchmarks.record import Case, Record, Table
+from service.cloud.attention import Attention
 from service.cloud.dynamics import Dynamics, Parameters
-from service.cloud.layers import Layers
 from service.cloud.points import Cloud, Floats
+from service.cloud.tokens import Tokens
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Runtime, Session
 from service.settings import PRETRAINED_FOLDER
@@ -76,10 +77,10 @@ class Ours:
     def __call__(self, points: Floats) -> Floats:
         n = len(points)
         cloud = Cloud(points, np.ones(n, np.int64), np.arange(n), 0, None)
-        layers = Layers(self._session, cloud, alpha=1.0, tie_tolerance=0.0)
-        layers.attend()
-        layers.step()
-        return layers.points(1)
+        tokens = Tokens(cloud, alpha=1.0)
+        Attention(self._session, tokens, tie_tolerance=0.0).attend()
+        tokens.step()
+        return tokens.points(1)
 
 
 def numpy_peer() -> Peer:

@@ -2,7 +2,7 @@
 
     result = Dynamics.load(bundle, runtime).run(points, Parameters(alpha=0.5))
 
-Options, limits and results; layers.py has the algorithm.
+Options, limits and results; attention.py and tokens.py have the algorithm.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hardmax.models.clouds import Stop
+from service.cloud.attention import Attention
 from service.cloud.clusters import Clusters, Leaders, polytope_vertices, read_clusters, read_leaders
-from service.cloud.layers import Layers
-from service.cloud.margin import LayerGap, Temperature, find_temperature
+from service.cloud.margin import LayerGap, Temperature, find_temperature, smallest_margin
 from service.cloud.points import Cloud, Floats, Ints, check_size, prepare
 from service.cloud.recording import (
     ArgmaxRecorder,
@@ -26,6 +26,7 @@ from service.cloud.recording import (
     run_softmax,
 )
 from service.cloud.sets import Ragged
+from service.cloud.tokens import Tokens
 from service.errors import BundleError, InvalidInput, TooLarge
 from service.runtime.bundle import Bundle
 from service.runtime.session import Graph, Runtime, Session
@@ -178,7 +179,8 @@ class _Run:
         self._parameters = parameters
         self._on_progress = on_progress
         self._cloud: Cloud = prepare(points, parameters.A)
-        self._layers = Layers(session, self._cloud, parameters.alpha, parameters.tie_tolerance)
+        self._tokens = Tokens(self._cloud, parameters.alpha)
+        self._attention = Attention(session, self._tokens, parameters.tie_tolerance)
         keeps_points = bool({"trajectory", "softmax"} & include)
         every = parameters.trajectory_every
         self._recorder = Recorder(self._cloud, every, max_bytes) if keeps_points else None
@@ -187,60 +189,60 @@ class _Run:
 
     def result(self) -> Result:
         """Run to the end."""
-        layers = self._layers
+        tokens = self._tokens
         self._attend()
-        while not (layers.certified or self._converged() or layers.layer == self._parameters.max_layers):
-            layers.step()
+        while not (tokens.certified or self._converged() or tokens.layer == self._parameters.max_layers):
+            tokens.step()
             self._attend()
-        return self._read(layers.layer + self._layers_left())
+        return self._read(tokens.layer + self._layers_left())
 
     def _attend(self) -> None:
-        layers = self._layers
-        layers.attend()
-        if "temperature" in self._parameters.include and not (layers.certified and self._gaps):
-            self._gaps.append(layers.gap())
+        tokens = self._tokens
+        self._attention.attend()
+        if "temperature" in self._parameters.include and not (tokens.certified and self._gaps):
+            self._gaps.append(LayerGap.of(self._attention.session, tokens))
         if self._recorder:
-            self._recorder.keep(layers.layer, layers.points(layers.layer))
+            self._recorder.keep(tokens.layer, tokens.points(tokens.layer))
         if self._argmax:
-            self._argmax.keep(layers.sets())
-        self._report(layers.layer)
+            self._argmax.keep(tokens.sets())
+        self._report(tokens.layer)
 
     def _report(self, layer: int) -> None:
-        leaders, distance = int((self._layers.since >= 0).sum()), self._layers.distance
-        reached = max(layer, self._layers.layer)
+        leaders, distance = int((self._tokens.since >= 0).sum()), self._tokens.distance
+        reached = max(layer, self._tokens.layer)
         self._on_progress(Progress(reached, leaders, distance if math.isfinite(distance) else None))
 
     def _converged(self) -> bool:
-        return self._parameters.stop != "never" and self._layers.distance <= self._parameters.tolerance
+        return self._parameters.stop != "never" and self._tokens.distance <= self._parameters.tolerance
 
     def _layers_left(self) -> int:
         """Layers from the certificate to where this run is to stop: they need not be run."""
-        layers, parameters = self._layers, self._parameters
-        rest = parameters.max_layers - layers.layer
-        if not layers.certified or parameters.stop == "certified":
+        tokens, parameters = self._tokens, self._parameters
+        rest = parameters.max_layers - tokens.layer
+        if not tokens.certified or parameters.stop == "certified":
             return 0
-        if parameters.stop == "never" or parameters.tolerance == 0 < layers.distance:
+        if parameters.stop == "never" or parameters.tolerance == 0 < tokens.distance:
             return rest
-        if layers.distance <= parameters.tolerance:
+        if tokens.distance <= parameters.tolerance:
             return 0
-        shrinkings = math.log(layers.distance / parameters.tolerance) / math.log1p(parameters.alpha)
+        shrinkings = math.log(tokens.distance / parameters.tolerance) / math.log1p(parameters.alpha)
         return math.ceil(min(rest, shrinkings))  # the least alpha makes them infinite
 
     def _read(self, last: int) -> Result:
         """Leaders and clusters from the argmax sets, and the points at layer `last`."""
-        cloud, layers, include = self._cloud, self._layers, self._parameters.include
-        points = layers.points(last)
-        clusters, assignment = read_clusters(cloud, layers.first, layers.ties, layers.targets)
-        leaders = read_leaders(cloud, layers.since, points, assignment, clusters)
-        trajectory = self._recorder.trajectory(last, layers.points, self._report) if self._recorder else None
+        cloud, tokens, include = self._cloud, self._tokens, self._parameters.include
+        points = tokens.points(last)
+        clusters, assignment = read_clusters(cloud, tokens.first, tokens.ties, tokens.target_points)
+        leaders = read_leaders(cloud, tokens.since, points, assignment, clusters)
+        trajectory = self._recorder.trajectory(last, tokens.points, self._report) if self._recorder else None
         return Result(
             n=len(cloud.inverse),
             d=points.shape[1],
             alpha=self._parameters.alpha,
-            status="certified" if layers.certified else "converged" if self._converged() else "max_layers",
+            status="certified" if tokens.certified else "converged" if self._converged() else "max_layers",
             layers=last,
-            certified_layer=layers.layer if layers.certified else None,
-            margin=layers.margin() if layers.certified else None,
+            certified_layer=tokens.layer if tokens.certified else None,
+            margin=self._margin(),
             leaders=leaders,
             clusters=clusters,
             assignment=assignment,
@@ -253,10 +255,15 @@ class _Run:
             softmax=self._softmax(trajectory) if trajectory and "softmax" in include else None,
         )
 
-    def _temperature(self) -> Temperature | None:
-        if not self._gaps or not self._layers.certified or self._parameters.tie_tolerance:
+    def _margin(self) -> float | None:
+        if not self._tokens.certified:
             return None
-        return find_temperature(self._gaps, self._parameters.alpha, self._cloud, self._layers.longest)
+        return smallest_margin(self._attention.session, self._tokens, self._attention.mean_sets)
+
+    def _temperature(self) -> Temperature | None:
+        if not self._gaps or not self._tokens.certified or self._parameters.tie_tolerance:
+            return None
+        return find_temperature(self._gaps, self._parameters.alpha, self._cloud, self._tokens.longest)
 
     def _softmax(self, hardmax: Trajectory) -> SoftmaxRun:
         parameters = self._parameters

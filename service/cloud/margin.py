@@ -3,17 +3,18 @@ largest temperature at which softmax attention provably stays near hardmax (docs
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from service.cloud.candidates import candidates
-from service.cloud.coordinates import Vectors, slack_of
+from service.cloud.coordinates import Vectors, lengths_of, slack_of
 from service.cloud.decision import scores
 from service.cloud.points import UNIT, Bools, Cloud, Floats, Ints
 from service.cloud.sets import Ragged, concatenated_ranges, members_of, range_starts
+from service.cloud.tokens import Tokens
 from service.runtime.session import Session
 
 MAX_SAMPLE, MIN_SAMPLE = 64, 8  # queries that give a first bound
@@ -90,11 +91,44 @@ class Gaps:
         return inside
 
 
+def smallest_margin(session: Session, tokens: Tokens, mean_sets: Mapping[bytes, Ints]) -> float | None:
+    """Return a lower bound on the smallest gap between a best score and the best outside its set.
+
+    Relative to |z_i| max |z|, over all tokens and all means of several; None: nothing is outside. `mean_sets`
+    are the sets of means that are larger than the set they are of.
+    """
+    frame, ties = tokens.frame, tokens.ties
+    n, means = len(tokens.first), np.arange(len(ties.row))
+    of_means = ties.sets
+    if mean_sets:
+        of_means = Ragged.of([mean_sets.get(each.tobytes(), each) for each in of_means])
+    members = Ragged(
+        np.concatenate([ties.member, of_means.flat]), np.concatenate([ties.size, of_means.lengths])
+    )
+    x = np.concatenate([tokens.now.x, ties.mean])
+    queries = frame.queries(x, np.concatenate([tokens.now.error_bound, ties.error_bound]))
+    longest = tokens.longest + frame.rounding * float(frame.sizes(tokens.cloud.points).max())
+    lengths = (lengths_of(queries.x) + frame.rounding * queries.size) * longest
+    first = np.concatenate([tokens.first, np.zeros_like(means)])
+    row = np.concatenate([ties.row, n + means])
+    smallest = Gaps(session, queries, tokens.keys(), lengths, first, row, members).smallest()
+    return None if math.isinf(smallest) else max(smallest, 0.0)
+
+
 class LayerGap(NamedTuple):
     """The smallest gap of a layer's tokens, and whether sets tie."""
 
     least: float  # relative to the square of the longest token; inf: nothing is outside
     tied: bool
+
+    @classmethod
+    def of(cls, session: Session, tokens: Tokens) -> Self:
+        """Return a lower bound on the gap of the present layer."""
+        queries = tokens.frame.queries(*tokens.now)
+        lengths = tokens.frame.scales(tokens.now.x) * tokens.longest**2
+        ties = tokens.ties
+        gaps = Gaps(session, queries, tokens.keys(), lengths, tokens.first, ties.row, ties.sets)
+        return cls(gaps.smallest(), len(ties.row) > 0)
 
 
 @dataclass(frozen=True)

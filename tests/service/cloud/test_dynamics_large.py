@@ -14,11 +14,12 @@ from paths import ROOT
 from threadpoolctl import threadpool_limits
 
 from service.cloud import cones
+from service.cloud.attention import Attention
 from service.cloud.candidates import at_once, by_length
 from service.cloud.cones import CandidateBatch, ConeSearch
 from service.cloud.coordinates import Frame, slack_of
-from service.cloud.layers import Layers
 from service.cloud.points import Cloud
+from service.cloud.tokens import Tokens
 
 
 @pytest.mark.parametrize("cloud", ["sphere", "clustered"])
@@ -159,10 +160,10 @@ def test_layer_of_a_thousand_points_costs_less_than_twice_what_numpy_takes(d: in
     cloud = Cloud(Z, np.ones(1000, np.int64), np.arange(1000), 0, None)
 
     def ours() -> Floats:
-        layers = Layers(bundled().session, cloud, 1.0, 0.0)
-        layers.attend()
-        layers.step()
-        return layers.points(1)
+        tokens = Tokens(cloud, 1.0)
+        Attention(bundled().session, tokens, 0.0).attend()
+        tokens.step()
+        return tokens.points(1)
 
     def plain() -> Floats:
         return Z + 0.5 * (Z[(Z @ Z.T).argmax(axis=1)] - Z)

@@ -7,8 +7,9 @@ import pytest
 from clouds import EDGE, bundled, run
 
 from service.cloud import candidates, rational
-from service.cloud.layers import Layers
+from service.cloud.attention import Attention
 from service.cloud.points import prepare
+from service.cloud.tokens import Tokens
 from service.errors import TooLarge
 from tests.fuzz.clouds import Case, check
 
@@ -17,12 +18,13 @@ def test_run_keeps_little_of_long_integers(monkeypatch: pytest.MonkeyPatch) -> N
     """The least alphas make positions grow by a thousand bits a layer; every layer was kept: 370 MB."""
     monkeypatch.setattr(rational, "MAX_CACHED_BITS", 100_000)
     cloud, most = prepare(EDGE, None), 0
-    layers = Layers(bundled().session, cloud, 1e-300, 0.0)
+    tokens = Tokens(cloud, 1e-300)
+    attention = Attention(bundled().session, tokens, 0.0)
     for _ in range(40):
-        layers.settled[:] = -1  # search again for every set
-        layers.attend()
-        layers.step()
-        known = layers._history.rational.positions
+        tokens.settled[:] = -1  # search again for every set
+        attention.attend()
+        tokens.step()
+        known = attention._history.rational.positions
         most = max(most, sum(x.bit_length() for layer in known for z in layer.values() for x in z))
     assert 100_000 < most < 1_000_000  # of six million
 
