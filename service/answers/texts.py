@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from hardmax.models.texts import OffsetUnit
-from service.errors import InvalidInput, TooLarge
+from service.errors import InvalidInput
 from service.runtime.card import HEAD
 from service.schemas.requests import ClassifyRequest
 from service.settings import Settings
@@ -50,7 +50,8 @@ def tasks_of_request(body: ClassifyRequest, find: FindModel, settings: Settings)
     names = body.model or settings.default_model
     heads = heads_of(find, [names] if isinstance(names, str) else names)
     options = ClassifyOptions(heads, body.explain, body.trajectory, body.truncate, body.offset_unit)
-    texts = make_limited_tasks(body.input, options, settings)
+    max_texts, max_chars = settings.max_client_batch_size, settings.max_text_chars
+    texts = make_tasks(body.input, options, max_texts=max_texts, max_chars=max_chars)
     if body.without:
         spans = [(begin, end) for begin, end in body.without]
         check_spans(spans, texts[0].text, body.offset_unit)
@@ -79,19 +80,6 @@ def heads_of(find: FindModel, names: Sequence[str]) -> tuple[Head, ...]:
     if len({id(head.encoder) for head in heads}) > 1:
         raise InvalidInput("these models have different encoders: send a request for each", param="model")
     return heads
-
-
-def make_limited_tasks(
-    inputs: str | Sequence[str], options: ClassifyOptions, settings: Settings, param: str = "input"
-) -> list[ClassificationTask]:
-    """Return the texts of a request, unless they are too many or one is too long."""
-    if not isinstance(inputs, str) and len(inputs) > settings.max_client_batch_size:
-        problem = f"more than {settings.max_client_batch_size} texts (MAX_CLIENT_BATCH_SIZE)"
-        raise TooLarge(problem, param=param)
-    texts = make_tasks(inputs, options, param, settings.max_text_chars)
-    if not texts:
-        raise InvalidInput(f"{param} is empty", param=param)
-    return texts
 
 
 def raise_first(results: Results) -> list[list[Answer]]:

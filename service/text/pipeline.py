@@ -152,9 +152,23 @@ class ClassificationTask:
 
 
 def make_tasks(
-    inputs: str | Sequence[str], options: ClassifyOptions, param: str = "input", max_chars: float = math.inf
+    inputs: str | Sequence[str],
+    options: ClassifyOptions,
+    param: str = "input",
+    *,
+    max_texts: float = math.inf,
+    max_chars: float = math.inf,
 ) -> list[ClassificationTask]:
-    """Make a task of each text, named by its index in the request. A text that is too long is refused."""
+    """Make a task of each text, named by its index in the request.
+
+    Raises:
+        InvalidInput: There is no text, or one is empty.
+        TooLarge: There are too many texts, or one is too long.
+    """
+    if not inputs and not isinstance(inputs, str):
+        raise InvalidInput(f"{param} is empty", param=param)
+    if not isinstance(inputs, str) and len(inputs) > max_texts:
+        raise TooLarge(f"more than {max_texts} texts (MAX_CLIENT_BATCH_SIZE)", param=param)
     tasks = []
     for i, text in enumerate([inputs] if isinstance(inputs, str) else inputs):
         name = param if isinstance(inputs, str) else f"{param}[{i}]"

@@ -13,7 +13,6 @@ from service.answers.texts import (
     RunTasks,
     add_searches,
     classification,
-    make_limited_tasks,
     raise_first,
     searches_of,
     tasks_of_request,
@@ -25,7 +24,7 @@ from service.schemas.requests import ClassifyRequest
 from service.state import AppState
 from service.text.counterfactual import Search
 from service.text.decision import abstain_as_neutral
-from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions
+from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, make_tasks
 
 router = APIRouter(tags=["inference"])
 
@@ -93,7 +92,8 @@ async def label(
     size: RequestSize,
 ) -> list[Answer]:
     """One head's answers, for protocols that know labels alone. With `neutral`, abstaining is one of them."""
-    texts = make_limited_tasks(inputs, how, service.settings, param)
+    max_texts, max_chars = service.settings.max_client_batch_size, service.settings.max_text_chars
+    texts = make_tasks(inputs, how, param, max_texts=max_texts, max_chars=max_chars)
     await size.expect_response(how.estimated_response_bytes([text.text for text in texts]))
     answers = [each for (each,) in await run(service, texts)]
     return [abstain_as_neutral(answer) if neutral else answer for answer in answers]
