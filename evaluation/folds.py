@@ -55,7 +55,7 @@ def find_near_duplicates(texts: Sequence[str]) -> NearDuplicates:
     return NearDuplicates(groups, similarity)
 
 
-def stratified_folds(truth: Sequence[frozenset[str]], groups: Ints, seed: int = 0) -> list[Ints]:
+def stratified_folds(truth: Sequence[frozenset[str]], groups: Ints) -> list[Ints]:
     """Return the rows of each fold: groups stay together, labels are spread evenly.
 
     There are N_FOLDS, fewer if there are fewer groups or the largest label has fewer rows, and none if there
@@ -67,7 +67,7 @@ def stratified_folds(truth: Sequence[frozenset[str]], groups: Ints, seed: int = 
     n_folds = min(N_FOLDS, len(np.unique(groups)), int(np.bincount(y).max()))
     if n_folds < 2:
         return []
-    splitter: Any = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+    splitter: Any = StratifiedGroupKFold(n_folds, shuffle=True, random_state=0)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class")  # it is absent from some folds
         folds = [np.sort(test) for _, test in splitter.split(y, y, groups)]

@@ -18,6 +18,14 @@ TEXTS_PER_REQUEST = 256  # texts in one request
 SEARCHED_TEXTS_PER_REQUEST = 16  # with flip or sufficient, which a server accepts for this many
 # Characters in one request: below the 4 MB of JSON that a server accepts, however they are escaped.
 BATCH_CHARS = 500_000
+# Options with these values are not sent.
+SERVER_DEFAULTS = {
+    "trajectory": False,
+    "truncate": True,
+    "offset_unit": "codepoints",
+    "flip": False,
+    "sufficient": False,
+}
 
 ErrorHandling = Literal["raise", "keep"]
 T = TypeVar("T")
@@ -60,7 +68,7 @@ async def classify(
     """Classify one text, or many in batches."""
     if errors not in ("raise", "keep"):
         raise InvalidInput(f'errors should be "raise" or "keep", not {errors!r}', param="errors")
-    body = _classify_body(**options)
+    body = _classify_body(options)
     keep = errors == "keep"
     if isinstance(texts, str):
         return await _classify_one(send, texts, body, keep)
@@ -75,29 +83,14 @@ async def classify(
     return answers
 
 
-def _classify_body(
-    *,
-    model: str | Sequence[str] | None,
-    explain: str,
-    trajectory: bool,
-    truncate: bool,
-    offset_unit: str,
-    without: Sequence[tuple[int, int]] | None,
-    flip: bool,
-    sufficient: bool,
-) -> dict[str, Any]:
-    """Return the fields of the request body that differ from the server's defaults."""
-    fields: dict[str, Any] = {
-        "model": model if model is None or isinstance(model, str) else list(model),
-        "explain": explain,
-        "trajectory": trajectory or None,
-        "truncate": None if truncate else False,
-        "offset_unit": None if offset_unit == "codepoints" else offset_unit,
-        "without": None if without is None else [list(span) for span in without],
-        "flip": flip or None,
-        "sufficient": sufficient or None,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+def _classify_body(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that differ from the server's defaults, as JSON holds them."""
+    body = {name: value for name, value in options.items() if value is not None}
+    if not isinstance(body.get("model", ""), str):
+        body["model"] = list(body["model"])
+    if "without" in body:
+        body["without"] = [list(span) for span in body["without"]]
+    return {name: value for name, value in body.items() if value != SERVER_DEFAULTS.get(name)}
 
 
 async def _classify_one(send: Send, text: str, body: dict[str, Any], keep: bool) -> Answer:

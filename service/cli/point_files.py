@@ -1,6 +1,7 @@
 """Read clouds from csv, npy or json, and sequences of points from JSON lines."""
 
 import csv
+import sys
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -18,6 +19,7 @@ from evaluation.tables.reading import (
     source_of,
     unreadable,
 )
+from service.answers.arrays import as_array
 from service.errors import InvalidInput, MalformedInput
 
 
@@ -72,13 +74,6 @@ def _cloud_from_json(entry: Any, name: str, source: str) -> NDArray[np.float64]:
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         problem = f'{source}: expected [[..], ..] or {{"{name}": [[..], ..]}}'
         raise InvalidInput(problem, param="FILE")
-    for i, row in enumerate(rows):
-        if not row:
-            raise InvalidInput(f"{source}: points[{i}] is empty", param=f"points[{i}]")
-        for j, number in enumerate(row):
-            if type(number) not in (int, float):  # true is an int to Python
-                field = f"points[{i}][{j}]"
-                raise InvalidInput(f"{source}: {field} should be a number", param=field)
     return _cloud(rows, source)
 
 
@@ -98,15 +93,11 @@ def _cloud_from_csv(text: str, source: str) -> NDArray[np.float64]:
     return _cloud(points, source)
 
 
-def _cloud(points: list[list[float]], source: str) -> NDArray[np.float64]:
-    widths = {len(point) for point in points}
-    if len(widths) > 1:
-        odd = next(i for i, point in enumerate(points) if len(point) != len(points[0]))
-        problem = f"points[{odd}] has {len(points[odd])} numbers, expected {len(points[0])}"
-        raise InvalidInput(f"{source}: {problem}", param=f"points[{odd}]")
+def _cloud(points: list[Any], source: str) -> NDArray[np.float64]:
+    """Return rows of numbers as one array, by the rules of the API."""
     if not points:
         raise InvalidInput(f"{source} holds no points", param="FILE")
     try:
-        return np.array(points, dtype=np.float64)
-    except OverflowError:
-        raise InvalidInput(f"{source} holds an integer too large to be a number here", param="FILE") from None
+        return as_array(points, "points", max_rows=sys.maxsize, max_columns=sys.maxsize)
+    except InvalidInput as refused:
+        raise InvalidInput(f"{source}: {refused.message}", param=refused.param) from None

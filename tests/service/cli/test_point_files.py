@@ -53,6 +53,7 @@ def test_read_cloud_reads_npy_of_any_number_type(tmp_path: Path) -> None:
         ("a.csv", b"\xff\xfe1", MalformedInput, "is not UTF-8"),
         ("a.json", b"{", MalformedInput, "is not JSON"),
         ("a.json", b"[1, 2]", InvalidInput, "expected [[..], ..]"),
+        ("a.json", b"[[9007199254740993]]", InvalidInput, "points[0][0] has no exact representation"),
         ("a.json", b'[["x", "y"], [1, 2]]', InvalidInput, "a.json: points[0][0] should be a number"),
         ("a.json", b"[[1, 2], [1, true]]", InvalidInput, "a.json: points[1][1] should be a number"),
         ("a.json", b'[[1, 2], ["3", 4]]', InvalidInput, "a.json: points[1][0] should be a number"),
