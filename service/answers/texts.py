@@ -15,11 +15,9 @@ from service.text.pipeline import (
     Answer,
     ClassificationTask,
     ClassifyOptions,
-    Span,
     make_tasks,
-    merge_spans,
-    to_codepoints,
 )
+from service.text.spans import Span, merge_spans, to_codepoints
 
 FindModel = Callable[[str, str], Any]  # by name and kind
 UNIT_NAMES = {"codepoints": "code points", "utf16": "UTF-16 units"}

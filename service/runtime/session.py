@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -156,6 +156,26 @@ class Graph:
 @lru_cache(maxsize=8)
 def _open_once(graph: Graph) -> Session:
     return Runtime(graph.provider, graph.intra_op_threads).open(graph.model)
+
+
+def check_graph(
+    name: str,
+    session: Session,
+    inputs: dict[str, str],
+    outputs: dict[str, str],
+    weights: Collection[str] = (),
+) -> None:
+    """Refuse a graph whose inputs and outputs are not those that this service uses.
+
+    `weights` are the inputs that need not be fed.
+    """
+    for specs, expected in ((session.inputs, inputs), (session.outputs, outputs)):
+        types: dict[str, Any] = {spec.name: spec.dtype for spec in specs}
+        if not expected.items() <= types.items() or (expected is inputs and types != expected):
+            problem = f"{name}: its graph has {types}, expected {expected}"
+            raise BundleError(problem, param="model.onnx")
+    if set(session.defaults) != set(weights):
+        raise BundleError(f"{name}: weights of its graph cannot be read", param="model.onnx")
 
 
 def choose_provider(wanted: Provider) -> Literal["cpu", "cuda"]:

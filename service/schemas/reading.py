@@ -24,30 +24,23 @@ LONE_SURROGATE = ("surrogate", "unexpected end of hex escape")
 Raw = bytes | bytearray
 Model = TypeVar("Model", bound=BaseModel)
 Problem = Mapping[str, Any]  # an error as pydantic lists it
-
-
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
-def check_text_parts(content: Raw) -> None:
-    """Refuse more arrays and objects than any request of texts has. Brackets in a text do not count."""
-    check_parts(content)
-    many = _count_brackets(content) > MAX_TEXT_ARRAYS
-    if many and _count_brackets(_STRING.sub(b"", content)) > MAX_TEXT_ARRAYS:
-        raise TooLarge(f"the body has more than {MAX_TEXT_ARRAYS} arrays and objects")
+def check_parts(content: Raw, *, max_arrays: int = MAX_JSON_PARTS) -> None:
+    """Refuse documents with so many values that parsing takes too long or too much memory.
 
-
-def _count_brackets(content: Raw) -> int:
-    return content.count(b"[") + content.count(b"{")
-
-
-def check_parts(content: Raw) -> None:
-    """Refuse documents with so many values that parsing takes too long or too much memory."""
-    parts = _count_brackets(content) + content.count(b'"') // 2
-    if parts > MAX_JSON_PARTS:
+    `max_arrays` bounds the arrays and objects; brackets in a text do not count.
+    """
+    brackets = content.count(b"[") + content.count(b"{")
+    if brackets + content.count(b'"') // 2 > MAX_JSON_PARTS:
         raise TooLarge(f"the body has more than {MAX_JSON_PARTS} arrays, objects and strings")
     if content.count(b",") >= MAX_JSON_VALUES:
         raise TooLarge(f"the body has more than {MAX_JSON_VALUES} values")
+    if brackets > max_arrays:
+        outside = _STRING.sub(b"", content)
+        if outside.count(b"[") + outside.count(b"{") > max_arrays:
+            raise TooLarge(f"the body has more than {max_arrays} arrays and objects")
 
 
 def parse_json(text: Raw, param: str | None = None) -> Any:
@@ -86,7 +79,7 @@ def parse(body: Raw, model: type[Model]) -> Model:
         MalformedInput: The text is not JSON.
         TooLarge: The text has too many values.
     """
-    check_text_parts(body)
+    check_parts(body, max_arrays=MAX_TEXT_ARRAYS)
     try:
         return model.model_validate_json(body)
     except ValidationError as invalid:

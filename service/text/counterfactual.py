@@ -11,7 +11,8 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from service.text.pipeline import Answer, ClassificationTask, Span, from_codepoints
+from service.text.pipeline import Answer, ClassificationTask
+from service.text.spans import Span, from_codepoints
 
 MAX_REMOVED_WORDS = 5  # of a counterfactual
 CANDIDATES_PER_ROUND = 12

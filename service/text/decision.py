@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from service.errors import BundleError
+from service.text.tokenizer import Ints, TokenizedText
 
 UNITS_PER_LOGIT = 10_000_000  # of a logit: contributions and probabilities are counted in steps of 1e-7
 NO_KNOWN_WORDS = "no_known_words"
@@ -102,6 +103,57 @@ def _read_thresholds(card: Mapping[str, Any], count: int) -> tuple[float, ...] |
 
 def _is_share(value: object) -> bool:
     return isinstance(value, int | float) and type(value) is not bool and 0 <= value <= 1
+
+
+def predict(
+    rules: Sequence[DecisionRule],
+    texts: Sequence[TokenizedText],
+    known: Sequence[tuple[int, int]],
+    logit: Ints,
+    bias: Ints,
+    is_ood: Sequence[bool],
+) -> list[dict[str, Any]]:
+    """Return the answer to each text by its rule.
+
+    Args:
+        rules: One for each text.
+        texts: The texts.
+        known: How many words of each text are known, and of how many.
+        logit: [C, B] in units.
+        bias: [C, B] in units.
+        is_ood: Whether each text is out of distribution.
+    """
+    labels = [rule.logit_labels for rule in rules]
+    numbers = zip(label_values(logit, labels), label_values(bias, labels), is_ood, known, strict=True)
+    answers = []
+    for rule, text, (logits, biases, ood, (n_known, n_meaningful)) in zip(rules, texts, numbers, strict=True):
+        probs = label_probabilities(rule, [*logits.values()] if rule.logit_labels else [logits])
+        label = max(probs, key=probs.__getitem__)
+        answer = {
+            "label": label,
+            "score": probs[label],
+            "probs": probs,
+            "abstain_reason": abstain_reason(rule, probs, n_known, n_meaningful, ood),
+            "logit": logits,
+            "bias": biases,
+            "n_words": len(text),
+            "n_tokens": len(text.token_ids),
+            "unknown": n_meaningful - n_known,
+            "truncated": text.truncated,
+        }
+        if rule.thresholds is not None:
+            over = zip(probs.items(), rule.thresholds, strict=True)
+            answer["labels"] = [name for (name, p), threshold in over if p >= threshold]
+        answers.append(answer)
+    return answers
+
+
+def label_values(units: Ints, labels: Sequence[tuple[str, ...]]) -> list[Any]:
+    """[C, n] units -> n values: a number for each label, or the last number where the head has one logit."""
+    return [
+        dict(zip(names, column[-len(names) :], strict=True)) if names else column[-1]
+        for names, column in zip(labels, (units.T / UNITS_PER_LOGIT).tolist(), strict=True)
+    ]
 
 
 def label_probabilities(rule: DecisionRule, logits: Sequence[float]) -> dict[str, float]:

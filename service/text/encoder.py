@@ -8,10 +8,10 @@ section 7):
 A chunk has 64 tokens at most: such a set is a number of 64 bits, and a union is an `or`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -22,7 +22,7 @@ from hardmax.models.texts import Explain
 from service.errors import BundleError
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
-from service.runtime.session import Runtime, Session
+from service.runtime.session import Runtime, Session, check_graph
 from service.text.tokenizer import Chunk, Ints, TokenizedText, Vocabulary, WordPieceTokenizer, word_sizes
 
 TokenSets = NDArray[np.uint64]
@@ -153,6 +153,15 @@ class Encoder:
         meaning = np.where(is_word, ~unknown, np.where(emoticon, 1, -1))
         return np.where(self._is_folded[tokens[first]], 1, meaning)
 
+    def count_known(self, texts: Sequence[TokenizedText]) -> list[tuple[int, int]]:
+        """Return for each text how many words are known, and of how many."""
+        distinct = list(dict.fromkeys(texts))  # several heads answer a text
+        known = self.known_words(distinct)
+        text = np.repeat(np.arange(len(distinct)), [len(each) for each in distinct])
+        columns = (np.bincount(text, which, len(distinct)).astype(int) for which in (known == 1, known >= 0))
+        counts = dict(zip(distinct, zip(*(column.tolist() for column in columns), strict=True), strict=True))
+        return [counts[each] for each in texts]
+
 
 def compute_receptive_fields(attention_counts: NDArray[np.uint8]) -> TokenSets:
     """[L, B, N, N] -> [L+1, B, N]: R^l of each token, a bit for each token of its chunk."""
@@ -234,26 +243,6 @@ class ReceptiveFields:
             ranked += _rank_attended(counts, word - self.bounds[b])
             start = stop
         return ranked
-
-
-def check_graph(
-    name: str,
-    session: Session,
-    inputs: dict[str, str],
-    outputs: dict[str, str],
-    weights: Collection[str] = (),
-) -> None:
-    """Refuse a graph whose inputs and outputs are not those that this service uses.
-
-    `weights` are the inputs that need not be fed.
-    """
-    for specs, expected in ((session.inputs, inputs), (session.outputs, outputs)):
-        types: dict[str, Any] = {spec.name: spec.dtype for spec in specs}
-        if not expected.items() <= types.items() or (expected is inputs and types != expected):
-            problem = f"{name}: its graph has {types}, expected {expected}"
-            raise BundleError(problem, param="model.onnx")
-    if set(session.defaults) != set(weights):
-        raise BundleError(f"{name}: weights of its graph cannot be read", param="model.onnx")
 
 
 def _read_vocabulary(bundle: Bundle) -> Vocabulary:

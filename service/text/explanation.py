@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from service.text.decision import label_values
 from service.text.encoder import EncodedText, ReceptiveFields
-from service.text.head import HeadOutputs, label_values
+from service.text.head import HeadOutputs
+from service.text.spans import utf16_offsets
 from service.text.tokenizer import Ints, word_sizes
 
 MAX_CLUSTER_WORDS = 5  # named of a cluster
@@ -267,9 +269,3 @@ def _word_offsets(texts: Sequence[EncodedText], unit: str) -> tuple[Ints, Ints]:
         offsets = [(unit[starts], unit[ends]) for unit, (starts, ends) in zip(units, offsets, strict=True)]
     starts, ends = zip(*offsets, strict=True)
     return np.concatenate(starts), np.concatenate(ends)
-
-
-def utf16_offsets(text: str) -> Ints:
-    """Return the offset in UTF-16 of each code point of a text, and of its end."""
-    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-    return np.cumsum(np.append(0, 1 + (points > 0xFFFF)))

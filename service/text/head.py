@@ -23,10 +23,10 @@ from service.errors import BundleError, InferenceError
 from service.runtime.batcher import group_by_length
 from service.runtime.bundle import Bundle
 from service.runtime.graph import split_weights
-from service.runtime.session import Runtime, Session
-from service.text.decision import UNITS_PER_LOGIT, abstain_reason, label_probabilities, read_decision_rule
-from service.text.encoder import EncodedText, Encoder, check_graph
-from service.text.tokenizer import Ints, TokenizedText, word_sizes
+from service.runtime.session import Runtime, Session, check_graph
+from service.text.decision import UNITS_PER_LOGIT, read_decision_rule
+from service.text.encoder import EncodedText, Encoder
+from service.text.tokenizer import Ints, word_sizes
 
 Array = NDArray[Any]
 
@@ -255,55 +255,6 @@ def assemble_feeds(texts: Sequence[EncodedText]) -> HeadFeeds:
         "texts": words,
     }
     return HeadFeeds(arrays, np.concatenate(([0], np.cumsum(lengths))), is_word)
-
-
-def label_values(units: Ints, labels: Sequence[tuple[str, ...]]) -> list[Any]:
-    """[C, n] units -> n values: a number for each label, or the last number where the head has one logit."""
-    return [
-        dict(zip(names, column[-len(names) :], strict=True)) if names else column[-1]
-        for names, column in zip(labels, (units.T / UNITS_PER_LOGIT).tolist(), strict=True)
-    ]
-
-
-def predict(
-    heads: Sequence[Head], texts: Sequence[TokenizedText], logit: Ints, bias: Ints, is_ood: Sequence[bool]
-) -> list[dict[str, Any]]:
-    """Return the answer of each head to its text. logit and bias are [C, B] in units."""
-    labels = [head.rule.logit_labels for head in heads]
-    counts = count_known(heads[0].encoder, texts)
-    numbers = zip(label_values(logit, labels), label_values(bias, labels), is_ood, counts, strict=True)
-    answers = []
-    for head, text, (logits, biases, ood, (n_known, n_meaningful)) in zip(heads, texts, numbers, strict=True):
-        rule = head.rule
-        probs = label_probabilities(rule, [*logits.values()] if rule.logit_labels else [logits])
-        label = max(probs, key=probs.__getitem__)
-        answer = {
-            "label": label,
-            "score": probs[label],
-            "probs": probs,
-            "abstain_reason": abstain_reason(rule, probs, n_known, n_meaningful, ood),
-            "logit": logits,
-            "bias": biases,
-            "n_words": len(text),
-            "n_tokens": len(text.token_ids),
-            "unknown": n_meaningful - n_known,
-            "truncated": text.truncated,
-        }
-        if rule.thresholds is not None:
-            over = zip(probs.items(), rule.thresholds, strict=True)
-            answer["labels"] = [name for (name, p), threshold in over if p >= threshold]
-        answers.append(answer)
-    return answers
-
-
-def count_known(encoder: Encoder, texts: Sequence[TokenizedText]) -> list[tuple[int, int]]:
-    """Return for each text how many words are known, and of how many."""
-    distinct = list(dict.fromkeys(texts))  # several heads answer a text
-    known = encoder.known_words(distinct)
-    text = np.repeat(np.arange(len(distinct)), [len(each) for each in distinct])
-    columns = (np.bincount(text, which, len(distinct)).astype(int) for which in (known == 1, known >= 0))
-    counts = dict(zip(distinct, zip(*(column.tolist() for column in columns), strict=True), strict=True))
-    return [counts[each] for each in texts]
 
 
 def _is_sane(values: Array) -> bool:

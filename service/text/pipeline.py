@@ -8,24 +8,22 @@ answered. No answer depends on the texts that it was computed with: every choice
 import math
 import string
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 from sys import getsizeof
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardmax.models.texts import Explain, OffsetUnit
 from service.errors import InvalidInput, TooLarge
+from service.text.decision import predict
 from service.text.encoder import EncodedText, Encoder, EncoderOutput
-from service.text.explanation import MAX_READ_WORDS, Explainer, utf16_offsets
-from service.text.head import Head, predict, run_heads
+from service.text.explanation import MAX_READ_WORDS, Explainer
+from service.text.head import Head, run_heads
+from service.text.spans import Span, covered_words
 from service.text.tokenizer import MAX_WORDS, Chunk, TokenizedText
 
 Answer = dict[str, Any]
-Span = tuple[int, int]
 
 STEP_TOKENS = 128  # of a text in one run at most: the turn of others comes soon
 CHARS_PER_TOKEN = 4
@@ -183,42 +181,6 @@ def make_tasks(
     return tasks
 
 
-def to_codepoints(text: str, spans: Sequence[Span], unit: OffsetUnit) -> list[Span]:
-    """Convert spans from `unit` to code points."""
-    if unit == "codepoints":
-        return list(spans)
-    units = utf16_offsets(text)
-    # subtle: a span that begins in the middle of a character has that character
-    return [
-        (int(units.searchsorted(begin, "right")) - 1, int(units.searchsorted(end))) for begin, end in spans
-    ]
-
-
-def from_codepoints(text: str, spans: Sequence[Sequence[int]], unit: OffsetUnit) -> list[list[int]]:
-    """Convert spans from code points to `unit`."""
-    if unit == "codepoints":
-        return [list(span) for span in spans]
-    return [utf16_offsets(text)[list(span)].tolist() for span in spans]
-
-
-def covered_words(tokenized: TokenizedText, spans: Iterable[Span]) -> NDArray[np.bool_]:
-    """Return which words have a character in one of the spans."""
-    merged = np.array([(-1, -1), *merge_spans(spans)], np.int64)
-    last = merged[:, 0].searchsorted(tokenized.ends) - 1  # the last span that begins before the word's end
-    return np.asarray(merged[last, 1] > tokenized.starts)
-
-
-def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """Merge spans that overlap or touch, in order."""
-    merged: list[Span] = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((begin, end))
-    return merged
-
-
 def run_batch(
     encoder: Encoder,
     tasks: Sequence[ClassificationTask],
@@ -315,13 +277,9 @@ def _answer_alike(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
     answers: dict[tuple[Head, int], Answer] = {}
     for heads, numbers, outputs in run_heads(options.heads, texts, explain=options.explain != "none"):
         pairs = list(product(heads, numbers))
-        predictions = predict(
-            [head for head, _ in pairs],
-            [text.tokenized for text in outputs.texts],
-            outputs.logit,
-            outputs.bias,
-            outputs.is_ood.tolist(),
-        )
+        rules, tokenized = [head.rule for head, _ in pairs], [text.tokenized for text in outputs.texts]
+        known = options.encoder.count_known(tokenized)
+        predictions = predict(rules, tokenized, known, outputs.logit, outputs.bias, outputs.is_ood.tolist())
         if options.explain != "none":
             explainer = Explainer(outputs, options.offset_unit, options.encoder.replacements)
             explainer.add_leaders(predictions, MAX_READ_WORDS if options.explain == "leaders" else None)
@@ -338,7 +296,7 @@ def _answer_alike(texts: Sequence[EncodedText], options: ClassifyOptions) -> lis
 
 def _answer_wordless(head: Head, tokenized: TokenizedText, options: ClassifyOptions) -> Answer:
     """Answer a text of markup alone: nothing but the bias."""
-    (answer,) = predict([head], [tokenized], head.bias, head.bias, [False])
+    (answer,) = predict([head.rule], [tokenized], [(0, 0)], head.bias, head.bias, [False])
     lists = {"none": [], "leaders": ["leaders", "clusters"], "full": ["leaders", "clusters", "words"]}
     names = lists[options.explain] + (["trajectory"] if options.trajectory else [])
     return answer | {name: [] for name in names}

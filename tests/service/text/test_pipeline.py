@@ -30,13 +30,11 @@ from service.text.pipeline import (
     ClassificationTask,
     ClassifyOptions,
     classify_all,
-    covered_words,
     make_tasks,
     max_words,
-    merge_spans,
     run_batch,
-    to_codepoints,
 )
+from service.text.spans import covered_words, merge_spans, to_codepoints
 from service.text.tokenizer import CHUNK_TOKENS, MAX_WORDS, TokenizedText
 
 
