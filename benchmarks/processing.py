@@ -18,9 +18,9 @@ from typing import Any
 from benchmarks.record import MODELS, PRETRAINED, Record, Table, arguments
 from benchmarks.reviews import reviews
 from hardmax.models.texts import Explain
+from service.memory import freeze_gc
 from service.runtime.bundle import read_bundle
 from service.runtime.session import Arrays, Runtime, Session
-from service.state import freeze_gc
 from service.text.encoder import Encoder
 from service.text.head import Head
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks

@@ -23,11 +23,12 @@ from service.http.dependencies import KEY_NEEDED
 from service.http.errors import handle_error
 from service.http.middleware import RequestContextMiddleware, RequestLimitMiddleware
 from service.http.routes import classify, huggingface, open_inference, operations, page, points, vllm
+from service.loaders import Loaders
 from service.runtime.registry import with_default_model
 from service.schemas.protocols import InferRequest
 from service.schemas.requests import ClassifyRequest, ControlRequest, DynamicsRequest, SequencesRequest
 from service.settings import Settings
-from service.state import AppState, Loaders
+from service.state import AppState
 
 COMPRESSED_BYTES = 16_384  # from this size on; a leaders answer of a text is 700 bytes
 COMPRESSION_LEVEL = 4

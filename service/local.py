@@ -25,6 +25,7 @@ from service.answers.texts import (
 from service.answers.writing import write_document
 from service.cloud.dynamics import Dynamics, Progress
 from service.errors import BundleError, NotFound
+from service.loaders import domain_loaders
 from service.runtime.bundle import find_bundles, newest_version, read_bundle, version_of
 from service.runtime.card import HEAD
 from service.runtime.registry import Registry, with_default_model
@@ -33,7 +34,6 @@ from service.schemas.reading import validate
 from service.schemas.requests import ClassifyRequest
 from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings, load_settings
-from service.state import domain_loaders
 from service.text.decision import describe_labels
 from service.text.pipeline import ClassificationTask, classify_all
 

@@ -8,6 +8,7 @@ import ctypes
 import gc
 
 MAX_HEAPS = 2
+GC_THRESHOLD = 10_000  # new objects before it runs: the responses of a batch are gone by then
 M_ARENA_MAX = -8  # of malloc.h
 
 _libc = ctypes.CDLL(None)
@@ -21,6 +22,16 @@ def limit_heaps() -> None:
     """
     if _malloc_trim is not None:
         _libc.mallopt(M_ARENA_MAX, MAX_HEAPS)
+
+
+def freeze_gc() -> None:
+    """Let the garbage collector skip what is loaded: vocabularies are very many objects that stay.
+
+    Once, at the start: a collection of the whole heap while requests run holds up all of them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
 
 
 def collect_garbage() -> None:

@@ -7,49 +7,35 @@ middleware are given it.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
-
-import numpy as np
 
 from service.answers import clouds
 from service.auth import Keys
-from service.cloud.candidates import by_length
-from service.cloud.dynamics import Dynamics, Limits
 from service.errors import ConfigurationError, NotReady
-from service.memory import collect_garbage
+from service.loaders import Loaders, domain_loaders
+from service.memory import collect_garbage, freeze_gc
 from service.observability.metrics import Metrics
 from service.observability.tracing import spans_to
 from service.runtime.batcher import Batcher
-from service.runtime.bundle import Bundle
-from service.runtime.card import ENCODER, HEAD
+from service.runtime.card import HEAD
 from service.runtime.compute import Compute
-from service.runtime.registry import Entry, Loader, Registry, bundle_fingerprints
+from service.runtime.registry import Entry, Registry, bundle_fingerprints
 from service.runtime.session import Runtime
-from service.sequences.classifier import SequenceClassifier
 from service.settings import Settings
-from service.text.encoder import Encoder
-from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, run_batch
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Loaders = Callable[[Runtime, Settings], Mapping[str, Loader]]
 
 CLOUDS_WAITING = 16
 SAMPLE_S = 0.25
 WATCH_S = 0.5  # from one look at MODELS_DIR to the next
-LOAD_S = 60.0  # how long a bundle may take to load and run once
-GC_THRESHOLD = (
-    10_000  # new objects before the garbage collector runs: the responses of a batch are gone by then
-)
 RELEASE_EVERY_S, RELEASE_FOR_S = 5.0, 30.0  # memory of large requests
 STUCK_AFTER_S = 120.0
 DEAD = "the inference thread does not answer"
@@ -244,43 +230,3 @@ class AppState:
         if self._has_default and (missing := self.registry.why_missing(self.settings.default_model)):
             return f"the default model is gone: {missing}"
         return None if self.healthy() else DEAD
-
-
-def freeze_gc() -> None:
-    """Let the garbage collector skip what is loaded: vocabularies are very many objects that stay.
-
-    Once, at the start: a collection of the whole heap while requests run holds up all of them.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
-
-
-def domain_loaders(runtime: Runtime, settings: Settings) -> Mapping[str, Loader]:
-    """Return the function that loads a bundle, for each kind."""
-    most = settings.max_points, settings.max_dimension, settings.max_layers
-    limits = Limits(*most, max_bytes=settings.compute_memory_bytes)
-    encoders: WeakValueDictionary[str, Encoder] = WeakValueDictionary()  # by the digest of their graph
-
-    def encoder(bundle: Bundle) -> Encoder:
-        encoders[bundle.card["model_sha256"]] = loaded = Encoder.load(bundle, runtime)
-        return loaded
-
-    def head(bundle: Bundle) -> Head:
-        """Load a head. The registry loads its encoder first, and keeps it."""
-        return Head.load(bundle, runtime, encoders[bundle.card["encoder"]["sha256"]])
-
-    def dynamics(bundle: Bundle) -> Dynamics:
-        model = Dynamics.load(bundle, runtime, limits)
-        one = np.ones((1, 1))  # small clouds do without the graph, so it is run here once
-        for _ in by_length(runtime.open(bundle.model), np.zeros(1, np.int64), one, one, np.zeros(1)):
-            pass
-        return model
-
-    loaders: Mapping[str, Loader] = {
-        ENCODER: encoder,
-        HEAD: head,
-        "dynamics": dynamics,
-        "sequences": lambda bundle: SequenceClassifier.load(bundle, runtime),
-    }
-    return {kind: runtime.limit(LOAD_S)(load) for kind, load in loaders.items()}

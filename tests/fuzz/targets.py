@@ -27,6 +27,7 @@ from service.answers.writing import write_document
 from service.cloud.points import Floats
 from service.errors import BundleError, InputError, InvalidInput
 from service.http.bodies import JSON, NPY, body_type
+from service.loaders import domain_loaders
 from service.runtime.bundle import read_bundle
 from service.runtime.card import HEAD
 from service.runtime.registry import Registry
@@ -34,7 +35,6 @@ from service.runtime.session import Runtime
 from service.schemas.reading import parse
 from service.schemas.requests import ClassifyRequest, ControlParameters, DynamicsParameters
 from service.settings import PRETRAINED_FOLDER, Settings
-from service.state import domain_loaders
 from service.text.head import Head
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
 from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded

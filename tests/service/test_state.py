@@ -14,7 +14,7 @@ from bundles import LABELS, write_head, write_models, write_reader
 from graphs import change_graph, never_end
 from onnx import TensorProto, helper
 
-from service import state
+from service import loaders, state
 from service.runtime.card import HEAD
 from service.settings import PRETRAINED_FOLDER, Settings
 from service.state import AppState
@@ -56,7 +56,7 @@ def test_bundle_that_never_ends_to_run_is_refused_when_its_time_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 12: it held up every reload, for good."""
-    monkeypatch.setattr(state, "LOAD_S", 0.5)
+    monkeypatch.setattr(loaders, "LOAD_S", 0.5)
     shutil.copytree(PRETRAINED_FOLDER / "dynamics", tmp_path / "dynamics")
     write_reader(tmp_path)
     for name in ("dynamics", "reader"):

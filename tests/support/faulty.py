@@ -12,12 +12,12 @@ from typing import Any
 from fastapi import FastAPI
 
 from service.app import create_app
+from service.loaders import Loaders, domain_loaders
 from service.runtime.bundle import Bundle
 from service.runtime.registry import Loader
 from service.runtime.session import Runtime
 from service.server import serve
 from service.settings import Settings, load_settings
-from service.state import Loaders, domain_loaders
 from service.text.encoder import Encoder
 from service.text.tokenizer import TokenizedText
 

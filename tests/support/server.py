@@ -18,8 +18,8 @@ import psutil
 from fastapi.testclient import TestClient
 
 from service.app import create_app
+from service.loaders import Loaders
 from service.settings import load_settings
-from service.state import Loaders
 
 PATIENCE_S = 100.0  # for a start, an answer or an end on a slow and busy machine; pytest gives a test 120
 SERVE = ("-m", "service.cli.main", "serve")

@@ -16,11 +16,11 @@ from benchmarks.gpu import (
 )
 from benchmarks.record import Table
 from service.errors import ConfigurationError
+from service.loaders import domain_loaders
 from service.runtime.card import HEAD
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
 from service.settings import PRETRAINED_FOLDER, Settings
-from service.state import domain_loaders
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 

@@ -17,10 +17,10 @@ from server import Server, eventually, in_process
 from wire import connect, npy, npy_said_to_be, whole
 
 from service.cloud.dynamics import Dynamics, Limits
+from service.loaders import domain_loaders
 from service.runtime.registry import Loader
 from service.runtime.session import Runtime
 from service.settings import Settings
-from service.state import domain_loaders
 
 NPY = {"content-type": "application/x-npy"}
 
