@@ -1,13 +1,12 @@
 # The images of one project:
 #
 #   docker build -t hardmax .                            cpu: serves on any machine
-#   docker build -t hardmax:gpu --target gpu .           gpu: serves on an NVIDIA card; CUDA and cuDNN come as wheels
+#   docker build -t hardmax:gpu --target gpu .           gpu: serves on an NVIDIA GPU; CUDA and cuDNN are wheels
 #   docker build -t hardmax:ray --target ray .           ray: the nodes of a Ray cluster (deploy/ray)
 #   docker build -t hardmax:export --target export .     export: trains and exports models, with torch; not a service
 #
-# Every package comes from a lock with its digest (`make lock`), and every base image by its digest. Dependencies are
-# a layer of their own, our files last: a change of code costs a layer of some 25 MB, nearly all of it the reader. What
-# builds (pip, caches, sources) stays behind in the building stages.
+# Packages are installed from locks with digests (`make lock`), and base images are pinned by digest. Our files are the
+# last layer, some 90 MB, nearly all of it the encoders. pip, caches and sources stay in the building stages.
 
 ARG PYTHON=3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
@@ -101,5 +100,5 @@ COPY --link --from=online /application /opt/hardmax
 FROM server AS cpu
 COPY --link --from=cpu-dependencies /opt/hardmax /opt/hardmax
 COPY --link --from=online /application /opt/hardmax
-# The image works before it is an image: a text, and leaders that are chosen.
+# The build fails if the image cannot classify a text and choose leaders.
 RUN hardmax classify "A superb film." && printf '1,0\n0,1\n1,1\n' | hardmax control - --leaders 2
