@@ -113,15 +113,9 @@ def predict(
     bias: Ints,
     is_ood: Sequence[bool],
 ) -> list[dict[str, Any]]:
-    """Return the answer to each text by its rule.
+    """Return the answer to each text by its rule, from logits and biases [C, B] in units.
 
-    Args:
-        rules: One for each text.
-        texts: The texts.
-        known: How many words of each text are known, and of how many.
-        logit: [C, B] in units.
-        bias: [C, B] in units.
-        is_ood: Whether each text is out of distribution.
+    `known` says of each text how many words are known, and of how many.
     """
     labels = [rule.logit_labels for rule in rules]
     numbers = zip(label_values(logit, labels), label_values(bias, labels), is_ood, known, strict=True)
