@@ -62,10 +62,7 @@ def test_rows_are_read_and_their_texts_found(
 
 def test_rows_of_a_table_with_an_index_keep_it_by_a_name_of_ours(tmp_path: Path) -> None:
     table = read_table(write(tmp_path, "a.csv", ",review\n7,good film\n8,bad film\n"))
-    assert table.rows == [
-        {"column_1": "7", "review": "good film"},
-        {"column_1": "8", "review": "bad film"},
-    ]
+    assert table.rows == [{"column_1": "7", "review": "good film"}, {"column_1": "8", "review": "bad film"}]
 
 
 @pytest.mark.parametrize("text", [",good\n,bad\n", "a,,b\n1,2,3\n", ",\ngood\nbad\n"])

@@ -27,10 +27,7 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize(("guide", "number"), [(g, n) for g in GUIDES for n in range(len(programs(g)))])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")  # of shap
 def test_guide_program_runs(
-    guide: str,
-    number: int,
-    server: Server,
-    capsys: pytest.CaptureFixture[str],
+    guide: str, number: int, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = programs(guide)[number].replace("http://127.0.0.1:8000", server.url)
     if "import shap\n" in program and find_spec("shap") is None:

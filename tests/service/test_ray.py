@@ -114,8 +114,7 @@ def test_configuration_leaves_the_last_word_to_the_service() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
-    [("/classify", {"input": TEXTS, "explain": "full"}), ("/dynamics", CLOUD)],
+    ("path", "body"), [("/classify", {"input": TEXTS, "explain": "full"}), ("/dynamics", CLOUD)]
 )
 def test_proxy_answers_as_the_single_process_does(
     proxy: httpx.Client, alone: TestClient, path: str, body: dict[str, Any]

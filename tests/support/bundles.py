@@ -26,7 +26,7 @@ from model_export.head import quantized as head_quantized
 from model_export.head.float_graph import to_float
 from model_export.head.leader_head import LeaderHead
 from service.runtime.bundle import Bundle
-from service.runtime.session import Runtime
+from service.runtime.session import Runtime, Session
 from service.settings import PRETRAINED_FOLDER
 from service.text.encoder import Encoder
 from service.text.head import Head
@@ -106,6 +106,19 @@ def open_head(
 
 def open_reader(models_dir: Path, threads: int = 1) -> Encoder:
     return Encoder.load(write_reader(models_dir), Runtime("cpu", threads))
+
+
+class OnGpu(Runtime):
+    """Opens the graphs for GPUs, on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu", 1)
+        self.provider = "cuda"
+        self.opened: list[bytes] = []
+
+    def open(self, model: bytes, weights: bytes | None = None) -> Session:
+        self.opened.append(model)
+        return Runtime("cpu", 1).open(model, weights)
 
 
 PLAIN_CARD = {

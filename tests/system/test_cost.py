@@ -68,8 +68,7 @@ LIMITED = {
     ("MAX_CLIENT_BATCH_SIZE", "MAX_TEXT_CHARS"): texts(),
     ("MAX_POINTS", "MAX_DIMENSION"): cloud(),
     ("MAX_CLIENT_BATCH_SIZE", "MAX_POINTS", "MAX_DIMENSION"): st.one_of(
-        cloud().map(lambda points: [points]),
-        st.just([[[1.0, 2.0]] * 150] * TEXTS),
+        cloud().map(lambda points: [points]), st.just([[[1.0, 2.0]] * 150] * TEXTS)
     ),
     ("MAX_LAYERS",): st.just(100_000),
     ("MAX_DIMENSION",): st.just(256).map(matrix),

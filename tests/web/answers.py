@@ -31,11 +31,7 @@ def word(surface: str, contribution: Number, cluster: int = 0, **more: object) -
 
 
 def explained(
-    text: str,
-    words: Sequence[Answer],
-    bias: Number = 0.0,
-    without: Sequence[Span] = (),
-    **more: object,
+    text: str, words: Sequence[Answer], bias: Number = 0.0, without: Sequence[Span] = (), **more: object
 ) -> Answer:
     """The whole answer about `text`; the logit, the clusters and the probabilities follow from the words."""
     labels = list(bias) if isinstance(bias, dict) else ["negative", "positive"]

@@ -133,14 +133,17 @@ def test_verify_that_compares_nothing_is_an_error(tmp_path, capsys, content, fla
     assert says in capsys.readouterr().err
 
 
-def test_long_cells_are_cut_and_their_labels_learnt(folder, capsys):
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_long_cells_are_cut_and_a_report_on_a_full_disk_is_one_sentence(folder, capsys):
     said = {"bad": "awful", "good": "superb"}
     lines = [f"film {i} was {word} {'z' * 3_000},{label}" for i in range(4) for label, word in said.items()]
     (folder / "long.csv").write_text("\n".join(["text,label", *lines]) + "\n")
-    assert train(folder, folder / "long.csv", "long", "--json") == 0
-    found = capsys.readouterr()
-    assert "cut: 8 to their first 2,000 characters" in found.err
-    assert json.loads(found.out)["models"]["long@1"]["rows"] == 8
+    assert train(folder, folder / "long.csv", "long", "--html", "/dev/full") == 2
+    printed = capsys.readouterr()
+    assert "cut: 8 to their first 2,000 characters" in printed.out + printed.err
+    assert printed.err.endswith("hardmax-export: /dev/full cannot be written: No space left on device\n")
+    card = json.loads((folder / "models" / "long@1" / "card.json").read_text())  # the model is there
+    assert card["data"]["rows"] == 8
 
 
 def test_report_that_cannot_be_written_is_refused_before_the_work(folder, capsys):
@@ -243,15 +246,6 @@ def test_folder_of_models_that_is_a_pipe_is_one_sentence(folder, tmp_path, capsy
     write_rows(folder / "two.csv", {"bad": "awful", "good": "superb"})
     assert main(["train", file, "--models-dir", str(tmp_path / "pipe"), "--encoder", encoder]) == 2
     assert capsys.readouterr().err == f"hardmax-export: {tmp_path / 'pipe'} is not a folder\n"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_page_on_a_full_disk_is_one_sentence(folder, capsys):
-    file = write_rows(folder / "full.csv", {"bad": "awful", "good": "superb"}, count=20)
-    assert train(folder, file, "full", "--html", "/dev/full") == 2
-    err = capsys.readouterr().err
-    assert err == "hardmax-export: /dev/full cannot be written: No space left on device\n"
-    assert (folder / "models" / "full@1" / "card.json").exists()  # the model is there
 
 
 def test_control_characters_of_rows_are_not_printed(folder, capsys):

@@ -21,7 +21,7 @@ TEXTS = [
 ]
 ENDS = ("two weeks and then the screen went dark.", "what we paid, as far as I can tell.", "us waiting.")
 LONG = " ".join(TEXTS)  # several chunks
-COMMON = [
+COMMON = [  # of which tokens have not read all
     f"{subject} {verb} {end}"
     for subject in ("The lamp", "Our waiter", "This film", "My old phone")
     for verb in ("was not worth", "never gave")
@@ -36,7 +36,7 @@ COMMON = [
 def test_the_pretrained_models_are_what_the_definition_says(names, partly):
     """States are floats between two roundings: what ONNX Runtime makes of the graph must round alike."""
     head, encoder = (read_bundle(PRETRAINED_FOLDER / name) for name in names)
-    texts = [*TEXTS, *COMMON, LONG]
+    texts = [*TEXTS, *(COMMON if partly else ()), LONG]
     *_, parity = Verifier(head, encoder).compare(texts)
     assert not parity.differences, parity
     assert (parity.ablations > len(TEXTS)) == partly

@@ -343,10 +343,7 @@ def test_cli_says_what_is_missing_without_a_runtime(monkeypatch: pytest.MonkeyPa
             "hardmax: --ray takes its rows from IN alone and writes OUT: leave out --file, --out",
         ),
         ("dynamics none.csv --include path", "hardmax: none.csv cannot be read"),
-        (
-            "dynamics examples/cloud.csv --include path",
-            "hardmax: --include: 'path' is not one of a",
-        ),
+        ("dynamics examples/cloud.csv --include path", "hardmax: --include: 'path' is not one of a"),
         ("dynamics examples/cloud.csv --trajectory a.txt", "hardmax: a.txt: --trajectory writes .npy, .csv"),
         ("dynamics none.csv", "hardmax: none.csv cannot be read: No such file or directory"),
         ("control none.csv --leaders x", "hardmax: none.csv cannot be read"),

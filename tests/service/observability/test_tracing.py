@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 from server import in_process, python
-from starlette.testclient import TestClient
-
-from service.app import create_app
-from service.settings import Settings
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -86,11 +82,13 @@ def test_server_without_opentelemetry_refuses_to_start_with_an_endpoint() -> Non
     assert (ended.returncode, ended.stderr) == (2, line)
 
 
-def test_requests_are_traced_only_where_the_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_traced_only_where_the_setting_says(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)  # one for the whole process
-    with TestClient(create_app(Settings()), base_url="http://127.0.0.1") as client:
+    with in_process(models) as client:
         assert client.get("/health").status_code == 200
     assert spans.get_finished_spans() == ()

@@ -70,21 +70,11 @@ def test_bundle_that_breaks_the_contract_is_refused_by_field(
     assert "tiny" in refused.value.message
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        *(("card.json", text, "is not") for text in (b"{", b"[]", b"\xff\xfe")),
-        ("model.onnx", None, "cannot be read"),
-    ],
-)
-def test_bundle_whose_file_cannot_be_read_is_refused(
-    tmp_path: Path, file: str, content: bytes | None, message: str
-) -> None:
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"])
+def test_bundle_whose_card_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     folder = write_folder(tmp_path / "tiny")
-    (folder / file).unlink()
-    if content is not None:
-        (folder / file).write_bytes(content)
-    with pytest.raises(BundleError, match=rf"tiny/{file} {message}"):
+    (folder / "card.json").write_bytes(content)
+    with pytest.raises(BundleError, match=r"tiny/card\.json is not"):
         read_bundle(folder)
 
 

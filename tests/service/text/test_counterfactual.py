@@ -19,14 +19,13 @@ from service.text.head import Head
 from service.text.pipeline import Answer, ClassificationTask, ClassifyOptions, classify_all
 
 
-def flip(text: ClassificationTask) -> tuple[Any, int]:
-    """What is found, and how many texts were run for it."""
-    search, count = find_counterfactual(text), 0
-    asked = next(search)
+def found_by(search: Any) -> tuple[Any, int]:
+    """Return what a search finds, and how many texts were run for it."""
+    tasks, count = next(search), 0
     while True:
-        count += len(asked)
+        count += len(tasks)
         try:
-            asked = search.send([answer for (answer,) in classify_all(asked)])
+            tasks = search.send([answer for (answer,) in classify_all(tasks)])
         except StopIteration as end:
             return end.value, count
 
@@ -36,7 +35,7 @@ def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]
     for source in sentences[:80]:
         text = ClassificationTask(source, options)
         ((plain,),) = classify_all([text])
-        told, runs = flip(ClassificationTask(source, options))
+        told, runs = found_by(find_counterfactual(ClassificationTask(source, options)))
         assert runs <= 1 + MAX_REMOVED_WORDS * CANDIDATES_PER_ROUND
         if told is None:
             continue
@@ -53,13 +52,14 @@ def test_flip_is_true_and_its_search_is_bounded(head: Head, sentences: list[str]
 def test_flip_begins_with_what_is_left_out_already(head: Head) -> None:
     options = ClassifyOptions((head,), "none")
     text = ClassificationTask("the superb film", options, without=[(4, 10)])
-    told, _ = flip(text)
+    told, _ = found_by(find_counterfactual(text))
     assert told is None or [4, 10] not in [word["spans"][0] for word in told["without"]]
 
 
 @pytest.mark.parametrize("source", ["superb", "<br>"])
 def test_text_of_one_word_or_none_has_no_flip(head: Head, source: str) -> None:
-    assert flip(ClassificationTask(source, ClassifyOptions((head,))))[0] is None
+    task = ClassificationTask(source, ClassifyOptions((head,)))
+    assert found_by(find_counterfactual(task))[0] is None
 
 
 class Held(dict[str, Any]):
@@ -85,18 +85,6 @@ def test_search_does_not_keep_the_whole_explanation_that_it_begins_with(head: He
     assert (len(kept), "flip" in answer) == (1, True)
 
 
-def sufficient(task: ClassificationTask) -> tuple[Any, int]:
-    """Return what is found, and how many texts were run for it."""
-    search, count = find_sufficient(task), 0
-    tasks = next(search)
-    while True:
-        count += len(tasks)
-        try:
-            tasks = search.send([answer for (answer,) in classify_all(tasks)])
-        except StopIteration as end:
-            return end.value, count
-
-
 def complement(text: str, spans: list[list[int]]) -> list[tuple[int, int]]:
     """Return the spans between those that stay."""
     edges = [0, *(edge for span in spans for edge in span), len(text)]
@@ -109,7 +97,7 @@ def test_sufficient_words_alone_give_the_label_and_none_of_them_can_go(
     options, fewer = ClassifyOptions((head,), "none"), 0
     for text in sentences[:40]:
         ((plain,),) = classify_all([ClassificationTask(text, options)])
-        found, runs = sufficient(ClassificationTask(text, options))
+        found, runs = found_by(find_sufficient(ClassificationTask(text, options)))
         assert found is not None
         assert runs <= 1 + MAX_SUFFICIENT_WORDS * (MAX_SUFFICIENT_WORDS + 1)
         spans = [span for word in found["words"] for span in word["spans"]]
@@ -125,10 +113,9 @@ def test_sufficient_words_alone_give_the_label_and_none_of_them_can_go(
 
 
 def test_text_of_no_words_has_no_sufficient_ones(head: Head) -> None:
-    assert sufficient(ClassificationTask("<br>", ClassifyOptions((head,)))) == (None, 1)
-    found, _ = sufficient(
-        ClassificationTask("\U0001f642 superb", ClassifyOptions((head,), offset_unit="utf16"))
-    )
+    assert found_by(find_sufficient(ClassificationTask("<br>", ClassifyOptions((head,))))) == (None, 1)
+    task = ClassificationTask("\U0001f642 superb", ClassifyOptions((head,), offset_unit="utf16"))
+    found, _ = found_by(find_sufficient(task))
     assert found["words"] in (
         [{"word": "superb", "spans": [[3, 9]]}],
         [{"word": "\U0001f642", "spans": [[0, 2]]}],

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bundles import LISTS, PIECES, head_model, reader_model, write_head
+from bundles import LISTS, PIECES, OnGpu, head_model, reader_model, write_head
 from encoders import RELATIVE, random_encoder
 
 from model_export.bundle import write_bundle
 from model_export.encoder.graph import to_onnx
 from model_export.encoder.quantized import quantize
 from service.errors import BundleError
-from service.runtime.bundle import read_bundle
+from service.runtime.bundle import Bundle, read_bundle
 from service.runtime.session import Runtime, Session
 from service.text.encoder import EncodedText, Encoder, ReceptiveFields, compute_receptive_fields
 from service.text.head import Head
@@ -178,27 +178,22 @@ def test_head_whose_graph_has_other_logits_than_labels_is_refused(tmp_path: Path
         Head.from_graph("tiny", bundle.model, Runtime("cpu", 1), head.encoder, card)
 
 
-class OnGpu:
-    """A runtime that would use CUDA, and runs its graphs on the CPU."""
-
-    provider, intra_op_threads = "cuda", 1
-
-    def __init__(self) -> None:
-        self.opened: list[bytes] = []
-
-    def open(self, model: bytes, weights: bytes | None = None) -> Session:
-        self.opened.append(model)
-        return Runtime("cpu", 1).open(model, weights)
+CARD = {"name": "encoder", "description": "Random."}
 
 
-def test_gpu_runs_the_float_graph_over_the_weights_of_the_integer_graph(tmp_path: Path) -> None:
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    """An encoder with a graph for GPUs."""
     weights = quantize(random_encoder(RELATIVE))
-    card = {"name": "encoder", "description": "Random."}
-    graphs = to_onnx(weights), to_onnx(weights, "float")
-    bundle = write_bundle(tmp_path, "encoder", card, graphs[0], json.dumps(LISTS), graphs[1])
+    return write_bundle(
+        tmp_path, "encoder", CARD, to_onnx(weights), json.dumps(LISTS), to_onnx(weights, "float")
+    )
+
+
+def test_gpu_runs_the_float_graph_over_the_weights_of_the_integer_graph(bundle: Bundle) -> None:
     assert bundle.float_model is not None
     assert len(bundle.float_model) < len(bundle.model)
-    runtime: Any = OnGpu()
+    runtime = OnGpu()
     on_gpu, on_cpu = Encoder.load(bundle, runtime), Encoder.load(bundle, Runtime("cpu", 1))
     assert runtime.opened == [bundle.float_model]
     chunks = on_cpu.tokenize("The film was not very good. " * 30).chunks()
@@ -211,31 +206,22 @@ def test_gpu_runs_the_float_graph_over_the_weights_of_the_integer_graph(tmp_path
 def test_encoder_without_a_float_graph_runs_on_a_gpu_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    card = {"name": "encoder", "description": "Random."}
-    bundle = write_bundle(tmp_path, "encoder", card, reader_model(), json.dumps(LISTS))
-    runtime: Any = OnGpu()
-    Encoder.load(bundle, runtime)
+    Encoder.load(write_bundle(tmp_path, "encoder", CARD, reader_model(), json.dumps(LISTS)), OnGpu())
     assert "has no graph for GPUs" in caplog.text
 
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "pieces.json", "./model.onnx"])
-def test_float_graph_that_names_another_file_is_refused(tmp_path: Path, location: str) -> None:
-    weights = quantize(random_encoder(RELATIVE))
-    card = {"name": "encoder", "description": "Random."}
-    graphs = to_onnx(weights), to_onnx(weights, "float")
-    bundle = write_bundle(tmp_path, "encoder", card, graphs[0], json.dumps(LISTS), graphs[1])
+def test_float_graph_that_names_another_file_is_refused(bundle: Bundle, location: str) -> None:
+    assert bundle.float_model is not None
     graph = onnx.load_from_string(bundle.float_model)
     (entry,) = [entry for entry in graph.graph.initializer[0].external_data if entry.key == "location"]
     entry.value = location
-    runtime: Any = OnGpu()
     with pytest.raises(BundleError, match="names files"):
-        Encoder.load(replace(bundle, float_model=graph.SerializeToString()), runtime)
+        Encoder.load(replace(bundle, float_model=graph.SerializeToString()), OnGpu())
 
 
+@pytest.mark.usefixtures("bundle")
 def test_float_graph_that_the_card_does_not_describe_is_refused(tmp_path: Path) -> None:
-    weights = quantize(random_encoder(RELATIVE))
-    card = {"name": "encoder", "description": "Random."}
-    write_bundle(tmp_path, "encoder", card, to_onnx(weights), json.dumps(LISTS), to_onnx(weights, "float"))
     (tmp_path / "encoder" / "model.float.onnx").write_bytes(b"another")
     with pytest.raises(BundleError, match=r"model\.float\.onnx is not the file"):
         read_bundle(tmp_path / "encoder")

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from bundles import open_head, open_reader, write_head
+from bundles import OnGpu, open_head, open_reader, write_head
 from graphs import change_graph, claim_family
 from onnx import numpy_helper
 
 from service.errors import BundleError, InferenceError
 from service.runtime.bundle import read_bundle
-from service.runtime.session import Runtime, Session
+from service.runtime.session import Runtime
 from service.text.decision import (
     LOW_CONFIDENCE,
     NO_KNOWN_WORDS,
@@ -193,19 +193,6 @@ def test_number_that_becomes_infinite_at_run_time_is_an_error_by_name(folder: Pa
     bad.weights["b"] = bad.weights["b"] + np.inf
     with pytest.raises(InferenceError, match="bad: its graph returned numbers that are not finite"):
         classify_all(make_tasks(["a superb film"], ClassifyOptions((bad,))))
-
-
-class OnGpu(Runtime):
-    """Opens the graphs for GPUs, on the CPU."""
-
-    def __init__(self) -> None:
-        super().__init__("cpu", 1)
-        self.provider = "cuda"
-        self.opened: list[bytes] = []
-
-    def open(self, model: bytes, weights: bytes | None = None) -> Session:
-        self.opened.append(model)
-        return Runtime("cpu", 1).open(model, weights)
 
 
 def test_gpu_runs_heads_on_their_float_graph_with_the_answers_of_the_cpu(tmp_path: Path) -> None:

@@ -84,12 +84,7 @@ def own_models(page: Page) -> None:
     def add(route: Route) -> None:
         cards = route.fetch().json()["models"]
         labels = [f"subject {k}" for k in range(30)]
-        figures = {
-            "rows": 90,
-            "accuracy": 0.9,
-            "linear_accuracy": 0.6,
-            "labels": dict.fromkeys(labels, 0.75),
-        }
+        figures = {"rows": 90, "accuracy": 0.9, "linear_accuracy": 0.6, "labels": dict.fromkeys(labels, 0.75)}
         mine = {
             "name": "mine",
             "kind": "text-classification",
