@@ -1,9 +1,9 @@
-"""The encoder and its leader head learn in four stages, each from the weights of the one before.
+"""The encoder and its leader head learn in stages, each from the weights of the one before.
 
 finetune      six layers of the published encoder, still with softmax, learn the training set
 harden        every head attends to one token or to the null key; hidden states are those of the soft encoder
 fit_head      a leader head learns on the quantized encoder, which stays as it is
-tune_jointly  the quantized encoder and its head learn together
+tune_jointly  the quantized encoder and its head learn together; it runs twice
 
 In every stage but the third the published embedding of a text must remain readable from the mean of its
 hidden states: custom models find their subjects there (`EmbeddingDistillation`).
@@ -49,8 +49,7 @@ class StageConfig:
     hidden_weight: float = 1.0  # of the distance from the soft hidden states, in units of their variance
     embedding_weight: float = 2.0  # of the distance from the published embedding
     attention_price: float = 0.0  # of attending to a token; in layers before the last less
-    field_price: float = 0.0  # of a receptive field of the whole text
-    price_from: float = 0.0  # the share of the steps before both prices, which rise over the next tenth
+    price_from: float = 0.0  # the share of the steps before the price, which rises over the next tenth
     reach_price: float = 0.3  # of a mean reach of one
 
 
@@ -99,7 +98,7 @@ def harden(
             for ours, theirs in zip(states, soft_states, strict=True)
         ]
         loss = _pooled_loss(learners, texts, rows, mean_state(states[-1], x), target, config)
-        cost = attention_cost(attention, x, config, done)
+        cost = attention_cost(attention, config, done)
         return loss + config.hidden_weight * torch.stack(apart).mean() + cost
 
     return _train("harden", learners, texts, config, context, checkpoint, compute_loss)
@@ -139,7 +138,7 @@ def tune_jointly(
         if len(batch.token_ids) == len(rows) and texts.embeddings is not None:  # texts of one chunk
             mean = mean_state(hidden * learners.encoder.output_scales.hidden, batch.token_ids)
             loss = loss + config.embedding_weight * learners.distillation(mean, published_of(texts, rows))
-        return loss + attention_cost(attention, batch.token_ids, config, done)
+        return loss + attention_cost(attention, config, done)
 
     groups = [
         ParameterGroup(trainable(learners.encoder)),
@@ -177,19 +176,14 @@ def published_of(texts: TrainingSet, rows: Ints) -> Tensor:
     return torch.from_numpy(texts.embeddings[rows].astype(np.float32))
 
 
-def attention_cost(attention: Attention, x: Tensor, config: StageConfig, done: float) -> Tensor:
+def attention_cost(attention: Attention, config: StageConfig, done: float) -> Tensor:
     """Return the cost of attending. Late layers cost more: they take over all that was read before.
 
     A price costs little once the encoder has learned to attend; from the start it learns less.
     """
     rise = min(1.0, max(0.0, 10 * (done - config.price_from))) if config.price_from else 1.0
     layers = torch.arange(1, len(attention.attending) + 1) / len(attention.attending)
-    cost = rise * config.attention_price * (torch.stack(attention.attending) * layers.sqrt()).mean()
-    if attention.field is None or not config.field_price:
-        return cost
-    there = x != PAD
-    share = (attention.field * there[:, None]).sum(-1) / there.sum(1, keepdim=True)
-    return cost + rise * config.field_price * share[there].mean()
+    return rise * config.attention_price * (torch.stack(attention.attending) * layers.sqrt()).mean()
 
 
 def trainable(encoder: Encoder) -> list[nn.Parameter]:

@@ -33,23 +33,11 @@ class Attention:
 
     attending: list[Tensor] = field(default_factory=list)  # [] each: the share that attends to a token
     counts: list[Tensor] = field(default_factory=list)  # [B, N, N]: by how many heads i attends to j
-    field: Tensor | None = None  # [B, N, N] how much of the state of i has read j
 
-    def record(self, share: Tensor, chosen: Tensor, x: Tensor, argmax_sets: Tensor | None = None) -> None:
-        """Add a layer: `share` [B, H, N, N + 1] of the softmax, `chosen` with its gradient."""
+    def record(self, share: Tensor, x: Tensor, argmax_sets: Tensor | None = None) -> None:
+        """Add a layer: `share` [B, H, N, N + 1] of the softmax."""
         there = x != PAD
         attending = (1 - share[..., -1]) * there[:, None]
         self.attending.append(attending.sum() / (there.sum() * share.shape[1]))
         if argmax_sets is not None:
             self.counts.append((argmax_sets[..., :-1] * there[:, None, :, None]).sum(1))
-        if torch.is_grad_enabled():
-            if self.field is None:
-                self.field = torch.eye(x.shape[1]).expand(len(x), -1, -1)
-            self.field = _grow(self.field, chosen[..., :-1])
-
-
-def _grow(field: Tensor, chosen: Tensor) -> Tensor:
-    """Return how much of each state has read each token after one layer more, a smooth "or" of the heads."""
-    by_no_head: Tensor = torch.log1p(-chosen.clamp(0, 0.999)).sum(1).exp()
-    unread: Tensor = (1 - field) * torch.exp(-1.5 * ((1 - by_no_head) @ field))
-    return 1 - unread

@@ -197,7 +197,7 @@ class Layer(nn.Module):
         score = (q @ keys.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
         share = torch.softmax(score + self.position_scores(x.shape[1]) + mask_of(x), -1)
         chosen = share + hardness * (argmax_share(share) - share).detach()
-        attention.record(share, chosen, x)
+        attention.record(share, x)
         h = self.norm1(h + self.out(_merge(chosen[..., :-1].to(v.dtype) @ v)), clip=clip)
         ranges.observe(self, "attended", h, x)
         u = self.up(h)
@@ -235,7 +235,7 @@ class Layer(nn.Module):
             chosen = argmax_mask(score)
             count = chosen.sum(-1, keepdim=True)
             share = torch.softmax((score * unit).clamp(min=-1e4), -1)
-            attention.record(share, straight_through(chosen / count, share), x, chosen)
+            attention.record(share, x, chosen)
             value = chosen[..., :-1] @ v / count
             return straight_through(value, share[..., :-1] @ v) if torch.is_grad_enabled() else value
 
