@@ -25,7 +25,6 @@ from model_export.teacher.zero_shot import Embeddings
 from service.text.tokenizer import WordPieceTokenizer
 
 UNLIMITED = 10**9
-ZERO_SHOT_WEIGHT = 20.0  # of the zero-shot score, next to the logit, chosen on the validation split
 MIN_TARGET = 0.03  # no text is surer than this
 
 
@@ -40,6 +39,7 @@ class SourceConfig:
     balance: bool = False  # as many of one side as of the other
     label_weight: float = 0.5  # of a label, next to the teacher
     teacher: bool = True  # its logits are used, not the zero-shot score alone
+    zero_shot_weight: float = 20.0  # of the score, next to the logit
     repeats: int = 1  # in an epoch
 
 
@@ -50,21 +50,28 @@ class Recipe:
     sources: Mapping[str, SourceConfig] = field(
         default_factory=lambda: {
             # a label is the star of the whole review
-            "yelp": SourceConfig(("yelp",), 60_000, (2, 22), balance=True, label_weight=0.35),
+            "yelp": SourceConfig(
+                ("yelp",), 60_000, (2, 22), balance=True, label_weight=0.35, zero_shot_weight=30.0
+            ),
             "labelled": SourceConfig(("sst", "tweets", "mpqa"), repeats=2),
-            "film": SourceConfig(("reviews",), 30_000, (2, 16), split_sentences=True),
-            "shop": SourceConfig(("amazon",), 12_000, (2, 22), split_sentences=True),
+            "film": SourceConfig(("reviews",), 30_000, (2, 16), split_sentences=True, zero_shot_weight=30.0),
+            "shop": SourceConfig(("amazon",), 12_000, (2, 22), split_sentences=True, zero_shot_weight=30.0),
             "electronics": SourceConfig(("electronics",), 6_000, (2, 40)),
             "phrases": SourceConfig(("phrases",), 9_000, balance=True),
-            "everyday": SourceConfig(("wordnet",), teacher=False),
+            "everyday": SourceConfig(("wordnet",), teacher=False, zero_shot_weight=30.0, repeats=2),
         }
     )
-    reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 500, "reviews": 3_000})  # a side
+    reviews: Mapping[str, int] = field(default_factory=lambda: {"amazon": 500, "reviews": 1_200})  # a side
     finetune: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.5))
     harden: StageConfig = field(default_factory=lambda: StageConfig(epochs=1.8, lr=1.6e-4, anneal=0.01))
     fit_head: StageConfig = field(default_factory=lambda: StageConfig(epochs=0.1, head_lr=3e-3))
     tune_jointly: StageConfig = field(
         default_factory=lambda: StageConfig(epochs=1.4, lr=1.2e-4, embedding_weight=3.0)
+    )
+    tune_again: StageConfig = field(
+        default_factory=lambda: StageConfig(
+            epochs=0.85, tokens_per_batch=3_000, lr=1e-4, head_lr=5e-4, embedding_weight=3.0
+        )
     )
     head: LeaderHeadConfig = field(default_factory=lambda: LeaderHeadConfig(width=768))
     teacher: TeacherConfig = field(default_factory=TeacherConfig)
@@ -100,22 +107,28 @@ def short_texts(
     tokenizer: WordPieceTokenizer,
     recipe: Recipe,
 ) -> TrainingSet:
-    """Return the selected texts of one chunk; `embeddings` and `scores` are in their order."""
+    """Return the selected texts of one chunk; `embeddings` and `scores` are in their order.
+
+    Of the scores the mean over texts without a teacher is subtracted: most of them have no sentiment.
+    """
     three = {
         row.text: row.target for name in THREE_LABEL_SETS for row in sets[name] if row.target is not None
     }
+    ends = np.cumsum([len(selection) for selection in selected.values()])
+    index_of = {
+        name: np.arange(end - len(selected[name]), end) for name, end in zip(selected, ends, strict=True)
+    }
+    if without := [index_of[name] for name in selected if not recipe.sources[name].teacher]:
+        scores = scores - scores[np.concatenate(without)].mean()
     texts, targets, rows = [], [], []
-    at = 0
     for name, selection in selected.items():
-        source, part = recipe.sources[name], [row.text for row in selection]
-        index = np.arange(at, at + len(part))
+        source, part, index = recipe.sources[name], [row.text for row in selection], index_of[name]
         target = sum_targets(
             selection, scores[index], logits.positive(part) if source.teacher else None, source
         )
         texts += part * source.repeats
         targets += target.tolist() * source.repeats
         rows += index.tolist() * source.repeats
-        at += len(part)
     labels = [np.nan if (label := three.get(text)) is None else label for text in texts]
     found = TrainingSet.from_texts(tokenizer, texts, targets, labels, embeddings[np.array(rows)])
     return found.single_chunk()
@@ -131,7 +144,7 @@ def sum_targets(
         mixed = (1 - source.label_weight) * teacher + source.label_weight * label
         p = np.where(np.isnan(label), teacher, mixed).clip(MIN_TARGET, 1 - MIN_TARGET)
         logit = np.log(p / (1 - p))
-    p = 1 / (1 + np.exp(-(logit + ZERO_SHOT_WEIGHT * scores)))
+    p = 1 / (1 + np.exp(-(logit + source.zero_shot_weight * scores)))
     return np.asarray(p.clip(MIN_TARGET, 1 - MIN_TARGET), np.float32)
 
 

@@ -107,9 +107,9 @@ def test_price_of_attending_rises_late_and_is_highest_in_the_last_layer(done, sh
     config = StageConfig(attention_price=0.2, price_from=0.3)
     attention = Attention(attending=[torch.tensor(0.8), torch.tensor(0.4)])
     full = 0.2 * (0.8 * 0.5**0.5 + 0.4) / 2
-    assert attention_cost(attention, torch.ones(1, 3), config, done).item() == pytest.approx(share * full)
+    assert attention_cost(attention, config, done).item() == pytest.approx(share * full)
     at_once = StageConfig(attention_price=0.2)
-    assert attention_cost(attention, torch.ones(1, 3), at_once, done).item() == pytest.approx(full)
+    assert attention_cost(attention, at_once, done).item() == pytest.approx(full)
 
 
 def test_distillation_is_zero_where_the_embedding_is_read_off():
@@ -177,3 +177,15 @@ def test_short_texts_have_targets_labels_and_embeddings(tmp_path):
     assert found.three_labels.tolist()[:8] == 8 * [1.0]
     assert np.isnan(found.three_labels[8])
     assert found.embeddings[:, 0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4]
+
+
+def test_mean_score_of_texts_without_a_teacher_is_zero():
+    recipe = Recipe(sources={"everyday": SourceConfig(("wordnet",), teacher=False, zero_shot_weight=10.0)})
+    rows = [Row(text, None, "train") for text in ("good film", "bad film", "soup")]
+    scores = np.array([0.2, -0.3, -0.2], np.float32)  # their mean is -.1
+    embeddings = np.zeros((3, 1), np.float16)
+    found = short_texts(
+        {"everyday": rows}, {"tweets": [], "electronics": []}, TeacherLogits(), embeddings, scores,
+        TOKENIZER, recipe,
+    )  # fmt: skip
+    assert found.targets.tolist() == pytest.approx((1 / (1 + np.exp([-3.0, 2.0, 1.0]))).tolist())
