@@ -1,6 +1,8 @@
 """Train the pretrained encoder and its sentiment head, from the data to two bundles. `make models` runs it.
 
-    data, teachers -> training set -> finetune -> harden -> fit_head -> tune_jointly -> bundles
+    data, teachers -> training set -> finetune -> harden -> fit_head -> tune_jointly (twice) -> bundles
+
+With --continue, the last stage alone runs, from released bundles.
 
 The result of every stage is stored in OUT under a digest of all its inputs: an interrupted run resumes, and a
 changed recipe uses no result of another recipe. Choices are made on the validation split, figures
@@ -25,8 +27,9 @@ from model_export.encoder.model import Encoder
 from model_export.encoder.published import FIRST_WORDPIECE, from_mpnet
 from model_export.head.leader_head import LeaderHead
 from model_export.learners import Learners
-from model_export.publish import calibrate_head, test_figures, write_bundles
+from model_export.publish import write_bundles
 from model_export.recipe import Recipe, select_texts, short_texts, whole_reviews
+from model_export.restore import restore
 from model_export.stage_cache import StageCache, digest, save
 from model_export.stages import StageConfig, StageContext, State, finetune, fit_head, harden, tune_jointly
 from model_export.teacher.encoder import Teacher
@@ -34,6 +37,8 @@ from model_export.teacher.fit import fit_teacher
 from model_export.teacher.logits import COMMITTED, TeacherLogits
 from model_export.teacher.zero_shot import embed_texts, zero_shot_axis, zero_shot_scores
 from model_export.training import Report
+from service.runtime.bundle import read_bundle
+from service.text.encoder import read_vocabulary
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 CASED = ("reviews", "amazon", "tweets")  # written with the usual capitals
@@ -41,17 +46,21 @@ SINK_TEXTS = 48  # on which the states of <s> in the published layers are averag
 Stage = Callable[[Learners, TrainingSet, StageConfig, StageContext, Path], State]
 
 
-def train(recipe: Recipe, data: Path, teacher: Path, out: Path, report: Report) -> None:
-    """Run all stages and write both bundles into OUT/models."""
+def train(
+    recipe: Recipe, data: Path, teacher: Path, out: Path, report: Report, released: Path | None = None
+) -> None:
+    """Run all stages, or the last one on `released` bundles; write both bundles into OUT/models."""
     out.mkdir(parents=True, exist_ok=True)
     sets = corpora.read_all(data)
-    vocabulary, rows = read_vocabulary(sets, teacher)
+    vocabulary = (
+        read_vocabulary(read_bundle(released / "encoder")) if released else make_vocabulary(sets, teacher)
+    )
     tokenizer = WordPieceTokenizer(vocabulary)
     short, long = training_sets(recipe, sets, teacher, tokenizer, out, report)
-    learners = new_learners(recipe, teacher, vocabulary, rows, sets)
-    run_stages(recipe, learners, short, short + long, StageCache(out, report), report)
-    calibrate_head(learners.encoder, learners.head, tokenizer, sets, report)
-    threshold, figures = test_figures(learners.encoder, learners.head, tokenizer, sets, report)
+    learners = new_learners(recipe, teacher, vocabulary, sets)
+    if released:
+        restore(learners, released, short)
+    run_stages(recipe, learners, short, short + long, StageCache(out, report), report, last=bool(released))
     about = {
         "data": corpora.sizes(sets),
         "licenses": {
@@ -60,9 +69,9 @@ def train(recipe: Recipe, data: Path, teacher: Path, out: Path, report: Report) 
         },
         "recipe": digest(recipe),
     }  # fmt: skip
-    write_bundles(
-        learners.encoder, learners.head, vocabulary, sets, out / "models", threshold, figures, about
-    )
+    if released:
+        about["continued_from"] = read_bundle(released / "encoder").card["model_sha256"]
+    write_bundles(learners.encoder, learners.head, vocabulary, sets, out / "models", about, report)
 
 
 def run_stages(
@@ -72,17 +81,20 @@ def run_stages(
     all_texts: TrainingSet,
     cache: StageCache,
     report: Report,
+    *,
+    last: bool = False,
 ) -> None:
-    """Run the four stages, or take their results from the disk."""
+    """Run the stages, or the last one alone, or take their results from the disk."""
     context = StageContext(recipe.seed, report)
     stages: list[tuple[str, Stage, TrainingSet, StageConfig]] = [
         ("finetune", finetune, short, recipe.finetune),
         ("harden", harden, short, recipe.harden),
         ("fit_head", fit_head, all_texts, recipe.fit_head),
         ("tune_jointly", tune_jointly, all_texts, recipe.tune_jointly),
+        ("tune_again", tune_jointly, all_texts, recipe.tune_again),
     ]
     made_of: list[Any] = [learners, recipe.seed]
-    for name, stage, texts, config in stages:
+    for name, stage, texts, config in stages[-1:] if last else stages:
         run = partial(stage, learners, texts, config, context)
         learners.load_state_dict(cache.get_or_run(name, [*made_of, texts, config], run))
         made_of = []
@@ -114,25 +126,23 @@ def training_sets(
     return short, long
 
 
-def read_vocabulary(sets: Mapping[str, Rows], teacher: Path) -> tuple[Vocabulary, list[int]]:
-    """Return the vocabulary and the row of the published table for each of its tokens.
-
-    Of BERT's tokens those stay that are written in Latin letters, digits and marks.
-    """
-    published = (teacher / "vocab.txt").read_text(encoding="utf-8").splitlines()[FIRST_WORDPIECE:]
-    rows = [i for i, token in enumerate(published) if names.is_english_token(i, token)]
-    tokens = [published[i] for i in rows]
+def make_vocabulary(sets: Mapping[str, Rows], teacher: Path) -> Vocabulary:
+    """Return the vocabulary. Of BERT's tokens those stay that English may be written with."""
+    tokens = [token for i, token in enumerate(_published_tokens(teacher)) if names.is_english_token(i, token)]
     cased = (row.text for name in CASED for row in sets[name] if row.split == "train")
-    return names.make_vocabulary(cased, tokens), [i + FIRST_WORDPIECE for i in rows]
+    return names.make_vocabulary(cased, tokens)
 
 
-def new_learners(
-    recipe: Recipe, teacher: Path, vocabulary: Vocabulary, rows: list[int], sets: Mapping[str, Rows]
-) -> Learners:
+def _published_tokens(teacher: Path) -> list[str]:
+    return (teacher / "vocab.txt").read_text(encoding="utf-8").splitlines()[FIRST_WORDPIECE:]
+
+
+def new_learners(recipe: Recipe, teacher: Path, vocabulary: Vocabulary, sets: Mapping[str, Rows]) -> Learners:
     """Return the initial models of the first stage; one recipe always gives the same."""
     torch.manual_seed(recipe.seed)
     texts = [row.text for row in sets["yelp"] if row.split == "train"][:SINK_TEXTS]
-    encoder = from_mpnet(Teacher(teacher).eval(), rows, texts)
+    row_of = {token: i + FIRST_WORDPIECE for i, token in enumerate(_published_tokens(teacher))}
+    encoder = from_mpnet(Teacher(teacher).eval(), [row_of[token] for token in vocabulary.tokens], texts)
     set_special_tokens(encoder, vocabulary)
     return Learners(encoder, LeaderHead(recipe.head))
 
@@ -143,7 +153,7 @@ def set_special_tokens(encoder: Encoder, vocabulary: Vocabulary) -> None:
     ids, special = {token: i for i, token in enumerate(vocabulary.tokens)}, vocabulary.special
     for token_id, words in {
         special.name: sorted(vocabulary.names), special.group: sorted(vocabulary.groups),
-        special.number: ["5", "7", "10", "20", "50", "100"],
+        special.number: list("123456789"),
         special.handle: ["user", "someone", "friend"], special.link: ["link", "website", "page"],
     }.items():  # fmt: skip
         known = [ids[word] for word in words if word in ids]
@@ -176,6 +186,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, default=Path("runs"), help="bundles go to OUT/models (default: runs)"
     )
     parser.add_argument(
+        "--continue", type=Path, dest="released", metavar="FOLDER",
+        help="run the last stage alone, from the bundles in FOLDER",
+    )  # fmt: skip
+    parser.add_argument(
         "--threads", type=int, default=torch.get_num_threads(), help="threads of torch (default: all cores)"
     )
 
@@ -187,5 +201,6 @@ def run(arguments: argparse.Namespace) -> int:
     train(
         Recipe(), arguments.data, arguments.teacher, arguments.out,
         lambda line: print(f"{(time.monotonic() - start) / 60:5.1f} min  {line}", flush=True),
+        arguments.released,
     )  # fmt: skip
     return 0

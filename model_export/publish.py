@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 from numpy.typing import NDArray
 
@@ -45,7 +46,7 @@ from service.text.encoder import Encoder as ServedEncoder
 from service.text.head import Head
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
-MAX_TOKENS = 100_000  # of a data set, for calibration and for figures
+TEXTS_PER_SET = 1_000  # of each split, for calibration and for figures
 OOD_TEXTS_PER_SET = 250  # in-distribution texts of a data set, for the OOD score
 OOD_FALSE_POSITIVE_RATE = 0.005  # of these texts
 CHECKED_TEXTS = 200  # of these on which the logits of torch and of the graphs must agree
@@ -54,66 +55,24 @@ THRESHOLDS = np.arange(0.7, 3.0, 0.02).round(2)  # t of three labels; below log 
 NEARLY_BEST = 0.005
 
 Logits = NDArray[np.float64]
+Measured = tuple[Logits, NDArray[np.float64]]  # and the labels: 0, .5 or 1
 
 
-def calibrate_head(
-    encoder: Encoder,
-    head: LeaderHead,
-    tokenizer: WordPieceTokenizer,
-    sets: Mapping[str, Rows],
-    report: Report,
-) -> None:
-    """Scale the logits so that their log-loss on the validation split is minimal."""
-    texts = held_out(tokenizer, sets, "validation")
-    sided = {name: part.take(np.flatnonzero(part.targets != 0.5)) for name, part in texts.items()}
-    logits = np.concatenate([predict(encoder, head, part)[:, 0] for part in sided.values()])
-    factor = temperature(logits, np.concatenate([part.targets > 0.5 for part in sided.values()]))
-    with torch.no_grad():
-        head.v.mul_(factor)
-        head.b.mul_(factor)
-    report(f"temperature {1 / factor:.2f}")
-
-
-def fit_neutral_threshold(logits: Mapping[str, Logits], targets: Mapping[str, NDArray[np.float32]]) -> float:
+def fit_neutral_threshold(measured: Mapping[str, Measured]) -> float:
     """Return the least t whose balanced accuracy over three labels is nearly the best.
 
     The mean is over the data sets that have three labels.
     """
-    three = [name for name in logits if set(targets[name].tolist()) == {0.0, 0.5, 1.0}]
-    means = np.array(
-        [
-            np.mean([_balanced_accuracy(logits[name], targets[name], threshold) for name in three])
-            for threshold in THRESHOLDS.tolist()
-        ]
-    )
+    three = [(x, y) for x, y in measured.values() if set(y.tolist()) == {0.0, 0.5, 1.0}]
+    means = np.array([np.mean([_balanced_accuracy(x, y, t) for x, y in three]) for t in THRESHOLDS.tolist()])
     return float(THRESHOLDS[means >= means.max() - NEARLY_BEST].min())
 
 
-def _balanced_accuracy(logits: Logits, targets: NDArray[np.float32], threshold: float) -> float:
+def _balanced_accuracy(logits: Logits, targets: NDArray[np.float64], threshold: float) -> float:
     return balanced_accuracy(three_labels(sigmoid(logits), neutral_band(threshold)), targets)
 
 
-def test_figures(
-    encoder: Encoder,
-    head: LeaderHead,
-    tokenizer: WordPieceTokenizer,
-    sets: Mapping[str, Rows],
-    report: Report,
-) -> tuple[float, dict[str, Any]]:
-    """Return the threshold, chosen on the validation split, and figures of the test split."""
-    texts = {split: held_out(tokenizer, sets, split) for split in ("validation", "test")}
-    logits = {name: predict(encoder, head, part)[:, 0] for name, part in texts["validation"].items()}
-    threshold = fit_neutral_threshold(
-        logits, {name: part.targets for name, part in texts["validation"].items()}
-    )
-    figures = {}
-    for name, part in texts["test"].items():
-        figures[name] = figures_of(predict(encoder, head, part)[:, 0], part.targets, threshold)
-        report(f"{name}: balanced accuracy {100 * figures[name]['balanced_accuracy']:.1f}")
-    return threshold, figures
-
-
-def figures_of(logits: Logits, targets: NDArray[np.float32], threshold: float) -> dict[str, Any]:
+def figures_of(logits: Logits, targets: NDArray[np.float64], threshold: float) -> dict[str, Any]:
     """Return metrics by the sign of the logit, and of three labels if a data set has them."""
     sided = targets != 0.5
     truth = targets[sided] > 0.5
@@ -132,11 +91,10 @@ def write_bundles(
     vocabulary: Vocabulary,
     sets: Mapping[str, Rows],
     models: Path,
-    threshold: float,
-    figures: Mapping[str, Any],
     about: Mapping[str, Any],
+    report: Report,
 ) -> None:
-    """Write both bundles.
+    """Write both bundles, calibrated on the validation split and with figures of the test split.
 
     Raises:
         BundleError: The graphs do not give the logits of torch; the head is not written.
@@ -146,20 +104,50 @@ def write_bundles(
     served = ServedEncoder.load(base, runtime)
     texts = [row.text for rows in sets.values() for row in labelled(rows, "validation")[:OOD_TEXTS_PER_SET]]
     ood_weights, detected = _calibrate_ood(served, texts)
-    card = {
+    card: dict[str, Any] = {
         "name": "sentiment",
         "description": "Positive, negative or neutral, for reviews, sentences and tweets.",
-        "labels": ["negative", "positive"], "neutral_threshold": threshold,
+        "labels": ["negative", "positive"], "neutral_threshold": 0.0,
         "encoder": {"name": "encoder", "sha256": base.card["model_sha256"]},
         "alpha": head.config.alpha, "layers": head.config.n_layers, "dimension": head.config.dimension,
-        "readout": {"vector": head.v[0].tolist()},
-        "out_of_distribution": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected},
-        "figures": figures, **about,
+        "out_of_distribution": {"held_out": OOD_FALSE_POSITIVE_RATE, "others": detected}, **about,
     }  # fmt: skip
-    graph = head_graph.to_onnx(head_quantized.quantize(head, encoder.output_scales) | ood_weights)
-    loaded = Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
+
+    def load() -> tuple[onnx.ModelProto, Head]:
+        graph = head_graph.to_onnx(head_quantized.quantize(head, encoder.output_scales) | ood_weights)
+        return graph, Head.from_graph("sentiment", graph.SerializeToString(), runtime, served, card)
+
+    def measure(loaded: Head, split: str) -> dict[str, Measured]:
+        return {name: _measure(served, loaded, labelled(rows, split)) for name, rows in sets.items()}
+
+    _, loaded = load()
     _check_logits(encoder, head, served, loaded, WordPieceTokenizer(vocabulary), texts)
+    validation = measure(loaded, "validation")
+    factor = _fit_temperature(validation)
+    with torch.no_grad():
+        head.v.mul_(factor)
+        head.b.mul_(factor)
+    threshold = fit_neutral_threshold({name: (factor * x, y) for name, (x, y) in validation.items()})
+    report(f"temperature {1 / factor:.2f}, threshold {threshold}")
+    graph, loaded = load()
+    test = {name: measured for name, measured in measure(loaded, "test").items() if len(measured[0])}
+    card["figures"] = {name: figures_of(x, y, threshold) for name, (x, y) in test.items()}
+    for name, found in card["figures"].items():
+        report(f"{name}: balanced accuracy {100 * found['balanced_accuracy']:.1f}")
+    card |= {"neutral_threshold": threshold, "readout": {"vector": head.v[0].tolist()}}
     write_bundle(models, "text-classification", card, graph, float_model=to_float(graph))
+
+
+def _measure(encoder: ServedEncoder, head: Head, rows: Rows) -> Measured:
+    """Return the logits of some texts, as the service computes them, and their labels."""
+    some = rows[:TEXTS_PER_SET]
+    return served_logits(encoder, head, [row.text for row in some]), np.array([row.target for row in some])
+
+
+def _fit_temperature(measured: Mapping[str, Measured]) -> float:
+    """Return the factor on the logits for which their log-loss is minimal; neutral texts do not count."""
+    x, y = (np.concatenate(parts) for parts in zip(*measured.values(), strict=True))
+    return temperature(x[y != 0.5], y[y != 0.5] > 0.5)
 
 
 def _write_encoder(
@@ -207,17 +195,6 @@ def _calibrate_ood(encoder: ServedEncoder, texts: list[str]) -> tuple[dict[str, 
         in_distribution, [others], parts, np.ones(len(in_distribution)), [OOD_FALSE_POSITIVE_RATE]
     )
     return found.weights, found.detected
-
-
-def held_out(tokenizer: WordPieceTokenizer, sets: Mapping[str, Rows], split: str) -> dict[str, TrainingSet]:
-    """Return some labelled texts of a split, by data set."""
-    found = {}
-    for name, rows in sets.items():
-        if some := labelled(rows, split):
-            texts, targets = [row.text for row in some], [row.target or 0.0 for row in some]
-            part = TrainingSet.from_texts(tokenizer, texts, targets)
-            found[name] = part.take(np.flatnonzero(np.cumsum(part.sizes) <= MAX_TOKENS))
-    return found
 
 
 def labelled(rows: Rows, split: str) -> Rows:

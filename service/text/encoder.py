@@ -89,7 +89,7 @@ class Encoder:
         graph = bundle.graph_for(runtime.provider)
         session = runtime.open(graph, weights=None if graph is bundle.model else bundle.model)
         check_graph(bundle.name, session, ENCODER_INPUTS, ENCODER_OUTPUTS)
-        encoder = cls(session, _read_vocabulary(bundle), runtime.intra_op_threads)
+        encoder = cls(session, read_vocabulary(bundle), runtime.intra_op_threads)
         one = np.zeros(1, np.int64)
         encoder.encode([(one, one)], output_attentions=True)
         return encoder
@@ -245,7 +245,12 @@ class ReceptiveFields:
         return ranked
 
 
-def _read_vocabulary(bundle: Bundle) -> Vocabulary:
+def read_vocabulary(bundle: Bundle) -> Vocabulary:
+    """Return the vocabulary of an encoder.
+
+    Raises:
+        BundleError: It is damaged.
+    """
     try:
         document = orjson.loads(bundle.vocabulary or "")
     except ValueError as damage:

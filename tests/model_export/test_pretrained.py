@@ -1,27 +1,34 @@
 """How the pretrained models begin, and how they are calibrated and written."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from bundles import LISTS, TAUGHT
-from encoders import random_encoder, random_head
+from encoders import RELATIVE, random_encoder, random_head
 
 from model_export.data.corpora import Row
 from model_export.data.names import is_english_token
+from model_export.data.training_set import TrainingSet
+from model_export.encoder.quantized import quantize
 from model_export.head.leader_head import LeaderHead
+from model_export.learners import Learners
 from model_export.measure.ablations import ServedModel
 from model_export.measure.scores import neutral_band, sigmoid, three_labels
 from model_export.pretrained import set_special_tokens
 from model_export.publish import figures_of, fit_neutral_threshold, write_bundles
+from model_export.restore import restore
+from model_export.stages import calibrate, predict
 from service.errors import BundleError
 from service.text.encoder import VOCABULARY_KEYS
-from service.text.tokenizer import Vocabulary
+from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 VOCABULARY = Vocabulary(**{field: LISTS[key] for field, key in VOCABULARY_KEYS.items()})
 TEXTS = [f"{text}, {other}." for text in TAUGHT for other in TAUGHT]
-SETS = {"films": [Row(text, 1.0, "validation") for text in TEXTS]}
+LABELS = (0.0, 0.5, 1.0)
+SETS = {"films": [Row(text, LABELS[i % 3], ("validation", "test")[i % 2]) for i, text in enumerate(TEXTS)]}
 
 
 class Louder(LeaderHead):
@@ -32,16 +39,48 @@ class Louder(LeaderHead):
         return logits + 1e-3, reach
 
 
+def write(encoder, head, models):
+    write_bundles(encoder, head, VOCABULARY, SETS, models, {}, lambda line: None)
+
+
 def test_head_is_written_only_if_its_graph_gives_the_logits_of_torch(tmp_path):
     encoder, head = random_encoder(), random_head()
     louder = Louder(head.config)
     louder.load_state_dict(head.state_dict())
-    with pytest.raises(BundleError, match="the logits of 0 of 196 texts"):
-        write_bundles(encoder, louder, VOCABULARY, SETS, tmp_path, 1.0, {}, {})
+    with pytest.raises(BundleError, match="the logits of 0 of 98 texts"):
+        write(encoder, louder, tmp_path)
     assert not (tmp_path / "sentiment").exists()
-    write_bundles(encoder, head, VOCABULARY, SETS, tmp_path, 1.0, {}, {})
+    write(encoder, head, tmp_path)
     assert np.ptp(ServedModel(tmp_path, "sentiment").logits(TEXTS)) > 0.1
-    assert json.loads((tmp_path / "sentiment" / "card.json").read_text())["neutral_threshold"] == 1.0
+
+
+def test_card_has_figures_of_the_test_split_by_the_graph_that_is_served(tmp_path):
+    write(random_encoder(), random_head(), tmp_path)
+    card = json.loads((tmp_path / "sentiment" / "card.json").read_text())
+    rows = [row for row in SETS["films"] if row.split == "test"]
+    logits = ServedModel(tmp_path, "sentiment").logits([row.text for row in rows])
+    targets = np.array([row.target for row in rows])
+    expected = figures_of(logits, targets, card["neutral_threshold"])
+    figures = card["figures"]["films"]
+    assert figures["confusion"] == [list(row) for row in expected["confusion"]]
+    for name in ("balanced_accuracy", "three_labels", "log_loss"):
+        assert figures[name] == pytest.approx(expected[name])
+
+
+def test_released_weights_are_restored_to_the_bit(tmp_path):
+    random, published = random_encoder(RELATIVE), random_encoder(RELATIVE, seed=1)
+    learners = Learners(random, random_head())
+    texts = TrainingSet.from_texts(WordPieceTokenizer(VOCABULARY), TEXTS, [0.5] * len(TEXTS))
+    calibrate(random, texts)
+    write(random, learners.head, tmp_path)
+    restored = Learners(published, random_head(seed=1))
+    embeddings = np.random.default_rng(0).normal(size=(len(texts), RELATIVE.width)).astype(np.float16)
+    restore(restored, tmp_path, replace(texts, embeddings=embeddings))
+    for name, stored in quantize(random).items():
+        assert np.allclose(quantize(published)[name], stored, rtol=1e-6, atol=0), name
+    assert np.array_equal(predict(published, restored.head, texts), predict(random, learners.head, texts))
+    threshold = json.loads((tmp_path / "sentiment" / "card.json").read_text())["neutral_threshold"]
+    assert restored.threshold.value.item() == pytest.approx(threshold)
 
 
 def test_special_tokens_begin_as_the_mean_of_their_words():
@@ -80,9 +119,7 @@ def test_threshold_has_nearly_the_best_balanced_accuracy_of_three_labels():
     labels = np.array([0.0, 0.0, 0.5, 0.5, 0.5, 1.0, 1.0], np.float32)
     two = {"films": (np.array([0.1, -0.1]), np.array([1.0, 0.0], np.float32))}
     sets = {"tweets": (logits, labels), **two}
-    t = fit_neutral_threshold(
-        {name: x for name, (x, _) in sets.items()}, {n: y for n, (_, y) in sets.items()}
-    )
+    t = fit_neutral_threshold(sets)
     edge = np.log(np.exp(t) - 2 * np.exp(-t))
     assert 1.0 <= edge < 1.1  # the least that has all of them right
 
