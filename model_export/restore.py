@@ -78,19 +78,13 @@ def _restore_layer(
     attention_grid, output_grid = layer.norm1.grid, layer.norm2.grid
     layer.attended_scale.copy_(1 / (stored["middle_steps"] * output_grid))
     layer.hidden_scale.copy_(1 / (stored["state_steps"] * next_grid))
-    query, value = (
-        dict(zip(("codes", "unit"), parts, strict=True))
-        for parts in zip(stored["ask"].chunk(2, -1), stored["ask_unit"].chunk(2, -1), strict=True)
-    )
-    heads = layer.heads
-    for linear, step, codes, unit, inputs, rows in (
-        (layer.query, layer.query_scale, query["codes"], query["unit"], scale, heads),
-        (layer.key, layer.key_scale, stored["keys"], stored["keys_unit"], embedding_scale, heads),
-        (layer.value, layer.value_scale, value["codes"], value["unit"], scale, len(layer.value_scale)),
-        (layer.up, layer.expanded_scale, stored["up"], stored["up_unit"], layer.attended_scale,
-         len(layer.expanded_scale)),
-    ):  # fmt: skip
-        _restore_projection(linear, step, codes, unit, inputs, rows)
+    (query, value), (query_unit, value_unit) = (stored[name].chunk(2, -1) for name in ("ask", "ask_unit"))
+    heads, channels, hidden = layer.heads, len(layer.value_scale), len(layer.expanded_scale)
+    up, up_unit, keys, keys_unit = (stored[name] for name in ("up", "up_unit", "keys", "keys_unit"))
+    _restore_projection(layer.query, layer.query_scale, query, query_unit, scale, heads)
+    _restore_projection(layer.key, layer.key_scale, keys, keys_unit, embedding_scale, heads)
+    _restore_projection(layer.value, layer.value_scale, value, value_unit, scale, channels)
+    _restore_projection(layer.up, layer.expanded_scale, up, up_unit, layer.attended_scale, hidden)
     layer.null_key.copy_(stored["null_key"] * layer.key_scale)
     _restore_position_bias(layer, stored["position_bias"])
     for name, linear, inputs, grid in (
@@ -106,7 +100,7 @@ def _restore_layer(
 def _restore_projection(
     linear: Linear, step: Tensor, codes: Tensor, unit: Tensor, scale: Tensor, groups: int
 ) -> None:
-    """Set a map and the step of its output; in each group of rows the weights get their published size."""
+    """Set a map and the step of its output; the weights of a group of rows keep the size that they have."""
     constants = torch.tensor(BIAS_CHANNELS)
     weight = (codes[: -len(constants)] * unit).T / scale
     bias = constants @ codes[-len(constants) :] * unit
