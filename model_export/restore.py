@@ -33,7 +33,7 @@ from service.runtime.bundle import Bundle, read_bundle
 Array = NDArray[Any]
 Stored = dict[str, Tensor]
 FITTED_TEXTS = 6_000
-RIDGE = 1e-3
+MAP_RIDGE = 1e-3
 
 
 def restore(learners: Learners, released: Path, texts: TrainingSet) -> None:
@@ -152,7 +152,7 @@ def fit_distillation(learners: Learners, texts: TrainingSet) -> None:
         read.append(mean_state(states[-1], x))
         published.append(published_of(some, rows))
     x, y = torch.cat(read).double(), normalize(torch.cat(published).double())
-    gram = x.T @ x + RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
+    gram = x.T @ x + MAP_RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
     learners.distillation.map.weight.copy_(torch.linalg.solve(gram, x.T @ y).T)
 
 
