@@ -67,14 +67,8 @@ def same_support(rng: Rng, N: int, d: int) -> list[Points]:
 
 
 FAMILIES: list[Family] = [
-    random,
-    overlapping,
-    nested_chain,
-    leave_one_out,
-    power_set,
-    integer_grid,
-    same_support,
-]
+    random, overlapping, nested_chain, leave_one_out, power_set, integer_grid, same_support,
+]  # fmt: skip
 
 
 def labelled(sequences: list[Points], rng: Rng, dtype: str = "float64") -> list[dict[str, Any]]:

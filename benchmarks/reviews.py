@@ -41,15 +41,8 @@ ENDINGS = (
     "and we left the cinema with a smile.",
 )
 FILLERS = (
-    "really",
-    "quite",
-    "somehow",
-    "in the end",
-    "for once",
-    "as they say",
-    "to be honest",
-    "all the same",
-)
+    "really", "quite", "somehow", "in the end", "for once", "as they say", "to be honest", "all the same",
+)  # fmt: skip
 
 
 def reviews(words: int, count: int, seed: int = 0) -> list[str]:

@@ -78,14 +78,7 @@ def _tensor(text: str) -> dict[str, Any]:
 OURS = Server("ours", None, _ours, "/classify", lambda text: {"input": text}, lambda told: told["data"][0])
 PEERS = (
     Server("TEI's way", None, _tei, "/predict", lambda text: {"inputs": text}, lambda told: told[0]),
-    Server(
-        "LitServe",
-        "litserve",
-        _litserve,
-        "/predict",
-        lambda text: {"input": text},
-        lambda told: told["data"][0],
-    ),
+    Server("LitServe", "litserve", _litserve, "/predict", lambda text: {"input": text}, OURS.item),
     Server("BentoML", "bentoml", _bentoml, "/predict", lambda text: {"input": [text]}, lambda told: told[0]),
     Server(
         "MLServer",

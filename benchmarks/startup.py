@@ -31,16 +31,8 @@ LIBRARIES = {
 def start(workers: int) -> tuple[float, float, float]:
     """Seconds to ready, megabytes then, and megabytes after some thousand requests."""
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "service.cli.main",
-        "serve",
-        "--port",
-        str(port),
-        "--workers",
-        str(workers),
-    ]
+    flags = ["--port", str(port), "--workers", str(workers)]
+    command = [sys.executable, "-m", "service.cli.main", "serve", *flags]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -179,15 +179,6 @@ def test_application_can_be_mounted_in_another(app: FastAPI) -> None:
         assert client.get("/hardmax/nowhere").json()["error"]["type"] == "not_found"
 
 
-def test_security_scheme_is_in_the_document(app: FastAPI) -> None:
-    document = app.openapi()
-    schemes = document["components"]["securitySchemes"]
-    assert {"type": "http", "scheme": "bearer"}.items() <= schemes["bearer"].items()
-    assert {"type": "apiKey", "in": "header", "name": "X-API-Key"}.items() <= schemes["key"].items()
-    assert document["paths"]["/classify"]["post"]["security"] == [{"bearer": []}, {"key": []}]
-    assert {} in document["paths"]["/health"]["get"]["security"]
-
-
 def test_route_of_the_contributors_manual_works(app: FastAPI, client: TestClient) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     module: dict[str, Any] = {"__name__": "labels"}
