@@ -152,7 +152,7 @@ teacher: $(TEACHER)/model.safetensors  ## the published weights of the teacher (
 # The teacher's logits of 143,000 texts come with the project. Every stage resumes where it was interrupted.
 models: $(VENV)/.test teacher  ## train the pretrained models again, from the data in $(DATA), into runs/models (six hours)
 	$(BIN)/hardmax-export pretrained --data $(DATA) --teacher $(TEACHER) --out runs
-	$(BIN)/hardmax-export verify runs/models/sentiment --data $(DATA) --texts 500 --reviews 2000
+	$(BIN)/hardmax-export verify runs/models/sentiment --encoders runs/models --data $(DATA) --texts 500 --reviews 2000
 
 adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into service/pretrained
 	rm -rf service/pretrained/encoder service/pretrained/sentiment
