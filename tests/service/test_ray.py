@@ -156,7 +156,7 @@ def test_replica_uses_the_threads_that_ray_set_aside(proxy: httpx.Client) -> Non
 def test_flood_is_answered_or_refused_with_a_time_to_come_back(proxy: httpx.Client) -> None:
     body = {"input": [" ".join(TEXTS) * 20] * 32, "explain": "full"}
     with ThreadPoolExecutor(64) as pool:
-        answers = list(pool.map(lambda _: proxy.post("/classify", json=body), range(128)))
+        answers = list(pool.map(lambda _: proxy.post("/classify", json=body, timeout=180.0), range(128)))
     statuses = Counter(answer.status_code for answer in answers)
     assert set(statuses) == {200, 429}, statuses
     refused = next(answer for answer in answers if answer.status_code == 429)
