@@ -31,7 +31,7 @@ from model_export.stages import mean_state, mixed_precision, published_of
 from service.runtime.bundle import Bundle, read_bundle
 
 Array = NDArray[Any]
-Stored = dict[str, Tensor]
+Tensors = dict[str, Tensor]
 FITTED_TEXTS = 6_000
 MAP_RIDGE = 1e-3
 
@@ -72,7 +72,7 @@ def restore_encoder(encoder: Encoder, bundle: Bundle) -> None:
 
 
 def _restore_layer(
-    layer: Layer, stored: Stored, scale: Tensor, embedding_scale: Tensor, next_grid: float
+    layer: Layer, stored: Tensors, scale: Tensor, embedding_scale: Tensor, next_grid: float
 ) -> None:
     """Set a layer; its inputs are in units of `scale`."""
     attention_grid, output_grid = layer.norm1.grid, layer.norm2.grid
@@ -117,7 +117,7 @@ def _restore_position_bias(layer: Layer, stored: Tensor) -> None:
     layer.position_bias[buckets] = stored[1:] * layer.score_unit()
 
 
-def _restore_norm(norm: Norm, stored: Stored, name: str, next_grid: float) -> None:
+def _restore_norm(norm: Norm, stored: Tensors, name: str, next_grid: float) -> None:
     norm.gain.copy_(stored[f"{name}.gain"] / next_grid)
     norm.shift.copy_(stored[f"{name}.shift"] / next_grid)
 
@@ -156,7 +156,7 @@ def fit_distillation(learners: Learners, texts: TrainingSet) -> None:
     learners.distillation.map.weight.copy_(torch.linalg.solve(gram, x.T @ y).T)
 
 
-def _tensors(arrays: dict[str, Array]) -> Stored:
+def _tensors(arrays: dict[str, Array]) -> Tensors:
     return {
         name: torch.from_numpy(np.array(value, np.float64 if value.dtype == np.float64 else np.float32))
         for name, value in arrays.items()
