@@ -2,8 +2,8 @@
 
 Texts are encoded in batches, as in the service; the definition in numpy encodes every chunk alone. Hidden
 states, input embeddings and attention counts must be equal, and so must the positions, leaders and
-contributions of every text; those of the graphs for GPUs too, if a bundle has them. There is no tolerance:
-everything is computed on integers.
+contributions of every text; those of the graphs for GPUs too, if a bundle has them. These run on the CPU, or
+with `--provider cuda` on a GPU. There is no tolerance: everything is computed on integers.
 
 For one random token of each chunk, tokens that it has not read are left out in place: once all of them, once
 a single one. Its hidden state must not change (docs/theory.md, section 7).
@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -91,17 +92,23 @@ def encoder_weights(model: bytes) -> Stored:
 
 
 class Verifier:
-    """A head and its encoder: the graphs that are served, those for GPUs, and the stored weights."""
+    """A head and its encoder: the graphs that are served, those for GPUs, and the stored weights.
 
-    def __init__(self, head: Bundle, encoder: Bundle, threads: int = 1) -> None:
+    `provider` is where the graphs for GPUs run.
+    """
+
+    def __init__(
+        self, head: Bundle, encoder: Bundle, provider: Literal["cpu", "cuda"] = "cpu", threads: int = 1
+    ) -> None:
         runtime = Runtime("cpu", threads)
+        float_runtime = FloatProducts(threads) if provider == "cpu" else Runtime(provider, threads)
         self._encoder = Encoder.load(encoder, runtime)
         self._float_encoder: Encoder | None = None
         if encoder.float_model is not None:
-            self._float_encoder = Encoder.load(encoder, FloatProducts(threads))
+            self._float_encoder = Encoder.load(encoder, float_runtime)
         self._heads: list[tuple[Session, Mapping[str, Array]]] = [(runtime.open(head.model), {})]
         if head.float_model is not None:
-            self._heads.append((runtime.open(head.float_model), split_weights(head.model)[1]))
+            self._heads.append((float_runtime.open(head.float_model), split_weights(head.model)[1]))
         self._encoder_weights = encoder_quantized.to_float(encoder_weights(encoder.model))
         self._head_weights = weights_of(onnx.load_from_string(head.model))
         self._draw = random.Random(0)
@@ -208,6 +215,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=PRETRAINED_FOLDER,
         help="folder with its encoder, if that is not next to the head (default: the pretrained models)",
     )
+    parser.add_argument(
+        "--provider",
+        choices=["cpu", "cuda"],
+        default="cpu",
+        help="where the graphs for GPUs run (default: cpu)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -225,7 +238,9 @@ def run(arguments: argparse.Namespace) -> int:
             "name its folder with --encoders",
             param="encoders",
         )
-    verifier, differences = Verifier(head, encoder), 0
+    if arguments.provider == "cuda" and (head.float_model is None or encoder.float_model is None):
+        raise InvalidInput(f"{arguments.bundle} or its encoder has no graph for GPUs", param="provider")
+    verifier, differences = Verifier(head, encoder, arguments.provider), 0
     sets = _texts(arguments)
     for name, texts in sets.items():
         parity = _compare(verifier, name, texts)

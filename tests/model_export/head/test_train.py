@@ -20,7 +20,7 @@ from model_export.head.encoded import encode_texts
 from model_export.head.train import open_encoder
 from service.cli.main import main as hardmax_command
 from service.local import Local
-from service.settings import load_settings
+from service.settings import PRETRAINED_FOLDER, load_settings
 
 pytestmark = pytest.mark.timeout(600)  # some seconds of a quiet machine
 
@@ -116,6 +116,13 @@ def test_head_is_verified_wherever_its_encoder_is_and_refused_without_it(tmp_pat
     assert "name its folder with --encoders" in capsys.readouterr().err
     assert main([*asked, "--encoders", str(tmp_path / "models")]) == 0
     assert "'texts': 2" in capsys.readouterr().out
+
+
+def test_verify_on_a_gpu_needs_graphs_for_gpus(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("text\na superb film\n")
+    head = PRETRAINED_FOLDER / "sentiment-small"
+    assert main(["verify", str(head), "--file", str(tmp_path / "rows.csv"), "--provider", "cuda"]) == 2
+    assert "has no graph for GPUs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
