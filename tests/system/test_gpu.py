@@ -8,15 +8,18 @@ import torch
 from clouds import TRIANGLE, run
 
 from benchmarks.gpu import (
+    Timer,
     count_different_answers,
     measure_chunks,
     measure_clouds,
     measure_sentences,
     torch_layers,
 )
-from benchmarks.record import Table
+from benchmarks.record import PRETRAINED, Table
+from model_export.measure.verify import Verifier
 from service.errors import ConfigurationError
 from service.loaders import domain_loaders
+from service.runtime.bundle import PRETRAINED_DEFAULT, read_bundle
 from service.runtime.card import HEAD
 from service.runtime.registry import Registry
 from service.runtime.session import Runtime
@@ -61,19 +64,29 @@ def test_sentiment_on_the_card_is_that_of_the_cpu(provider: Any) -> None:
     answers = []
     for each in (provider, "cpu"):
         registry = Registry([PRETRAINED_FOLDER], domain_loaders(Runtime(each), Settings()))
-        registry.load("sentiment-small")
-        how = ClassifyOptions((registry.find("sentiment-small", HEAD),), "full", trajectory=True)
+        registry.load(PRETRAINED_DEFAULT)
+        how = ClassifyOptions((registry.find(PRETRAINED_DEFAULT, HEAD),), "full", trajectory=True)
         answers.append(classify_all(make_tasks(texts, how)))
     assert answers[0] == answers[1]  # to the bit
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_graphs_for_gpus_give_the_numbers_of_the_definition(provider: Any) -> None:
+    encoder, head = (read_bundle(PRETRAINED_FOLDER / name) for name in PRETRAINED)
+    texts = ["A superb film, warm and funny.", "Neither good nor bad, and it was long.", "not good " * 60]
+    *_, parity = Verifier(head, encoder, provider).compare(texts)
+    assert parity.texts == len(texts)
+    assert not parity.differences, parity
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_benchmark_measures_every_case(provider: Any) -> None:
     runtime, texts = Runtime(provider), ["A superb film, warm and funny.", "Dull and far too long."]
     tables = [Table(name, "", "1/s", "higher") for name in ("chunks", "sentences", "clouds")]
-    measure_chunks(tables[0], runtime, cases=[2], repeats=1)
-    measure_sentences(tables[1], runtime, texts, repeats=1)
-    measure_clouds(tables[2], runtime, cases=[(200, 2)], repeats=1)
+    timer = Timer(repeats=1)
+    measure_chunks(tables[0], runtime, timer, cases=[2])
+    measure_sentences(tables[1], runtime, texts, timer)
+    measure_clouds(tables[2], runtime, timer, cases=[(200, 2)])
     subjects = [["ours", "soft, torch", "products alone"], ["ours", "ours"], ["ours", "torch"]]
     for table, expected in zip(tables, subjects, strict=True):
         assert [row.subject for row in table.rows] == expected
