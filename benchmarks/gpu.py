@@ -96,7 +96,9 @@ def classify(head: Head, texts: Sequence[str], explain: Explain) -> list[Any]:
 
 def count_different_answers(runtime: Runtime, texts: Sequence[str]) -> int:
     """Return how many texts have another answer than on the CPU, in any digit."""
-    ours, cpu = (classify(load(each), texts, "full") for each in (runtime, Runtime("cpu", 1)))
+    ours, cpu = (
+        classify(load(each), texts, "full") for each in (runtime, Runtime("cpu", torch.get_num_threads()))
+    )
     return sum(one != other for one, other in zip(ours, cpu, strict=True))
 
 

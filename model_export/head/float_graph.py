@@ -42,12 +42,25 @@ def FirstLargest(x, axis: int, keepdims: int):
     return op.ArgMax(op.Cast(x, to=11), axis=axis, keepdims=keepdims)
 
 
+@script(domain)
+def StableTopK(x, k, axis: int, largest: int):
+    """TopK; of equal values the first comes first, as ONNX defines it. CUDA gives them in any order."""
+    values, order = op.TopK(x, k, axis=axis, largest=largest)
+    one = op.Constant(value_int=1)
+    before = op.Range(op.Constant(value_int=0), op.Squeeze(k), one) - one
+    other = op.Not(values == op.Gather(values, op.Max(before, op.Constant(value_int=0)), axis=axis))
+    group = op.CumSum(op.Cast(other, to=7), op.Constant(value_int=axis)) * op.Shape(x, start=2, end=3)
+    ranked, _ = op.TopK(group + order, k, axis=axis, largest=0)  # all different
+    return values, ranked - group
+
+
 # by operator and number of inputs
 REPLACEMENTS = {
     ("MatMulInteger", 4): Product,
     ("Pad", 2): PadZeros,
     ("Pad", 3): PadValue,
     ("ArgMax", 1): FirstLargest,
+    ("TopK", 2): StableTopK,
 }
 
 
