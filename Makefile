@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 DATA   ?= ../shared/data
+DEVICE ?= cpu
 MINUTES ?= 10
 
 .PHONY: help docs encoder teacher adopt install export serve test test-system test-ray test-fresh compose-test certificate check bench models format clean lock sbom fuzz soak
@@ -149,9 +150,9 @@ $(TEACHER)/model.safetensors: $(BIN)/python
 
 teacher: $(TEACHER)/model.safetensors  ## the published weights of the teacher (440 MB), into runs/teacher
 
-# The teacher's logits of 143,000 texts come with the project. Every stage resumes where it was interrupted.
-models: $(VENV)/.test teacher  ## train the pretrained models again, from the data in $(DATA), into runs/models (six hours)
-	$(BIN)/hardmax-export pretrained --data $(DATA) --teacher $(TEACHER) --out runs
+# Every stage resumes where it was interrupted.
+models: $(VENV)/.test teacher  ## train the pretrained models again, from the data in $(DATA), into runs/models (six hours; DEVICE=cuda: minutes)
+	$(BIN)/hardmax-export pretrained --data $(DATA) --teacher $(TEACHER) --out runs --device $(DEVICE)
 	$(BIN)/hardmax-export verify runs/models/sentiment --encoders runs/models --data $(DATA) --texts 500 --reviews 2000
 
 adopt: $(VENV)/.test  ## serve what `make models` made: from runs/models into service/pretrained

@@ -38,9 +38,8 @@ class EmbeddingDistillation(nn.Module):
     def forward(self, mean: Tensor, published: Tensor) -> Tensor:
         """Rows of `published` that are NaN do not count."""
         known = ~published.isnan().any(1)
-        if not known.any():
-            return mean.new_zeros(())
-        return 1 - cosine_similarity(self.map(mean[known]), published[known]).mean()
+        apart = 1 - cosine_similarity(self.map(mean), torch.where(known[:, None], published, 1.0))
+        return (apart * known).sum() / known.sum().clamp(min=1)
 
 
 class NeutralThreshold(nn.Module):
@@ -56,15 +55,12 @@ class NeutralThreshold(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy of labels 0, .5 and 1; NaN where a text has none of these."""
-        known = ~labels.isnan()
-        if not known.any():
-            return logits.new_zeros(())
-        x, t = logits[known], self.value
+        known, x, t = ~labels.isnan(), logits, self.value
         between = (torch.sigmoid(x + t) - torch.sigmoid(x - t)).clamp(min=1e-6).log()
         log_p = torch.stack([logsigmoid(-x - t), between, logsigmoid(x - t)], 1)
-        own = log_p.gather(1, (2 * labels[known]).long()[:, None])[:, 0]
+        own = log_p.gather(1, (2 * labels.nan_to_num()).long()[:, None])[:, 0]
         smoothed = (1 - 3 * LABEL_SMOOTHING) * own + LABEL_SMOOTHING * log_p.sum(1)
-        return -smoothed.sum() / len(logits)
+        return -(smoothed * known).sum() / len(logits)
 
 
 class Learners(nn.Module):

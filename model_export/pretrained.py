@@ -1,6 +1,6 @@
 """Train the pretrained encoder and its sentiment head, from the data to two bundles. `make models` runs it.
 
-    data, teachers -> training set -> finetune -> harden -> fit_head -> tune_jointly (twice) -> bundles
+    data, teachers -> training set -> finetune -> harden -> fit_head -> tune_jointly -> bundles
 
 With --continue, the last stage alone runs, from released bundles.
 
@@ -28,14 +28,14 @@ from model_export.encoder.published import FIRST_WORDPIECE, from_mpnet
 from model_export.head.leader_head import LeaderHead
 from model_export.learners import Learners
 from model_export.publish import write_bundles
-from model_export.recipe import Recipe, select_texts, short_texts, whole_reviews
+from model_export.recipe import Recipe, gpu_recipe, select_texts, short_texts, whole_reviews
 from model_export.restore import restore
 from model_export.stage_cache import StageCache, digest, save
 from model_export.stages import StageConfig, StageContext, State, finetune, fit_head, harden, tune_jointly
+from model_export.teacher.apply import apply_teacher
 from model_export.teacher.encoder import Teacher
 from model_export.teacher.fit import fit_teacher
-from model_export.teacher.logits import COMMITTED, TeacherLogits
-from model_export.teacher.zero_shot import embed_texts, zero_shot_axis, zero_shot_scores
+from model_export.teacher.zero_shot import zero_shot_axis, zero_shot_scores
 from model_export.training import Report
 from service.runtime.bundle import read_bundle
 from service.text.encoder import read_vocabulary
@@ -47,8 +47,9 @@ Stage = Callable[[Learners, TrainingSet, StageConfig, StageContext, Path], State
 
 
 def train(
-    recipe: Recipe, data: Path, teacher: Path, out: Path, report: Report, released: Path | None = None
-) -> None:
+    recipe: Recipe, data: Path, teacher: Path, out: Path, device: torch.device, report: Report,
+    released: Path | None = None,
+) -> None:  # fmt: skip
     """Run all stages, or the last one on `released` bundles; write both bundles into OUT/models."""
     out.mkdir(parents=True, exist_ok=True)
     sets = corpora.read_all(data)
@@ -56,8 +57,8 @@ def train(
         read_vocabulary(read_bundle(released / "encoder")) if released else make_vocabulary(sets, teacher)
     )
     tokenizer = WordPieceTokenizer(vocabulary)
-    short, long = training_sets(recipe, sets, teacher, tokenizer, out, report)
-    learners = new_learners(recipe, teacher, vocabulary, sets)
+    short, long = training_sets(recipe, sets, teacher, tokenizer, out, device, report)
+    learners = new_learners(recipe, teacher, vocabulary, sets).to(device)
     if released:
         restore(learners, released, short)
     run_stages(recipe, learners, short, short + long, StageCache(out, report), report, last=bool(released))
@@ -71,6 +72,7 @@ def train(
     }  # fmt: skip
     if released:
         about["continued_from"] = read_bundle(released / "encoder").card["model_sha256"]
+    learners.cpu()
     write_bundles(learners.encoder, learners.head, vocabulary, sets, out / "models", about, report)
 
 
@@ -91,7 +93,6 @@ def run_stages(
         ("harden", harden, short, recipe.harden),
         ("fit_head", fit_head, all_texts, recipe.fit_head),
         ("tune_jointly", tune_jointly, all_texts, recipe.tune_jointly),
-        ("tune_again", tune_jointly, all_texts, recipe.tune_again),
     ]
     made_of: list[Any] = [learners, recipe.seed]
     for name, stage, texts, config in stages[-1:] if last else stages:
@@ -106,23 +107,24 @@ def training_sets(
     teacher: Path,
     tokenizer: WordPieceTokenizer,
     out: Path,
+    device: torch.device,
     report: Report,
 ) -> tuple[TrainingSet, TrainingSet]:
     """Return the short texts and the whole reviews."""
     selected = select_texts(sets, recipe)
-    logits = TeacherLogits(COMMITTED, out / f"teacher_logits-{digest(recipe.teacher)[:12]}.npy")
-    wanted = [row.text for name, rows in selected.items() if recipe.sources[name].teacher for row in rows]
-    if new := [text for text in wanted if text not in logits]:
-        logits.label_with_teacher(_fitted_teacher(recipe, sets, teacher, out, report), new, report)
     texts = [row.text for rows in selected.values() for row in rows]
-    published = Teacher(teacher).eval()
-    axis = zero_shot_axis(published)
-    embeddings = embed_texts(published, texts, out / f"embeddings-{digest(texts)[:12]}.npy", report)
-    scores = zero_shot_scores(embeddings, axis)
+    of = digest(texts)[:12]
+    published = Teacher(teacher).to(device).eval()
+    embeddings = apply_teacher(published, published.embed, texts, out / f"embeddings-{of}.npy", report)
+    scores = zero_shot_scores(embeddings, zero_shot_axis(published))
+    fitted = _fitted_teacher(recipe, sets, published, out, report)
+    of = digest([texts, recipe.teacher])[:12]
+    logits = apply_teacher(fitted, fitted.forward, texts, out / f"logits-{of}.npy", report)
     short = short_texts(selected, sets, logits, embeddings, scores, tokenizer, recipe)
     long = whole_reviews(sets, tokenizer, recipe)
     for name, part in (("short", short), ("long", long)):
-        report(f"{len(part)} {name} texts, {part.sizes.sum()} tokens, mean target {part.targets.mean():.2f}")
+        tokens, mean = part.texts.sizes.sum(), part.targets.mean()
+        report(f"{len(part)} {name} texts, {tokens} tokens, mean target {mean:.2f}")
     return short, long
 
 
@@ -161,15 +163,13 @@ def set_special_tokens(encoder: Encoder, vocabulary: Vocabulary) -> None:
 
 
 def _fitted_teacher(
-    recipe: Recipe, sets: Mapping[str, Rows], folder: Path, out: Path, report: Report
+    recipe: Recipe, sets: Mapping[str, Rows], teacher: Teacher, out: Path, report: Report
 ) -> Teacher:
     file = out / f"teacher-{digest(recipe.teacher)[:12]}.pt"
-    if file.exists():
-        teacher = Teacher(folder)
-        teacher.load_state_dict(torch.load(file))
-        return teacher.eval()
-    teacher = fit_teacher(folder, sets, recipe.teacher, file.with_suffix(".checkpoint"), report)
-    save(teacher.state_dict(), file)
+    if not file.exists():
+        fit_teacher(teacher, sets, recipe.teacher, file.with_suffix(".checkpoint"), report)
+        save(teacher.state_dict(), file)
+    teacher.load_state_dict(torch.load(file, map_location="cpu"))
     return teacher
 
 
@@ -189,6 +189,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--continue", type=Path, dest="released", metavar="FOLDER",
         help="run the last stage alone, from the bundles in FOLDER",
     )  # fmt: skip
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of torch (default: cpu)")
     parser.add_argument(
         "--threads", type=int, default=torch.get_num_threads(), help="threads of torch (default: all cores)"
     )
@@ -198,8 +199,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Train both models and write their bundles; return 0."""
     torch.set_num_threads(arguments.threads)
     start = time.monotonic()
+    recipe = gpu_recipe() if arguments.device == "cuda" else Recipe()
     train(
-        Recipe(), arguments.data, arguments.teacher, arguments.out,
+        recipe, arguments.data, arguments.teacher, arguments.out, torch.device(arguments.device),
         lambda line: print(f"{(time.monotonic() - start) / 60:5.1f} min  {line}", flush=True),
         arguments.released,
     )  # fmt: skip

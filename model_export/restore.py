@@ -21,13 +21,13 @@ from torch.nn.functional import normalize
 
 from model_export.data.training_set import TrainingSet
 from model_export.encoder.graph import STORED_NAMES
-from model_export.encoder.layer import BIAS_CHANNELS, Layer, Linear, Norm, position_buckets
+from model_export.encoder.layer import BIAS_CHANNELS, Layer, Linear, Norm
 from model_export.encoder.model import Encoder
 from model_export.encoder.quantized import ZERO
 from model_export.head.graph import weights_of
 from model_export.head.leader_head import LeaderHead
 from model_export.learners import Learners
-from model_export.stages import mean_state, mixed_precision, published_of
+from model_export.stages import mean_state, mixed_precision, padded, published_of
 from service.runtime.bundle import Bundle, read_bundle
 
 Array = NDArray[Any]
@@ -113,8 +113,7 @@ def _restore_projection(
 
 def _restore_position_bias(layer: Layer, stored: Tensor) -> None:
     """subtle: no two tokens of a chunk are so far apart that they are in the last buckets, which stay."""
-    buckets = position_buckets(len(layer.position_bias))
-    layer.position_bias[buckets] = stored[1:] * layer.score_unit()
+    layer.position_bias[layer.buckets] = stored[1:] * layer.score_unit()
 
 
 def _restore_norm(norm: Norm, stored: Tensors, name: str, next_grid: float) -> None:
@@ -146,13 +145,13 @@ def fit_distillation(learners: Learners, texts: TrainingSet) -> None:
     some = texts.take(np.random.default_rng(0).permutation(len(texts))[:FITTED_TEXTS])
     read, published = [], []
     for rows in some.batches(6_000):
-        x = some.padded(rows)
-        with mixed_precision():
+        x = padded(learners, some, rows)
+        with mixed_precision(x):
             states, _ = learners.encoder.hard(x)
         read.append(mean_state(states[-1], x))
-        published.append(published_of(some, rows))
+        published.append(published_of(learners, some, rows))
     x, y = torch.cat(read).double(), normalize(torch.cat(published).double())
-    gram = x.T @ x + MAP_RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype)
+    gram = x.T @ x + MAP_RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     learners.distillation.map.weight.copy_(torch.linalg.solve(gram, x.T @ y).T)
 
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ class StageCache:
             self._report(f"{name}: taken from {file.name}")
         else:
             save(dict(run(file.with_suffix(".checkpoint"))), file)
-        result: Mapping[str, Any] = torch.load(file)
+        result: Mapping[str, Any] = torch.load(file, map_location="cpu")
         return result
 
 
@@ -61,10 +60,9 @@ def _bytes_digest(arrays: Iterable[NDArray[Any]]) -> str:
 
 def _encode(content: Any) -> Any:
     if isinstance(content, TrainingSet):
-        parts = [(x.token_ids, x.position_ids, x.chunk_ids, x.bounds) for x in content.texts]
         known: list[NDArray[Any]] = [content.targets, content.three_labels]
         known += [] if content.embeddings is None else [content.embeddings]
-        return [_bytes_digest(chain.from_iterable(parts)), _bytes_digest(known)]
+        return [_bytes_digest(vars(content.texts).values()), _bytes_digest(known)]
     if isinstance(content, torch.nn.Module):
-        return _bytes_digest(value.numpy() for value in content.state_dict().values())
+        return _bytes_digest(value.cpu().numpy() for value in content.state_dict().values())
     return asdict(content)

@@ -3,7 +3,7 @@
 finetune      six layers of the published encoder, still with softmax, learn the training set
 harden        every head attends to one token or to the null key; hidden states are those of the soft encoder
 fit_head      a leader head learns on the quantized encoder, which stays as it is
-tune_jointly  the quantized encoder and its head learn together; it runs twice
+tune_jointly  the quantized encoder and its head learn together
 
 In every stage but the third the published embedding of a text must remain readable from the mean of its
 hidden states: custom models find their subjects there (`EmbeddingDistillation`).
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from model_export.data.training_set import Batch, Ints, TrainingSet
+from model_export.data.training_set import Batch, Ints, TrainingSet, plan_epochs, to_device
 from model_export.encoder.attention import PAD, Attention
 from model_export.encoder.fake_quantization import MaxRanges
 from model_export.encoder.model import Encoder
@@ -68,11 +68,11 @@ def finetune(
     encoder = learners.encoder
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
-        x = texts.padded(rows)
-        with mixed_precision():
+        x = padded(learners, texts, rows)
+        with mixed_precision(x):
             states = encoder.soft(x)
         mean = mean_state(states[-1], x)
-        return _pooled_loss(learners, texts, rows, mean, targets_of(texts, rows), config)
+        return _pooled_loss(learners, texts, rows, mean, targets_of(learners, texts, rows), config)
 
     return _train("finetune", learners, texts, config, context, checkpoint, compute_loss)
 
@@ -85,18 +85,15 @@ def harden(
     soft, soft_head = copy.deepcopy(encoder).requires_grad_(False), copy.deepcopy(learners.pooled)
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
-        x = texts.padded(rows)
-        there = x != PAD
-        with mixed_precision():
+        x = padded(learners, texts, rows)
+        with mixed_precision(x):
             states, attention = encoder.hard(x, min(1.0, done / config.anneal))
             with torch.no_grad():
                 soft_states = soft.soft(x)
         with torch.no_grad():
-            target = (torch.sigmoid(soft_head(mean_state(soft_states[-1], x))) + targets_of(texts, rows)) / 2
-        apart = [
-            (ours[there] - theirs[there]).square().mean() / theirs[there].var(0).mean()
-            for ours, theirs in zip(states, soft_states, strict=True)
-        ]
+            soft_target = torch.sigmoid(soft_head(mean_state(soft_states[-1], x)))
+            target = (soft_target + targets_of(learners, texts, rows)) / 2
+        apart = [distance(*both, x) for both in zip(states, soft_states, strict=True)]
         loss = _pooled_loss(learners, texts, rows, mean_state(states[-1], x), target, config)
         cost = attention_cost(attention, config, done)
         return loss + config.hidden_weight * torch.stack(apart).mean() + cost
@@ -137,7 +134,8 @@ def tune_jointly(
         batch, hidden, attention, loss = _leader_loss(learners, texts, rows, config)
         if len(batch.token_ids) == len(rows) and texts.embeddings is not None:  # texts of one chunk
             mean = mean_state(hidden * learners.encoder.output_scales.hidden, batch.token_ids)
-            loss = loss + config.embedding_weight * learners.distillation(mean, published_of(texts, rows))
+            apart = learners.distillation(mean, published_of(learners, texts, rows))
+            loss = loss + config.embedding_weight * apart
         return loss + attention_cost(attention, config, done)
 
     groups = [
@@ -154,9 +152,14 @@ def tune_jointly(
 # ---- what the stages share
 
 
-def mixed_precision() -> AbstractContextManager[None]:
-    """Products in bfloat16; what heads compare and what is added up stays float32."""
-    return torch.autocast("cpu", torch.bfloat16)
+def mixed_precision(x: Tensor) -> AbstractContextManager[None]:
+    """Products in bfloat16, on the device of `x`; what heads compare and what is added up stays float32."""
+    return torch.autocast(x.device.type, torch.bfloat16)
+
+
+def device_of(learners: nn.Module) -> torch.device:
+    """Return the device that a module is on."""
+    return next(learners.parameters()).device
 
 
 def mean_state(states: Tensor, x: Tensor) -> Tensor:
@@ -165,15 +168,28 @@ def mean_state(states: Tensor, x: Tensor) -> Tensor:
     return (states * there).sum(1) / there.sum(1)
 
 
-def targets_of(texts: TrainingSet, rows: Ints) -> Tensor:
+def distance(ours: Tensor, theirs: Tensor, x: Tensor) -> Tensor:
+    """Return the mean square of the distance between states of the tokens, in units of their variance."""
+    there = (x != PAD)[..., None]
+    n = there.sum()
+    variance = ((theirs - (theirs * there).sum((0, 1)) / n) * there).square().sum()
+    return ((ours - theirs) * there).square().sum() / variance
+
+
+def padded(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
+    """Return [B, N], the token ids of texts of one chunk, where the learners are."""
+    return to_device(texts.texts.padded(rows), device_of(learners))
+
+
+def targets_of(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
     """Return the targets of some texts."""
-    return torch.from_numpy(texts.targets[rows])
+    return to_device(torch.from_numpy(texts.targets[rows]), device_of(learners))
 
 
-def published_of(texts: TrainingSet, rows: Ints) -> Tensor:
+def published_of(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
     """Return the published embeddings of some texts."""
     assert texts.embeddings is not None
-    return torch.from_numpy(texts.embeddings[rows].astype(np.float32))
+    return to_device(torch.from_numpy(texts.embeddings[rows]), device_of(learners)).float()
 
 
 def attention_cost(attention: Attention, config: StageConfig, done: float) -> Tensor:
@@ -182,8 +198,9 @@ def attention_cost(attention: Attention, config: StageConfig, done: float) -> Te
     A price costs little once the encoder has learned to attend; from the start it learns less.
     """
     rise = min(1.0, max(0.0, 10 * (done - config.price_from))) if config.price_from else 1.0
-    layers = torch.arange(1, len(attention.attending) + 1) / len(attention.attending)
-    return rise * config.attention_price * (torch.stack(attention.attending) * layers.sqrt()).mean()
+    attending = torch.stack(attention.attending)
+    layers = torch.arange(1, len(attending) + 1, device=attending.device) / len(attending)
+    return rise * config.attention_price * (attending * layers.sqrt()).mean()
 
 
 def trainable(encoder: Encoder) -> list[nn.Parameter]:
@@ -200,7 +217,7 @@ def calibrate(encoder: Encoder, texts: TrainingSet) -> None:
     some = short.take(np.random.default_rng(0).permutation(len(short))[:CALIBRATION_TEXTS])
     ranges = MaxRanges()
     for rows in some.batches(3_000):
-        encoder.hard(some.padded(rows), ranges=ranges)
+        encoder.hard(padded(encoder, some, rows), ranges=ranges)
     ranges.set_scales(encoder.config.heads)
 
 
@@ -212,9 +229,9 @@ def predict(
     head.eval()
     logits = np.zeros((len(texts), head.config.n_logits))
     for rows in texts.batches(max_tokens):
-        batch = texts.batch(rows)
+        batch = texts.texts.batch(rows).to(device_of(encoder))
         hidden, embedding, _ = encoder.quantized(batch.token_ids)
-        logits[rows] = head(encoder.output_scales, hidden, embedding, batch)[0].numpy()
+        logits[rows] = head(encoder.output_scales, hidden, embedding, batch)[0].cpu().numpy()
     return logits
 
 
@@ -224,27 +241,23 @@ def _pooled_loss(
     loss = binary_cross_entropy_with_logits(learners.pooled(mean), target)
     if texts.embeddings is None:
         return loss
-    apart: Tensor = learners.distillation(mean, published_of(texts, rows))
+    apart: Tensor = learners.distillation(mean, published_of(learners, texts, rows))
     return loss + config.embedding_weight * apart
 
 
 def _leader_loss(
     learners: Learners, texts: TrainingSet, rows: Ints, config: StageConfig
 ) -> tuple[Batch, Tensor, Attention, Tensor]:
-    batch = texts.batch(rows)
-    with mixed_precision():
+    device = device_of(learners)
+    batch = texts.texts.batch(rows).to(device)
+    with mixed_precision(batch.token_ids):
         hidden, embedding, attention = learners.encoder.quantized(batch.token_ids)
     logits, reach = learners.head(learners.encoder.output_scales, hidden, embedding, batch)
     logits = logits[:, 0].float()
-    loss = (
-        binary_cross_entropy_with_logits(logits, targets_of(texts, rows)) + config.reach_price * reach.float()
-    )
-    return (
-        batch,
-        hidden,
-        attention,
-        loss + learners.threshold(logits, torch.from_numpy(texts.three_labels[rows])),
-    )
+    labels = to_device(torch.from_numpy(texts.three_labels[rows]), device)
+    loss = binary_cross_entropy_with_logits(logits, targets_of(learners, texts, rows))
+    loss = loss + config.reach_price * reach.float() + learners.threshold(logits, labels)
+    return batch, hidden, attention, loss
 
 
 def _train(
@@ -275,19 +288,9 @@ def _run(
     compute_loss: Loss,
 ) -> None:
     torch.manual_seed(context.seed)
-    plan = plan_epochs(texts, config, np.random.default_rng(context.seed))
+    rng = np.random.default_rng(context.seed)
+    plan = plan_epochs(texts.texts.sizes, config.epochs, config.tokens_per_batch, rng)
     train_loop(
         name, plan, groups, compute_loss,
         lr=config.lr, warm_up=config.warm_up, report=context.report, checkpoint=checkpoint,
     )  # fmt: skip
-
-
-def plan_epochs(texts: TrainingSet, config: StageConfig, rng: np.random.Generator) -> list[Ints]:
-    """Return the batches of all epochs; of the last one a part."""
-    plan: list[Ints] = []
-    left = config.epochs
-    while left > 0:
-        batches: Sequence[Ints] = list(texts.batches(config.tokens_per_batch, rng))
-        plan += batches[: round(min(1.0, left) * len(batches))]
-        left -= 1
-    return plan

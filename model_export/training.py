@@ -57,7 +57,7 @@ def train_loop(
         [{"params": list(group.parameters)} for group in groups], lr=lr, weight_decay=0.01, fused=True
     )
     first = _resume(checkpoint, learning, optimizer)
-    start, total = time.monotonic(), 0.0
+    start, total = time.monotonic(), torch.zeros(())
     for step in range(first, len(plan)):
         done = step / len(plan)
         rate = lr * min(1.0, (step + 1) / warm_up) * max(FINAL_LR, 1 - done)
@@ -69,12 +69,12 @@ def train_loop(
         for group in groups:
             nn.utils.clip_grad_norm_(group.parameters, 1.0)
         optimizer.step()
-        total += float(loss.detach())
+        total = total.to(loss.device) + loss.detach()
         if (step + 1) % STEPS_PER_LINE == 0 or step + 1 == len(plan):
             left = (time.monotonic() - start) / (step + 1 - first) * (len(plan) - step - 1)
-            mean = total / (step % STEPS_PER_LINE + 1)
+            mean = float(total) / (step % STEPS_PER_LINE + 1)
             report(f"{name} {step + 1}/{len(plan)}, {left:.0f} s left, loss {mean:.4f}")
-            total = 0.0
+            total = torch.zeros(())
         if (step + 1) % STEPS_PER_CHECKPOINT == 0:
             with atomic_write(checkpoint) as out:
                 state = {"step": step + 1, "parameters": learning, "optimizer": optimizer.state_dict()}
@@ -86,7 +86,7 @@ def _resume(checkpoint: Path, learning: Sequence[Any], optimizer: torch.optim.Op
     """Return the step to begin with."""
     if not checkpoint.exists():
         return 0
-    state = torch.load(checkpoint)
+    state = torch.load(checkpoint, map_location=learning[0].device)
     for parameter, value in zip(learning, state["parameters"], strict=True):
         parameter.copy_(value)
     optimizer.load_state_dict(state["optimizer"])

@@ -5,6 +5,8 @@ Verified against the definition in reference.py by tests/model_export/attention/
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -20,12 +22,20 @@ def hardmax(scores: Tensor, values: Tensor) -> Tensor:
     return chosen @ values / chosen.sum(-1, keepdim=True)
 
 
-def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
-    """Return `value`, with the gradient of `gradient`.
+class _StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradient: Tensor) -> Tensor:
+        return value.view_as(value)
 
-    subtle: equal to `value` to the bit. `gradient + (value - gradient)` rounds.
-    """
-    return value.detach() + (gradient - gradient.detach())
+    @staticmethod
+    def backward(ctx: Any, output: Tensor) -> tuple[None, Tensor]:
+        return None, output
+
+
+def straight_through(value: Tensor, gradient: Tensor) -> Tensor:
+    """Return `value`, with the gradient of `gradient`."""
+    found: Tensor = _StraightThrough.apply(value, gradient)  # type: ignore[no-untyped-call]
+    return found
 
 
 def round_to_grid(x: Tensor, steps_per_unit: float) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,17 +29,25 @@ class Batch:
     words: int  # M, of the text with most
     function_words: Tensor | None = None  # [B, M] bool
 
+    def to(self, device: torch.device) -> Batch:
+        """Return the batch on a device."""
+        flags = self.function_words
+        return replace(
+            self,
+            token_ids=to_device(self.token_ids, device),
+            word=to_device(self.word, device),
+            function_words=None if flags is None else to_device(flags, device),
+        )
+
     def by_word(self, x: Tensor) -> Tensor:
         """Return the mean of [chunks, N, c] over the tokens of each word, [B, M, c]."""
-        flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
-        flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
-        mean: Tensor = flat.view(self.texts, self.words, -1) / self.sizes
+        mean: Tensor = self._sums(x) / self.sizes
         return mean
 
     @property
     def sizes(self) -> Tensor:
         """The number of tokens of each word [B, M, 1]; 1 where there is no word."""
-        return self._count.clamp(min=1).float()[..., None]
+        return self._count.clamp(min=1)[..., None]
 
     @property
     def there(self) -> Tensor:
@@ -49,15 +57,105 @@ class Batch:
     @property
     def _count(self) -> Tensor:
         """The number of tokens of each word, [B, M]."""
-        count = torch.bincount(self.word.flatten(), minlength=self.texts * self.words + 1)[:-1]
-        return count.view(self.texts, self.words)
+        return self._sums(torch.ones((*self.word.shape, 1), device=self.word.device))[..., 0]
+
+    def _sums(self, x: Tensor) -> Tensor:
+        flat = x.new_zeros(self.texts * self.words + 1, x.shape[-1])
+        flat = flat.index_add(0, self.word.flatten(), x.flatten(0, 1))[:-1]
+        return flat.view(self.texts, self.words, -1)
+
+
+@dataclass(frozen=True)
+class PackedTexts:
+    """Tokens, words and chunks of many texts, one text behind the other.
+
+    Chunk c has the tokens [chunks[c], chunks[c + 1]). Text i has the chunks [texts[i], texts[i + 1]) and the
+    words [words[i], words[i + 1]).
+    """
+
+    token_ids: NDArray[np.int32]  # [tokens]
+    word_of: NDArray[np.int32]  # [tokens] the number, in its text, of the word that the token belongs to
+    function_words: NDArray[np.bool_]  # [words]
+    chunks: Ints
+    texts: Ints
+    words: Ints
+
+    @classmethod
+    def pack(cls, texts: Sequence[TokenizedText]) -> PackedTexts:
+        """Return the content of some texts in one array each."""
+        begins = _ends([len(text.token_ids) for text in texts])
+        cuts = [
+            begin + np.flatnonzero(np.diff(text.chunk_ids, prepend=-1))
+            for begin, text in zip(begins.tolist(), texts, strict=False)
+        ]
+        return cls(
+            _concatenate([text.token_ids for text in texts], np.int32),
+            _concatenate([words_of(text.bounds) for text in texts], np.int32),
+            _concatenate([function_words(text) for text in texts], np.bool_),
+            np.append(_concatenate(cuts, np.int64), begins[-1]),
+            _ends([len(each) for each in cuts]),
+            _ends([len(text) for text in texts]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.texts) - 1
+
+    def __add__(self, other: PackedTexts) -> PackedTexts:
+        def joined(name: str) -> NDArray[Any]:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if name in ("chunks", "texts", "words"):
+                return np.concatenate([ours, ours[-1] + theirs[1:]])
+            return np.concatenate([ours, theirs])
+
+        return PackedTexts(*(joined(name) for name in vars(self)))
+
+    def take(self, rows: Ints) -> PackedTexts:
+        """Return some of the texts."""
+        chunks = _ranges(self.texts[rows], self.texts[rows + 1])
+        tokens = _ranges(self.chunks[chunks], self.chunks[chunks + 1])
+        words = _ranges(self.words[rows], self.words[rows + 1])
+        return PackedTexts(
+            self.token_ids[tokens], self.word_of[tokens], self.function_words[words],
+            _ends(np.diff(self.chunks)[chunks]), _ends(np.diff(self.texts)[rows]),
+            _ends(np.diff(self.words)[rows]),
+        )  # fmt: skip
+
+    @property
+    def sizes(self) -> Ints:
+        """The number of tokens of each text."""
+        return np.diff(self.chunks[self.texts])
+
+    def padded(self, rows: Ints) -> Tensor:
+        """Return [B, N], the token ids of texts of one chunk, padded with zeros."""
+        return self._padded(self.token_ids, self.chunks, self.texts[rows], 0)
+
+    def batch(self, rows: Ints) -> Batch:
+        """Return the chunks and words of some texts."""
+        chunks = _ranges(self.texts[rows], self.texts[rows + 1])
+        text = np.repeat(np.arange(len(rows)), np.diff(self.texts)[rows])
+        M = int(np.diff(self.words)[rows].max())
+        word = self._padded(self.word_of, self.chunks, chunks, -1)
+        word = torch.where(word < 0, len(rows) * M, word + M * torch.from_numpy(text)[:, None])
+        flags = self._padded(self.function_words, self.words, rows, False)
+        token_ids = self._padded(self.token_ids, self.chunks, chunks, 0)
+        return Batch(token_ids, word, len(rows), M, flags)
+
+    @staticmethod
+    def _padded(flat: NDArray[Any], bounds: Ints, parts: Ints, fill: int | bool) -> Tensor:
+        """Return [len(parts), longest]; part i is flat[bounds[i]:bounds[i + 1]]."""
+        begins, sizes = bounds[parts], bounds[parts + 1] - bounds[parts]
+        at = np.arange(sizes.max())
+        inside = at < sizes[:, None]
+        values = flat[np.minimum(begins[:, None] + at, len(flat) - 1)]
+        kind = np.bool_ if isinstance(fill, bool) else np.int64
+        return torch.from_numpy(np.where(inside, values, fill).astype(kind))
 
 
 @dataclass(frozen=True)
 class TrainingSet:
     """Tokenized texts with their targets and, where known, labels and published embeddings."""
 
-    texts: Sequence[TokenizedText]
+    texts: PackedTexts
     targets: NDArray[np.float32]  # [n] the probability that it is positive
     labels: NDArray[np.float32] | None = None  # [n] 0, .5 or 1 where it has one of three labels, else NaN
     embeddings: NDArray[np.float16] | None = None  # [n, W] of the published encoder; NaN where unknown
@@ -75,7 +173,7 @@ class TrainingSet:
         tokenized = [tokenizer.tokenize(text, MAX_TRAINING_WORDS) for text in texts]
         rows = np.flatnonzero([len(text) for text in tokenized])
         return cls(
-            [tokenized[i] for i in rows.tolist()],
+            PackedTexts.pack([tokenized[i] for i in rows.tolist()]),
             np.asarray(targets, np.float32)[rows],
             None if labels is None else np.asarray(labels, np.float32)[rows],
             None if embeddings is None else embeddings[rows],
@@ -88,7 +186,7 @@ class TrainingSet:
         width = next((x.shape[1] for x in (self.embeddings, other.embeddings) if x is not None), None)
         parts = (self, other)
         return TrainingSet(
-            [*self.texts, *other.texts],
+            self.texts + other.texts,
             np.concatenate([part.targets for part in parts]),
             np.concatenate([part.three_labels for part in parts]),
             None if width is None else np.concatenate([part._embeddings(width) for part in parts]),
@@ -105,39 +203,24 @@ class TrainingSet:
     def take(self, rows: Ints) -> TrainingSet:
         """Return some of the texts."""
         return TrainingSet(
-            [self.texts[i] for i in rows.tolist()],
+            self.texts.take(rows),
             self.targets[rows],
             None if self.labels is None else self.labels[rows],
             None if self.embeddings is None else self.embeddings[rows],
         )
 
-    @property
-    def sizes(self) -> Ints:
-        return np.array([len(text.token_ids) for text in self.texts])
-
     def single_chunk(self) -> TrainingSet:
         """Return the texts of one chunk."""
-        return self.take(np.flatnonzero([text.chunk_ids[-1] == 0 for text in self.texts]))
+        return self.take(np.flatnonzero(np.diff(self.texts.texts) == 1))
 
     def batches(self, max_tokens: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
         """Yield the rows of each batch."""
-        return batches(self.sizes, max_tokens, rng)
+        return batches(self.texts.sizes, max_tokens, rng)
 
-    def padded(self, rows: Ints) -> Tensor:
-        """Return [B, N], the token ids of texts of one chunk, padded with zeros."""
-        return padded([self.texts[i].token_ids for i in rows.tolist()], 0)
 
-    def batch(self, rows: Ints) -> Batch:
-        """Return the chunks and words of texts of any length."""
-        texts = [self.texts[i] for i in rows.tolist()]
-        M = max(map(len, texts))
-        tokens, words = [], []
-        for b, text in enumerate(texts):
-            cuts = np.flatnonzero(np.diff(text.chunk_ids)) + 1
-            tokens += np.split(text.token_ids, cuts)
-            words += np.split(b * M + words_of(text.bounds), cuts)
-        flags = padded([function_words(text) for text in texts], False)
-        return Batch(padded(tokens, 0), padded(words, len(rows) * M), len(rows), M, flags)
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on a device; a copy to a GPU does not wait for the work that is queued there."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
 
 def words_of(bounds: Ints) -> Ints:
@@ -163,9 +246,35 @@ def batches(sizes: Ints, max_tokens: int, rng: np.random.Generator | None = None
     yield from (parts[i] for i in (rng.permutation(len(parts)) if rng else range(len(parts))))
 
 
+def plan_epochs(sizes: Ints, epochs: float, max_tokens: int, rng: np.random.Generator) -> list[Ints]:
+    """Return the batches of all epochs; of the last one a part."""
+    plan: list[Ints] = []
+    while epochs > 0:
+        parts = list(batches(sizes, max_tokens, rng))
+        plan += parts[: round(min(1.0, epochs) * len(parts))]
+        epochs -= 1
+    return plan
+
+
 def padded(parts: Sequence[NDArray[Any]], fill: int | bool) -> Tensor:
     """Return [B, N], with `fill` after the end of each text."""
     x = np.full((len(parts), max(map(len, parts))), fill, bool if fill is False else np.int64)
     for row, part in zip(x, parts, strict=True):
         row[: len(part)] = part
     return torch.from_numpy(x)
+
+
+def _ranges(begins: Ints, ends: Ints) -> Ints:
+    """Return the whole numbers of each range, one range behind the other."""
+    sizes = ends - begins
+    found: Ints = np.repeat(begins - _ends(sizes)[:-1], sizes) + np.arange(sizes.sum())
+    return found
+
+
+def _ends(sizes: Sequence[int] | Ints) -> Ints:
+    """Return 0 and where each part ends."""
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+
+def _concatenate(parts: Sequence[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, kind), *parts]).astype(kind, copy=False)

@@ -17,7 +17,7 @@ MASKED = -1e9
 
 def mask_of(x: Tensor) -> Tensor:
     """[B, 1, 1, N + 1]: MASKED for padding, 0 for tokens and the null key."""
-    mask = torch.zeros(x.shape).masked_fill(x == PAD, MASKED)[:, None, None]
+    mask = torch.zeros(x.shape, device=x.device).masked_fill(x == PAD, MASKED)[:, None, None]
     return functional.pad(mask, (0, NULL_KEYS))
 
 

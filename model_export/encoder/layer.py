@@ -130,6 +130,7 @@ class Norm(nn.Module):
 class Layer(nn.Module):
     """The parameters of one layer and the scales of its quantized numbers."""
 
+    buckets: Tensor  # of each distance between tokens
     hidden_scale: Tensor  # the value of one step of the whole numbers, channel by channel
     attended_scale: Tensor
     query_scale: Tensor
@@ -145,6 +146,7 @@ class Layer(nn.Module):
         self.norm1, self.norm2 = Norm(config, config.attention_grid), Norm(config, config.output_grid)
         self.null_key = nn.Parameter(torch.zeros(W))
         self.position_bias = nn.Parameter(torch.zeros(config.position_buckets, config.heads))
+        self.register_buffer("buckets", position_buckets(config.position_buckets), persistent=False)
         for name in ("hidden", "attended", "query", "key", "value", "expanded"):
             size = config.hidden if name == "expanded" else W
             self.register_buffer(f"{name}_scale", torch.full((size,), 1 / 16))
@@ -163,8 +165,8 @@ class Layer(nn.Module):
         """[H, N, N + 1] what is added to the score for the distance; nothing for the null key."""
         if not len(self.position_bias):
             return 0.0
-        i = torch.arange(n)
-        bucket = position_buckets(len(self.position_bias))[i[:, None] - i[None] + CHUNK_TOKENS - 1]
+        i = torch.arange(n, device=self.buckets.device)
+        bucket = self.buckets[i[:, None] - i[None] + CHUNK_TOKENS - 1]
         return functional.pad(self.position_bias[bucket].permute(2, 0, 1), (0, NULL_KEYS))
 
     def score_unit(self) -> Tensor:
@@ -227,7 +229,7 @@ class Layer(nn.Module):
     def _attend(self, q: Tensor, keys: Tensor, v: Tensor, x: Tensor, attention: Attention) -> Tensor:
         """Return the mean value over the argmax set of each head, [B, H, N, S]. Scores are exact."""
         unit = self.score_unit()[:, None, None]
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(q.device.type, enabled=False):
             bias = self.position_scores(x.shape[1])
             if isinstance(bias, Tensor):
                 bias = fake_quantize(bias / unit, -MAX_BIAS, MAX_BIAS)

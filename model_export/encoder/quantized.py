@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model_export.encoder.layer import BIAS_CHANNELS, MAX_BIAS, Layer, Linear, Norm, position_buckets
+from model_export.encoder.layer import BIAS_CHANNELS, MAX_BIAS, Layer, Linear, Norm
 from model_export.encoder.model import Encoder
 from service.errors import InvalidInput
 from service.text.tokenizer import CHUNK_TOKENS
@@ -76,7 +76,7 @@ def _layer(layer: Layer, scale: Tensor, next_grid: float) -> dict[str, Array]:
 
 def _position_bias(layer: Layer) -> Array:
     """Return what is added to the scores at each distance [2 CHUNK_TOKENS, H]; row 0 is of the null key."""
-    bias = layer.position_bias[position_buckets(len(layer.position_bias))] / layer.score_unit()
+    bias = layer.position_bias[layer.buckets] / layer.score_unit()
     bias = torch.round(bias).clamp(-MAX_BIAS, MAX_BIAS)
     return np.concatenate([np.zeros((1, layer.heads), np.float32), _float(bias)])
 

@@ -8,7 +8,6 @@ Shapes: B texts, N tokens, H heads, W width.
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from collections.abc import Sequence
@@ -46,8 +45,8 @@ class Layer(nn.Module):
         """Return the next states of x [B, N, W]; `position_bias` [B, H, N, N] is far below 0 for padding."""
         B, N, W = x.shape
         q, k, v = self.qkv(x).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        score = q @ k.transpose(-1, -2) / (W // self.heads) ** 0.5 + position_bias
-        read = (torch.softmax(score, -1) @ v).transpose(1, 2).reshape(B, N, W)
+        read = functional.scaled_dot_product_attention(q, k, v, attn_mask=position_bias.to(q.dtype))
+        read = read.transpose(1, 2).reshape(B, N, W)
         x = self.norm1(x + self.out(read))
         y: Tensor = self.norm2(x + self.down(functional.gelu(self.up(x))))
         return y
@@ -98,17 +97,17 @@ class Teacher(nn.Module):
     def embed(self, x: Tensor) -> Tensor:
         """Return the mean hidden state [B, W] of token ids [B, N]."""
         there = x != PADDING
-        mask = torch.zeros(x.shape).masked_fill(~there, -1e4)[:, None, None]
+        mask = torch.zeros(x.shape, device=x.device).masked_fill(~there, -1e4)[:, None, None]
         position_bias = mask + self.position_bias(x.shape[1])
         y = self.norm(self.words(x) + self.positions(there.cumsum(1) * there + PADDING))
         for layer in self.layers:
-            y = layer(y, position_bias.to(y.dtype))
+            y = layer(y, position_bias)
         mean: Tensor = (y * there[..., None]).sum(1) / there.sum(1, keepdim=True)
         return mean
 
     def position_bias(self, n: int) -> Tensor:
         """Return what each head adds for the distance i - j, [H, N, N]; half of the buckets are for j > i."""
-        position = torch.arange(n)
+        position = torch.arange(n, device=self.distance.weight.device)
         away = position[:, None] - position[None]
         far = away.abs()
         half = BUCKETS // 2
@@ -118,34 +117,6 @@ class Teacher(nn.Module):
         bucket = (away < 0).long() * half + torch.where(far < NEAR, far, wide.clamp(max=half - 1))
         scores: Tensor = self.distance(bucket).permute(2, 0, 1)
         return scores
-
-
-class Int8Linear(nn.Module):
-    """A linear map for inference: int8 weights with a scale per output, int8 inputs with a scale per row."""
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        weight = linear.weight.detach()
-        self.unit = weight.abs().amax(1) / 127
-        self.weight = torch.round(weight / self.unit[:, None]).to(torch.int8).T
-        self.bias = linear.bias.detach()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the product; inputs are quantized row by row."""
-        rows = x.flatten(0, -2)
-        unit = rows.abs().amax(1, keepdim=True).clamp(min=1e-6) / 127
-        product = torch._int_mm(torch.round(rows / unit).to(torch.int8), self.weight)
-        y: Tensor = product * unit * self.unit + self.bias
-        return y.view(*x.shape[:-1], -1)
-
-
-def quantize_teacher(teacher: Teacher) -> Teacher:
-    """Return a copy with int8 products for inference: half again as fast; logits differ by .04 on average."""
-    quantized = copy.deepcopy(teacher)
-    for layer in quantized.layers:
-        for name in ("qkv", "out", "up", "down"):
-            setattr(layer, name, Int8Linear(getattr(layer, name)))
-    return quantized
 
 
 def _published(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -6,19 +6,14 @@ that are fitted to reviews, in which a plain event is mostly a complaint.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.data.training_set import batches, padded
+from model_export.data.training_set import padded, to_device
 from model_export.teacher.encoder import PADDING, Teacher
-from model_export.training import Report
 
 Embeddings = NDArray[np.float16]
-TEXTS_PER_FLUSH = 4_096
-ZERO_SHOT_TOKENS_PER_BATCH = 1_500
 
 HAPPY_SENTENCES = """\
 I am very happy about this.|What a pleasant surprise, thank you so much!|This made my day.
@@ -43,35 +38,14 @@ Our stay was uncomfortable.|He is a terrible doctor.|This is worse than I expect
 It caused us a lot of trouble.|Shame on them, I want to complain.|I am ashamed of the result."""
 
 
-def embed_texts(teacher: Teacher, texts: list[str], file: Path, report: Report) -> Embeddings:
-    """Return the published embedding of each text [n, W], the mean of its last states.
-
-    They are computed in bfloat16 and written to `file`; an interrupted run resumes.
-    """
-    teacher, done_file = teacher.bfloat16(), file.with_suffix(".done")
-    done = int(done_file.read_text()) if done_file.exists() and file.exists() else 0
-    found = np.lib.format.open_memmap(
-        file, mode="r+" if done else "w+", dtype=np.float16, shape=(len(texts), teacher.words.embedding_dim)
-    )
-    for at in range(done, len(texts), TEXTS_PER_FLUSH):
-        part = teacher.tokenize(texts[at : at + TEXTS_PER_FLUSH])
-        for rows in batches(np.array([len(each) for each in part]), ZERO_SHOT_TOKENS_PER_BATCH):
-            x = padded([part[i] for i in rows.tolist()], PADDING)
-            with torch.inference_mode():
-                found[at + rows] = teacher.embed(x).float().numpy()
-        found.flush()
-        done_file.write_text(str(at + len(part)))
-        report(f"embedded {at + len(part)} of {len(texts)} texts")
-    return found
-
-
 def zero_shot_axis(teacher: Teacher) -> NDArray[np.float32]:
     """Return the mean of the plain positive sentences less that of the negative ones, each of length one."""
-    sides = []
+    device, sides = teacher.words.weight.device, []
     for text in (HAPPY_SENTENCES, UNHAPPY_SENTENCES):
         sentences = [each for line in text.splitlines() for each in line.split("|")]
+        x = to_device(padded(teacher.tokenize(sentences), PADDING), device)
         with torch.inference_mode():
-            embedded = teacher.embed(padded(teacher.tokenize(sentences), PADDING)).float().numpy()
+            embedded = teacher.embed(x).float().cpu().numpy()
         sides.append(_unit(embedded).mean(0))
     return np.asarray(sides[0] - sides[1], np.float32)
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from encoders import random_encoder
 
-from model_export.data.training_set import TrainingSet
+from model_export.data.training_set import PackedTexts, TrainingSet
 from model_export.stage_cache import StageCache
-from model_export.teacher.logits import RECORD, TeacherLogits, _key
 from model_export.writing import atomic_write
 from service.text.tokenizer import TokenizedText
 
@@ -69,7 +68,6 @@ READING = TokenizedText(
         {"targets": [0.5]},
         {"token_ids": [7, 9]},
         {"bounds": [0, 2]},
-        {"position_ids": [0, 0]},
         {"chunk_ids": [0, 1]},
         {"seed": 1},
     ],
@@ -79,7 +77,10 @@ def test_step_is_taken_from_the_disk_only_if_nothing_that_it_is_made_of_changed(
 
     def step(value, seed=0, targets=(1.0,), **reading):
         read = replace(READING, **{name: np.array(each) for name, each in reading.items()})
-        made_of = [random_encoder(seed=seed), TrainingSet([read], np.array(targets, np.float32))]
+        made_of = [
+            random_encoder(seed=seed),
+            TrainingSet(PackedTexts.pack([read]), np.array(targets, np.float32)),
+        ]
         kept = StageCache(tmp_path, lambda line: None).get_or_run(
             "soft", made_of, lambda at: {"value": value}
         )
@@ -87,10 +88,3 @@ def test_step_is_taken_from_the_disk_only_if_nothing_that_it_is_made_of_changed(
 
     assert step("before") == "before"
     assert step("after", **changed) == ("after" if changed else "before")
-
-
-def test_answers_that_come_with_the_project_count_before_those_of_an_old_run(tmp_path):
-    for name, logits in (("shipped", (0.0, 0.0, 4.0)), ("old", (4.0, 0.0, 0.0))):
-        np.save(tmp_path / f"{name}.npy", np.array([(_key("good"), logits)], RECORD))
-    answers = TeacherLogits(tmp_path / "shipped.npy", tmp_path / "old.npy")
-    assert answers.positive(["good"])[0] > 0.9

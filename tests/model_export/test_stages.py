@@ -1,6 +1,5 @@
 """The training stages: resuming, what is learnt, which targets a text gets."""
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,7 @@ from encoders import RELATIVE, random_encoder, random_head
 
 from model_export import training
 from model_export.data.corpora import Row
-from model_export.data.training_set import TrainingSet
+from model_export.data.training_set import TrainingSet, plan_epochs
 from model_export.encoder.attention import Attention
 from model_export.learners import EmbeddingDistillation, Learners, NeutralThreshold
 from model_export.recipe import Recipe, SourceConfig, select_texts, short_texts, sum_targets
@@ -23,11 +22,10 @@ from model_export.stages import (
     fit_head,
     harden,
     mean_state,
-    plan_epochs,
     predict,
     tune_jointly,
 )
-from model_export.teacher.logits import RECORD, TeacherLogits, _key
+from model_export.teacher.fit import positive
 from service.text.tokenizer import Vocabulary, WordPieceTokenizer
 
 WORDS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] [CLS] [SEP] good bad film soup plot".split()]
@@ -81,7 +79,7 @@ def test_finetune_learns_the_training_set(tmp_path):
     learning = learners()
     config = StageConfig(epochs=30, tokens_per_batch=60, lr=3e-3, warm_up=2)
     finetune(learning, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
-    x = TEXTS.padded(np.arange(len(TEXTS)))
+    x = TEXTS.texts.padded(np.arange(len(TEXTS)))
     predicted = learning.pooled(mean_state(learning.encoder.soft(x)[-1], x)) > 0
     assert predicted.tolist() == (TEXTS.targets > 0.5).tolist()
 
@@ -96,7 +94,7 @@ def test_tune_jointly_learns_the_training_set_in_whole_numbers(tmp_path):
 
 @pytest.mark.parametrize("epochs", [0.4, 1.0, 2.5])
 def test_plan_has_every_text_once_an_epoch(epochs):
-    plan = plan_epochs(TEXTS, replace(CONFIG, epochs=epochs), np.random.default_rng(0))
+    plan = plan_epochs(TEXTS.texts.sizes, epochs, 12, np.random.default_rng(0))
     times = np.bincount(np.concatenate(plan))
     assert times.max() <= np.ceil(epochs)
     assert times.sum() == pytest.approx(epochs * len(TEXTS), abs=4)
@@ -165,14 +163,12 @@ def test_target_is_the_sum_of_both_teachers():
     assert everyday.tolist() == pytest.approx([0.5, 0.97])
 
 
-def test_short_texts_have_targets_labels_and_embeddings(tmp_path):
+def test_short_texts_have_targets_labels_and_embeddings():
     selected = select_texts(SETS, RECIPE)
-    texts = [row.text for rows in selected.values() for row in rows]
-    np.save(tmp_path / "logits.npy", np.array([(_key(text), (1.0, 0.0, 1.0)) for text in texts], RECORD))
-    logits = TeacherLogits(tmp_path / "logits.npy")
+    logits = np.tile(np.array([1.0, 0.0, 1.0], np.float16), (5, 1))
     embeddings = np.arange(5, dtype=np.float16)[:, None]
     found = short_texts(selected, SETS, logits, embeddings, np.zeros(5, np.float32), TOKENIZER, RECIPE)
-    teacher = logits.positive(texts[:1])[0]
+    teacher = positive(logits)[0]
     assert found.targets.tolist() == pytest.approx(8 * [0.75 * teacher + 0.25] + [teacher])
     assert found.three_labels.tolist()[:8] == 8 * [1.0]
     assert np.isnan(found.three_labels[8])
@@ -185,7 +181,7 @@ def test_mean_score_of_texts_without_a_teacher_is_zero():
     scores = np.array([0.2, -0.3, -0.2], np.float32)  # their mean is -.1
     embeddings = np.zeros((3, 1), np.float16)
     found = short_texts(
-        {"everyday": rows}, {"tweets": [], "electronics": []}, TeacherLogits(), embeddings, scores,
-        TOKENIZER, recipe,
+        {"everyday": rows}, {"tweets": [], "electronics": []}, np.zeros((3, 3), np.float16), embeddings,
+        scores, TOKENIZER, recipe,
     )  # fmt: skip
     assert found.targets.tolist() == pytest.approx((1 / (1 + np.exp([-3.0, 2.0, 1.0]))).tolist())

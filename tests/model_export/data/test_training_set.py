@@ -1,0 +1,64 @@
+"""Packed texts: what is taken from them and put into batches is what was packed."""
+
+import numpy as np
+import pytest
+
+from model_export.data.function_words import function_words
+from model_export.data.training_set import PackedTexts, TrainingSet, words_of
+from service.text.tokenizer import Vocabulary, WordPieceTokenizer
+
+TOKENS = ["[PAD]", *(f"[unused{i}]" for i in range(99)), *"[UNK] good ##ness film the .".split()]
+TOKENIZER = WordPieceTokenizer(Vocabulary(tuple(TOKENS), frozenset(), frozenset(), frozenset()))
+TEXTS = ["good film", "the goodness", "film. " * 40 + "the end", "good", "the film. " * 30]
+TOKENIZED = [TOKENIZER.tokenize(text) for text in TEXTS]
+PACKED = PackedTexts.pack(TOKENIZED)
+
+
+def same(ours: PackedTexts, theirs: PackedTexts) -> bool:
+    return all(np.array_equal(getattr(ours, name), getattr(theirs, name)) for name in vars(theirs))
+
+
+@pytest.mark.parametrize("rows", [[0], [2, 0, 2], [4, 3, 2, 1, 0], []])
+def test_taken_texts_are_those_that_were_packed(rows):
+    taken = PACKED.take(np.array(rows, np.int64))
+    assert same(taken, PackedTexts.pack([TOKENIZED[i] for i in rows]))
+
+
+def test_sum_has_the_texts_of_both():
+    assert same(PackedTexts.pack(TOKENIZED[:2]) + PackedTexts.pack(TOKENIZED[2:]), PACKED)
+    assert PACKED.sizes.tolist() == [len(text.token_ids) for text in TOKENIZED]
+
+
+@pytest.mark.parametrize("rows", [[1], [0, 1, 3], [4, 0, 2]])
+def test_batch_has_the_chunks_and_words_of_its_texts(rows):
+    batch = PACKED.batch(np.array(rows))
+    texts = [TOKENIZED[i] for i in rows]
+    M = max(map(len, texts))
+    assert (batch.texts, batch.words) == (len(rows), M)
+    chunk = 0
+    for b, text in enumerate(texts):
+        flags = batch.function_words[b].numpy()
+        assert np.array_equal(flags[: len(text)], function_words(text))
+        assert not flags[len(text) :].any()
+        for c in range(text.chunk_ids[-1] + 1):
+            inside = text.chunk_ids == c
+            tokens, words = batch.token_ids[chunk].numpy(), batch.word[chunk].numpy()
+            assert np.array_equal(tokens[: inside.sum()], text.token_ids[inside])
+            assert not tokens[inside.sum() :].any()
+            assert np.array_equal(words[: inside.sum()], b * M + words_of(text.bounds)[inside])
+            assert (words[inside.sum() :] == len(rows) * M).all()
+            chunk += 1
+    assert chunk == len(batch.token_ids)
+
+
+def test_padded_texts_have_zeros_behind_their_tokens():
+    x = PACKED.padded(np.array([0, 1])).numpy()
+    for row, text in zip(x, TOKENIZED[:2], strict=True):
+        assert np.array_equal(row[: len(text.token_ids)], text.token_ids)
+        assert not row[len(text.token_ids) :].any()
+
+
+def test_texts_of_one_chunk():
+    texts = TrainingSet.from_texts(TOKENIZER, [*TEXTS, ""], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    assert len(texts) == 5
+    assert texts.single_chunk().targets.tolist() == pytest.approx([0.1, 0.2, 0.4])
