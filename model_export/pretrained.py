@@ -113,17 +113,17 @@ def training_sets(
     """Return the short texts and the whole reviews."""
     selected = select_texts(sets, recipe)
     texts = [row.text for rows in selected.values() for row in rows]
-    of = digest(texts)[:12]
     published = Teacher(teacher).to(device).eval()
-    embeddings = apply_teacher(published, published.embed, texts, out / f"embeddings-{of}.npy", report)
+    file = out / f"embeddings-{digest(texts)[:12]}.npy"
+    embeddings = apply_teacher(published, published.embed, texts, file, report)
     scores = zero_shot_scores(embeddings, zero_shot_axis(published))
     fitted = _fitted_teacher(recipe, sets, published, out, report)
-    of = digest([texts, recipe.teacher])[:12]
-    logits = apply_teacher(fitted, fitted.forward, texts, out / f"logits-{of}.npy", report)
+    file = out / f"logits-{digest([texts, recipe.teacher])[:12]}.npy"
+    logits = apply_teacher(fitted, fitted.forward, texts, file, report)
     short = short_texts(selected, sets, logits, embeddings, scores, tokenizer, recipe)
     long = whole_reviews(sets, tokenizer, recipe)
     for name, part in (("short", short), ("long", long)):
-        tokens, mean = part.texts.sizes.sum(), part.targets.mean()
+        tokens, mean = part.packed.sizes.sum(), part.targets.mean()
         report(f"{len(part)} {name} texts, {tokens} tokens, mean target {mean:.2f}")
     return short, long
 

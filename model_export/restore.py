@@ -27,7 +27,7 @@ from model_export.encoder.quantized import ZERO
 from model_export.head.graph import weights_of
 from model_export.head.leader_head import LeaderHead
 from model_export.learners import Learners
-from model_export.stages import mean_state, mixed_precision, padded, published_of
+from model_export.stages import mean_state, mixed_precision, published_of, token_ids_of
 from service.runtime.bundle import Bundle, read_bundle
 
 Array = NDArray[Any]
@@ -145,7 +145,7 @@ def fit_distillation(learners: Learners, texts: TrainingSet) -> None:
     some = texts.take(np.random.default_rng(0).permutation(len(texts))[:FITTED_TEXTS])
     read, published = [], []
     for rows in some.batches(6_000):
-        x = padded(learners, some, rows)
+        x = token_ids_of(learners, some, rows)
         with mixed_precision(x):
             states, _ = learners.encoder.hard(x)
         read.append(mean_state(states[-1], x))

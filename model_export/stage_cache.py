@@ -62,7 +62,7 @@ def _encode(content: Any) -> Any:
     if isinstance(content, TrainingSet):
         known: list[NDArray[Any]] = [content.targets, content.three_labels]
         known += [] if content.embeddings is None else [content.embeddings]
-        return [_bytes_digest(vars(content.texts).values()), _bytes_digest(known)]
+        return [_bytes_digest(vars(content.packed).values()), _bytes_digest(known)]
     if isinstance(content, torch.nn.Module):
         return _bytes_digest(value.cpu().numpy() for value in content.state_dict().values())
     return asdict(content)

@@ -68,7 +68,7 @@ def finetune(
     encoder = learners.encoder
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
-        x = padded(learners, texts, rows)
+        x = token_ids_of(learners, texts, rows)
         with mixed_precision(x):
             states = encoder.soft(x)
         mean = mean_state(states[-1], x)
@@ -85,7 +85,7 @@ def harden(
     soft, soft_head = copy.deepcopy(encoder).requires_grad_(False), copy.deepcopy(learners.pooled)
 
     def compute_loss(rows: Ints, done: float) -> Tensor:
-        x = padded(learners, texts, rows)
+        x = token_ids_of(learners, texts, rows)
         with mixed_precision(x):
             states, attention = encoder.hard(x, min(1.0, done / config.anneal))
             with torch.no_grad():
@@ -176,9 +176,9 @@ def distance(ours: Tensor, theirs: Tensor, x: Tensor) -> Tensor:
     return ((ours - theirs) * there).square().sum() / variance
 
 
-def padded(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
+def token_ids_of(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
     """Return [B, N], the token ids of texts of one chunk, where the learners are."""
-    return to_device(texts.texts.padded(rows), device_of(learners))
+    return to_device(texts.packed.padded(rows), device_of(learners))
 
 
 def targets_of(learners: nn.Module, texts: TrainingSet, rows: Ints) -> Tensor:
@@ -217,7 +217,7 @@ def calibrate(encoder: Encoder, texts: TrainingSet) -> None:
     some = short.take(np.random.default_rng(0).permutation(len(short))[:CALIBRATION_TEXTS])
     ranges = MaxRanges()
     for rows in some.batches(3_000):
-        encoder.hard(padded(encoder, some, rows), ranges=ranges)
+        encoder.hard(token_ids_of(encoder, some, rows), ranges=ranges)
     ranges.set_scales(encoder.config.heads)
 
 
@@ -229,7 +229,7 @@ def predict(
     head.eval()
     logits = np.zeros((len(texts), head.config.n_logits))
     for rows in texts.batches(max_tokens):
-        batch = texts.texts.batch(rows).to(device_of(encoder))
+        batch = texts.packed.batch(rows).to(device_of(encoder))
         hidden, embedding, _ = encoder.quantized(batch.token_ids)
         logits[rows] = head(encoder.output_scales, hidden, embedding, batch)[0].cpu().numpy()
     return logits
@@ -249,7 +249,7 @@ def _leader_loss(
     learners: Learners, texts: TrainingSet, rows: Ints, config: StageConfig
 ) -> tuple[Batch, Tensor, Attention, Tensor]:
     device = device_of(learners)
-    batch = texts.texts.batch(rows).to(device)
+    batch = texts.packed.batch(rows).to(device)
     with mixed_precision(batch.token_ids):
         hidden, embedding, attention = learners.encoder.quantized(batch.token_ids)
     logits, reach = learners.head(learners.encoder.output_scales, hidden, embedding, batch)
@@ -289,7 +289,7 @@ def _run(
 ) -> None:
     torch.manual_seed(context.seed)
     rng = np.random.default_rng(context.seed)
-    plan = plan_epochs(texts.texts.sizes, config.epochs, config.tokens_per_batch, rng)
+    plan = plan_epochs(texts.packed.sizes, config.epochs, config.tokens_per_batch, rng)
     train_loop(
         name, plan, groups, compute_loss,
         lr=config.lr, warm_up=config.warm_up, report=context.report, checkpoint=checkpoint,

@@ -69,16 +69,16 @@ class Batch:
 class PackedTexts:
     """Tokens, words and chunks of many texts, one text behind the other.
 
-    Chunk c has the tokens [chunks[c], chunks[c + 1]). Text i has the chunks [texts[i], texts[i + 1]) and the
-    words [words[i], words[i + 1]).
+    Chunk c has the tokens from chunk_offsets[c] to chunk_offsets[c + 1], text i the chunks from
+    text_offsets[i] to text_offsets[i + 1] and the words from word_offsets[i] to word_offsets[i + 1].
     """
 
     token_ids: NDArray[np.int32]  # [tokens]
     word_of: NDArray[np.int32]  # [tokens] the number, in its text, of the word that the token belongs to
     function_words: NDArray[np.bool_]  # [words]
-    chunks: Ints
-    texts: Ints
-    words: Ints
+    chunk_offsets: Ints
+    text_offsets: Ints
+    word_offsets: Ints
 
     @classmethod
     def pack(cls, texts: Sequence[TokenizedText]) -> PackedTexts:
@@ -98,12 +98,12 @@ class PackedTexts:
         )
 
     def __len__(self) -> int:
-        return len(self.texts) - 1
+        return len(self.text_offsets) - 1
 
     def __add__(self, other: PackedTexts) -> PackedTexts:
         def joined(name: str) -> NDArray[Any]:
             ours, theirs = getattr(self, name), getattr(other, name)
-            if name in ("chunks", "texts", "words"):
+            if name.endswith("_offsets"):
                 return np.concatenate([ours, ours[-1] + theirs[1:]])
             return np.concatenate([ours, theirs])
 
@@ -111,33 +111,33 @@ class PackedTexts:
 
     def take(self, rows: Ints) -> PackedTexts:
         """Return some of the texts."""
-        chunks = _ranges(self.texts[rows], self.texts[rows + 1])
-        tokens = _ranges(self.chunks[chunks], self.chunks[chunks + 1])
-        words = _ranges(self.words[rows], self.words[rows + 1])
+        chunks = _ranges(self.text_offsets[rows], self.text_offsets[rows + 1])
+        tokens = _ranges(self.chunk_offsets[chunks], self.chunk_offsets[chunks + 1])
+        words = _ranges(self.word_offsets[rows], self.word_offsets[rows + 1])
         return PackedTexts(
             self.token_ids[tokens], self.word_of[tokens], self.function_words[words],
-            _ends(np.diff(self.chunks)[chunks]), _ends(np.diff(self.texts)[rows]),
-            _ends(np.diff(self.words)[rows]),
+            _ends(np.diff(self.chunk_offsets)[chunks]), _ends(np.diff(self.text_offsets)[rows]),
+            _ends(np.diff(self.word_offsets)[rows]),
         )  # fmt: skip
 
     @property
     def sizes(self) -> Ints:
         """The number of tokens of each text."""
-        return np.diff(self.chunks[self.texts])
+        return np.diff(self.chunk_offsets[self.text_offsets])
 
     def padded(self, rows: Ints) -> Tensor:
         """Return [B, N], the token ids of texts of one chunk, padded with zeros."""
-        return self._padded(self.token_ids, self.chunks, self.texts[rows], 0)
+        return self._padded(self.token_ids, self.chunk_offsets, self.text_offsets[rows], 0)
 
     def batch(self, rows: Ints) -> Batch:
         """Return the chunks and words of some texts."""
-        chunks = _ranges(self.texts[rows], self.texts[rows + 1])
-        text = np.repeat(np.arange(len(rows)), np.diff(self.texts)[rows])
-        M = int(np.diff(self.words)[rows].max())
-        word = self._padded(self.word_of, self.chunks, chunks, -1)
+        chunks = _ranges(self.text_offsets[rows], self.text_offsets[rows + 1])
+        text = np.repeat(np.arange(len(rows)), np.diff(self.text_offsets)[rows])
+        M = int(np.diff(self.word_offsets)[rows].max())
+        word = self._padded(self.word_of, self.chunk_offsets, chunks, -1)
         word = torch.where(word < 0, len(rows) * M, word + M * torch.from_numpy(text)[:, None])
-        flags = self._padded(self.function_words, self.words, rows, False)
-        token_ids = self._padded(self.token_ids, self.chunks, chunks, 0)
+        flags = self._padded(self.function_words, self.word_offsets, rows, False)
+        token_ids = self._padded(self.token_ids, self.chunk_offsets, chunks, 0)
         return Batch(token_ids, word, len(rows), M, flags)
 
     @staticmethod
@@ -155,7 +155,7 @@ class PackedTexts:
 class TrainingSet:
     """Tokenized texts with their targets and, where known, labels and published embeddings."""
 
-    texts: PackedTexts
+    packed: PackedTexts
     targets: NDArray[np.float32]  # [n] the probability that it is positive
     labels: NDArray[np.float32] | None = None  # [n] 0, .5 or 1 where it has one of three labels, else NaN
     embeddings: NDArray[np.float16] | None = None  # [n, W] of the published encoder; NaN where unknown
@@ -180,13 +180,13 @@ class TrainingSet:
         )
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.packed)
 
     def __add__(self, other: TrainingSet) -> TrainingSet:
         width = next((x.shape[1] for x in (self.embeddings, other.embeddings) if x is not None), None)
         parts = (self, other)
         return TrainingSet(
-            self.texts + other.texts,
+            self.packed + other.packed,
             np.concatenate([part.targets for part in parts]),
             np.concatenate([part.three_labels for part in parts]),
             None if width is None else np.concatenate([part._embeddings(width) for part in parts]),
@@ -203,7 +203,7 @@ class TrainingSet:
     def take(self, rows: Ints) -> TrainingSet:
         """Return some of the texts."""
         return TrainingSet(
-            self.texts.take(rows),
+            self.packed.take(rows),
             self.targets[rows],
             None if self.labels is None else self.labels[rows],
             None if self.embeddings is None else self.embeddings[rows],
@@ -211,11 +211,11 @@ class TrainingSet:
 
     def single_chunk(self) -> TrainingSet:
         """Return the texts of one chunk."""
-        return self.take(np.flatnonzero(np.diff(self.texts.texts) == 1))
+        return self.take(np.flatnonzero(np.diff(self.packed.text_offsets) == 1))
 
     def batches(self, max_tokens: int, rng: np.random.Generator | None = None) -> Iterator[Ints]:
         """Yield the rows of each batch."""
-        return batches(self.texts.sizes, max_tokens, rng)
+        return batches(self.packed.sizes, max_tokens, rng)
 
 
 def to_device(x: Tensor, device: torch.device) -> Tensor:

@@ -79,7 +79,7 @@ def test_finetune_learns_the_training_set(tmp_path):
     learning = learners()
     config = StageConfig(epochs=30, tokens_per_batch=60, lr=3e-3, warm_up=2)
     finetune(learning, TEXTS, config, StageContext(0, lambda line: None), tmp_path / "x")
-    x = TEXTS.texts.padded(np.arange(len(TEXTS)))
+    x = TEXTS.packed.padded(np.arange(len(TEXTS)))
     predicted = learning.pooled(mean_state(learning.encoder.soft(x)[-1], x)) > 0
     assert predicted.tolist() == (TEXTS.targets > 0.5).tolist()
 
@@ -94,7 +94,7 @@ def test_tune_jointly_learns_the_training_set_in_whole_numbers(tmp_path):
 
 @pytest.mark.parametrize("epochs", [0.4, 1.0, 2.5])
 def test_plan_has_every_text_once_an_epoch(epochs):
-    plan = plan_epochs(TEXTS.texts.sizes, epochs, 12, np.random.default_rng(0))
+    plan = plan_epochs(TEXTS.packed.sizes, epochs, 12, np.random.default_rng(0))
     times = np.bincount(np.concatenate(plan))
     assert times.max() <= np.ceil(epochs)
     assert times.sum() == pytest.approx(epochs * len(TEXTS), abs=4)
