@@ -4,8 +4,8 @@
 
 Of each sentence a method names as many words as our answer has leaders that speak for its label. They are
 left out in place: no other word moves. Counted is how often the label changes. Every method is asked about
-the model that it explains: the leaders are ours, LIME explains both models, integrated gradients the
-published encoder, soft.
+the model that it explains: the leaders are ours, LIME explains both models, integrated gradients
+all-MiniLM-L6-v2. A label is the sign of the logit here, for both models.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from benchmarks.environments import fetched
 from benchmarks.minilm import load_minilm
-from benchmarks.peers.sentiment import Classifier
+from benchmarks.peers.sentiment import SENTIMENT_SMALL, Classifier
 from benchmarks.record import PRETRAINED, Case, Record, Table, arguments
 from benchmarks.soft_transformers import Pooled, SoftTransformer, logistic
 from benchmarks.texts import drawn
@@ -54,7 +54,7 @@ class Ours:
         self.options = ClassifyOptions((model.head,), "none")
 
     def positive(self, tokenized: TokenizedText, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
-        """The probability of the second label; a text of which nothing is left has the bias's."""
+        """The logistic function of the logit; a text of which nothing is left has the bias's."""
         spans = list(zip(tokenized.starts.tolist(), tokenized.ends.tolist(), strict=True))
         texts = [
             ClassificationTask(tokenized.text, self.options, [spans[i] for i in np.flatnonzero(each)])
@@ -62,12 +62,12 @@ class Ours:
             if not each.all()
         ]
         found = iter(classify_all(texts))
-        label = self.model.head.rule.labels[1]
-        return np.array([0.5 if each.all() else next(found)[0]["probs"][label] for each in gone])  # type: ignore[index]
+        logits = np.array([0.0 if each.all() else next(found)[0]["logit"] for each in gone])  # type: ignore[index]
+        return 1 / (1 + np.exp(-logits))
 
     def sentence(self, text: str) -> Sentence:
         (answer,) = self.model.classify([text])
-        sign = 1 if answer["label"] == self.model.head.rule.labels[1] else -1
+        sign = 1 if answer["logit"] > 0 else -1
         tokenized = self.model.encoder.tokenize(text)
         strong = sorted(answer["leaders"], key=lambda leader: -sign * leader["contribution"])
         spans = [leader["spans"][0][0] for leader in strong if sign * leader["contribution"] > 0]
@@ -75,7 +75,7 @@ class Ours:
 
 
 class Soft:
-    name = "published encoder, soft"
+    name = "all-MiniLM-L6-v2, soft"
 
     def __init__(self, model: Classifier, weights: Encoder, rows: Sequence[Any]) -> None:
         transformer = SoftTransformer(model.encoder.tokenize, weights)
@@ -83,12 +83,14 @@ class Soft:
             [transformer([row.text for row in rows[i : i + 32]]) for i in range(0, len(rows), 32)]
         )
         fitted = logistic(states, np.array([row.target == 1 for row in rows]))
+        self.tokenize = model.encoder.tokenize  # the words are those of ours, the tokens are not
         self.weights, self.pooled = weights, Pooled(weights).eval()
         self.vector = torch.from_numpy(fitted.coef_[0].astype(np.float32))
         self.bias = float(fitted.intercept_[0])
 
     @torch.no_grad()
     def positive(self, tokenized: TokenizedText, gone: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+        tokenized = self.tokenize(tokenized.text)
         sizes = np.diff(tokenized.bounds)
         x = torch.from_numpy(
             np.stack([np.where(np.repeat(each, sizes), PAD, tokenized.token_ids) for each in gone])
@@ -98,6 +100,7 @@ class Soft:
 
     def gradients(self, tokenized: TokenizedText) -> Scores:
         """Integrated gradients of the logit from padding's vector, a sum over the tokens of each word."""
+        tokenized = self.tokenize(tokenized.text)
         x = torch.from_numpy(tokenized.token_ids)[None]
         table = self.weights.words
         end, begin = table(x).detach(), table(torch.zeros_like(x)).detach()
@@ -236,7 +239,7 @@ def main() -> None:
     model = Classifier()
     ours = Ours(model)
     fitting = drawn([row for row in sets["yelp"] if row.split == "train"], 100 if options.quick else 3000)
-    soft = Soft(model, load_minilm(options.encoder), fitting)
+    soft = Soft(Classifier(SENTIMENT_SMALL), load_minilm(options.encoder), fitting)
     sentences = sentences_of(ours, sets, options.sentences)
     sides: Any = {"ours": ("leaders",), "floors": ("random words",)}
     title = "Labels changed by removing the named words"

@@ -4,7 +4,7 @@
     SoftTransformer(tokenize, load_minilm(folder), int8=True)  quantized by onnxruntime's quantize_dynamic
     SoftTransformer(tokenize, Encoder(DISTILBERT))             random weights: for its speed alone
 
-They get the tokens and chunks of the served encoder, so only the transformers differ.
+They get the tokens and chunks of a served encoder, so only the transformers differ.
 """
 
 from __future__ import annotations

@@ -7,22 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.models.texts import Explain
-from service.runtime.bundle import PRETRAINED_DEFAULT, PRETRAINED_ENCODER, read_bundle
+from service.runtime.bundle import PRETRAINED_DEFAULT, read_bundle
 from service.runtime.session import Runtime
 from service.text.encoder import Encoder
 from service.text.head import Head
 from service.text.pipeline import ClassifyOptions, classify_all, make_tasks
 
 MODELS = Path(__file__).parents[2] / "service/pretrained"
+SENTIMENT_SMALL = "sentiment-small"
 
 
 class Classifier:
-    """The pretrained model, called in this process."""
+    """A pretrained model, called in this process."""
 
-    def __init__(self, threads: int = 1) -> None:
-        runtime = Runtime("cpu", threads)
-        self.encoder = Encoder.load(read_bundle(MODELS / PRETRAINED_ENCODER), runtime)
-        self.head = Head.load(read_bundle(MODELS / PRETRAINED_DEFAULT), runtime, self.encoder)
+    def __init__(self, name: str = PRETRAINED_DEFAULT) -> None:
+        runtime, bundle = Runtime("cpu", 1), read_bundle(MODELS / name)
+        self.encoder = Encoder.load(read_bundle(MODELS / bundle.card["encoder"]["name"]), runtime)
+        self.head = Head.load(bundle, runtime, self.encoder)
 
     def classify(self, texts: Sequence[str], explain: Explain = "leaders") -> list[dict[str, Any]]:
         found = classify_all(make_tasks(texts, ClassifyOptions((self.head,), explain)))
