@@ -90,6 +90,7 @@ def fast_text(rows: Rows) -> Predictor:
 
 def with_logistic_regression(embed: Callable[[Sequence[str]], Floats], rows: Rows) -> Predictor:
     """Return a logistic regression on the frozen states of a transformer."""
+    rows = sorted(rows, key=lambda row: len(row.text))  # texts of a batch are padded to the longest
     texts = [row.text[:MAX_FITTED_CHARS] for row in rows]
     states = np.concatenate([embed(texts[i : i + 32]) for i in range(0, len(texts), 32)])
     fitted = logistic(states, np.array([row.target == 1 for row in rows]))
