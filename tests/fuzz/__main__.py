@@ -1,8 +1,8 @@
-"""`python -m tests.fuzz --cases 100000`: everything that reads what strangers send, asked the nearly right.
+"""`python -m tests.fuzz --cases 100000`: send nearly valid input to everything that reads untrusted input.
 
-So many cases are shared among the targets of targets.py, and some hundreds go to each operation of the
-running service (document.py). A failure is printed, the run goes on with the others and ends with 1. A run of
-100,000 cases or more is kept in results/fuzz.json.
+The cases are divided among the targets of targets.py, and some hundreds go to each operation of the running
+service (openapi.py). A failure is printed and the run continues; its exit code is then 1. A run of 100,000
+cases or more is recorded in results/fuzz.json.
 """
 
 import argparse
@@ -14,18 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.record import Record
-from tests.fuzz.document import ask_operations
+from tests.fuzz.openapi import fuzz_operations
 from tests.fuzz.targets import TARGETS
 from tests.support.server import serving
 from tests.support.small import link_small
 
-KEPT = 100_000
+RECORDED_CASES = 100_000
+Result = tuple[str, int, int, str]  # the target, its number of cases, of accepted ones, and the failure
 
 
-Part = tuple[str, int, int, str]  # what was asked, how often, how often it was accepted, and what failed
-
-
-def ask_readers(cases: int) -> Iterator[Part]:
+def fuzz_parsers(cases: int) -> Iterator[Result]:
     for target in TARGETS:
         counts, failure = Counter[str](), ""
         try:
@@ -36,41 +34,41 @@ def ask_readers(cases: int) -> Iterator[Part]:
         yield target.name, counts.total(), counts["accepted"], failure
 
 
-def ask_service(cases: int) -> Iterator[Part]:
+def fuzz_service(cases: int) -> Iterator[Result]:
     failures: list[str] = []
     limits = {"max_points": 2000, "max_layers": 200, "log_level": "error"}
     with tempfile.TemporaryDirectory() as folder, serving(link_small(Path(folder)), **limits) as server:
-        for label, statuses in ask_operations(server.url, cases, failures, repeatable=False):
+        for label, statuses in fuzz_operations(server.url, cases, failures, repeatable=False):
             yield label, statuses.total(), statuses[200], "; ".join(failures)
             failures.clear()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=KEPT)
+    parser.add_argument("--cases", type=int, default=RECORDED_CASES)
     cases = parser.parse_args().cases
     record = Record("fuzz", "Fuzzing", ["hypothesis", "schemathesis", "numpy"])
-    asked = failed = 0
-    for title, parts in (
-        ("Parsers and serializers (hypothesis)", ask_readers(-(-cases // len(TARGETS)))),
+    n_cases = n_failed = 0
+    for title, results in (
+        ("Parsers and serializers (hypothesis)", fuzz_parsers(-(-cases // len(TARGETS)))),
         ("The running service, from its OpenAPI document (schemathesis)",
-         ask_service(max(25, cases // 400))),
+         fuzz_service(max(25, cases // 400))),
     ):  # fmt: skip
         table = record.table(title)
-        for part, count, accepted, failure in parts:
+        for name, count, accepted, failure in results:
             for subject, figure in {"cases": count, "accepted": accepted, "failures": bool(failure)}.items():
-                table.add(subject, {"input": part}, [int(figure)])
-            asked += count
-            failed += bool(failure)
+                table.add(subject, {"input": name}, [int(figure)])
+            n_cases += count
+            n_failed += bool(failure)
             if failure:
-                print(f"{part}: {failure}", flush=True)
+                print(f"{name}: {failure}", flush=True)
     total = record.table("Total")
-    total.add("cases", {}, [asked])
-    total.add("with a failure", {}, [failed])
-    print(f"{asked:,} cases; {failed} of the parts above have a failure")
-    if cases >= KEPT:
+    total.add("cases", {}, [n_cases])
+    total.add("with a failure", {}, [n_failed])
+    print(f"{n_cases:,} cases; {n_failed} of the parts above have a failure")
+    if cases >= RECORDED_CASES:
         record.write()
-    return 1 if failed else 0
+    return 1 if n_failed else 0
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Clouds made to be hard, compared with rational arithmetic: `python -m tests.fuzz.clouds --cases 100000`.
+"""Compares hard clouds with rational arithmetic: `python -m tests.fuzz.clouds --cases 100000`.
 
-Near ties down to one unit in the last place, alpha from 1e-12 to 1e14, forms of condition up to 1e12,
-spheres, grids, lines, twins, flat clouds of unequal scales, subnormal numbers, clouds far from the origin.
-Whatever is called certified must be what `model_export/attention/reference.py` finds in fractions; so must
-the sets of every layer. Of every second cloud candidates are looked for as of a large one: by window, in
-cones as narrow as those of a million points, by length. The counts of a run of 100,000 cases or more are kept
-in results/fuzz-clouds.json.
+The clouds have near ties down to one unit in the last place, alpha from 1e-12 to 1e14, forms of condition
+up to 1e12, spheres, grids, lines, equal points, few directions with unequal scales, subnormal numbers, and
+points far from the origin. Certificates and the argmax sets of every layer must be those that
+`model_export/attention/reference.py` computes in fractions. For every second cloud, candidates are searched
+as for a large one: by window, in cones as narrow as those of a million points, by length. A run of 100,000
+cases or more is recorded in results/fuzz-clouds.json.
 """
 
 import argparse
@@ -26,13 +26,13 @@ from service.errors import InvalidInput
 from tests.support.clouds import Floats, bundled, sets, since
 
 LAYERS = 8
-KEPT = 100_000
+RECORDED_CASES = 100_000
 PROGRESS = 1000
 CONTRADICTED = "contradicted"
-ENDS = ("certified", "converged", "max_layers", "refused", CONTRADICTED)
+OUTCOMES = ("certified", "converged", "max_layers", "refused", CONTRADICTED)
 
-AS_IT_IS = candidates.MAX_PAIRS_ALL_SCORED, candidates.MAX_PAIRS_BY_LENGTH, cones.QUERIES_PER_CONE
-AS_IF_LARGE = 0, 0, 2.0**-14
+DEFAULT_LIMITS = candidates.MAX_PAIRS_ALL_SCORED, candidates.MAX_PAIRS_BY_LENGTH, cones.QUERIES_PER_CONE
+LARGE_CLOUD_LIMITS = 0, 0, 2.0**-14
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,21 @@ class Case:
 
 
 def draw(rng: np.random.Generator) -> Case:
-    """One hard cloud."""
+    """Draw a hard cloud."""
     kind = str(rng.choice(list(KINDS)))
     d, n = int(rng.integers(1, 5)), int(rng.integers(1, 9))
     points = KINDS[kind](rng, n, d)
     if rng.random() < 0.3:
-        points = _nudged(rng, points)
+        points = _perturb_last_place(rng, points)
     if rng.random() < 0.2:
         points = points[rng.integers(0, len(points), len(points) + 2)]
     points = points[points.any(axis=1)] + 0.0
     if not len(points):
         points = np.ones((1, d))
-    nice = rng.random() < 0.5
-    alpha = float(rng.choice([0.25, 0.5, 1.0, 2.0, 3.0])) if nice else float(10.0 ** rng.uniform(-12, 14))
+    if rng.random() < 0.5:
+        alpha = float(rng.choice([0.25, 0.5, 1.0, 2.0, 3.0]))
+    else:
+        alpha = float(10.0 ** rng.uniform(-12, 14))
     return Case(kind, points, alpha, _form(rng, points.shape[1]))
 
 
@@ -67,7 +69,7 @@ def _integers(rng: np.random.Generator, n: int, d: int) -> Floats:
 
 
 def _faces(rng: np.random.Generator, n: int, d: int) -> Floats:
-    """Whole points with the middles of some pairs: tokens that tie, and tokens that rest between leaders."""
+    """Draw integer points and midpoints of some pairs: tokens that tie or stay between leaders."""
     corners = 2.0 * rng.integers(-2, 3, (n, max(d, 2)))
     pairs = rng.integers(0, n, (int(rng.integers(1, 4)), 2))
     return np.concatenate([corners, corners[pairs].mean(axis=1)])
@@ -83,7 +85,7 @@ def _sphere(rng: np.random.Generator, n: int, d: int) -> Floats:
 
 
 def _whole_circle(rng: np.random.Generator, n: int, d: int) -> Floats:
-    """Whole numbers on one circle, in the first two coordinates: norms tie exactly."""
+    """Draw integer points on one circle, in the first two coordinates: norms tie exactly."""
     circle = np.array([(25, 0), (7, 24), (15, 20), (20, 15), (24, 7), (0, 25)])
     points = np.zeros((n, max(d, 2)))
     points[:, :2] = circle[rng.integers(0, len(circle), n)] * rng.choice([-1, 1], (n, 2))
@@ -95,13 +97,13 @@ def _line(rng: np.random.Generator, n: int, d: int) -> Floats:
 
 
 def _flat(rng: np.random.Generator, n: int, d: int) -> Floats:
-    """Fewer directions than coordinates, and coordinates of unequal scales."""
+    """Draw fewer directions than coordinates, and coordinates of unequal scales."""
     basis = rng.integers(-2, 3, (int(rng.integers(1, d + 1)), d + 1))
     scales = rng.choice([1.0, 3.0, 24.0, 2.0**20, 2.0**-30], d + 1)
     return rng.integers(-3, 4, (n, len(basis))) @ basis * scales
 
 
-def _twins(rng: np.random.Generator, n: int, d: int) -> Floats:
+def _duplicates(rng: np.random.Generator, n: int, d: int) -> Floats:
     points = _integers(rng, n, d)
     return points[rng.integers(0, n, n + 3)]
 
@@ -125,22 +127,22 @@ def _far(rng: np.random.Generator, n: int, d: int) -> Floats:
 
 
 def _near_pairs(rng: np.random.Generator, n: int, d: int) -> Floats:
-    """Neighbours a few units in the last place, or 1e-6, apart."""
+    """Draw pairs that differ by a few units in the last place, or by 1e-6."""
     half = rng.standard_normal((max(1, n // 2), d))
     return np.concatenate([half, half * (1 + rng.choice([2.0**-52, 2.0**-40, 1e-6], half.shape))])
 
 
 KINDS: dict[str, Any] = {
     "integers": _integers, "faces": _faces, "gaussian": _gaussian, "sphere": _sphere, "whole circle":
-    _whole_circle, "line": _line, "flat": _flat, "twins": _twins, "grid": _grid, "subnormal": _subnormal,
+    _whole_circle, "line": _line, "flat": _flat, "twins": _duplicates, "grid": _grid, "subnormal": _subnormal,
     "spans": _spans, "far": _far, "near pairs": _near_pairs,
 }  # fmt: skip
 
 
-def _nudged(rng: np.random.Generator, points: Floats) -> Floats:
-    """Some coordinates moved by one unit in the last place."""
-    up = np.nextafter(points, np.inf * rng.choice([-1, 1], points.shape))
-    return np.where(rng.random(points.shape) < 0.3, up, points)
+def _perturb_last_place(rng: np.random.Generator, points: Floats) -> Floats:
+    """Move some coordinates by one unit in the last place."""
+    neighbours = np.nextafter(points, np.inf * rng.choice([-1, 1], points.shape))
+    return np.where(rng.random(points.shape) < 0.3, neighbours, points)
 
 
 def _form(rng: np.random.Generator, d: int) -> Floats | None:
@@ -155,13 +157,13 @@ def _form(rng: np.random.Generator, d: int) -> Floats | None:
     return (A + A.T) / 2
 
 
-def look(how: tuple[int, int, float]) -> None:
-    """From now on candidates are looked for like this."""
-    candidates.MAX_PAIRS_ALL_SCORED, candidates.MAX_PAIRS_BY_LENGTH, cones.QUERIES_PER_CONE = how
+def set_candidate_limits(limits: tuple[int, int, float]) -> None:
+    """Set the limits by which the search for candidates chooses its method."""
+    candidates.MAX_PAIRS_ALL_SCORED, candidates.MAX_PAIRS_BY_LENGTH, cones.QUERIES_PER_CONE = limits
 
 
 def check(dynamics: Dynamics, case: Case) -> str:
-    """The status of the case's run; an AssertionError where rational arithmetic says otherwise."""
+    """Return the status of the run; raise an AssertionError if it contradicts rational arithmetic."""
     parameters = Parameters(alpha=case.alpha, A=case.form, max_layers=LAYERS)
     try:
         result = dynamics.run(case.points, parameters)
@@ -172,54 +174,54 @@ def check(dynamics: Dynamics, case: Case) -> str:
 
 
 def compare(case: Case, result: Result) -> None:
-    """Argmax sets, leaders, certificate and limits against fractions."""
-    distinct, place = np.unique(case.points, axis=0, return_inverse=True)
-    place = place.reshape(-1)
-    weights = reference.exactly(np.bincount(place))
+    """Compare argmax sets, leaders, certificate and limits with fractions."""
+    distinct, inverse = np.unique(case.points, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    weights = reference.exactly(np.bincount(inverse))
     A = None if case.form is None else reference.exactly(case.form)
-    truth = reference.run(reference.exactly(distinct), Fraction(case.alpha), result.layers, A, weights)
-    assert result.certified_layer == truth.certified_layer
-    twins = [frozenset(np.flatnonzero(place == i).tolist()) for i in range(len(distinct))]
-    expected = [frozenset().union(*(twins[j] for j in truth.sets[i])) for i in place.tolist()]
+    exact = reference.run(reference.exactly(distinct), Fraction(case.alpha), result.layers, A, weights)
+    assert result.certified_layer == exact.certified_layer
+    duplicates = [frozenset(np.flatnonzero(inverse == i).tolist()) for i in range(len(distinct))]
+    expected = [frozenset().union(*(duplicates[j] for j in exact.sets[i])) for i in inverse.tolist()]
     assert sets(result) == expected
-    assert since(result).tolist() == [truth.since[i] for i in place.tolist()]
-    limits = truth.targets[place].astype(float)
+    assert since(result).tolist() == [exact.since[i] for i in inverse.tolist()]
+    limits = exact.targets[inverse].astype(float)
     np.testing.assert_allclose(result.limits, limits, rtol=1e-10, atol=1e-10 * np.abs(case.points).max())
 
 
-def counts_of(counts: Counter[tuple[str, str]]) -> dict[str, int]:
-    """How many cases had each end, over all kinds."""
-    return {end: sum(counts[kind, end] for kind in KINDS) for end in ENDS}
+def total_counts(counts: Counter[tuple[str, str]]) -> dict[str, int]:
+    """Count the cases of each outcome, over all kinds."""
+    return {outcome: sum(counts[kind, outcome] for kind in KINDS) for outcome in OUTCOMES}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=KEPT)
-    parser.add_argument("--seed", type=int, default=0, help="other cases than those of the kept record")
+    parser.add_argument("--cases", type=int, default=RECORDED_CASES)
+    parser.add_argument("--seed", type=int, default=0, help="other cases than those of the recorded run")
     arguments = parser.parse_args()
     cases = arguments.cases
     record = Record("fuzz-clouds", "Clouds compared with exact fractions", ["numpy", "onnxruntime"])
     counts = Counter[tuple[str, str]]()
     for number in range(cases):
         case = draw(np.random.default_rng([arguments.seed, number]))
-        look(AS_IF_LARGE if number % 2 else AS_IT_IS)
+        set_candidate_limits(LARGE_CLOUD_LIMITS if number % 2 else DEFAULT_LIMITS)
         try:
-            end = check(bundled(), case)
+            outcome = check(bundled(), case)
         except Exception as failure:
-            end = CONTRADICTED
+            outcome = CONTRADICTED
             message = str(failure).strip().splitlines()
             print(f"case {number} ({case.kind}): {type(failure).__name__} {message[:1]}", flush=True)
-        counts[case.kind, end] += 1
+        counts[case.kind, outcome] += 1
         if (number + 1) % PROGRESS == 0:
-            print(f"{number + 1} of {cases} cases, {counts_of(counts)}", file=sys.stderr, flush=True)
+            print(f"{number + 1} of {cases} cases, {total_counts(counts)}", file=sys.stderr, flush=True)
     table = record.table("Clouds by kind and outcome", unit="clouds")
-    for kind, end in product(KINDS, ENDS):
-        table.add(end, {"kind": kind}, [counts[kind, end]])
-    found = counts_of(counts)
-    print(f"{cases} cases, seed {arguments.seed}: {found}")
-    if cases >= KEPT and arguments.seed == 0:
+    for kind, outcome in product(KINDS, OUTCOMES):
+        table.add(outcome, {"kind": kind}, [counts[kind, outcome]])
+    totals = total_counts(counts)
+    print(f"{cases} cases, seed {arguments.seed}: {totals}")
+    if cases >= RECORDED_CASES and arguments.seed == 0:
         record.write()
-    return int(found[CONTRADICTED] > 0)
+    return int(totals[CONTRADICTED] > 0)
 
 
 if __name__ == "__main__":

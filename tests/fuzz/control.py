@@ -1,9 +1,9 @@
-"""Answers of /control compared with rational arithmetic: `python -m tests.fuzz.control --cases 20000`.
+"""Compares answers of /control with rational arithmetic: `python -m tests.fuzz.control --cases 20000`.
 
-Flat clouds with unequal scales, whole numbers with ties, twins, general clouds. Half of the requests are read
-off a known form, so that a form exists; the others are drawn at random. A form must do what was asked, its
-margin must be that of the form as printed, and a refusal must be proved by its certificate. `missed` counts
-clouds of whole numbers for which a form is known and none was found: there must be none.
+The clouds are flat with unequal scales, of integers with ties, with equal points, or general. Half of the
+requests are derived from a form, so that a solution exists; the others are random. A form must satisfy the
+request, its margin must be that of the form as printed, and infeasibility must be proved by the certificate.
+`missed` counts integer clouds with a known solution of which none was found: there must be none.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from benchmarks.record import Record
 from model_export.attention.reference import exactly, scores
 from tests.support.control_checks import assert_feasible, assert_refuted, find
 
-KEPT = 20_000
+RECORDED_CASES = 20_000
 SCALES = np.array([1.0, 1.0, 3.0, 24.0, 100.0, 2.0**20])
-ENDS = ("feasible", "infeasible", "undecided", "missed", "contradicted")
+OUTCOMES = ("feasible", "infeasible", "undecided", "missed", "contradicted")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A cloud and the leaders wanted for some of its points. `known`: some form does it."""
+    """A cloud and the leaders requested for some points. `known`: a solution exists."""
 
     kind: str
     points: Any
@@ -41,14 +41,14 @@ def draw(rng: np.random.Generator) -> Case:
     if not len(points):
         points = np.ones((1, len(scale)))
     known = bool(rng.random() < 0.5)
-    assignment = _read_off(rng, points, scale) if known else {}
+    assignment = _draw_feasible(rng, points, scale) if known else {}
     if not assignment:
-        known, assignment = False, _at_random(rng, len(points))
+        known, assignment = False, _draw_random(rng, len(points))
     return Case(kind, points, assignment, known)
 
 
 def _flat(rng: np.random.Generator, n: int, d: int) -> tuple[Any, Any]:
-    """Fewer directions than coordinates, and coordinates of unequal scales."""
+    """Draw fewer directions than coordinates, and coordinates of unequal scales."""
     basis = rng.integers(-2, 3, (int(rng.integers(1, d)), d))
     scale = rng.choice(SCALES, d)
     return rng.integers(-3, 4, (n, len(basis))) @ basis * scale, scale
@@ -58,7 +58,7 @@ def _ties(rng: np.random.Generator, n: int, d: int) -> tuple[Any, Any]:
     return rng.integers(-2, 3, (n, d)).astype(float), np.ones(d)
 
 
-def _twins(rng: np.random.Generator, n: int, d: int) -> tuple[Any, Any]:
+def _duplicates(rng: np.random.Generator, n: int, d: int) -> tuple[Any, Any]:
     points = rng.integers(-3, 4, (n, d)).astype(float)
     return points[rng.integers(0, n, n + 3)], np.ones(d)
 
@@ -68,65 +68,65 @@ def _general(rng: np.random.Generator, n: int, d: int) -> tuple[Any, Any]:
     return rng.standard_normal((n, d)) * scale, scale
 
 
-KINDS = {"flat": _flat, "ties": _ties, "twins": _twins, "general": _general}
+KINDS = {"flat": _flat, "ties": _ties, "twins": _duplicates, "general": _general}
 
 
-def _read_off(rng: np.random.Generator, points: Any, scale: Any) -> dict[int, int]:
-    """What a form makes of the cloud at layer 0: tokens whose set is one point (or its twins) that leads."""
+def _draw_feasible(rng: np.random.Generator, points: Any, scale: Any) -> dict[int, int]:
+    """Return the leaders at layer 0 of a random form, of tokens that follow one point (or equal points)."""
     B = exactly(rng.integers(-2, 3, (len(scale), len(scale))).astype(float)) / exactly(scale)
     A = B.T @ B + np.diag(1 / exactly(scale) ** 2)
     z = exactly(points)
     top = scores(z, z, A)
     top = top == top.max(axis=1, keepdims=True)
-    twin = (z[:, None] == z).all(axis=2)
-    first = {i: int(row.argmax()) for i, row in enumerate(top) if (row == twin[row.argmax()]).all()}
-    return {i: leader for i, leader in first.items() if first.get(leader) == leader}
+    duplicates = (z[:, None] == z).all(axis=2)
+    leaders = {i: int(row.argmax()) for i, row in enumerate(top) if (row == duplicates[row.argmax()]).all()}
+    return {i: leader for i, leader in leaders.items() if leaders.get(leader) == leader}
 
 
-def _at_random(rng: np.random.Generator, n: int) -> dict[int, int]:
+def _draw_random(rng: np.random.Generator, n: int) -> dict[int, int]:
     leaders = rng.integers(0, n, int(rng.integers(1, 4)))
     followers = rng.integers(0, n, int(rng.integers(0, 6)))
     return {int(i): int(rng.choice(leaders)) for i in followers} | {int(i): int(i) for i in leaders}
 
 
 def check(case: Case) -> str:
-    """How the request ended; an AssertionError where rational arithmetic says otherwise."""
-    found = find(case.points, case.assignment)
-    wanted = case.assignment | {leader: leader for leader in case.assignment.values()}
-    if found.feasible:
-        assert_feasible(case.points, wanted, found)
+    """Return the outcome of the request; raise an AssertionError if rational arithmetic contradicts it."""
+    result = find(case.points, case.assignment)
+    assignment = case.assignment | {leader: leader for leader in case.assignment.values()}
+    if result.feasible:
+        assert_feasible(case.points, assignment, result)
         return "feasible"
-    if found.feasible is False:
+    if result.feasible is False:
         assert not case.known
-        assert_refuted(case.points, found)
+        assert_refuted(case.points, result)
         return "infeasible"
     return "missed" if case.known and case.kind != "general" else "undecided"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=KEPT)
+    parser.add_argument("--cases", type=int, default=RECORDED_CASES)
     cases = parser.parse_args().cases
     record = Record("fuzz-control", "Leader constraints compared with exact fractions", ["numpy"])
     counts = Counter[tuple[str, str]]()
     for number in range(cases):
         case = draw(np.random.default_rng([0, number]))
         try:
-            end = check(case)
+            outcome = check(case)
         except Exception as failure:
-            end = "contradicted"
+            outcome = "contradicted"
             print(f"case {number} ({case.kind}): {type(failure).__name__} {failure}", flush=True)
-        if end == "missed":
+        if outcome == "missed":
             print(f"case {number} ({case.kind}): no form found for {case.assignment}", flush=True)
-        counts[case.kind, end] += 1
+        counts[case.kind, outcome] += 1
     table = record.table("Requests by kind and outcome", unit="requests")
-    for kind, end in product(KINDS, ENDS):
-        table.add(end, {"kind": kind}, [counts[kind, end]])
-    found = {end: sum(counts[kind, end] for kind in KINDS) for end in ENDS}
-    print(f"{cases} cases: {found}")
-    if cases >= KEPT:
+    for kind, outcome in product(KINDS, OUTCOMES):
+        table.add(outcome, {"kind": kind}, [counts[kind, outcome]])
+    totals = {outcome: sum(counts[kind, outcome] for kind in KINDS) for outcome in OUTCOMES}
+    print(f"{cases} cases: {totals}")
+    if cases >= RECORDED_CASES:
         record.write()
-    return int(found["contradicted"] + found["missed"] > 0)
+    return int(totals["contradicted"] + totals["missed"] > 0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Strategies for input that is nearly right: where parsers break is just beside what they accept."""
+"""Strategies for input that is nearly valid, which is where parsers break."""
 
 import io
 import json
@@ -9,43 +9,44 @@ import numpy as np
 from hypothesis import strategies as st
 
 INTERESTING = [b"\x00", b"\xff", b"1e400", b"NaN", b"\xed\xa0\x80", *map(str.encode, '"\\[]{},:-')]
-NUMBER_TEXTS = "0 -0 1 -1.5 1e3 1E-3 1e400 -1e400 NaN Infinity -Infinity 01 +1 1. .5 1e 0x1 1_0".split()
-NUMBER_TEXTS += ["9" * 30, "9" * 400, *'true null "1" [1] {} []'.split(), ""]
+NUMBER_LITERALS = "0 -0 1 -1.5 1e3 1E-3 1e400 -1e400 NaN Infinity -Infinity 01 +1 1. .5 1e 0x1 1_0".split()
+NUMBER_LITERALS += ["9" * 30, "9" * 400, *'true null "1" [1] {} []'.split(), ""]
 SPACES = ["", " ", "\n", "\t", "\r\n  "]
 
 
-def wounded(body: bytes, rng: random.Random) -> bytes:
-    """The bytes with one to three wounds: cut, doubled, replaced, or something interesting put in."""
+def mutate(body: bytes, rng: random.Random) -> bytes:
+    """Return the bytes with one to three mutations: bytes are removed, doubled, replaced or inserted."""
     for _ in range(rng.randint(1, 3)):
-        at = rng.randint(0, len(body))
-        upto = min(len(body), at + rng.randint(0, 8))
-        patch = rng.choice((rng.choice(INTERESTING), rng.randbytes(rng.randint(0, 4)), body[at:upto] * 2))
-        body = body[:at] + patch + body[upto:]
+        start = rng.randint(0, len(body))
+        end = min(len(body), start + rng.randint(0, 8))
+        patch = rng.choice((rng.choice(INTERESTING), rng.randbytes(rng.randint(0, 4)), body[start:end] * 2))
+        body = body[:start] + patch + body[end:]
     return body
 
 
-RIGHT = st.one_of(st.integers(-100, 100).map(str), st.floats(allow_nan=False, allow_infinity=False).map(repr))
-NUMBERS = st.one_of(RIGHT, RIGHT, RIGHT, st.sampled_from(NUMBER_TEXTS))
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+VALID = st.one_of(st.integers(-100, 100).map(str), FINITE.map(repr))
+NUMBERS = st.one_of(VALID, VALID, VALID, st.sampled_from(NUMBER_LITERALS))
 
 
 @st.composite
 def rows_text(draw: st.DrawFn) -> str:
-    """An array of arrays of numbers; one time in three ragged and with what is no number."""
-    wild = draw(st.sampled_from((False, False, True)))
+    """Draw an array of arrays of numbers; one in three is ragged and has items that are no numbers."""
+    invalid = draw(st.sampled_from((False, False, True)))
     width = draw(st.integers(1, 4))
-    gap = draw(st.sampled_from(SPACES))
+    space = draw(st.sampled_from(SPACES))
     rows = []
-    for _ in range(draw(st.integers(0 if wild else 1, 6))):
-        columns = draw(st.integers(0, 5)) if wild else width
-        numbers = [draw(NUMBERS if wild else RIGHT) for _ in range(columns)]
-        rows.append(f"[{gap}" + f",{gap}".join(numbers) + f"{gap}]")
-    return "[" + f"{gap},".join(rows) + "]"
+    for _ in range(draw(st.integers(0 if invalid else 1, 6))):
+        columns = draw(st.integers(0, 5)) if invalid else width
+        numbers = [draw(NUMBERS if invalid else VALID) for _ in range(columns)]
+        rows.append(f"[{space}" + f",{space}".join(numbers) + f"{space}]")
+    return "[" + f"{space},".join(rows) + "]"
 
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=6), inner, max_size=4)
+    lambda children: st.one_of(
+        st.lists(children, max_size=4), st.dictionaries(st.text(max_size=6), children, max_size=4)
     ),
     max_leaves=8,
 )
@@ -58,7 +59,7 @@ KEYS = st.one_of(
 
 @st.composite
 def cloud_documents(draw: st.DrawFn) -> bytes:
-    """A JSON object with points among other members, in any order, perhaps twice, perhaps elsewhere."""
+    """Draw a JSON object with points among other members, in any order; names may repeat."""
     members = [f'"points":{draw(rows_text())}']
     for _ in range(draw(st.integers(0, 3))):
         key = draw(KEYS)
@@ -69,7 +70,7 @@ def cloud_documents(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def npy_files(draw: st.DrawFn) -> bytes:
-    """What numpy.save writes, of any shape, kind of number and order."""
+    """Draw what numpy.save writes, of any shape, dtype and order."""
     rows, columns = draw(st.integers(0, 5)), draw(st.integers(1, 3))
     shape = draw(st.sampled_from([(rows, columns), (rows, columns), (rows,), (rows, 2, columns), ()]))
     usual = st.sampled_from(["<f8", "<f4", "<i8", ">i2", "|u1"])
@@ -89,7 +90,7 @@ WORDS = "a good bad not film waste of time superb it's don't <br /> ... ! é ﬁ
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Reviews as people and machines write them: words, marks, markup, any character, lone surrogates."""
+    """Draw texts of words, punctuation, markup, any character, and lone surrogates."""
     words = st.sampled_from(WORDS)
-    anything = st.text(st.characters(), max_size=12)  # st.characters() holds surrogates too
-    return st.lists(st.one_of(words, words, anything), max_size=20).map(" ".join)
+    characters = st.text(st.characters(), max_size=12)  # st.characters() has surrogates too
+    return st.lists(st.one_of(words, words, characters), max_size=20).map(" ".join)

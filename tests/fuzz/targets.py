@@ -1,8 +1,8 @@
-"""What is fuzzed: each target draws an input, gives it to a parser, and judges what comes back.
+"""The targets of fuzzing: each draws an input, passes it to a parser, and checks the result.
 
-A parser may accept or refuse with an `InputError` (bundles: `BundleError`); all else is a crash. Where an
-independent reader exists (json, numpy) what we accept must be what it reads, and what is flawless to it must
-not be refused.
+A parser may accept an input or refuse it with an `InputError` (bundles: `BundleError`); all else is a crash.
+Where an independent parser exists (json, numpy), both must read the same, and ours must not refuse what is
+valid to the other.
 """
 
 import io
@@ -37,7 +37,7 @@ from service.schemas.requests import ClassifyRequest, ControlParameters, Dynamic
 from service.settings import PRETRAINED_FOLDER, Settings
 from service.text.head import Head
 from service.text.pipeline import ClassificationTask, ClassifyOptions, classify_all
-from tests.fuzz.mutations import JSON_VALUES, cloud_documents, npy_files, texts, wounded
+from tests.fuzz.mutations import JSON_VALUES, cloud_documents, mutate, npy_files, texts
 
 LIMITS = {"max_rows": 1000, "max_columns": 64}
 ROUND = 250  # draws: hypothesis keeps a tree of them, and each round grows another
@@ -45,19 +45,19 @@ ROUND = 250  # draws: hypothesis keeps a tree of them, and each round grows anot
 
 @dataclass(frozen=True)
 class Target:
-    """A name, how to draw an input, and what must hold of it; `check` raises the refusal of a parser."""
+    """A strategy for inputs and the check of an input, which raises the error of a parser that refuses it."""
 
     name: str
     inputs: st.SearchStrategy[Any]
     check: Callable[[Any], None]
-    mutants: int = 19  # damaged copies tried of each drawn input: drawing takes long, damaging does not
+    mutants: int = 19  # mutated copies of each drawn input: drawing takes long, mutating does not
 
     def run(self, cases: int, counts: Counter[str], *, repeatable: bool = False) -> None:
-        """At least `cases` inputs unless there are no more; raises what the first failing one raised."""
-        before = -1
-        while cases > counts.total() > before:
-            before = counts.total()
-            draws = -(-(cases - before) // (1 + self.mutants))
+        """Check at least `cases` inputs unless there are no more; raise the error of the first that fails."""
+        n_before = -1
+        while cases > counts.total() > n_before:
+            n_before = counts.total()
+            draws = -(-(cases - n_before) // (1 + self.mutants))
             self._round(min(ROUND, draws), counts, repeatable)
 
     def _round(self, draws: int, counts: Counter[str], repeatable: bool) -> None:
@@ -66,9 +66,9 @@ class Target:
             suppress_health_check=list(HealthCheck),
         )  # fmt: skip
         @given(self.inputs, st.integers(0, 2**32 - 1))
-        def judge(drawn: Any, seed: int) -> None:
+        def check_cases(drawn: Any, seed: int) -> None:
             rng = random.Random(seed)
-            for case in [drawn, *(wounded(drawn, rng) for _ in range(self.mutants))]:
+            for case in [drawn, *(mutate(drawn, rng) for _ in range(self.mutants))]:
                 note(f"input: {case!r}")
                 try:
                     self.check(case)
@@ -77,43 +77,43 @@ class Target:
                 else:
                     counts["accepted"] += 1
 
-        judge()
+        check_cases()
 
 
 def check_cloud(body: bytes) -> None:
-    """Our reader against json: same numbers, and no refusal of a flawless cloud."""
-    flawless = _cloud_by_json(body)
+    """Compare our parser with json: equal numbers, and no valid cloud is refused."""
+    expected = _read_cloud_with_json(body)
     try:
         points = read_rows(body, "points", **LIMITS)[0]
     except InputError:
-        assert flawless is None or _says_twice(body), f"refused, though json reads {flawless}"
+        assert expected is None or _has_duplicate_names(body), f"refused, though json reads {expected}"
         raise
-    assert flawless is not None, f"accepted as {points}, though it is no cloud"
-    assert np.array_equal(points, flawless)
+    assert expected is not None, f"accepted as {points}, though it is no cloud"
+    assert np.array_equal(points, expected)
 
 
 def check_npy(body: bytes) -> None:
-    """Our reader against numpy's: what we accept, numpy reads as the same numbers."""
+    """Compare our parser with numpy's: what we accept, numpy reads as the same numbers."""
     points = read_npy(body, "points", **LIMITS)
     assert np.array_equal(points, np.load(io.BytesIO(body), allow_pickle=False))
     assert points.dtype == np.float64
 
 
 def check_written(document: dict[str, Any]) -> None:
-    """What we write piecewise is JSON that says the same."""
+    """Check that a document written in parts is equal JSON."""
     expected = json.loads(json.dumps(_without_nan(document)))
     try:
         written = json.loads(b"".join(write_document(document)))
-    except orjson.JSONEncodeError as refused:  # an integer of more than 64 bits: no answer has one
-        raise InvalidInput(str(refused)) from None
+    except orjson.JSONEncodeError as error:  # an integer of more than 64 bits: no answer has one
+        raise InvalidInput(str(error)) from None
     assert written == expected
 
 
 def check_request(schema: Any, body: bytes) -> None:
     try:
         parse(body, schema)
-    except InputError as refused:
-        refused.message.encode()  # the answer must be able to say it
+    except InputError as error:
+        error.message.encode()  # the response contains it
         raise
     json.loads(body)
 
@@ -133,7 +133,7 @@ def check_bundle(card: bytes) -> None:
 
 
 def check_text(text: str) -> None:
-    """A text to its explanation: everything adds up to the logit, every span lies in the text."""
+    """Explain a text: all contributions add up to the logit, and every span lies in the text."""
     [result] = classify_all(
         [ClassificationTask(text, ClassifyOptions((_sentiment(),), "full", trajectory=True))]
     )
@@ -156,20 +156,20 @@ def _sentiment() -> Head:
     return head
 
 
-def _says_twice(body: bytes) -> bool:
-    """Whether an object in the document has two members of one name: what that means is anyone's guess."""
+def _has_duplicate_names(body: bytes) -> bool:
+    """Whether an object in the document has two members of one name, which has no defined meaning."""
     objects: list[list[tuple[str, Any]]] = []
 
-    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         objects.append(pairs)
         return dict(pairs)
 
-    json.loads(body, object_pairs_hook=keep)
+    json.loads(body, object_pairs_hook=collect)
     return any(len(dict(pairs)) < len(pairs) for pairs in objects)
 
 
-def _cloud_by_json(body: bytes) -> Floats | None:
-    """The cloud in a document that is flawless in the eyes of Python's json, or None."""
+def _read_cloud_with_json(body: bytes) -> Floats | None:
+    """Return the cloud in a document, or None if it is not valid to Python's json."""
     try:
         text = body.decode()
         document = json.loads(text)
@@ -193,9 +193,9 @@ def _cloud_by_json(body: bytes) -> Floats | None:
 
 def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nan(each) for name, each in value.items()}
+        return {name: _without_nan(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_without_nan(each) for each in value]
+        return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
@@ -205,19 +205,21 @@ def _card(**changes: Any) -> bytes:
     return json.dumps({**card, "model_sha256": empty, **changes}).encode()
 
 
-def _objects(right: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[bytes]:
-    """JSON objects of these members, each mostly right, sometimes anything."""
-    members = {name: st.one_of(good, good, good, JSON_VALUES) for name, good in right.items()}
+def _objects(valid_fields: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[bytes]:
+    """Draw JSON objects of these members, each mostly valid, sometimes anything."""
+    members = {name: st.one_of(valid, valid, valid, JSON_VALUES) for name, valid in valid_fields.items()}
     return st.fixed_dictionaries({}, optional=members).map(lambda body: json.dumps(body).encode())
 
 
-CHANGES = {"format": st.just(2), "name": st.just("tiny"), "kind": st.sampled_from(["dynamics", "sequences"])}
-CARDS = _objects(CHANGES).map(lambda changes: _card(**json.loads(changes)))
+KINDS = st.sampled_from(["dynamics", "sequences"])
+CARDS = _objects({"format": st.just(2), "name": st.just("tiny"), "kind": KINDS}).map(
+    lambda fields: _card(**json.loads(fields))
+)
 CLASSIFY = st.fixed_dictionaries(
     {"input": st.one_of(st.text(max_size=20), st.lists(st.text(max_size=8), max_size=3), JSON_VALUES)},
     optional={"model": JSON_VALUES, "explain": st.sampled_from(["none", "leaders", "full", "all"])},
 ).map(lambda body: json.dumps(body).encode())
-PARAMETERS = _objects(
+DYNAMICS = _objects(
     {
         "alpha": st.floats(0.1, 10),
         "A": st.just([[1.0, 0.0], [0.0, 1.0]]),
@@ -227,17 +229,17 @@ PARAMETERS = _objects(
         "include": st.lists(st.sampled_from(["limits", "trajectory"]), max_size=2),
     }
 )
-WISHES = _objects({"leaders": st.lists(st.integers(0, 9)), "assignment": st.just({"0": 1})})
+CONTROL = _objects({"leaders": st.lists(st.integers(0, 9)), "assignment": st.just({"0": 1})})
 HEADERS = b"application/json", b"application/x-npy; charset=utf-8", b"text/plain", b"application/json;charset"
-ANSWERS = st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=5)
+DOCUMENTS = st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=5)
 
 TARGETS = (
     Target("cloud in json", cloud_documents(), check_cloud),
     Target("cloud in npy", npy_files(), check_npy),
-    Target("answer to json", ANSWERS, check_written, mutants=0),
+    Target("answer to json", DOCUMENTS, check_written, mutants=0),
     Target("classify request", CLASSIFY, partial(check_request, ClassifyRequest)),
-    Target("dynamics parameters", PARAMETERS, partial(check_request, DynamicsParameters)),
-    Target("control wish", WISHES, partial(check_request, ControlParameters)),
+    Target("dynamics parameters", DYNAMICS, partial(check_request, DynamicsParameters)),
+    Target("control wish", CONTROL, partial(check_request, ControlParameters)),
     Target("media type", st.sampled_from(HEADERS), check_media_type),
     Target("bundle card", CARDS, check_bundle),
     Target("text to explanation", texts(), check_text, mutants=0),

@@ -1,4 +1,4 @@
-"""A short share of the fuzzing for every run of the tests; `make fuzz` does the long one."""
+"""A short, repeatable run of the fuzz targets; `make fuzz` runs them for longer."""
 
 import subprocess
 import sys
@@ -23,6 +23,6 @@ def test_parser_accepts_or_refuses_and_never_crashes(target: Target) -> None:
 
 
 @pytest.mark.parametrize("program", ["tests.fuzz", "tests.fuzz.clouds"])
-def test_programs_of_make_fuzz_start_where_make_starts_them(program: str) -> None:
-    ended = subprocess.run([sys.executable, "-m", program, "--help"], cwd=ROOT, capture_output=True)
-    assert (ended.returncode, ended.stderr) == (0, b"")
+def test_fuzz_programs_start_from_the_root(program: str) -> None:
+    result = subprocess.run([sys.executable, "-m", program, "--help"], cwd=ROOT, capture_output=True)
+    assert (result.returncode, result.stderr) == (0, b"")

@@ -8,10 +8,10 @@ import pytest
 from clouds import EMERGING, TRIANGLE, Floats, bundled, run
 
 from model_export.attention import reference
-from tests.fuzz.clouds import AS_IF_LARGE, AS_IT_IS, KINDS, Case, check, compare, draw
+from tests.fuzz.clouds import DEFAULT_LIMITS, KINDS, LARGE_CLOUD_LIMITS, Case, check, compare, draw
 
 
-@pytest.mark.parametrize("how", [AS_IT_IS, AS_IF_LARGE])
+@pytest.mark.parametrize("how", [DEFAULT_LIMITS, LARGE_CLOUD_LIMITS])
 def test_dynamics_equals_rational_arithmetic_on_hard_clouds(
     how: tuple[int, int, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from service.app import create_app
 from service.http import examples
 from service.http.dependencies import PUBLIC_ROUTES
 from service.settings import Settings
-from tests.fuzz.document import ask_operations
+from tests.fuzz.openapi import fuzz_operations
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_service_does_what_its_document_says(document: dict[str, Any], server: S
     """Schemathesis makes requests, right and wrong, from the document alone."""
     failures: list[str] = []
     each = 25 if settings().max_examples > 100 else 8  # the profiles of tests/conftest.py
-    asked = dict(ask_operations(server.url, each, failures, repeatable=True))
+    asked = dict(fuzz_operations(server.url, each, failures, repeatable=True))
     assert not failures
     assert set(asked) == {" ".join(operation) for operation in operations(document)}
     assert sum(statuses.total() for statuses in asked.values()) > 10 * each
