@@ -1,6 +1,6 @@
-"""What somebody does who wants to break the service: each attack is a function that does one round of it.
+"""Attacks on the service: each is a function that runs one round and returns the answers that it got.
 
-Rounds are short and end by themselves. An attack keeps what it was answered, for the one who counts.
+Rounds are short and end by themselves.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from small import HEAD
 
 from tests.support.wire import NPY, announce, npy, npy_said_to_be, whole
 
-Attack = Callable[[int], list[bytes]]  # the port; the first bytes of each answer that came
+Attack = Callable[[int], list[bytes]]  # port -> the first bytes of each answer
 
 GET = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
-QUESTION = b'{"input": "a superb film"}'
-HANG_UP_S = 2.0
+TEXT_BODY = b'{"input": "a superb film"}'
+HOLD_S = 2.0
 PAUSE_S = 1.0  # between the rounds of an attack
-OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
+HTTP2_UPGRADE = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
 
 
 def connect(port: int) -> socket.socket:
-    """From an address of the attackers' own: the edge bounds what one address may do."""
+    """Connect from an address of the attackers: the edge limits each address."""
     return socket.create_connection(("127.0.0.1", port), timeout=60, source_address=("127.0.0.2", 0))
 
 
-def ask(port: int, *pieces: bytes, wait_s: float = HANG_UP_S) -> list[bytes]:
-    """Send all of it, however the server likes it, and take the beginning of an answer that comes in time."""
+def send(port: int, *pieces: bytes, wait_s: float = HOLD_S) -> list[bytes]:
+    """Send everything, even if the server refuses it; return the first bytes of an answer that is in time."""
     with connect(port) as connection:
         connection.settimeout(wait_s)
         with suppress(OSError):
@@ -57,15 +57,15 @@ def ask(port: int, *pieces: bytes, wait_s: float = HANG_UP_S) -> list[bytes]:
     return []
 
 
-def many(port: int, count: int, request: bytes) -> list[bytes]:
-    """That many connections that send this, read nothing, and stay for a while."""
+def hold(port: int, count: int, request: bytes) -> list[bytes]:
+    """Open `count` connections that send a request, read nothing, and stay open for a while."""
     with ExitStack() as stack:
         for _ in range(count):
             connection = stack.enter_context(connect(port))
             connection.setblocking(False)
             with suppress(OSError):
                 connection.send(request)
-        time.sleep(HANG_UP_S)
+        time.sleep(HOLD_S)
     return []
 
 
@@ -73,13 +73,13 @@ def huge_heads(port: int) -> list[bytes]:
     long = GET[:-2] % b"/health" + b"x: " + b"a" * 5_000_000
     wide = GET[:-2] % b"/health" + b"".join(b"x%d: y\r\n" % n for n in range(200_000))
     target = b"GET /" + b"a" * 5_000_000
-    return [*ask(port, long), *ask(port, wide), *ask(port, target)]
+    return [*send(port, long), *send(port, wide), *send(port, target)]
 
 
 def trailers(port: int) -> list[bytes]:
     head = announce(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
-    body = b"%x\r\n%b\r\n0\r\n" % (len(QUESTION), QUESTION)
-    return ask(port, head, body, b"x: " + b"a" * 3_000_000 + b"\r\n\r\n")
+    body = b"%x\r\n%b\r\n0\r\n" % (len(TEXT_BODY), TEXT_BODY)
+    return send(port, head, body, b"x: " + b"a" * 3_000_000 + b"\r\n\r\n")
 
 
 def bodies_a_byte_a_second(port: int) -> list[bytes]:
@@ -95,148 +95,143 @@ def bodies_a_byte_a_second(port: int) -> list[bytes]:
     return []
 
 
-def cloud(points: Any, parameters: str) -> bytes:
-    """A request to /dynamics, as npy."""
+def cloud_request(points: Any, parameters: str) -> bytes:
+    """Return a request to /dynamics, as npy."""
     return whole(npy(points), f"/dynamics?{parameters}", NPY)
 
 
 def answers_unread(port: int) -> list[bytes]:
     points = np.random.default_rng(0).normal(size=(2_000, 8))
-    return many(port, 4, cloud(points, "stop=never&max_layers=200&include=trajectory"))
+    return hold(port, 4, cloud_request(points, "stop=never&max_layers=200&include=trajectory"))
 
 
 def streams_unread(port: int) -> list[bytes]:
-    """More than clouds may wait."""
+    """Send more requests than the queue of clouds holds."""
     points = np.random.default_rng(0).normal(size=(2_500, 2))
-    request = cloud(points, "stop=never&max_layers=100&include=trajectory")
+    request = cloud_request(points, "stop=never&max_layers=100&include=trajectory")
     stream = request.replace(b"host:", b"accept: application/x-ndjson\r\nhost:", 1)
-    return many(port, 18, stream)
+    return hold(port, 18, stream)
 
 
 def small_bodies_of_many_numbers(port: int) -> list[bytes]:
     points = np.random.default_rng(0).integers(1, 100, (250_000, 2), np.int8)
-    return many(port, 8, cloud(points, "max_layers=1"))
+    return hold(port, 8, cloud_request(points, "max_layers=1"))
 
 
 def walls_that_tie(port: int) -> list[bytes]:
-    """60,000 points on an axis before a wall of 2,000; 8,000 points of which nearly all tie with all."""
+    """Send 60,000 points on an axis before a wall of 2,000, and 8,000 points that nearly all tie."""
     axis, wall = np.zeros((60_000, 2)), np.full((2_000, 2), 3.0)
     axis[:, 0], wall[:, 1] = np.arange(1, 60_001) / 60_001, np.linspace(-1, 1, 2_000)
     near = np.random.default_rng(0).normal(size=(8_000, 8))
     return [
-        *ask(port, cloud(np.concatenate([wall, axis]), ""), wait_s=10),
-        *ask(port, cloud(near, "tie_tolerance=0.9"), wait_s=10),
+        *send(port, cloud_request(np.concatenate([wall, axis]), ""), wait_s=10),
+        *send(port, cloud_request(near, "tie_tolerance=0.9"), wait_s=10),
     ]
 
 
 def ties_of_long_integers(port: int) -> list[bytes]:
-    """100,000 exact ties at the least alphas; the caller leaves."""
+    """Send 100,000 exact ties with the smallest alpha, and disconnect."""
     x = np.arange(1, 100_001) / 100_002
     points = np.concatenate([[[0.0, 2.0], [2.0, 0.0]], np.stack([x, x], axis=1)])
-    return ask(port, cloud(points, "alpha=1e-300&stop=never"), wait_s=3)
+    return send(port, cloud_request(points, "alpha=1e-300&stop=never"), wait_s=3)
 
 
 def sequences_without_end(port: int) -> list[bytes]:
-    """A sequence of 700,000 tokens; the caller leaves."""
+    """Send a sequence of 700,000 tokens, and disconnect."""
     body = b'{"model": "scenes", "sequences": [[' + b"[0,0]," * 700_000 + b"[1,1]]]}"
-    return ask(port, whole(body, "/sequences/classify"), wait_s=3)
+    return send(port, whole(body, "/sequences/classify"), wait_s=3)
 
 
 def parts_without_number(port: int) -> list[bytes]:
     body = b'{"points": [' + b"[0]," * 280_000 + b"[0]]}"
-    return ask(port, whole(body, "/dynamics"), wait_s=10)
+    return send(port, whole(body, "/dynamics"), wait_s=10)
 
 
 def garbage(port: int) -> list[bytes]:
     noise = random.Random(time.monotonic()).randbytes(2_000)
-    return [*ask(port, whole(QUESTION) + b"\x00 garbage\r\n\r\n"), *ask(port, noise + b"\r\n\r\n")]
+    return [*send(port, whole(TEXT_BODY) + b"\x00 garbage\r\n\r\n"), *send(port, noise + b"\r\n\r\n")]
 
 
 def strange_paths(port: int) -> list[bytes]:
     name = b"%x" % random.getrandbits(64)
-    up, long = b"/web/" + name + b"/../fonts/x", b"/web/" + name * 500
-    paths = (up, b"/web/%00", long, b"//" + name, b"/classify/")
-    return [answer for path in paths for answer in ask(port, GET % path)]
+    parent, long = b"/web/" + name + b"/../fonts/x", b"/web/" + name * 500
+    paths = (parent, b"/web/%00", long, b"//" + name, b"/classify/")
+    return [answer for path in paths for answer in send(port, GET % path)]
 
 
 def pathological_texts(port: int) -> list[bytes]:
     long = ("<" * 200_000, "<a" * 100_000, "'" * 200_000, "\N{LATIN SMALL LIGATURE FFI}" * 200_000)
     texts = (" " * 199_998 + "'z", *long)
     bodies = [json.dumps({"input": text}, ensure_ascii=False).encode() for text in texts]
-    return [answer for body in bodies for answer in ask(port, whole(body), wait_s=20)]
+    return [answer for body in bodies for answer in send(port, whole(body), wait_s=20)]
 
 
 def text_that_grows(port: int) -> list[bytes]:
-    """2,560 words of a ligature that becomes 18 letters when it is normalised."""
+    """Send 2,560 words of a ligature that normalization expands to 18 letters."""
     text = " ".join(["\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 61] * 2_560)
-    return ask(port, whole(json.dumps({"input": text}, ensure_ascii=False).encode()), wait_s=20)
+    return send(port, whole(json.dumps({"input": text}, ensure_ascii=False).encode()), wait_s=20)
 
 
 def spans_without_number(port: int) -> list[bytes]:
     spans = b"[0,1]," * 500_000
     body = b'{"input": "a superb film", "flip": true, "without": [' + spans + b"[0,1]]}"
-    return ask(port, whole(body), wait_s=10)
+    return send(port, whole(body), wait_s=10)
 
 
 def heads_by_labels(port: int) -> list[bytes]:
-    document = {
-        "input": ["?! " * 500] * 16,
-        "model": ["sentiment-small"] * 32,
-        "flip": True,
-        "explain": "full",
-    }
-    return ask(port, whole(json.dumps(document).encode()), wait_s=10)
+    document = {"input": ["?! " * 500] * 16, "model": [HEAD] * 32, "flip": True, "explain": "full"}
+    return send(port, whole(json.dumps(document).encode()), wait_s=10)
 
 
 def question_marks(port: int) -> list[bytes]:
-    """As many texts as a request may have, of as many words as are read; the caller leaves."""
+    """Send as many texts as a request may have, of as many words as are read, and disconnect."""
     body = json.dumps({"input": ["?!" * 1_280] * 1_024}).encode()
-    return ask(port, whole(body), wait_s=5)
+    return send(port, whole(body), wait_s=5)
 
 
 def whole_explanations(port: int) -> list[bytes]:
     texts = ("?!" * 100_000, "x" * 200_000)
-    asked = [{"input": [text] * 10, "explain": "full", "trajectory": True} for text in texts]
-    return [each for one in asked for each in ask(port, whole(json.dumps(one).encode()), wait_s=10)]
+    documents = [{"input": [text] * 10, "explain": "full", "trajectory": True} for text in texts]
+    bodies = [json.dumps(document).encode() for document in documents]
+    return [answer for body in bodies for answer in send(port, whole(body), wait_s=10)]
 
 
 def wishes_that_cannot_be(port: int) -> list[bytes]:
-    """Half a megabyte of which eight inner points are to lead; the caller leaves."""
+    """Request that eight inner points of half a megabyte lead, and disconnect."""
     points = np.random.default_rng(1).normal(size=(800, 32))
     points[:8] *= 0.05
     body = json.dumps({"points": points.tolist(), "leaders": list(range(8))}).encode()
-    return ask(port, whole(body, "/control"), wait_s=3)
+    return send(port, whole(body, "/control"), wait_s=3)
 
 
 def foreign_pages(port: int) -> list[bytes]:
-    untyped = whole(QUESTION).replace(
-        b"content-type: application/json\r\n", b"origin: https://evil.example\r\n"
-    )
+    typed, foreign = b"content-type: application/json\r\n", b"origin: https://evil.example\r\n"
+    untyped = whole(TEXT_BODY).replace(typed, foreign)
     rebound = GET.replace(b"localhost", b"evil.example") % b"/info"
-    return [*ask(port, untyped), *ask(port, rebound)]
+    return [*send(port, untyped), *send(port, rebound)]
 
 
 def odd_arrays(port: int) -> list[bytes]:
     bodies = map(npy_said_to_be, ("(-3, -2)", "(True, 2)", "(2**62, 4)", "(3, 0)"))
-    return [answer for body in bodies for answer in ask(port, whole(body, "/dynamics", NPY))]
+    return [answer for body in bodies for answer in send(port, whole(body, "/dynamics", NPY))]
 
 
 def deep_documents(port: int) -> list[bytes]:
     bodies = (b"[" * 200_000, b'{"a":' * 100_000, b'{"input": [' + b'"a",' * 500_000 + b'"a"]}')
-    return [answer for body in bodies for answer in ask(port, whole(body), wait_s=10)]
+    return [answer for body in bodies for answer in send(port, whole(body), wait_s=10)]
 
 
 def callers_who_leave(port: int) -> list[bytes]:
     for _ in range(50):
         with connect(port) as caller, suppress(OSError):
-            a_reset = b"\1\0\0\0\0\0\0\0"  # not a farewell
-            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, a_reset)
-            caller.sendall(whole(QUESTION) * 2)
+            reset = b"\1\0\0\0\0\0\0\0"  # closing sends RST instead of FIN
+            caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            caller.sendall(whole(TEXT_BODY) * 2)
     return []
 
 
 def broken_bundles(models: Path) -> Attack:
-    """Bundles that are none come and go beside those that are served."""
+    """Return an attack that adds an invalid bundle to the folder of models, and removes it."""
 
     def attack(port: int) -> list[bytes]:
         folder = models / f"broken-{random.getrandbits(32):x}"
@@ -251,7 +246,7 @@ def broken_bundles(models: Path) -> Attack:
 
 
 def hostile_bundles(models: Path) -> Attack:
-    """A head that says it is the one that is served, and answers the contrary, comes and goes."""
+    """Return an attack that adds a head that claims to be the served one but negates its answers."""
 
     def attack(port: int) -> list[bytes]:
         folder = models / f"stranger-{random.getrandbits(32):x}"
@@ -263,7 +258,7 @@ def hostile_bundles(models: Path) -> Attack:
         hidden.rename(folder)
         time.sleep(5)
         body = json.dumps({"input": "a superb film", "model": folder.name}).encode()
-        answers = ask(port, whole(body), wait_s=10)
+        answers = send(port, whole(body), wait_s=10)
         shutil.rmtree(folder)
         return answers
 
@@ -271,7 +266,7 @@ def hostile_bundles(models: Path) -> Attack:
 
 
 def hostile_workbooks(folder: Path) -> Attack:
-    """A workbook of a few kilobytes whose only cell is the last of its sheet, read by the command line."""
+    """Return an attack on the CLI: a small workbook whose only cell is the last of its sheet."""
     path = folder.parent / "last-cell.xlsx"
     workbook = Workbook()
     workbook.active["XFD1048576"] = "a"
@@ -280,8 +275,8 @@ def hostile_workbooks(folder: Path) -> Attack:
     def attack(port: int) -> list[bytes]:
         server = ("--server", f"http://127.0.0.1:{port}")
         command = [sys.executable, "-m", "service.cli.main", "classify", "--file", str(path), *server]
-        ended = subprocess.run(command, capture_output=True, timeout=120)
-        assert (ended.returncode, ended.stderr.count(b"\n")) == (2, 1), ended.stderr
+        result = subprocess.run(command, capture_output=True, timeout=120)
+        assert (result.returncode, result.stderr.count(b"\n")) == (2, 1), result.stderr
         time.sleep(10)
         return []
 
@@ -301,62 +296,62 @@ FUNCTIONS: tuple[Attack, ...] = (
     wishes_that_cannot_be, foreign_pages, odd_arrays, deep_documents, callers_who_leave,
 )  # fmt: skip
 ATTACKS: dict[str, Attack] = {attack.__name__: attack for attack in FUNCTIONS} | {
-    "bodies_that_never_come": lambda port: many(port, 8, announce(64_000_000)),
-    "pipelines_unread": lambda port: many(port, 10, GET % b"/docs" * 2_000),
-    "pages_unread": lambda port: many(port, 260, GET % b"/"),  # more connections than there are places
-    "half_heads": lambda port: many(port, 300, b"GET /" + b"a" * 60_000),
-    "nothing_said": lambda port: many(port, 300, b""),
-    "offers": lambda port: ask(port, whole(QUESTION).replace(b"\r\n", b"\r\n" + OFFER, 1)),
+    "bodies_that_never_come": lambda port: hold(port, 8, announce(64_000_000)),
+    "pipelines_unread": lambda port: hold(port, 10, GET % b"/docs" * 2_000),
+    "pages_unread": lambda port: hold(port, 260, GET % b"/"),  # more than MAX_CONCURRENT_REQUESTS
+    "half_heads": lambda port: hold(port, 300, b"GET /" + b"a" * 60_000),
+    "nothing_said": lambda port: hold(port, 300, b""),
+    "offers": lambda port: send(port, whole(TEXT_BODY).replace(b"\r\n", b"\r\n" + HTTP2_UPGRADE, 1)),
 }
 
 
 @dataclass
-class Count:
-    """How many rounds of each attack ended, and what they were answered."""
+class AttackCounts:
+    """The number of rounds of each attack, and the statuses of its answers."""
 
     rounds: Counter[str] = field(default_factory=Counter)
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
 class Siege:
-    """All attacks at once, each round after round in a thread of its own, until the block is left.
+    """Runs all attacks at once, each in a thread that repeats it, until the block is left.
 
-    They have a process of their own: ordinary callers do not wait for the interpreter of those who attack.
+    The threads have their own process, so that ordinary callers do not wait for its interpreter lock.
     """
 
     def __init__(self, port: int, models: Path) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._over, self._counts = spawn.Event(), spawn.SimpleQueue()
-        self._process = spawn.Process(target=_besiege, args=(port, models, self._over, self._counts))
-        self.count = Count()
+        self._stop, self._results = spawn.Event(), spawn.SimpleQueue()
+        self._process = spawn.Process(target=_run_attacks, args=(port, models, self._stop, self._results))
+        self.counts = AttackCounts()
 
     def __enter__(self) -> Siege:
         self._process.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._over.set()
-        self.count = self._counts.get()
+        self._stop.set()
+        self.counts = self._results.get()
         self._process.join()
 
 
-def _besiege(port: int, models: Path, over: Event, counts: SimpleQueue[Count]) -> None:
-    count = Count()
+def _run_attacks(port: int, models: Path, stop: Event, results: SimpleQueue[AttackCounts]) -> None:
+    counts = AttackCounts()
     attacks = ATTACKS | {name: prepare(models) for name, prepare in FILES.items()}
     threads = [
-        threading.Thread(target=_repeat, args=(name, attack, port, over, count))
+        threading.Thread(target=_repeat, args=(name, attack, port, stop, counts))
         for name, attack in attacks.items()
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    counts.put(count)
+    results.put(counts)
 
 
-def _repeat(name: str, attack: Attack, port: int, over: Event, count: Count) -> None:
-    while not over.wait(PAUSE_S):
+def _repeat(name: str, attack: Attack, port: int, stop: Event, counts: AttackCounts) -> None:
+    while not stop.wait(PAUSE_S):
         with suppress(OSError):  # the server may end a connection at any moment of a round
             for answer in attack(port):
-                count.statuses[name, int(answer[9:12])] += 1
-            count.rounds[name] += 1
+                counts.statuses[name, int(answer[9:12])] += 1
+            counts.rounds[name] += 1

@@ -1,6 +1,6 @@
-"""What people send, right and wrong, in the shares they send it, and what the right answer to each is.
+"""The mix of valid and invalid requests that callers send, with the right answer to each.
 
-The answers come from the same models in this process.
+The right answers are computed with the same models in this process.
 """
 
 import json
@@ -18,27 +18,27 @@ from service.settings import Settings
 from tests.support.small import HEAD as MODEL
 from tests.support.wire import NPY, npy, whole
 
-REFUSALS = (429, 503, 504)  # overloaded, not ready, too late: no fault of the question
-Judge = Callable[[bytes], str | None]  # why an answer of the wanted status is wrong, or None
+REFUSAL_STATUSES = (429, 503, 504)  # overloaded, not ready, too late: no fault of the request
+Check = Callable[[bytes], str | None]  # says why an answer with the expected status is wrong, or None
 
 
 @dataclass(frozen=True)
-class Question:
-    """A request as bytes, the statuses it may get, how its answer is judged; `leaves`: then hang up."""
+class Scenario:
+    """A request as bytes, the statuses it may get, and the check of its answer."""
 
     kind: str
     request: bytes
     statuses: tuple[int, ...]
-    judge: Judge
-    leaves: bool = False
-    protocol: bool = False  # the Open Inference Protocol, whose refusals look different
+    check: Check
+    disconnects: bool = False  # at once, without waiting for the answer
+    protocol: bool = False  # the Open Inference Protocol, whose errors have another shape
 
 
-Mix = list[tuple[float, list[Question]]]  # shares, and the questions of each kind
+Mix = list[tuple[float, list[Scenario]]]  # the share and the scenarios of each kind
 
 
-def prepare(models_dir: Path, seed: int = 0) -> Mix:
-    """Questions to the models that are there; to those of sequences if there are any."""
+def build_mix(models_dir: Path, seed: int = 0) -> Mix:
+    """Build requests to the models of a folder, also to those of sequences if there are any."""
     rng = random.Random(seed)
     with Local(Settings(models_dir=models_dir, pretrained_models=False)) as local:
         short = _texts(local, "short text", reviews(22, 256), "leaders")
@@ -52,8 +52,8 @@ def prepare(models_dir: Path, seed: int = 0) -> Mix:
             (8, [_batch(local, reviews(22, 32, seed)) for seed in range(4)]),
             (8, [_cloud(local, rng, 60, 2) for _ in range(6)]),
             (1, [_cloud(local, rng, 3000, 3) for _ in range(2)]),
-            (7, [Question("caller who leaves", each.request, (200,), _accept, True) for each in short[:8]]),
-            (10, _bad()),
+            (7, [Scenario("caller who leaves", text.request, (200,), _accept, True) for text in short[:8]]),
+            (10, _invalid()),
             (4, [_get(path, 200) for path in ("/health", "/ready", "/models", "/info")]),
         ]
 
@@ -62,71 +62,73 @@ def _accept(body: bytes) -> None:
     return None
 
 
-def _texts(local: Local, kind: str, texts: list[str], explain: Any) -> list[Question]:
-    """Each is answered as it is alone, whoever else is asked for in the same run."""
-    alone = [local.classify(text, explain=explain) for text in texts]
+def _texts(local: Local, kind: str, texts: list[str], explain: Any) -> list[Scenario]:
+    """Expect the answer that each text gets alone, whatever else is in its batch."""
+    answers = [local.classify(text, explain=explain) for text in texts]
     return [
-        Question(kind, _json("/classify", input=text, explain=explain), (200,), _equal([answer.document]))
-        for text, answer in zip(texts, alone, strict=True)
+        Scenario(kind, _json("/classify", input=text, explain=explain), (200,), _equal([answer.document]))
+        for text, answer in zip(texts, answers, strict=True)
     ]
 
 
-def _batch(local: Local, texts: list[str]) -> Question:
-    wanted = [answer.document for answer in local.classify(texts)]
-    return Question("batch of texts", _json("/classify", input=texts), (200,), _equal(wanted))
+def _batch(local: Local, texts: list[str]) -> Scenario:
+    expected = [answer.document for answer in local.classify(texts)]
+    return Scenario("batch of texts", _json("/classify", input=texts), (200,), _equal(expected))
 
 
-def _tensor(local: Local, texts: list[str]) -> Question:
+def _tensor(local: Local, texts: list[str]) -> Scenario:
     tensor = {"name": "text", "datatype": "BYTES", "shape": [len(texts)], "data": texts}
-    wanted = local.classify(texts, model=MODEL, explain="none")
-    values = {"label": [each.label for each in wanted], "logit": [each.logit for each in wanted]}
+    answers = local.classify(texts, model=MODEL, explain="none")
+    expected = {name: [getattr(answer, name) for answer in answers] for name in ("label", "logit")}
 
-    def judge(body: bytes) -> str | None:
-        outputs = {each["name"]: each["data"] for each in json.loads(body)["outputs"]}
-        return None if outputs | values == outputs else f"{outputs} instead of {values}"
+    def check(body: bytes) -> str | None:
+        outputs = {output["name"]: output["data"] for output in json.loads(body)["outputs"]}
+        return None if outputs | expected == outputs else f"{outputs} instead of {expected}"
 
     request = _json(f"/v2/models/{MODEL}/infer", inputs=[tensor])
-    return Question("tensor of texts", request, (200,), judge, protocol=True)
+    return Scenario("tensor of texts", request, (200,), check, protocol=True)
 
 
-def _sequences(local: Local, rng: random.Random, model: str) -> Question:
-    sequences = [[[rng.randint(0, 5), rng.randint(0, 5)] for _ in range(1 + each)] for each in range(4)]
-    wanted = [each.document for each in local.classify_sequences(model, sequences)]
+def _sequences(local: Local, rng: random.Random, model: str) -> Scenario:
+    sequences = [[[rng.randint(0, 5), rng.randint(0, 5)] for _ in range(length)] for length in range(1, 5)]
+    expected = [answer.document for answer in local.classify_sequences(model, sequences)]
     request = _json("/sequences/classify", model=model, sequences=sequences)
-    return Question("sequences", request, (200,), _equal(wanted))
+    return Scenario("sequences", request, (200,), _equal(expected))
 
 
 def _json(path: str, **body: object) -> bytes:
     return whole(json.dumps(body).encode(), path)
 
 
-def _equal(wanted: list[dict[str, Any]]) -> Judge:
-    """The answers are these to the last digit."""
+def _equal(expected: list[dict[str, Any]]) -> Check:
+    """Check that the answers are these to the last digit."""
 
-    def judge(body: bytes) -> str | None:
-        found = json.loads(body)["data"]
-        return None if found == wanted else f"{found} instead of {wanted}"
+    def check(body: bytes) -> str | None:
+        answers = json.loads(body)["data"]
+        return None if answers == expected else f"{answers} instead of {expected}"
 
-    return judge
+    return check
 
 
-def _cloud(local: Local, rng: random.Random, n: int, d: int) -> Question:
+def _cloud(local: Local, rng: random.Random, n: int, d: int) -> Scenario:
     points = np.array([[rng.gauss(0, 1) for _ in range(d)] for _ in range(n)])
-    wanted = local.dynamics(points)
-    leaders = [leader.index for leader in wanted.leaders]
+    expected = local.dynamics(points)
+    expected_leaders = [leader.index for leader in expected.leaders]
 
-    def judge(body: bytes) -> str | None:
+    def check(body: bytes) -> str | None:
         answer = json.loads(body)
-        same = answer["assignment"] == wanted.assignment and answer["status"] == wanted.status
-        found = [leader["index"] for leader in answer["leaders"]]
-        return None if same and found == leaders else f"other clusters: {found} instead of {leaders}"
+        equal = answer["assignment"] == expected.assignment and answer["status"] == expected.status
+        leaders = [leader["index"] for leader in answer["leaders"]]
+        if equal and leaders == expected_leaders:
+            return None
+        return f"other clusters: {leaders} instead of {expected_leaders}"
 
     if n < 1000:
-        return Question("cloud", _json("/dynamics", points=points.tolist()), (200,), judge)
-    return Question("large cloud", whole(npy(points), "/dynamics", NPY), (200,), judge)
+        return Scenario("cloud", _json("/dynamics", points=points.tolist()), (200,), check)
+    return Scenario("large cloud", whole(npy(points), "/dynamics", NPY), (200,), check)
 
 
-def _bad() -> list[Question]:
+def _invalid() -> list[Scenario]:
     deep = b'{"input": ' + b"[" * 5000 + b"]" * 5000 + b"}"
     return [
         _refused("broken json", whole(b'{"input": '), 400),
@@ -145,11 +147,10 @@ def _bad() -> list[Question]:
     ]
 
 
-def _refused(kind: str, request: bytes, *statuses: int) -> Question:
-    return Question(f"bad: {kind}", request, statuses, _accept)
+def _refused(kind: str, request: bytes, *statuses: int) -> Scenario:
+    return Scenario(f"bad: {kind}", request, statuses, _accept)
 
 
-def _get(path: str, status: int) -> Question:
-    return Question(
-        f"get {path}", f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode(), (status,), _accept
-    )
+def _get(path: str, status: int) -> Scenario:
+    request = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode()
+    return Scenario(f"get {path}", request, (status,), _accept)

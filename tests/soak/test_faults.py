@@ -1,4 +1,4 @@
-"""What breaks in real life, done on purpose: what must then hold, and results/faults.json, what was seen."""
+"""Fault injection: what must hold during each fault. results/faults.json records what was observed."""
 
 import asyncio
 import json
@@ -23,14 +23,14 @@ from benchmarks.load import ask
 from benchmarks.record import Case, Record
 from benchmarks.servers import free_port
 from tests.soak.crowd import Crowd, Tally
-from tests.soak.mix import Mix, prepare
+from tests.soak.mix import Mix, build_mix
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(180)]
 
 BODY = b'{"input": "a superb film"}'
 REQUEST = whole(BODY)
 CHUNKED = announce(0).replace(b"content-length: 0", b"transfer-encoding: chunked")
-# What a slow caller sends in one second after the other: bytes of a head, or chunks of one byte.
+# What a slow caller sends, one item a second: bytes of a head, or chunks of one byte.
 DRIPS = {
     "a byte": [REQUEST[i : i + 1] for i in range(10)],
     "a chunk": [CHUNKED, *(b"1\r\n%c\r\n" % byte for byte in BODY[:9])],
@@ -40,8 +40,8 @@ FAULTS = 8
 CALLERS = 16
 
 
-class Chronicle:
-    """A row a fault: what the crowd around it saw, how soon all was whole again, and what happened."""
+class FaultRecord:
+    """A row per fault: what the crowd observed, the time until recovery, and what happened."""
 
     def __init__(self) -> None:
         self._record = Record("faults", "Fault injection", ["uvicorn", "onnxruntime"])
@@ -50,59 +50,59 @@ class Chronicle:
             "whose connection broke."
         )
         self._table = self._record.table("Faults and responses")
-        self._told: set[str] = set()
+        self._faults: set[str] = set()
 
-    def tell(self, fault: str, happened: str, tally: Tally, whole_after_s: float | None = None) -> None:
+    def add(self, fault: str, outcome: str, tally: Tally, recovered_after_s: float | None = None) -> None:
         case: Case = {"fault": fault}
         figures: dict[str, float] = {
-            "asked": tally.asked,
+            "asked": tally.requests,
             "right": len(tally.accepted_s),
-            "wrong": len(tally.wrong),
-            "lost": len(tally.broken),
+            "wrong": len(tally.wrong_answers),
+            "lost": len(tally.broken_connections),
             "longest answer, s": max(tally.accepted_s, default=0.0),
         }
-        if whole_after_s is not None:
-            figures["whole again after, s"] = whole_after_s
+        if recovered_after_s is not None:
+            figures["whole again after, s"] = recovered_after_s
         for subject, value in figures.items():
             self._table.add(subject, case, [round(float(value), 2)])
-        self._table.add("what happened", case, [], happened)
-        self._told.add(fault)
+        self._table.add("what happened", case, [], outcome)
+        self._faults.add(fault)
 
     def write(self) -> None:
-        """Only a whole chronicle replaces the one that is kept."""
-        if len(self._told) == FAULTS:
+        """Replace results/faults.json if every fault was injected."""
+        if len(self._faults) == FAULTS:
             self._record.write()
 
 
 @pytest.fixture(scope="module")
 def mix(small: Path) -> Mix:
-    return prepare(small)
+    return build_mix(small)
 
 
 @pytest.fixture(scope="module")
-def chronicle() -> Iterator[Chronicle]:
-    chronicle = Chronicle()
-    yield chronicle
-    chronicle.write()
+def fault_record() -> Iterator[FaultRecord]:
+    fault_record = FaultRecord()
+    yield fault_record
+    fault_record.write()
 
 
-def crowd_during(
+def run_crowd_during(
     port: int, mix: Mix, fault: Callable[[], None], *, seconds: float = 10, rate: float = 100, lost: int = 0
 ) -> Tally:
-    """A steady crowd that a fault befalls: no answer is wrong, and no more than `lost` connections break."""
+    """Inject a fault while a steady crowd runs: no answer is wrong, at most `lost` connections break."""
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(asyncio.run, Crowd(port, mix, CALLERS, rate).ask_for(seconds))
+        future = pool.submit(asyncio.run, Crowd(port, mix, CALLERS, rate).run(seconds))
         time.sleep(seconds / 4)
         fault()
-        tally = asking.result()
-    assert tally.wrong == []
-    assert len(tally.broken) <= lost, tally.broken
+        tally = future.result()
+    assert tally.wrong_answers == []
+    assert len(tally.broken_connections) <= lost, tally.broken_connections
     assert len(tally.accepted_s) > 50
     return tally
 
 
-def is_whole(server: Server) -> bool:
-    """Whether both workers are loaded, warm and taking requests, as /metrics tells of all of them."""
+def all_workers_ready(server: Server) -> bool:
+    """Whether both workers are loaded, warm and taking requests, according to /metrics."""
     try:
         status, page = ask(server.port, b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n")
     except OSError:
@@ -111,7 +111,7 @@ def is_whole(server: Server) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("victims", "fault", "happened"),
+    ("victims", "fault", "outcome"),
     [
         (1, "kill -9 of one of two workers",
          "the supervisor started another, the other worker went on; callers saw a reset at once"),
@@ -121,32 +121,32 @@ def is_whole(server: Server) -> bool:
     ids=["one", "both"],
 )  # fmt: skip
 def test_killed_workers_cost_only_what_was_on_the_way(
-    victims: int, fault: str, happened: str, small: Path, mix: Mix, chronicle: Chronicle
+    victims: int, fault: str, outcome: str, small: Path, mix: Mix, fault_record: FaultRecord
 ) -> None:
-    whole_after_s = 0.0
+    recovered_after_s = 0.0
     with serving(small, workers=2, log_level="error") as server:
 
         def kill() -> None:
-            nonlocal whole_after_s
-            dying = server.workers[:victims]
-            for each in dying:
-                each.kill()
-            began = time.monotonic()
-            eventually(lambda: len(server.workers) == 2 and not any(each.is_running() for each in dying))
-            eventually(lambda: is_whole(server))
-            whole_after_s = time.monotonic() - began
+            nonlocal recovered_after_s
+            killed = server.workers[:victims]
+            for worker in killed:
+                worker.kill()
+            start_s = time.monotonic()
+            eventually(lambda: len(server.workers) == 2 and not any(w.is_running() for w in killed))
+            eventually(lambda: all_workers_ready(server))
+            recovered_after_s = time.monotonic() - start_s
 
-        eventually(lambda: is_whole(server))
-        tally = crowd_during(server.port, mix, kill, lost=CALLERS)  # what each caller had on the way
+        eventually(lambda: all_workers_ready(server))
+        tally = run_crowd_during(server.port, mix, kill, lost=CALLERS)  # the requests in flight
         assert server.stop() == 0
-    chronicle.tell(fault, happened, tally, whole_after_s)
+    fault_record.add(fault, outcome, tally, recovered_after_s)
 
 
 def test_stopped_worker_loses_nothing_and_goes_on_when_continued(
-    small: Path, mix: Mix, chronicle: Chronicle
+    small: Path, mix: Mix, fault_record: FaultRecord
 ) -> None:
     with serving(small, workers=2, log_level="error") as server:
-        eventually(lambda: is_whole(server))
+        eventually(lambda: all_workers_ready(server))
         victim = server.workers[0]
 
         def fault() -> None:
@@ -154,13 +154,13 @@ def test_stopped_worker_loses_nothing_and_goes_on_when_continued(
             time.sleep(3)
             victim.resume()
 
-        tally = crowd_during(server.port, mix, fault)
+        tally = run_crowd_during(server.port, mix, fault)
         assert server.stop() == 0
-    happened = "its connections waited, the other worker went on; continued, it answered"
-    chronicle.tell("SIGSTOP of one of two workers for 3 s", happened, tally)
+    outcome = "its connections waited, the other worker went on; continued, it answered"
+    fault_record.add("SIGSTOP of one of two workers for 3 s", outcome, tally)
 
 
-def test_full_disk_for_logs_stops_no_request(small: Path, mix: Mix, chronicle: Chronicle) -> None:
+def test_full_disk_for_logs_stops_no_request(small: Path, mix: Mix, fault_record: FaultRecord) -> None:
     port = free_port()
     with open("/dev/full", "wb") as full:
         process = subprocess.Popen([sys.executable, *SERVE, "--port", str(port), "--log-level", "debug"],
@@ -168,13 +168,13 @@ def test_full_disk_for_logs_stops_no_request(small: Path, mix: Mix, chronicle: C
     try:
         eventually(lambda: process.poll() is not None or _answers(port))
         assert process.poll() is None, f"it ended with {process.returncode}"
-        tally = crowd_during(port, mix, lambda: None)
+        tally = run_crowd_during(port, mix, lambda: None)
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(30)
     assert code in (0, 120), "120 is Python's own: it could not flush its log at the end"
-    happened = f"every request answered, log lines lost; ended with {code}"
-    chronicle.tell("the disk behind the log is full", happened, tally)
+    outcome = f"every request answered, log lines lost; ended with {code}"
+    fault_record.add("the disk behind the log is full", outcome, tally)
 
 
 def _answers(port: int) -> bool:
@@ -185,30 +185,30 @@ def _answers(port: int) -> bool:
 
 
 def test_corrupt_bundle_at_reload_leaves_the_old_model_serving(
-    tmp_path: Path, small: Path, mix: Mix, chronicle: Chronicle
+    tmp_path: Path, small: Path, mix: Mix, fault_record: FaultRecord
 ) -> None:
     models = Path(shutil.copytree(small, tmp_path / "models"))
     with serving(models, log_level="warning") as server:
 
         def fault() -> None:
-            for name in ("sentiment-small", "dynamics"):  # each loses its end
+            for name in ("sentiment-small", "dynamics"):  # truncated
                 graph = models / name / "model.onnx"
                 graph.write_bytes(graph.read_bytes()[:-100])
             server.process.send_signal(signal.SIGHUP)
 
-        tally = crowd_during(server.port, mix, fault)
+        tally = run_crowd_during(server.port, mix, fault)
         eventually(lambda: "not the file its card describes" in server.output)
         info = json.loads(ask(server.port, b"GET /info HTTP/1.1\r\nhost: localhost\r\n\r\n")[1])
         refused = info["load_errors"]
-        assert {each["name"] for each in refused} >= {"sentiment-small", "dynamics"}
+        assert {model["name"] for model in refused} >= {"sentiment-small", "dynamics"}
         assert server.stop() == 0
-    happened = "the old models went on serving; /info and the log say what was refused and why"
-    chronicle.tell("two cut model files at reload", happened, tally)
+    outcome = "the old models went on serving; /info and the log say what was refused and why"
+    fault_record.add("two cut model files at reload", outcome, tally)
 
 
 @pytest.mark.skipif(not FAKETIME.exists(), reason="needs libfaketime (apt-get install faketime)")
 def test_clock_that_jumps_changes_no_answer_and_no_deadline(
-    small: Path, mix: Mix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chronicle: Chronicle
+    small: Path, mix: Mix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault_record: FaultRecord
 ) -> None:
     offset = tmp_path / "offset"
     offset.write_text("+0\n")
@@ -225,17 +225,17 @@ def test_clock_that_jumps_changes_no_answer_and_no_deadline(
                 # a busy server looks at the date of its answers now and then
                 eventually(lambda hours=hours: abs(_hours_off(server) - hours) < 0.1)  # type: ignore[misc]
 
-        tally = crowd_during(port, mix, fault, seconds=12)
+        tally = run_crowd_during(port, mix, fault, seconds=12)
         assert server.stop() == 0
-    happened = (
+    outcome = (
         "nothing, of edge or service: deadlines and pauses run on the monotonic clock; only dates in "
         "answers and log jumped (libfaketime opens a file at every look at the clock, which slows all)"
     )
-    chronicle.tell("the clock jumps a day ahead, two back, and home", happened, tally)
+    fault_record.add("the clock jumps a day ahead, two back, and home", outcome, tally)
 
 
 def _hours_off(server: Server) -> float:
-    """How far its clock is from ours, by the date in its answers."""
+    """Return the hours by which the server's clock differs, according to the date of its answers."""
     with server.client() as client:
         date = parsedate_to_datetime(client.get("/health").headers["date"])
     return (date.timestamp() - time.time()) / 3600
@@ -243,26 +243,27 @@ def _hours_off(server: Server) -> float:
 
 @pytest.mark.parametrize("drip", DRIPS)
 def test_callers_of_one_byte_a_second_hold_up_nobody(
-    small: Path, mix: Mix, chronicle: Chronicle, tmp_path: Path, drip: str
+    small: Path, mix: Mix, fault_record: FaultRecord, tmp_path: Path, drip: str
 ) -> None:
-    """The edge waits for them, on addresses of their own; the service sees whole requests."""
+    """The edge waits for slow callers, which have another address; the service sees complete requests."""
     with ExitStack() as stack:
         server = stack.enter_context(serving(small, max_concurrent_requests=64, log_level="error"))
         _, port = stack.enter_context(edge(tmp_path, server.port))
 
-        def dribble() -> None:
-            own = ("127.0.0.2", 0)
-            slow = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), 5, own)) for _ in range(100)
+        def send_slowly() -> None:
+            source = ("127.0.0.2", 0)
+            callers = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), 5, source))
+                for _ in range(100)
             ]
-            for piece in DRIPS[drip]:
-                for each in slow:
+            for data in DRIPS[drip]:
+                for caller in callers:
                     with suppress(OSError):  # the edge takes four bodies of unknown length from one address
-                        each.send(piece)
+                        caller.send(data)
                 time.sleep(1)
 
-        tally = crowd_during(port, mix, dribble, rate=50)
-        assert tally.refused == 0, "a caller who has not finished asking takes no place"
+        tally = run_crowd_during(port, mix, send_slowly, rate=50)
+        assert tally.refused == 0, "an incomplete request takes no place in the service"
         assert server.stop() == 0
-    happened = "others were answered as if they were not there: only a whole request reaches the service"
-    chronicle.tell(f"100 callers that send {drip} a second", happened, tally)
+    outcome = "others were answered as if they were not there: only a whole request reaches the service"
+    fault_record.add(f"100 callers that send {drip} a second", outcome, tally)

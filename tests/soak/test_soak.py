@@ -1,4 +1,4 @@
-"""Twice what the service can do, for MINUTES (10): answers right or documented refusals, nothing grows."""
+"""Twice the capacity, for MINUTES (10): every answer is right or a documented refusal, and nothing grows."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from server import serving
 from benchmarks.record import Record
 from benchmarks.servers import pinned
 from tests.soak.crowd import Crowd, Tally
-from tests.soak.mix import prepare
-from tests.soak.watch import Sample, Watch
+from tests.soak.mix import build_mix
+from tests.soak.monitor import ResourceMonitor, Sample
 
 MINUTES = float(os.environ.get("MINUTES", "10"))
-CALLERS = 256  # enough that waiting for answers does not keep them from asking at twice the rate
-PLACES = 32  # MAX_CONCURRENT_REQUESTS
-CAPACITY_S = 8.0
+CALLERS = 256  # enough to send at twice the rate while others wait for answers
+MAX_CONCURRENT_REQUESTS = 32
+WARMUP_S = 8.0
 P99_BOUND_S = 5.0
 
 
@@ -27,36 +27,37 @@ P99_BOUND_S = 5.0
 @pytest.mark.timeout(0)
 def test_service_under_twice_its_capacity_stays_right_and_does_not_grow(small: Path) -> None:
     record = Record("soak", "Overload: twice the capacity", ["uvicorn", "onnxruntime"])
-    mix = prepare(small)
+    mix = build_mix(small)
     cpus = sorted(os.sched_getaffinity(0))
-    with ExitStack() as running:
+    with ExitStack() as stack:
         with pinned({cpus[0]}):
-            server = running.enter_context(serving(small, max_concurrent_requests=PLACES, log_level="error"))
+            settings = {"max_concurrent_requests": MAX_CONCURRENT_REQUESTS, "log_level": "error"}
+            server = stack.enter_context(serving(small, **settings))
         with pinned({cpus[-1]}):
-            capacity = asyncio.run(Crowd(server.port, mix, PLACES // 2).ask_for(CAPACITY_S))
-            rate = 2 * capacity.asked / CAPACITY_S
-            with Watch(server.process.pid) as watch:
-                before = watch.now()
-                tally = asyncio.run(Crowd(server.port, mix, CALLERS, rate).ask_for(60 * MINUTES))
+            capacity = asyncio.run(Crowd(server.port, mix, MAX_CONCURRENT_REQUESTS // 2).run(WARMUP_S))
+            rate = 2 * capacity.requests / WARMUP_S
+            with ResourceMonitor(server.process.pid) as monitor:
+                before = monitor.sample()
+                tally = asyncio.run(Crowd(server.port, mix, CALLERS, rate).run(60 * MINUTES))
                 time.sleep(2)
-                after = watch.now()
+                after = monitor.sample()
         assert server.stop() == 0
     write(record, tally, rate, before, after)
-    judge(tally, watch, before, after)
+    check_bounds(tally, monitor, before, after)
 
 
-def judge(tally: Tally, watch: Watch, before: Sample, after: Sample) -> None:
-    assert tally.wrong == []
-    assert tally.broken == []
-    assert tally.refused > 0, "nobody was refused: this was no overload"
+def check_bounds(tally: Tally, monitor: ResourceMonitor, before: Sample, after: Sample) -> None:
+    assert tally.wrong_answers == []
+    assert tally.broken_connections == []
+    assert tally.refused > 0, "no request was refused: this was no overload"
     assert after.files <= before.files + 2
-    assert after.threads <= before.threads + 8, "pools make threads when they first need them, and no more"
-    fifth = max(1, len(watch.samples) // 5)  # a single sample is up or down: memory goes back every 16 s
-    middle, last = (
-        fmean(each.memory_mb for each in samples)
-        for samples in (watch.samples[2 * fifth : 3 * fifth], watch.samples[-fifth:])
+    assert after.threads <= before.threads + 8, "thread pools may grow to their size"
+    fifth = max(1, len(monitor.samples) // 5)  # single samples vary: memory is returned every 16 s
+    middle_mb, last_mb = (
+        fmean(sample.memory_mb for sample in samples)
+        for samples in (monitor.samples[2 * fifth : 3 * fifth], monitor.samples[-fifth:])
     )
-    assert last < 1.05 * middle + 5
+    assert last_mb < 1.05 * middle_mb + 5
     assert tally.quantile_s(0.99) < P99_BOUND_S
 
 
@@ -64,14 +65,14 @@ def write(record: Record, tally: Tally, rate: float, before: Sample, after: Samp
     figures = record.table(f"Figures of {MINUTES:g} minutes")
     for subject, value in {
         "requests offered a second": rate,
-        "requests asked": tally.asked,
-        "requests asked a second": tally.asked / (60 * MINUTES),
-        "times the capacity": 2 * tally.asked / (60 * MINUTES) / rate,
+        "requests asked": tally.requests,
+        "requests asked a second": tally.requests / (60 * MINUTES),
+        "times the capacity": 2 * tally.requests / (60 * MINUTES) / rate,
         "accepted": len(tally.accepted_s),
         "refused with 429": tally.refused,
-        "callers who left": tally.left,
-        "wrong answers": len(tally.wrong),
-        "broken connections": len(tally.broken),
+        "callers who left": tally.disconnected,
+        "wrong answers": len(tally.wrong_answers),
+        "broken connections": len(tally.broken_connections),
         "median of accepted, ms": tally.quantile_s(0.5) * 1e3,
         "99th percentile of accepted, ms": tally.quantile_s(0.99) * 1e3,
         "memory before, MB": before.memory_mb,
@@ -82,13 +83,15 @@ def write(record: Record, tally: Tally, rate: float, before: Sample, after: Samp
         "threads after": after.threads,
     }.items():
         figures.add(subject, {}, [float(value)])
-    took = record.table("99th percentile of accepted requests", unit="ms")
-    for kind, seconds in sorted(tally.took_s.items()):
-        took.add("accepted", {"kind": kind}, [tally.quantile_s(0.99, kind) * 1e3], f"{len(seconds)} requests")
+    p99 = record.table("99th percentile of accepted requests", unit="ms")
+    for kind, durations_s in sorted(tally.durations_s.items()):
+        p99_ms = tally.quantile_s(0.99, kind) * 1e3
+        p99.add("accepted", {"kind": kind}, [p99_ms], f"{len(durations_s)} requests")
     answers = record.table("Answers by kind and status", unit="answers")
     for (kind, status), count in sorted(tally.answers.items()):
         answers.add(str(status), {"kind": kind}, [count])
     record.note(
-        f"One worker on one CPU with {PLACES} places, {CALLERS} callers on another, at twice the rate served."
+        f"One worker on one CPU with {MAX_CONCURRENT_REQUESTS} places, {CALLERS} callers on another, "
+        "at twice the rate served."
     )
     record.write()

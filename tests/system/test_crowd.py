@@ -10,8 +10,8 @@ from server import Server, eventually, serving
 from small import link_small
 
 from tests.soak.crowd import Crowd, Tally
-from tests.soak.mix import Mix, prepare
-from tests.soak.watch import Watch
+from tests.soak.mix import Mix, build_mix
+from tests.soak.monitor import ResourceMonitor
 
 pytestmark = pytest.mark.alone
 
@@ -33,12 +33,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def mix(models: Path) -> Mix:
     """With a quarter of the usual long work: how many ask at once matters here, and not for how long."""
-    mix = prepare(models)
+    mix = build_mix(models)
     return [(share / 4 if questions[0].kind in LONG else share, questions) for share, questions in mix]
 
 
 def rush(server: Server, mix: Mix, callers: int) -> Tally:
-    return asyncio.run(Crowd(server.port, mix, callers).rush(times=2, leaving=0.2, within_s=0.4))
+    return asyncio.run(Crowd(server.port, mix, callers).burst(times=2, leaving=0.2, within_s=0.4))
 
 
 def at_rest(server: Server) -> bool:
@@ -58,16 +58,16 @@ def test_thousand_callers_get_their_own_answers_and_leave_nothing_behind(
             eventually(lambda: len(server.workers) == workers)
         rush(server, mix, 64)  # threads of pools are made when first needed
         eventually(lambda: at_rest(server))
-        watch = Watch(server.process.pid)
-        before = watch.now()
+        monitor = ResourceMonitor(server.process.pid)
+        before = monitor.sample()
         tally = rush(server, mix, CALLERS)
-        assert tally.wrong == []
-        assert tally.broken == []
-        assert tally.asked == 2 * CALLERS
-        assert tally.left > 20
+        assert tally.wrong_answers == []
+        assert tally.broken_connections == []
+        assert tally.requests == 2 * CALLERS
+        assert tally.disconnected > 20
         assert {kind for kind, status in tally.answers if status == 200} >= KINDS
         assert len(tally.accepted_s) > CALLERS // 2
         eventually(lambda: at_rest(server))
-        eventually(lambda: watch.now().files <= before.files)
-        assert watch.now().threads <= before.threads + 4 * workers, "pools may grow to their size"
+        eventually(lambda: monitor.sample().files <= before.files)
+        assert monitor.sample().threads <= before.threads + 4 * workers, "pools may grow to their size"
         assert server.stop() == 0

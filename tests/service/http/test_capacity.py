@@ -14,7 +14,7 @@ import pytest
 from server import Server, eventually, in_process, serving
 from wire import NPY, announce, chunked, connect, npy, read_status, status_of, whole
 
-from tests.soak.watch import PIPES, is_compute
+from tests.soak.monitor import PIPES_PER_COMPUTE_PROCESS, is_compute
 
 MB = 1_000_000
 
@@ -139,7 +139,7 @@ def attack(server: Server) -> None:
 
 def open_files(process: psutil.Process) -> int:
     """The files of a server without its pipes to compute processes, of which one or two wait for a job."""
-    return process.num_fds() - PIPES * sum(map(is_compute, process.children()))
+    return process.num_fds() - PIPES_PER_COMPUTE_PROCESS * sum(map(is_compute, process.children()))
 
 
 @pytest.mark.system
