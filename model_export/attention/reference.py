@@ -1,8 +1,8 @@
 """The definition of the dynamics, in the symbols of the paper. Graphs, tests and figures must agree with it.
 
-Arrays may hold floats, or fractions (`exactly`): then every line below is exact. Rows of Z are distinct
-tokens, w says how often each is repeated, A is the form (None: the identity), tau the tie tolerance. Nothing
-here is fast.
+Arrays hold floats, or fractions (`to_fractions`), for which every line below is exact. Rows of Z are distinct
+tokens, w is the multiplicity of each, A is the form (None: the identity), tau the tie tolerance. The code is
+written to be read, not to be fast.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import numpy as np
 Array: TypeAlias = Any  # of floats or of fractions
 
 
-def exactly(numbers: Any) -> Array:
+def to_fractions(numbers: Any) -> Array:
     """Return the same numbers as fractions."""
     array = np.asarray(numbers)
     return np.array([Fraction(x) for x in array.ravel().tolist()], object).reshape(array.shape)
 
 
 def scores(Q: Array, Z: Array, A: Array | None = None) -> Array:
-    """<A q_i, z_j>"""
+    """Return <A q_i, z_j>."""
     return Q @ Z.T if A is None else Q @ A @ Z.T
 
 
 def norms(Z: Array, A: Array | None = None) -> Array:
-    """|z_i|_A, in floats."""
+    """Return |z_i|_A, in floats."""
     Z, A = Z.astype(float), None if A is None else A.astype(float)
     return np.sqrt(np.einsum("ij,ij->i", Z if A is None else Z @ A, Z))
 
 
 def argmax_sets(Z: Array, A: Array | None = None, tau: float = 0, queries: Array | None = None) -> Array:
-    """C_i = {j : <A z_i, z_j> >= max_l <A z_i, z_l> - tau |z_i|_A max_l |z_l|_A}  ->  bool [q,n]"""
+    """Return C_i = {j : <A z_i, z_j> >= max_l <A z_i, z_l> - tau |z_i|_A max_l |z_l|_A}  ->  bool [q,n]"""
     Q = Z if queries is None else queries
     S = scores(Q, Z, A)
     slack = tau * norms(Q, A)[:, None] * norms(Z, A).max() if tau else 0
@@ -42,13 +42,13 @@ def argmax_sets(Z: Array, A: Array | None = None, tau: float = 0, queries: Array
 
 
 def means(C: Array, Z: Array, w: Array | None = None) -> Array:
-    """c_i, the weighted mean over C_i; a single member is itself to the bit."""
+    """Return c_i, the weighted mean over C_i. The mean of a single token is that token, to the bit."""
     shares = np.where(C, 1 if w is None else w, 0 * Z[0, 0])
     return (shares / shares.sum(axis=1, keepdims=True)) @ Z
 
 
 def step(Z: Array, c: Array, alpha: Any) -> Array:
-    """z + gamma (c - z), gamma = alpha / (1 + alpha)"""
+    """Return z + gamma (c - z), gamma = alpha / (1 + alpha)."""
     return Z + alpha / (1 + alpha) * (c - Z)
 
 
@@ -57,7 +57,7 @@ def layer(Z: Array, alpha: Any, A: Array | None = None, tau: float = 0, w: Array
     return step(Z, means(argmax_sets(Z, A, tau), Z, w), alpha)
 
 
-def resting(Z: Array, C: Array, w: Array | None = None) -> Array:
+def resting_tokens(Z: Array, C: Array, w: Array | None = None) -> Array:
     """Return the largest set F of tokens with c_i = z_i and C_i within F.  ->  bool [n]"""
     F = (means(C, Z, w) == Z).all(axis=1)
     while True:
@@ -67,15 +67,15 @@ def resting(Z: Array, C: Array, w: Array | None = None) -> Array:
         F = within
 
 
-def certified(Z: Array, C: Array, A: Array | None = None, w: Array | None = None) -> bool:
+def is_certified(Z: Array, C: Array, A: Array | None = None, w: Array | None = None) -> bool:
     """Return whether all members of all C_i rest, and all tie for the mean c_i (docs/theory.md, 3)."""
     tied = C.sum(axis=1) > 1
-    again = argmax_sets(Z, A, queries=means(C, Z, w)[tied]) if tied.any() else C[tied]
-    return bool(resting(Z, C, w)[C.any(axis=0)].all() and (again | ~C[tied]).all())
+    mean_sets = argmax_sets(Z, A, queries=means(C, Z, w)[tied]) if tied.any() else C[tied]
+    return bool(resting_tokens(Z, C, w)[C.any(axis=0)].all() and (mean_sets | ~C[tied]).all())
 
 
 def margin(Z: Array, C: Array, A: Array | None = None) -> float:
-    """Return the smallest gap from a best score to the best outside, relative to |z_i|_A max_l |z_l|_A."""
+    """Return the smallest gap from a best score to the next one, relative to |z_i|_A max_l |z_l|_A."""
     S = scores(Z, Z, A)
     gap = S.max(axis=1) - np.where(C, -np.inf, S).max(axis=1)
     return float((gap / (norms(Z, A) * norms(Z, A).max())).min())
@@ -89,7 +89,7 @@ class Run:
     C: Array  # argmax sets of the last layer
     points: Array
     targets: Array
-    since: list[int]  # first layer with C_i = {i}, or -1
+    since_layer: list[int]  # first layer with C_i = {i}, or -1
 
     @property
     def sets(self) -> list[frozenset[int]]:
@@ -97,13 +97,13 @@ class Run:
 
 
 def run(Z: Array, alpha: Any, layers: int, A: Array | None = None, w: Array | None = None) -> Run:
-    """Up to so many layers, ended by the certificate."""
-    since = np.full(len(Z), -1)
+    """Run at most `layers` layers, and stop at the first that is certified."""
+    since_layer = np.full(len(Z), -1)
     for k in range(layers + 1):
         C = argmax_sets(Z, A)
         c = means(C, Z, w)
-        since[(since < 0) & C.diagonal() & (C.sum(axis=1) == 1)] = k
-        if (proved := certified(Z, C, A, w)) or k == layers:
+        since_layer[(since_layer < 0) & C.diagonal() & (C.sum(axis=1) == 1)] = k
+        if (certified := is_certified(Z, C, A, w)) or k == layers:
             break
         Z = step(Z, c, alpha)
-    return Run(k if proved else None, C, Z, c, since.tolist())
+    return Run(k if certified else None, C, Z, c, since_layer.tolist())

@@ -177,9 +177,9 @@ def compare(case: Case, result: Result) -> None:
     """Compare argmax sets, leaders, certificate and limits with fractions."""
     distinct, inverse = np.unique(case.points, axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
-    weights = reference.exactly(np.bincount(inverse))
-    A = None if case.form is None else reference.exactly(case.form)
-    exact = reference.run(reference.exactly(distinct), Fraction(case.alpha), result.layers, A, weights)
+    weights = reference.to_fractions(np.bincount(inverse))
+    A = None if case.form is None else reference.to_fractions(case.form)
+    exact = reference.run(reference.to_fractions(distinct), Fraction(case.alpha), result.layers, A, weights)
     assert result.certified_layer == exact.certified_layer
     duplicates = [frozenset(np.flatnonzero(inverse == i).tolist()) for i in range(len(distinct))]
     expected = [frozenset().union(*(duplicates[j] for j in exact.sets[i])) for i in inverse.tolist()]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import Record
-from model_export.attention.reference import exactly, scores
+from model_export.attention.reference import scores, to_fractions
 from tests.support.control_checks import assert_feasible, assert_refuted, find
 
 RECORDED_CASES = 20_000
@@ -73,9 +73,9 @@ KINDS = {"flat": _flat, "ties": _ties, "twins": _duplicates, "general": _general
 
 def _draw_feasible(rng: np.random.Generator, points: Any, scale: Any) -> dict[int, int]:
     """Return the leaders at layer 0 of a random form, of tokens that follow one point (or equal points)."""
-    B = exactly(rng.integers(-2, 3, (len(scale), len(scale))).astype(float)) / exactly(scale)
-    A = B.T @ B + np.diag(1 / exactly(scale) ** 2)
-    z = exactly(points)
+    B = to_fractions(rng.integers(-2, 3, (len(scale), len(scale))).astype(float)) / to_fractions(scale)
+    A = B.T @ B + np.diag(1 / to_fractions(scale) ** 2)
+    z = to_fractions(points)
     top = scores(z, z, A)
     top = top == top.max(axis=1, keepdims=True)
     duplicates = (z[:, None] == z).all(axis=2)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from model_export.attention.reference import Array, exactly
+from model_export.attention.reference import Array, to_fractions
 from service.cloud.dynamics import Parameters, Result
 from service.control.search import ControlResult, find_form
 from tests.support.clouds import Floats, bundled
@@ -29,8 +29,8 @@ def find(
 
 def gaps(points: Any, A: Any, token: int, leader: int) -> list[Fraction]:
     """<A z_token, z_leader - z_j> for all j."""
-    z = exactly(points)
-    score = z @ exactly(A) @ z[token]
+    z = to_fractions(points)
+    score = z @ to_fractions(A) @ z[token]
     return list(score[leader] - score)
 
 
@@ -45,7 +45,7 @@ def pivots(M: Array) -> Iterator[Fraction]:
 
 def squared_margin(points: Any, A: Any, wanted: Mapping[int, int]) -> Fraction | None:
     """The smallest <A z_i, z_l(i) - z_j>^2 / (|z_i|_A max |z|_A)^2 over all j that are no twins of l(i)."""
-    z, form = exactly(points), exactly(A)
+    z, form = to_fractions(points), to_fractions(A)
     squares = np.einsum("ij,ij->i", z @ form, z)
     margins = [
         gap**2 / (squares[token] * squares.max())
@@ -59,8 +59,8 @@ def squared_margin(points: Any, A: Any, wanted: Mapping[int, int]) -> Fraction |
 def assert_feasible(points: Any, wanted: Mapping[int, int], found: ControlResult) -> None:
     """A is positive definite, all gaps are positive, and the margin is that of A, rounded down."""
     assert found.feasible is True
-    assert all(pivot > 0 for pivot in pivots(exactly(found.A)))
-    z = exactly(points)
+    assert all(pivot > 0 for pivot in pivots(to_fractions(found.A)))
+    z = to_fractions(points)
     for token, leader in wanted.items():
         for j, gap in enumerate(gaps(points, found.A, token, leader)):
             assert gap > 0 or not (z[j] != z[leader]).any()
@@ -73,7 +73,7 @@ def assert_feasible(points: Any, wanted: Mapping[int, int], found: ControlResult
 def assert_refuted(points: Any, found: ControlResult) -> None:
     """The weighted sum of the certificate's matrices has no positive eigenvalue."""
     assert found.feasible is False
-    z, total = exactly(points), exactly(np.zeros(2 * np.shape(points)[1:]))
+    z, total = to_fractions(points), to_fractions(np.zeros(2 * np.shape(points)[1:]))
     for token, leader, rival, weight in found.certificate:
         assert weight > 0
         product = np.outer(z[token], z[leader] - z[rival])

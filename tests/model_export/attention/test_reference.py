@@ -10,30 +10,30 @@ from model_export.attention import reference
 
 def test_reference_layer_of_four_tokens_worked_by_hand() -> None:
     """(2, 0) and (0, 2) lead; (1, 1) ties with both and with itself, and their mean is (1, 1)."""
-    Z = reference.exactly([[2, 0], [0, 2], [1, 1], [1, 0]])
+    Z = reference.to_fractions([[2, 0], [0, 2], [1, 1], [1, 0]])
     C = reference.argmax_sets(Z)
     assert C.astype(int).tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0]]
     assert reference.layer(Z, Fraction(1)).tolist() == [[2, 0], [0, 2], [1, 1], [Fraction(3, 2), 0]]
-    assert reference.resting(Z, C).tolist() == [True, True, True, False]
-    assert reference.certified(Z, C)
-    w = reference.exactly([3, 1, 2, 1])
-    assert reference.resting(Z, C, w).tolist() == [True, True, False, False]
-    assert not reference.certified(Z, C, w=w)
+    assert reference.resting_tokens(Z, C).tolist() == [True, True, True, False]
+    assert reference.is_certified(Z, C)
+    w = reference.to_fractions([3, 1, 2, 1])
+    assert reference.resting_tokens(Z, C, w).tolist() == [True, True, False, False]
+    assert not reference.is_certified(Z, C, w=w)
     weighted = reference.means(C, Z, w)
     assert weighted.tolist()[2] == [Fraction(8, 6), Fraction(4, 6)]
 
 
 def test_reference_finds_the_leaders_of_the_golden_clouds() -> None:
     for points, since in ((TRIANGLE, [0, 0, 0]), (EMERGING, [0, 1, 0])):
-        exact = reference.run(reference.exactly(points), Fraction(1, 2), 5)
+        exact = reference.run(reference.to_fractions(points), Fraction(1, 2), 5)
         floats = reference.run(points, 0.5, 5)
         assert exact.certified_layer == floats.certified_layer == 1
-        assert exact.since == floats.since == [*since, *[-1] * (len(points) - 3)]
+        assert exact.since_layer == floats.since_layer == [*since, *[-1] * (len(points) - 3)]
         assert exact.sets == floats.sets
 
 
 def test_reference_certifies_ties_whose_means_have_the_same_set() -> None:
-    run = reference.run(reference.exactly(SQUARE), Fraction(1), 3)
+    run = reference.run(reference.to_fractions(SQUARE), Fraction(1), 3)
     assert run.certified_layer == 0
     assert run.sets[4:6] == [{0, 1}, {0, 2}]
 

@@ -239,7 +239,7 @@ def test_dynamics_certifies_tokens_that_rest_between_leaders(points: Any, restin
     """They ended as converged: a token in the middle of an edge is no leader, though it never moves."""
     Z = np.asarray(points, float)
     result = run(Z, stop="never", max_layers=3)
-    truth = reference.run(reference.exactly(Z), Fraction(1), 8)
+    truth = reference.run(reference.to_fractions(Z), Fraction(1), 8)
     assert (result.status, result.certified_layer) == ("certified", 0)
     assert truth.certified_layer == 0
     assert result.margin is not None
@@ -250,7 +250,7 @@ def test_dynamics_certifies_tokens_that_rest_between_leaders(points: Any, restin
 
 def test_dynamics_converges_without_certificate_where_members_of_a_set_travel_for_ever() -> None:
     result = run(UNCERTIFIED)
-    assert reference.run(reference.exactly(UNCERTIFIED), Fraction(1), 8).certified_layer is None
+    assert reference.run(reference.to_fractions(UNCERTIFIED), Fraction(1), 8).certified_layer is None
     assert (result.status, result.certified_layer, result.margin) == ("converged", None, None)
 
 
@@ -391,5 +391,5 @@ def test_margin_is_a_lower_bound() -> None:
         Z = Z[Z.any(axis=1)] + rng.integers(-1, 2, 2)
         result = run(Z[Z.any(axis=1)], alpha=2.0**-53, max_layers=1)
         if result.status == "certified" and result.certified_layer == 0 and result.margin is not None:
-            exact = reference.exactly(Z[Z.any(axis=1)])
+            exact = reference.to_fractions(Z[Z.any(axis=1)])
             assert result.margin <= reference.margin(exact, reference.argmax_sets(exact)) * (1 + 1e-15)
