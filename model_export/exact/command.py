@@ -1,7 +1,7 @@
-"""`hardmax-export exact`: labelled sequences in, a transformer that classifies every one of them out.
+"""`hardmax-export exact`: construct a transformer that classifies every one of some labelled sequences.
 
-Reads the data, constructs, exports, and then asks the new bundle, through the code that will serve it,
-for the label of every sequence. A bundle that is wrong about a single one is not written.
+The command reads the data, constructs and exports the model, and classifies every sequence with the code of
+the service. A bundle that misclassifies a sequence is not written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from model_export.exact.graph import to_onnx
 from service.runtime.session import Runtime
 from service.sequences.classifier import SequenceClassifier
 
-TARGET_TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of a target's error, relative to the largest target
+TARGET_TOLERANCE = {"float64": 1e-6, "float32": 1e-2}  # of the error, relative to the largest target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,15 +50,14 @@ def run(arguments: argparse.Namespace) -> int:
     )
     print(printable(describe(built)), flush=True)
     description = arguments.description or f"Every sequence of {arguments.data.name}, classified exactly."
-    check = write_verified(built, arguments.out.resolve(), description=description, license=arguments.license)
-    print(check)
+    print(write_verified(built, arguments.out.resolve(), description=description, license=arguments.license))
     print(printable(f"written      {arguments.out}"))
     return 0
 
 
 @dataclass(frozen=True)
 class BuiltClassifier:
-    """A transformer, what it was built for and how."""
+    """A transformer, its examples and the options of its construction."""
 
     model: Transformer
     examples: Examples
@@ -69,7 +68,7 @@ class BuiltClassifier:
 
     @property
     def bound(self) -> int:
-        """3N blocks for labels and targets; 2N - 1 and one for each output where sequences have several."""
+        """The maximum number of blocks: 3N, or 2N - 1 + outputs if sequences have several outputs."""
         N = len(self.examples.points)
         if self.examples.has_token_outputs:
             return 2 * N - 1 + sum(map(len, self.examples.outputs))
@@ -80,10 +79,10 @@ def build_classifier(
     examples: Examples, *, dtype: str = "float64", positions: bool = False, seed: int = 0
 ) -> BuiltClassifier:
     """Construct the exact classifier of some examples."""
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     points = with_positions(examples.points) if positions else examples.points
     model = build_transformer(examples, compute_measures(examples, points), seed=seed)
-    return BuiltClassifier(model, examples, dtype, positions, seed, time.perf_counter() - begun)
+    return BuiltClassifier(model, examples, dtype, positions, seed, time.perf_counter() - start_s)
 
 
 def describe(built: BuiltClassifier) -> str:
@@ -91,11 +90,11 @@ def describe(built: BuiltClassifier) -> str:
     L, D, N = len(built.model.blocks), built.model.dimension, len(built.examples.points)
     kind = "2N - 1 + outputs" if built.examples.has_token_outputs else "3N"
     lengths = [len(points) for points in built.examples.points]
-    wanted = f"{len(built.examples.labels)} labels" if built.examples.labels else "vector targets"
+    outputs = f"{len(built.examples.labels)} labels" if built.examples.labels else "vector targets"
     tokens = f"{min(lengths)} to {max(lengths)} tokens in R^{built.examples.dimension}"
     return "\n".join(
         [
-            f"sequences    N = {N}, {tokens}, {wanted}",
+            f"sequences    N = {N}, {tokens}, {outputs}",
             f"blocks       L = {L}, bound {kind} = {built.bound}; {built.model.n_splits} splits",
             f"parameters   {built.model.n_parameters:,} = (10 * {D} + 5) * {L}",
             f"constructed  in {built.seconds:.2f} s",
@@ -105,64 +104,60 @@ def describe(built: BuiltClassifier) -> str:
 
 @dataclass(frozen=True)
 class Verification:
-    """What the exported graph answered to all of its sequences."""
+    """The results of the exported graph for all sequences."""
 
-    sequences: int
-    wrong: int
-    error: float  # the largest of a target's coordinate
-    radius: float | None  # noise that every token of every sequence stands at once; None: any
-    first_wrong: str
+    n_sequences: int
+    n_errors: int
+    max_error: float  # of a coordinate of a target
+    radius: float | None  # all tokens may move by less at once; None: by any distance
+    first_error: str  # the name of a misclassified sequence
 
     def __str__(self) -> str:
-        right = self.sequences - self.wrong
+        n_correct = self.n_sequences - self.n_errors
         radius = "any noise" if self.radius is None else f"{self.radius:.3g} (each token, Euclidean distance)"
-        share = f"{100 * right / self.sequences:.6g} % ({right} of {self.sequences}"
+        share = f"{100 * n_correct / self.n_sequences:.6g} % ({n_correct} of {self.n_sequences}"
         lines = [f"accuracy     {share}, answered by the exported graph)", f"robust to    {radius}"]
-        return "\n".join([*lines, f"worst error  {self.error:.1e}"] if self.error else lines)
+        return "\n".join([*lines, f"worst error  {self.max_error:.1e}"] if self.max_error else lines)
 
 
 def verify(built: BuiltClassifier, model: SequenceClassifier) -> Verification:
-    """Ask the model that will be served for every sequence."""
+    """Classify every sequence with the model that will be served."""
     examples = built.examples
     answers = model.classify(examples.points)
     largest = max(float(np.abs(output).max()) for output in examples.outputs)
     errors = np.array([_error(examples, j, answer) for j, answer in enumerate(answers)])
-    wrong = np.flatnonzero(~(errors <= TARGET_TOLERANCE[built.dtype] * max(largest, 1e-300)))
+    failed = np.flatnonzero(~(errors <= TARGET_TOLERANCE[built.dtype] * max(largest, 1e-300)))
     margins = [answer["margin"] for answer in answers if answer["margin"] is not None]
     return Verification(
-        sequences=len(answers),
-        wrong=len(wrong),
-        error=float(errors.max()),
+        n_sequences=len(answers),
+        n_errors=len(failed),
+        max_error=float(errors.max()),
         radius=min(margins) if margins else None,
-        first_wrong=examples.names[wrong[0]] if len(wrong) else "",
+        first_error=examples.names[failed[0]] if len(failed) else "",
     )
 
 
 def _error(examples: Examples, j: int, answer: dict[str, Any]) -> float:
-    """The largest distance between wanted and given outputs as sets of points, coordinate by coordinate."""
+    """Return the Hausdorff distance, in the maximum norm, between the expected and the actual outputs."""
     if examples.labels:
         return 0.0 if answer["label"] == examples.labels[int(examples.outputs[j][0, 1])] else np.inf
-    apart = np.abs(np.array(answer["output"])[:, None] - examples.outputs[j][None]).max(axis=-1)
-    return float(max(apart.min(axis=0).max(), apart.min(axis=1).max()))
+    distances = np.abs(np.array(answer["output"])[:, None] - examples.outputs[j][None]).max(axis=-1)
+    return float(max(distances.min(axis=0).max(), distances.min(axis=1).max()))
 
 
 def write_verified(built: BuiltClassifier, folder: Path, *, description: str, license: str) -> Verification:
-    """Write the bundle, if the service that will read it answers every sequence as it should."""
-    graph = to_onnx(
-        built.model,
-        built.dtype,
-        built.examples.dimension,
-        positions=built.positions,
-    )
+    """Write the bundle if the code of the service gives the expected output for every sequence."""
+    graph = to_onnx(built.model, built.dtype, built.examples.dimension, positions=built.positions)
     card = {"name": folder.name, "description": description, "license": license, **card_fields(built)}
     with tempfile.TemporaryDirectory() as draft:
         bundle = write_bundle(Path(draft), "sequences", card, graph)
-        found = verify(built, SequenceClassifier.load(bundle, Runtime("cpu")))
-    if found.wrong:
-        raise ImpossibleData(f"not written: wrong about {found.first_wrong}\n{found}")
-    card["figures"] |= {"accuracy": 1.0, "radius": found.radius, "largest_error": found.error}
+        verification = verify(built, SequenceClassifier.load(bundle, Runtime("cpu")))
+    if verification.n_errors:
+        raise ImpossibleData(f"not written: wrong about {verification.first_error}\n{verification}")
+    figures = {"radius": verification.radius, "largest_error": verification.max_error}
+    card["figures"] |= {"accuracy": 1.0, **figures}
     write_bundle(folder.parent, "sequences", card, graph)
-    return found
+    return verification
 
 
 def card_fields(built: BuiltClassifier) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Labelled sequences for the exact built: reading them, and what hardmax attention can tell apart.
+"""Labelled sequences for an exact classifier, and their empirical measures.
 
-Attention without positions sees a sequence as an empirical measure: which tokens, and each one's share. So a
-data set is stored as the distinct tokens of each sequence with their multiplicities.
+Attention without positions sees a sequence as an empirical measure: its tokens and their shares. A data set
+is therefore stored as the distinct tokens of each sequence with their multiplicities.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Examples:
 
     @property
     def has_token_outputs(self) -> bool:
-        """Whether some sequence has several outputs: then tokens, not sequences, are sent to targets."""
+        """Whether some sequence has several outputs, so that tokens are mapped to outputs, not sequences."""
         return any(len(output) > 1 for output in self.outputs)
 
 
@@ -77,15 +77,15 @@ class Measures:
         return slice(int(self.start[j]), int(self.start[j + 1]))
 
     def gather(self, rows: Ints) -> tuple[Ints, Ints]:
-        """(position in `rows`, token) of every entry of these rows."""
+        """Return the position in `rows` and the token of every entry of these rows."""
         lengths = self.start[rows + 1] - self.start[rows]
         owner = np.repeat(np.arange(len(rows)), lengths)
-        inside = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return owner, self.token[np.repeat(self.start[rows], lengths) + inside]
+        entry = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return owner, self.token[np.repeat(self.start[rows], lengths) + entry]
 
 
 def read_examples(path: Path, dtype: str = "float64") -> Examples:
-    """JSON lines {"sequence": [[..],..]} with "label", "target": [..] or "targets": [[..],..]."""
+    """Read JSON lines {"sequence": [[..],..]} with "label", "target": [..] or "targets": [[..],..]."""
     lines = {f"line {n}": line for n, line in enumerate(read_text(str(path)).split("\n"), 1) if line.strip()}
     rows = [_parse(line, name) for name, line in lines.items()]
     return make_examples(rows, list(lines), dtype)
@@ -94,7 +94,7 @@ def read_examples(path: Path, dtype: str = "float64") -> Examples:
 def make_examples(
     rows: Sequence[dict[str, Any]], names: Sequence[str] | None = None, dtype: str = "float64"
 ) -> Examples:
-    """Check the rows of a data set and bring them to one form."""
+    """Validate the rows of a data set and convert them to arrays."""
     names = [f"sequence {j}" for j in range(len(rows))] if names is None else names
     if not rows:
         raise ImpossibleData("there are no sequences in this file")
@@ -103,7 +103,7 @@ def make_examples(
         if key not in row or "sequence" not in row:
             raise ImpossibleData(f'{name} needs "sequence" and "{key}", like every line of its file')
     points = [_matrix(row["sequence"], name, dtype) for name, row in zip(names, rows, strict=True)]
-    _same_width(points, names, "a token")
+    _check_widths(points, names, "a token")
     labels: tuple[Label, ...] = ()
     if key == "label":
         labels, outputs = _code_labels([row["label"] for row in rows], names)
@@ -112,12 +112,12 @@ def make_examples(
             _matrix([row[key]] if key == "target" else row[key], f"{name}: {key}", "float64")
             for name, row in zip(names, rows, strict=True)
         ]
-        _same_width(outputs, names, "a target")
+        _check_widths(outputs, names, "a target")
     return Examples(points, outputs, labels, tuple(names))
 
 
 def with_positions(points: Iterable[Floats]) -> list[Floats]:
-    """Return each token with its position in the sequence as one more coordinate, so that order counts."""
+    """Return each token with its position in the sequence as an additional coordinate."""
     return [np.column_stack([rows, np.arange(len(rows), dtype=rows.dtype)]) for rows in points]
 
 
@@ -130,20 +130,20 @@ def compute_measures(examples: Examples, points: Sequence[Floats]) -> Measures:
     tokens, inverse = np.unique(np.concatenate(points) + 0.0, axis=0, return_inverse=True)
     ends = np.cumsum([len(rows) for rows in points])
     outputs = [output.tobytes() for output in examples.outputs]
-    first: dict[bytes, int] = {}
+    first_index: dict[bytes, int] = {}
     distinct = []
     for j, ids in enumerate(np.split(inverse.reshape(-1), ends[:-1])):
         token, count = np.unique(ids, return_counts=True)
         key = token.tobytes() + (count // np.gcd.reduce(count)).tobytes()
-        same = first.setdefault(key, j)
-        if outputs[same] != outputs[j]:
-            raise ImpossibleData(_conflict(examples, same, j))
-        if same == j:
+        first = first_index.setdefault(key, j)
+        if outputs[first] != outputs[j]:
+            raise ImpossibleData(_describe_conflict(examples, first, j))
+        if first == j:
             distinct.append((token, count, j))
         if examples.has_token_outputs and len(examples.outputs[j]) > len(token):
             m, n = len(examples.outputs[j]), len(token)
             raise ImpossibleData(f"{examples.names[j]} has {n} distinct tokens and cannot have {m} outputs")
-    # Several outputs are laid along one sequence's own tokens: it shares its class with no other.
+    # A sequence with several outputs maps its tokens to them, so it shares its class with no other sequence.
     distinct_outputs = [examples.outputs[j] for _, _, j in distinct]
     return Measures(
         tokens=tokens,
@@ -156,8 +156,8 @@ def compute_measures(examples: Examples, points: Sequence[Floats]) -> Measures:
     )
 
 
-def _conflict(examples: Examples, one: int, other: int) -> str:
-    names = f"{examples.names[one]} and {examples.names[other]}"
+def _describe_conflict(examples: Examples, i: int, j: int) -> str:
+    names = f"{examples.names[i]} and {examples.names[j]}"
     return (
         f"{names} hold the same tokens in the same proportions but want different outputs: attention without "
         "positions cannot tell them apart (--positions makes order count)"
@@ -165,7 +165,7 @@ def _conflict(examples: Examples, one: int, other: int) -> str:
 
 
 def _number_outputs(outputs: list[Floats]) -> Ints:
-    """Equal outputs get equal numbers, in lexicographic order: labels are numbered as they are coded."""
+    """Number the distinct outputs in lexicographic order, in which the numbers of labels are their codes."""
     flat = sorted({tuple(map(tuple, output.tolist())) for output in outputs})
     numbers = {value: number for number, value in enumerate(flat)}
     return np.array([numbers[tuple(map(tuple, output.tolist()))] for output in outputs], np.int64)
@@ -200,8 +200,8 @@ def _matrix(value: Any, name: str, dtype: str) -> Floats:
     return matrix
 
 
-def _same_width(matrices: list[Floats], names: Sequence[str], what: str) -> None:
+def _check_widths(matrices: list[Floats], names: Sequence[str], item: str) -> None:
     for matrix, name in zip(matrices, names, strict=True):
         if matrix.shape[1] != matrices[0].shape[1]:
             width, expected = matrix.shape[1], matrices[0].shape[1]
-            raise ImpossibleData(f"{name}: {what} has {width} numbers where {names[0]} has {expected}")
+            raise ImpossibleData(f"{name}: {item} has {width} numbers where {names[0]} has {expected}")

@@ -4,15 +4,15 @@ Parameters are stacked: `vectors` [L,10,D] holds U, W', v, w, q, k of each block
 rho, b and zone.
 
     inputs   tokens  float [B, n, d]   a batch of sequences, padded
-             mask    bool  [B, n]      which tokens are there
+             mask    bool  [B, n]      True for tokens, False for padding
     outputs  output  float [B, n, D]   labels: (0, its code, ..) at every token; else the target
              margin  float [B]         the output is the same while every token moves by less than this
-             leader  int64 [B]         the token that all others went to in the end
+             leader  int64 [B]         the token to which all others move in the end
 
 Rank-one scores <q, x_i><k, x_j> are largest at the largest or at the smallest <k, x_j>, as <q, x_i> is
-positive or negative: attention costs O(n), and no n x n matrix exists.
+positive or negative: attention costs O(n), without an n x n matrix.
 """
-# The scripts below are graphs, read from their source and generic in the float type.
+# onnxscript translates the source of the functions below, which are generic in the float type.
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def to_onnx(model: Transformer, dtype: str, inputs: int, *, positions: bool) -> 
 
 def _parameters(model: Transformer, dtype: str, inputs: int, positions: bool) -> dict[str, np.ndarray]:
     """Return the parameters by name: 10 D + 5 numbers for each block, and its zone."""
-    vectors = [[*each.U, *each.W.T, each.v, each.w, each.q, each.k] for each in model.blocks]
-    numbers = [[each.eta, each.rho, *each.b, *each.zone] for each in model.blocks]
+    vectors = [[*block.U, *block.W.T, block.v, block.w, block.q, block.k] for block in model.blocks]
+    numbers = [[block.eta, block.rho, *block.b, *block.zone] for block in model.blocks]
     position_axis = np.eye(model.dimension)[inputs] if positions else np.zeros(model.dimension)
     return {
         "vectors": np.array(vectors, dtype),  # [L, 10, D]

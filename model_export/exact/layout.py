@@ -1,8 +1,8 @@
-"""Where codes lie: one number for each token, cells of numbers for classes, and outputs along the line.
+"""The layout of codes: a number for each token, cells of numbers for classes, and the order of outputs.
 
-Between the tree of splits and the blocks. Every code of a token in its class is `start[class] + t`, at or
-above a power of two and below the next: there floating-point numbers form one grid, on which sums and
-differences of codes are exact.
+It turns the tree of splits into the numbers of the blocks. The code of a token in a class is
+`start[class] + t`. All codes lie between two powers of two, where floating-point numbers form one grid,
+so that sums and differences of codes are exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from model_export.exact.data import Examples, Floats, ImpossibleData, Ints, Measures
 from model_export.exact.tree import CELL_GAP, Tree, grow_tree
 
-STRAY = CELL_GAP / 4  # how far an unknown token may lie outside [0, 1], where known ones are
+STRAY = CELL_GAP / 4  # how far an unknown token may lie outside [0, 1], the range of known ones
 
 
 @dataclass(frozen=True)
@@ -24,23 +24,23 @@ class Code:
 
     u: Floats  # [D]
     p: float
-    t: Floats  # of the tokens given, ascending
-    error: float  # bounds what rounding may do to t
+    t: Floats  # of the known tokens, ascending
+    error: float  # bound of the rounding error of t
 
     @property
     def scale(self) -> float:
-        """A token has to move at least this far (Euclidean distance) for its t to move by 1."""
+        """The least Euclidean distance by which a token has to move for its t to move by 1."""
         return 1 / float(np.linalg.norm(self.u))
 
 
 def coordinate_limit(tokens: Floats) -> float:
-    """Coordinates beyond it are held there: it is well outside known tokens, and bounds all rounding."""
+    """Return the limit to which coordinates are clipped: outside known tokens, it bounds all rounding."""
     return 2 * float(np.abs(tokens).max()) or 1.0
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where codes lie: class c's cell begins at `start[c]`; `error` bounds all rounding of a code."""
+    """The cell of class c begins at `start[c]`; `error` bounds all rounding of a code."""
 
     measures: Measures  # tokens numbered by their t
     tree: Tree
@@ -49,12 +49,12 @@ class Layout:
     error: float
 
     def width(self, isolation: float) -> float:
-        """Return the power of two within which a flag is 1; beyond twice that it is 0."""
+        """Return the distance, a power of two, within which a flag is 1; beyond twice of it the flag is 0."""
         return float(2.0 ** np.floor(np.log2(min(isolation, CELL_GAP) / 3)))
 
     @property
     def radius(self) -> float:
-        """A lower bound of what noise the flags stand, as a distance between tokens."""
+        """A lower bound of the noise that the flags tolerate, as a distance between tokens."""
         return self.code.scale * min(map(self.width, self.tree.isolations), default=1.0)
 
 
@@ -71,19 +71,19 @@ class Cell:
 
 def build_layout(measures: Measures, seed: int, *, disjoint: bool) -> Layout:
     """Return the layout along the direction whose tree tolerates most noise, of the most promising ones."""
-    layouts, refused = [], ImpossibleData("no direction separates the tokens")
+    layouts, error = [], ImpossibleData("no direction separates the tokens")
     for u in _directions(measures.tokens, seed, int(np.clip(4000 / len(measures), 2, 8))):
         try:
             layouts.append(_arrange(*_encode(measures, u), disjoint))
-        except ImpossibleData as reason:
-            refused = reason
+        except ImpossibleData as failure:
+            error = failure
     if not layouts:
-        raise refused
+        raise error
     return max(layouts, key=lambda layout: layout.radius)
 
 
-def _directions(tokens: Floats, seed: int, few: int) -> Floats:
-    """Step 0: of many random unit vectors the few that best separate all tokens."""
+def _directions(tokens: Floats, seed: int, n: int) -> Floats:
+    """Return the n of many random unit vectors that best separate all tokens (step 0)."""
     points = tokens.astype(np.float64)
     spread = points.std(axis=0)
     rng = np.random.default_rng(seed)
@@ -92,17 +92,17 @@ def _directions(tokens: Floats, seed: int, few: int) -> Floats:
     u[::2] /= np.where(spread > 0, spread, 1)
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     gaps = [_smallest_gap(points @ direction) for direction in u]
-    return u[np.argsort(gaps)[::-1][:few]]
+    return u[np.argsort(gaps)[::-1][:n]]
 
 
 def _smallest_gap(t: Floats) -> float:
-    """Relative to the range."""
+    """Return the smallest gap between these numbers, relative to their range."""
     gaps = np.diff(np.sort(t))
     return float(gaps.min() / gaps.sum()) if len(gaps) else 1.0
 
 
 def _encode(measures: Measures, u: Floats) -> tuple[Measures, Code]:
-    """t along the direction u; tokens numbered in its order."""
+    """Return the code along the direction u, and the measures with tokens numbered in its order."""
     dtype, points = measures.tokens.dtype, measures.tokens.astype(np.float64)
     width = float(np.ptp(points @ u)) or 1.0
     u = (u / width).astype(dtype).astype(np.float64)
@@ -111,14 +111,14 @@ def _encode(measures: Measures, u: Floats) -> tuple[Measures, Code]:
     order = np.argsort(t)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    # t is a sum of d products; two such sums and a constant make a code. t itself is rounded in float64.
+    # t is a sum of d products, a code two such sums and a constant. t itself is rounded in float64.
     sizes = coordinate_limit(points) * np.abs(u).sum() + abs(p) + 2
     error = float((len(u) + 3) * sizes * (np.finfo(dtype).eps + np.finfo(np.float64).eps))
     return _renumber(measures, rank), Code(u, p, t[order] - p, error)
 
 
 def _arrange(measures: Measures, code: Code, disjoint: bool) -> Layout:
-    """Grow the tree and place its classes; again if so many classes leave too few digits to its splits."""
+    """Grow the tree and lay out its classes; retry if they leave too few digits for the splits."""
     error, dtype = code.error, measures.tokens.dtype
     for _ in range(4):
         tree = grow_tree(measures, code.t, 6 * error, disjoint=disjoint)
@@ -131,9 +131,9 @@ def _arrange(measures: Measures, code: Code, disjoint: bool) -> Layout:
 
 
 def _rounding(tree: Tree, spacing: float, eps: float) -> float:
-    """What rounding may do to a code after it was made.
+    """Return the bound of the rounding error of a code after it was made.
 
-    Once for itself and the code it is compared with; again, and to a share, in each frequency split.
+    The code and the one it is compared with are rounded once, and, with a share, in each frequency split.
     """
     moves = dict.fromkeys((split.owner for split in tree.frequency_splits), 0.0)
     for split in tree.frequency_splits:
@@ -142,7 +142,7 @@ def _rounding(tree: Tree, spacing: float, eps: float) -> float:
 
 
 def _cells(tree: Tree, measures: Measures) -> tuple[Floats, float]:
-    """Return where each class's cell begins, in the order of their outputs, and where all of them end."""
+    """Return the start of each class's cell, in the order of outputs, and the end of the last cell."""
     order = np.argsort([measures.target[rows].min() for rows in tree.members], kind="stable")
     ends = 1 + np.cumsum(np.array(tree.widths)[order] + CELL_GAP)
     base = np.empty(len(order))
@@ -158,20 +158,24 @@ def _renumber(measures: Measures, rank: Ints) -> Measures:
     return replace(measures, tokens=tokens, token=token[order], count=measures.count[order])
 
 
-def cells_in_order(layout: Layout, examples: Examples) -> Iterator[Cell]:
-    """From the lowest up. Neighbours of one output become one; those of different outputs must not touch."""
+def merge_cells(layout: Layout, examples: Examples) -> Iterator[Cell]:
+    """Yield the cells in ascending order, with neighbours of equal outputs merged.
+
+    Raises:
+        ImpossibleData: Two cells with different outputs are too close.
+    """
     cells = sorted(_output_cells(layout, examples), key=lambda cell: cell.lo)
-    last = cells[0]
+    merged = cells[0]
     for cell in cells[1:]:
-        if cell.key == last.key:
-            last = Cell(last.lo, max(last.hi, cell.hi), last.example, last.row, last.key)
-        elif cell.lo < last.hi + 6 * layout.error:
-            a, b = examples.names[last.example], examples.names[cell.example]
+        if cell.key == merged.key:
+            merged = replace(merged, hi=max(merged.hi, cell.hi))
+        elif cell.lo < merged.hi + 6 * layout.error:
+            a, b = examples.names[merged.example], examples.names[cell.example]
             raise ImpossibleData(f"{a} and {b} end too close to each other for this precision")
         else:
-            yield last
-            last = cell
-    yield last
+            yield merged
+            merged = cell
+    yield merged
 
 
 def _output_cells(layout: Layout, examples: Examples) -> Iterator[Cell]:

@@ -64,7 +64,7 @@ def test_exact_classifies_every_sequence(family, sizes, d, dtype, build):
         rng = np.random.default_rng([d, N])
         rows = labelled(family(rng, N, d), rng, dtype)
         built, found, model = build(rows, dtype)
-        assert (found.sequences, found.wrong, found.error) == (N, 0, 0.0)
+        assert (found.n_sequences, found.n_errors, found.max_error) == (N, 0, 0.0)
         assert len(built.model.blocks) <= 3 * N
         numbers = [getattr(block, name) for block in built.model.blocks for name in PARAMETERS]
         assert sum(map(np.size, numbers)) == built.model.n_parameters
@@ -149,7 +149,7 @@ def test_exact_counts_order_only_with_positions(build):
     with pytest.raises(ImpossibleData, match=r"sequence 0 and sequence 1 .*--positions"):
         build(rows)
     _, found, model = build(rows, positions=True)
-    assert found.wrong == 0
+    assert found.n_errors == 0
     assert labels_of(model.classify([np.array([[1.0], [2.0]]), np.array([[2.0], [1.0]])])) == ["up", "down"]
 
 
@@ -175,8 +175,8 @@ def test_exact_interpolates_vectors(d, width, build):
     sequences = [*random(rng, 25, d), *same_support(rng, 5, d)]
     rows = [{"sequence": tokens, "target": 100 * rng.normal(size=width)} for tokens in sequences]
     built, found, model = build(rows)
-    assert found.wrong == 0
-    assert found.error < 1e-6
+    assert found.n_errors == 0
+    assert found.max_error < 1e-6
     assert len(built.model.blocks) <= 90
     answer = model.classify([rows[0]["sequence"]])[0]
     assert answer["label"] is None
@@ -188,8 +188,8 @@ def test_exact_sends_sequences_to_sequences(build):
     sequences = [*(rng.normal(size=(rng.integers(5, 12), 2)) for _ in range(20)), *same_support(rng, 4, 2)]
     rows = [{"sequence": tokens, "targets": rng.normal(size=(rng.integers(1, 5), 2))} for tokens in sequences]
     built, found, model = build(rows)
-    assert found.wrong == 0
-    assert found.error < 1e-6
+    assert found.n_errors == 0
+    assert found.max_error < 1e-6
     assert built.bound == 2 * 24 - 1 + sum(len(row["targets"]) for row in rows)
     assert len(built.model.blocks) <= built.bound
     answer = model.classify([rows[0]["sequence"]])[0]
@@ -277,7 +277,7 @@ def test_exact_knows_the_chords_of_the_example_in_any_voicing(tmp_path):
     built = build_classifier(examples)
     found = write_verified(built, tmp_path / "chords", description="a test", license="none")
     model = SequenceClassifier.load(read_bundle(tmp_path / "chords"), Runtime("cpu"))
-    assert (found.sequences, found.wrong) == (48, 0)
+    assert (found.n_sequences, found.n_errors) == (48, 0)
     assert len(built.model.blocks) <= 144
     voicings = [np.concatenate([points[::-1], points[:1], points]) for points in examples.points]
     wanted = [examples.labels[int(output[0, 1])] for output in examples.outputs]
