@@ -1,1 +1,1 @@
-"""What a model is worth, and whether a bundle computes what the definition says of its weights."""
+"""Measure a model, and verify that a bundle gives the results of the definition."""

@@ -31,23 +31,23 @@ def score(logit: ArrayLike, truth: ArrayLike) -> Scores:
     """Return the metrics of logits; `truth` is 1 for positive, 0 for negative. A logit of 0 is negative."""
     x = np.asarray(logit, dtype=np.float64)
     y = np.asarray(truth).astype(np.int64)
-    answer = (x > 0).astype(np.int64)
-    table = np.bincount(2 * y + answer, minlength=4).reshape(2, 2)
-    right, wrong = int(table[1, 1]), int(table[0, 1] + table[1, 0])
+    predicted = (x > 0).astype(np.int64)
+    table = np.bincount(2 * y + predicted, minlength=4).reshape(2, 2)
+    true_positives, errors = int(table[1, 1]), int(table[0, 1] + table[1, 0])
     return Scores(
         texts=len(x),
-        accuracy=float((answer == y).mean()),
-        f1=2 * right / (2 * right + wrong) if right + wrong else 0.0,
+        accuracy=float((predicted == y).mean()),
+        f1=2 * true_positives / (2 * true_positives + errors) if true_positives + errors else 0.0,
         log_loss=_log_loss(x, y),
-        calibration_error=_calibration_error(sigmoid(np.abs(x)), answer == y),
+        calibration_error=_calibration_error(sigmoid(np.abs(x)), predicted == y),
         confusion=((int(table[0, 0]), int(table[0, 1])), (int(table[1, 0]), int(table[1, 1]))),
     )
 
 
 def balanced_accuracy(predicted: ArrayLike, truth: ArrayLike) -> float:
     """Return the mean recall over the labels."""
-    answer, y = np.asarray(predicted), np.asarray(truth)
-    return float(np.mean([(answer[y == label] == label).mean() for label in np.unique(y)]))
+    prediction, y = np.asarray(predicted), np.asarray(truth)
+    return float(np.mean([(prediction[y == label] == label).mean() for label in np.unique(y)]))
 
 
 def three_labels(p: ArrayLike, neutral_margin: float) -> NDArray[np.float64]:

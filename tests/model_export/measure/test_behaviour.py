@@ -2,16 +2,25 @@
 
 import numpy as np
 
-from model_export.measure.behaviour import BAD, BLAME, GOOD, PRAISE, cases, failure_rates, plain_judgements
+from model_export.measure.behaviour import (
+    BAD_WORDS,
+    BLAMING_VERBS,
+    GOOD_WORDS,
+    PRAISING_VERBS,
+    cases,
+    failure_rates,
+    plain_judgements,
+)
 
 
 def words_alone(texts):
     """Counts praise and blame."""
-    good, bad = {*GOOD, *PRAISE, "love", "enjoy", "liked"}, {*BAD, *BLAME, "hate"}
+    positive = {*GOOD_WORDS, *PRAISING_VERBS, "love", "enjoy", "liked"}
+    negative = {*BAD_WORDS, *BLAMING_VERBS, "hate"}
 
     def p(text):
         words = text.lower().replace(".", " ").split()
-        return 0.5 + 0.4 * np.sign(sum(w in good for w in words) - sum(w in bad for w in words))
+        return 0.5 + 0.4 * np.sign(sum(w in positive for w in words) - sum(w in negative for w in words))
 
     return np.array([p(text) for text in texts])
 
