@@ -2,7 +2,7 @@
 
     NAME/model.onnx   NAME/pieces.json (encoders)   NAME/card.json
 
-This module handles files and versions; it does not know what a model means.
+This module handles files and versions of any kind of model.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def write_bundle(
     vocabulary: str | None = None,
     float_model: onnx.ModelProto | None = None,
 ) -> Bundle:
-    """Write models_dir/NAME so that the service never sees half of it, and read it back.
+    """Write models_dir/NAME atomically, and read it back.
 
     Args:
         models_dir: the folder of models; it is created if necessary.
@@ -48,18 +48,18 @@ def write_bundle(
         float_model: the graph for GPUs; its large weights stay in the file of `model`.
 
     Raises:
-        InvalidInput: the kind or the name is not possible, or the folder cannot be written.
+        InvalidInput: the kind or the name is invalid, or the folder cannot be written.
     """
     name = str(card.get("name", ""))
     if kind not in KINDS or not name or name.startswith(".") or Path(name).name != name:
         raise InvalidInput(f"no bundle can be kind {kind!r} with the name {name!r}", param="name")
     graph = model.SerializeToString(deterministic=True)
-    complete = {
+    full_card = {
         "format": FORMAT,
         "kind": kind,
         "license": DEFAULT_LICENSE,
-        "created": _created(),
-        "versions": _versions(),
+        "created": _creation_time(),
+        "versions": _package_versions(),
         **card,
         "model_sha256": hashlib.sha256(graph).hexdigest(),
     }
@@ -67,8 +67,8 @@ def write_bundle(
     if float_model is not None:
         shared = share_weights(float_model, graph).SerializeToString(deterministic=True)
         files["model.float.onnx"] = shared
-        complete["float_model_sha256"] = hashlib.sha256(shared).hexdigest()
-    files["card.json"] = _to_json(complete)
+        full_card["float_model_sha256"] = hashlib.sha256(shared).hexdigest()
+    files["card.json"] = _to_json(full_card)
     if vocabulary is not None:
         files["pieces.json"] = vocabulary.encode()
     try:
@@ -87,16 +87,16 @@ def _write_files(models_dir: Path, name: str, files: Mapping[str, bytes]) -> Bun
         for file, content in files.items():
             (folder / file).write_bytes(content)
         bundle = read_bundle(folder)
-        _replace(models_dir / name, folder)
+        _move_into_place(folder, models_dir / name)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return bundle
 
 
-def _replace(target: Path, new: Path) -> None:
-    """Replace the files of a bundle.
+def _move_into_place(new: Path, target: Path) -> None:
+    """Move the files of a bundle into its folder.
 
-    subtle: the card comes last, since a service that watches the folder waits for a card that fits.
+    subtle: the card is moved last, since a service that watches the folder waits for a card that fits.
     """
     if not target.exists():
         new.rename(target)
@@ -110,14 +110,14 @@ def _to_json(card: Mapping[str, Any]) -> bytes:
     return (json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _created() -> str:
-    """Return the time. SOURCE_DATE_EPOCH, where set, makes a bundle reproducible to the byte."""
+def _creation_time() -> str:
+    """Return SOURCE_DATE_EPOCH, which makes a bundle reproducible to the byte, or else the current time."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
-    return moment.isoformat(timespec="seconds")
+    time = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    return time.isoformat(timespec="seconds")
 
 
-def _versions() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     versions = {}
     for package in RECORDED_PACKAGES:
         try:

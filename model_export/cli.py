@@ -23,7 +23,7 @@ COMMANDS = {
     "verify": ("measure.verify", "compare a model with its definition, to the bit, on many texts"),
     "dynamics": ("cloud.graph", "write the graph of point clouds, as the service bundles it"),
 }
-OLD_COMMANDS = {"bundled": "pretrained", "meaning": "ablations"}
+RENAMED_COMMANDS = {"bundled": "pretrained", "meaning": "ablations"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,12 +58,12 @@ def _run(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="hardmax-export", description="Train, construct and check models.")
     parser.add_argument("--version", action="version", version=f"hardmax-export {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (module, purpose) in COMMANDS.items():
-        command = commands.add_parser(name, help=purpose, description=purpose)
+    for name, (module, description) in COMMANDS.items():
+        command = commands.add_parser(name, help=description, description=description)
         if arguments and arguments[0] == name:
             importlib.import_module(f"model_export.{module}").add_arguments(command)
-    if arguments and arguments[0] in OLD_COMMANDS:
-        parser.error(f"{arguments[0]} is called {OLD_COMMANDS[arguments[0]]} now")
+    if arguments and arguments[0] in RENAMED_COMMANDS:
+        parser.error(f"{arguments[0]} is called {RENAMED_COMMANDS[arguments[0]]} now")
     parsed = parser.parse_args(arguments)
     return int(importlib.import_module(f"model_export.{COMMANDS[parsed.command][0]}").run(parsed))
 
