@@ -1,4 +1,4 @@
-"""Function words and punctuation: they are no reason for a label, so leaders should not be among them."""
+"""Function words and punctuation, which do not explain a label, so that they should not be leaders."""
 
 import numpy as np
 from numpy.typing import NDArray
